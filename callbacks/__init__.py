@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from exburn.callbacks.backup_and_restore import BackupAndRestore
-from exburn.callbacks.contract import Callback, CallbackList, FunctionCallback, History
+from exburn.callbacks.contract import (
+    Callback,
+    CallbackList,
+    Every,
+    FunctionCallback,
+    History,
+)
 from exburn.callbacks.csv_logger import CSVLogger
+from exburn.callbacks.dashboard import Dashboard
 from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.lambda_callback import LambdaCallback
 from exburn.callbacks.learning_rate_scheduler import LearningRateScheduler
+from exburn.callbacks.logger import Logger
 from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.callbacks.orbax_checkpoint import OrbaxCheckpoint
+from exburn.callbacks.pictures import ConfusionMatrix, PredictionGallery
 from exburn.callbacks.progress import ProgbarLogger, ProgressBar
 from exburn.callbacks.reduce_lr_on_plateau import ReduceLROnPlateau
 from exburn.callbacks.remote_monitor import RemoteMonitor
@@ -23,22 +32,28 @@ from exburn.callbacks.swap_ema_weights import SwapEMAWeights
 from exburn.callbacks.tensorboard import TensorBoard
 from exburn.callbacks.terminate_on_nan import TerminateOnNaN
 from exburn.callbacks.warm_up import WarmUp
+from exburn.callbacks.watch import Watch
 
 __all__ = [
     "BackupAndRestore",
     "CSVLogger",
     "Callback",
     "CallbackList",
+    "ConfusionMatrix",
+    "Dashboard",
     "EarlyStopping",
     "EpochCheckpoint",
+    "Every",
     "FunctionCallback",
     "History",
     "LambdaCallback",
     "LearningRateScheduler",
+    "Logger",
     "LoggingCallback",
     "ModelCheckpoint",
     "MonitorCallback",
     "OrbaxCheckpoint",
+    "PredictionGallery",
     "ProgbarLogger",
     "ProgressBar",
     "ReduceLROnPlateau",
@@ -50,6 +65,7 @@ __all__ = [
     "TensorBoard",
     "TerminateOnNaN",
     "WarmUp",
+    "Watch",
     "screen_callback",
     "standard",
 ]

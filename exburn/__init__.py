@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         preprocessing,
         quantizers,
         random,
+        runs,
         saving,
         serving,
         text,
@@ -142,7 +143,7 @@ __version__ = "0.1.0"
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
     "applications backend compute config distillation distribution dtype_policies "
-    "export legacy mixed_precision ops preprocessing quantizers random saving "
+    "export legacy mixed_precision ops preprocessing quantizers random runs saving "
     "serving text tree tuning utils visualization weights wrappers"
 ).split()
 _LAZY_NAMES = {
@@ -187,7 +188,7 @@ __all__ = [
     "legacy", "load_model", "log_uniform", "losses", "metal_available", "metrics",
     "mixed_precision", "models", "name_scope", "ops", "optimizers", "parameters",
     "predict", "preprocessing", "profile_step", "quantizers", "random", "register",
-    "regularizers", "remat", "saving", "serialize_params", "serving",
+    "regularizers", "remat", "runs", "saving", "serialize_params", "serving",
     "set_compilation_cache", "set_matmul_precision", "set_precision",
     "set_random_seed", "smoke_test", "summary", "sweep", "text", "to_device",
     "train_step", "tree", "tuning", "uniform", "update_params", "utils", "vectorize",

@@ -30,6 +30,7 @@ __all__ = [
     "DTypeError",
     "DeadlineExceededError",
     "ExBurnError",
+    "ExportError",
     "FileFormatError",
     "GraphError",
     "LayoutError",
@@ -204,6 +205,25 @@ class FileFormatError(ExBurnError, ValueError):
 
 class ModelFormatError(FileFormatError):
     """A model file is damaged, malicious, or names what is not known here."""
+
+
+class ExportError(ExBurnError, ValueError):
+    """A model, or an operation in it, that another runtime's format cannot express.
+
+    Also a written file that computes something else than its model.
+
+    Attributes:
+        layer: Path of the layer that the operation belongs to; `None` if unknown.
+        primitive: Name of JAX's operation; `None` if it is none's fault.
+    """
+
+    @property
+    def layer(self) -> str | None:
+        return self.details.get("layer")
+
+    @property
+    def primitive(self) -> str | None:
+        return self.details.get("primitive")
 
 
 class SaveError(ExBurnError, OSError):

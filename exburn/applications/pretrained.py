@@ -420,9 +420,11 @@ def label_names(config: Mapping[str, Any], op: str) -> list[str] | None:
     if isinstance(named, Mapping):
         keys = [str(number) for number in range(len(named))]
         named = [named.get(key) for key in keys]
-    if not isinstance(named, list) or not all(isinstance(n, str) for n in named):
+    found = named if isinstance(named, list) else [None]
+    names = [name for name in found if isinstance(name, str)]
+    if len(names) != len(found):
         raise FileFormatError(op, "the names of classes in config.json are damaged")
-    return named
+    return names
 
 
 def label_entries(labels: Iterable[str] | None, count: int) -> dict[str, Any]:

@@ -233,7 +233,8 @@ class ViT(ImageModel):
             pretrained=None,
             channels_last=True,
         )
-        if any(side is None or side % patch_size for side in app.shape[:2]):
+        rows, columns = (side or 0 for side in app.shape[:2])
+        if not rows or rows % patch_size or not columns or columns % patch_size:
             raise ShapeError(
                 op,
                 f"patches of {patch_size} × {patch_size} must divide the images, "
@@ -243,7 +244,7 @@ class ViT(ImageModel):
             width, patch_size, strides=patch_size, kernel_initializer=start(),
             name="patches",
         )  # fmt: skip
-        count = app.shape[0] // patch_size * (app.shape[1] // patch_size)
+        count = rows // patch_size * (columns // patch_size)
         x = Reshape((count, width), name="flat_patches")(patches(app.input))
         x = Dropout(dropout, name="token_dropout")(ClassToken(name="tokens")(x))
         for number in range(check_count(op, "layers", layers)):

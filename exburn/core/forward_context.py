@@ -59,6 +59,8 @@ class Context:
         parts: The losses that a model's ``compute_loss`` added up, if several, by name.
         captured: Where a dict of paths is put here, it receives those layers' outputs,
             one for each call.
+        calls: Where a dict is put here, it receives ``(specs, rebuild)`` of each call
+            of every layer by its path: ``args, kwargs = rebuild(arrays)``.
         shapes: Where a dict is put here, it receives each layer's output specs by path.
         layouts: The distribution in force, if it may lay out what layers return.
         cache: Where a pass that generates text finds the keys and values of attention,
@@ -82,6 +84,7 @@ class Context:
         self.layouts: Any = distribution if given else None
         self.captured: dict[str, list] | None = None
         self.cache: Any = None
+        self.calls: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
         self.tables: Any = None

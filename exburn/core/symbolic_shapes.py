@@ -373,44 +373,62 @@ def _concretely(run: Callable, specs: list, sizes: _Sizes) -> Any:
 
 
 def _size(size: Any, base: int) -> int:
-    """What an unknown size is, if axis i has ``base * (i + 1)`` entries.
-
-    JAX writes sizes as ``floordiv(d1^2, 2) + 1``, which ``symbolic_shape`` reads, too.
-    """
+    """What an unknown size is, if axis i has ``base * (i + 1)`` entries."""
     axes = {name: 0 if name == "batch" else int(name[1:]) for name in _dims}
     known = {name: base * (axis + 1) for name, axis in axes.items()}
-    return _sum(_TOKEN.findall(str(size))[::-1], known)
+    return evaluate_size(size, known)
+
+
+def evaluate_size(
+    size: Any,
+    known: Mapping[str, Any],
+    functions: Mapping[str, Callable] = _FUNCTIONS,
+) -> Any:
+    """What a size that follows from others is.
+
+    JAX writes sizes as ``floordiv(d1^2, 2) + 1``, which ``symbolic_shape`` reads, too.
+
+    Args:
+        size: The size.
+        known: What its symbols stand for: numbers, or whatever adds and multiplies.
+        functions: ``floordiv``, ``mod``, ``max`` and ``min`` of those.
+
+    Example:
+        >>> evaluate_size((dim(1) ** 2) // 2 + 1, {"d1": 5})
+        13
+    """
+    return _sum(_TOKEN.findall(str(size))[::-1], known, functions)
 
 
 # Python's own parser would report to `sys.addaudithook` that code is compiled, and who
 # reads the files of others may have set an alarm on that.
-def _sum(tokens: list[str], known: dict[str, int]) -> int:
+def _sum(tokens: list[str], known: Mapping[str, Any], functions: Mapping) -> Any:
     """The sum at the end of tokens in reverse; they are taken off."""
-    total = 0
+    total: Any = 0
     while tokens and tokens[-1] not in "),":
         sign = tokens.pop() if tokens[-1] in "+-" else "+"
-        product = _product(tokens, known)
+        product = _product(tokens, known, functions)
         total += -product if sign == "-" else product
     return total
 
 
-def _product(tokens: list[str], known: dict[str, int]) -> int:
-    product = _power(tokens, known)
+def _product(tokens: list[str], known: Mapping[str, Any], functions: Mapping) -> Any:
+    product = _power(tokens, known, functions)
     while tokens and tokens[-1] == "*":
         tokens.pop()
-        product *= _power(tokens, known)
+        product *= _power(tokens, known, functions)
     return product
 
 
-def _power(tokens: list[str], known: dict[str, int]) -> int:
+def _power(tokens: list[str], known: Mapping[str, Any], functions: Mapping) -> Any:
     token = tokens.pop()
-    if token in _FUNCTIONS:
+    if token in functions:
         arguments = []
         while tokens.pop() in "(,":
-            arguments.append(_sum(tokens, known))
-        value = _FUNCTIONS[token](*arguments)
+            arguments.append(_sum(tokens, known, functions))
+        value = functions[token](*arguments)
     elif token == "-":
-        return -_power(tokens, known)
+        return -_power(tokens, known, functions)
     else:
         value = int(token) if token.isdigit() else known[token]
     if tokens and tokens[-1] == "^":

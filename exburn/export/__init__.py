@@ -1,6 +1,19 @@
-"""Several functions of models as portable programs in one folder."""
+"""Models for other runtimes, and several functions of models in one folder."""
 
 from exburn.export.archive import ExportArchive
+from exburn.export.exporting import check
+from exburn.export.mobile.verification import verify
 from exburn.export.reading import LoadedArchive, load_archive
+from exburn.export.report import ExportReport, Problem
+from exburn.runtime.portable import portable
 
-__all__ = ["ExportArchive", "LoadedArchive", "load_archive"]
+__all__ = [
+    "ExportArchive",
+    "ExportReport",
+    "LoadedArchive",
+    "Problem",
+    "check",
+    "load_archive",
+    "portable",
+    "verify",
+]

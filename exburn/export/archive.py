@@ -17,10 +17,10 @@ from flax import nnx
 from exburn.core import forward_context
 from exburn.core.symbolic_shapes import canonical_spec, is_shape, public_shape, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
-from exburn.kernels.conv.dispatch import for_other_platforms
 from exburn.module.input_spec import InputSpec
 from exburn.module.stateless_scope import StatelessScope
 from exburn.runtime.device import device_info
+from exburn.runtime.portable import portable
 from exburn.saving.atomic import write_atomically
 from exburn.saving.checksum import seal
 
@@ -317,7 +317,7 @@ def _program(name: str, fn: Callable, specs: tuple, platforms: Any) -> bytes:
     if platforms is None:
         platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
     elsewhere = set(platforms) != {"cpu"}
-    with for_other_platforms() if elsewhere else contextlib.nullcontext():
+    with portable("platforms") if elsewhere else contextlib.nullcontext():
         program = export.export(jax.jit(_inferring(fn)), platforms=platforms)(*specs)
     return seal(program.serialize())
 

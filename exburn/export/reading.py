@@ -13,8 +13,8 @@ import numpy as np
 
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError, ModelFormatError, require
+from exburn.export import stablehlo
 from exburn.export.archive import FORMAT, MANIFEST
-from exburn.models.interop import stablehlo
 
 
 class LoadedArchive:

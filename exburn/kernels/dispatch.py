@@ -27,6 +27,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from exburn.config import is_gpu_kernels_enabled
+from exburn.runtime import portable
 from exburn.runtime.device import chosen_platform
 from exburn.runtime.sharding.current import is_spread, row_division, row_parts
 
@@ -49,6 +50,8 @@ def why_not() -> str | None:
     """
     if not is_gpu_kernels_enabled():
         return "config.disable_gpu_kernels() was called"
+    if portable.current() is not None:
+        return "the program is traced to run elsewhere"
     platform = chosen_platform()
     if platform != "gpu":
         return f"the device is a {platform}"

@@ -1,25 +1,11 @@
-"""A model as one portable program, weights included."""
+"""A model as a file for another runtime."""
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-from jax import export as jax_export
-
-from exburn.core.symbolic_shapes import canonical_spec, dim, spec_of
-from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
-from exburn.kernels.conv.dispatch import for_other_platforms
-from exburn.module.building import require_built
-from exburn.module.traversal import iter_modules
-from exburn.runtime.device import device_info
-from exburn.saving.atomic import write_atomically
-from exburn.saving.checksum import seal
-from exburn.training.module import SplitModule
+from exburn.export.exporting import export_model
+from exburn.export.report import ExportReport
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -28,119 +14,83 @@ if TYPE_CHECKING:
 def export(
     self: Model,
     filepath: Any,
-    format: str = "stablehlo",
+    format: str | None = None,
     verbose: Any = None,
     input_signature: Any = None,
     *,
+    dynamic: str | None = "batch",
+    samples: Any = None,
+    rtol: float | None = None,
     batch_size: int | None = None,
-    platforms: Sequence[str] | None = None,
-) -> None:
-    """Writes inference as a StableHLO program that runs without ExBurn.
+    **options: Any,
+) -> ExportReport:
+    """Writes inference as a program that runs without ExBurn.
 
-    ``exburn.predict(filepath, x)`` runs it, and so does
-    ``jax.export.deserialize(data).call(x)`` in any process with JAX; the program
-    takes any number of rows.
+    The file is run beside the model before it takes its name; where it would compute
+    something else, the old file stays, and an error says what differs. Runs of it:
+    ``exburn.predict(filepath, x)``, and whatever reads the format.
 
     Lookups of strings are no part of the program, which is said by a warning: it
     takes what ``model.encode_inputs(x)`` returns.
 
     Args:
-        filepath: The file, by custom ``….stablehlo``.
-        format: ``"stablehlo"``.
-        verbose: Taken for Keras' sake; nothing is printed.
+        filepath: The file: ``….onnx``, ``….tflite``, ``….mlpackage``,
+            ``….stablehlo``.
+        format: ``"onnx"``, ``"litert"``, ``"coreml"``, ``"stablehlo"``, or ``"mobile"``
+            for a folder with the first three; by default the suffix tells, and without
+            one it is ``"stablehlo"``.
+        verbose: Whether the report is printed.
         input_signature: Arrays or specs in the structure of the inputs, where the
             model does not know them. Their first axis is taken to be free.
+        dynamic: ``"batch"`` leaves the number of rows open, and every size that the
+            model leaves open; ``None`` fixes all of them, with the samples' sizes for
+            those that the model leaves open.
+        samples: Inputs that the file is compared on, and calibrated by; by default
+            some are drawn.
+        rtol: The greatest difference from the model's outputs, as a part of the
+            greatest output; 1e-4 for files in float32.
         batch_size: A fixed number of rows, for a model that JAX cannot trace with
             an unknown one.
-        platforms: ``("cpu", "cuda", "rocm", "tpu")`` or some of them; by default
-            the CPU and the platform in use.
+        **options: Of the format. ``platforms=`` of StableHLO: some of ``("cpu",
+            "cuda", "rocm", "tpu")``; by default the CPU and the platform in use.
+            ``batch_sizes=`` and ``quantize=`` of LiteRT, ``precision=`` of Core ML,
+            ``formats=``, ``labels=`` and ``preprocessing=`` of a bundle: see
+            `exburn.export`, and the page on exports.
+
+    Returns:
+        The report: the greatest error, bytes, operators, what was checked.
 
     Raises:
-        MissingDependencyError: flatbuffers is not installed.
+        ExportError: The format cannot express an operation; it names the layer and
+            JAX's primitive. Or the file computes something else than the model.
+        MissingDependencyError: A package is not installed; it names the extra.
         NotBuiltError: The model has no weights, or its inputs are not known.
-        ArgumentError: Another format, or it cannot be traced with free rows.
+        ArgumentError, UnknownNameError: There is no such format or option, or the
+            model cannot be traced with free rows.
+        SaveError: The disk is full, or writing is not permitted.
 
     Example:
         >>> import tempfile
         >>> from exburn import Sequential, layers
         >>> model = Sequential([layers.Input((3,)), layers.Dense(2)])
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.export(f"{folder}/model.stablehlo")
+        ...     report = model.export(f"{folder}/model.stablehlo")
+        >>> report.format, report.inputs
+        ('stablehlo', {'input_layer': 'float32[batch, 3]'})
+
+    Source: ``keras.Model.export``; its formats for TensorFlow are not there.
     """
-    if format != "stablehlo":
-        raise ArgumentError(
-            "export",
-            f"the format must be 'stablehlo', received {format!r}",
-            hint="TensorFlow and ONNX have converters that start from StableHLO.",
-        )
-    # jax.export writes with it.
-    reason = "writing StableHLO needs flatbuffers"
-    require("flatbuffers", "export", reason, extra="export")
-    specs = _specs_for_export(self, input_signature, batch_size)
-    if (host := self.host_graph) is not None:
-        lookups = ", ".join(map(repr, host.lookups))
-        warnings.warn(
-            f"{lookups} run on the host, and are not in the exported program: its "
-            "inputs are those that model.encode_inputs(x) returns",
-            stacklevel=2,
-        )
-    with _without_observers(self):
-        split = SplitModule(self)
-    groups = split.read()
-
-    def infer(x):
-        key = jax.random.key(0)
-        return split.forward(groups, x, training=False, key=key)[0]
-
-    here = device_info()["backend"]
-    if platforms is None:
-        platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
-    elsewhere = set(platforms) != {"cpu"}
-    try:
-        with for_other_platforms() if elsewhere else contextlib.nullcontext():
-            program = jax_export.export(jax.jit(infer), platforms=platforms)(specs)
-    except Exception as error:
-        if isinstance(error, ExBurnError) or batch_size is not None:
-            raise
-        raise ArgumentError(
-            "export",
-            "the model cannot be traced for an unknown number of rows",
-            {"cause": str(error).partition("\n")[0]},
-            hint="Fix it: model.export(path, batch_size=32).",
-        ) from error
-    data = seal(program.serialize())  # JAX reads past no program's end
-    write_atomically(Path(filepath), lambda file: file.write(data))
-
-
-def _specs_for_export(model: Model, signature: Any, batch_size: int | None) -> Any:
-    require_built(model, "export")
-    if signature is None and model.graph is None:
-        raise NotBuiltError(
-            "export",
-            "the inputs of this model are not known",
-            hint="model.export(path, input_signature=x[:1]).",
-        )
-    given = model.program_inputs if signature is None else signature
-    rows = dim(0) if batch_size is None else batch_size
-    known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
-    return jax.tree.map(
-        lambda v: canonical_spec(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)),
-        known,
+    report = export_model(
+        self,
+        filepath,
+        format,
+        input_signature=input_signature,
+        dynamic=dynamic,
+        samples=samples,
+        rtol=rtol,
+        batch_size=batch_size,
+        options=options,
     )
-
-
-@contextlib.contextmanager
-def _without_observers(model: Any) -> Iterator[None]:
-    """The model without the functions of ``on_output``, which stay in this process."""
-    tapped = [
-        (layer, layer._taps)
-        for _, layer in iter_modules(model)
-        if getattr(layer, "_taps", None) is not None
-    ]
-    for layer, _ in tapped:
-        layer._taps = None
-    try:
-        yield
-    finally:
-        for layer, taps in tapped:
-            layer._taps = taps
+    if verbose:
+        print(report)
+    return report

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exburn import config
 from exburn.callbacks import ProgressBar
-from exburn.callbacks.contract import CallbackList, History
+from exburn.callbacks.contract import Callback, CallbackList, History
 from exburn.core.checks import check_count
 from exburn.data import ArrayDataset
 from exburn.models.arguments import check_verbose, validation_epochs
@@ -17,6 +18,7 @@ from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import require_built
+from exburn.runtime.sharding import processes
 from exburn.runtime.signals import defer_signals
 from exburn.training.checkpoint.resume import find, load_weights
 from exburn.training.objective.objective import Objective
@@ -57,6 +59,7 @@ def fit(
     profile: bool = False,
     resume: str | os.PathLike[str] | None = None,
     resident: bool | None = None,
+    run: str | os.PathLike[str] | None = None,
 ) -> History:
     """Trains for a number of epochs.
 
@@ -92,6 +95,9 @@ def fit(
             counts those before it, too.
         resident: Whether arrays stay on the device for the whole run; by default if
             they fit into a quarter of its free memory.
+        run: A folder that records the training: settings, logs, events, checkpoints,
+            a report. Where a run is already, the new one is numbered
+            (``history.run``), unless ``resume="auto"`` goes on with it.
 
     Returns:
         The History of the epochs; ``history.plot()`` draws it.
@@ -100,6 +106,55 @@ def fit(
         NotCompiledError: ``compile`` was not called.
         DataError, ShapeError, TargetError: The data do not fit the model.
         CheckpointError: No intact checkpoint, or one of another model.
+    """
+    for _ in steps_of_fit(**locals()):
+        pass
+    assert self.history is not None
+    return self.history
+
+
+def steps_of_fit(
+    self: Model,
+    x: Any,
+    y: Any,
+    batch_size: Any,
+    epochs: int,
+    verbose: Any,
+    callbacks: Any,
+    validation_split: float,
+    validation_data: Any,
+    shuffle: Any,
+    class_weight: Any,
+    sample_weight: Any,
+    initial_epoch: int,
+    steps_per_epoch: Any,
+    validation_steps: Any,
+    validation_batch_size: Any,
+    validation_freq: Any,
+    learning_rate: Any,
+    lr_schedule: Any,
+    weight_decay: Any,
+    clip_norm: Any,
+    clip_value: Any,
+    accumulate_gradients: Any,
+    nesterov: Any,
+    warmup: Any,
+    accuracy: bool,
+    device: Any,
+    profile: bool,
+    resume: Any,
+    resident: Any,
+    run: Any,
+    loop: Callback | None = None,
+) -> Iterator[None]:
+    """What ``fit`` does, which pauses after every chunk and every epoch.
+
+    Args:
+        loop: A callback that hears all after the others and the history.
+        **others: Those of ``fit``.
+
+    Yields:
+        Where hooks have just run, and the caller may do what they may.
     """
     trainer = require_trainer(self, "fit")
     trainer.holder.check_free("fit", train=True)
@@ -110,6 +165,10 @@ def fit(
     verbose = check_verbose("fit", verbose)
     validates = validation_epochs(validation_freq)
     epochs = min(epochs, config.max_epochs() or epochs)
+    if run is not None:
+        from exburn.runs.directory import check_place
+
+        check_place(run)  # before anything is compiled
     if device is not None:
         self.to_device(device)
     data = read_fit_data(
@@ -136,14 +195,21 @@ def fit(
     dataset, validation = data.dataset, data.validation
     history = History()
     history.seed = trainer.holder.seed
-    bars = [ProgressBar(verbose)] if verbose else []
+    shown = any(callback.shows_progress for callback in user.callbacks)
+    bars = [ProgressBar(verbose)] if verbose and not shown else []
     arrays = all(isinstance(d, ArrayDataset | None) for d in (dataset, validation))
     for bar in bars:
         bar.quick = arrays
         # No code of the user's runs between epochs.
-        bar.alone = arrays and not user.callbacks and not trainer.preparer.eager
+        bar.alone = arrays and not (user.callbacks or loop or trainer.preparer.eager)
     callbacks = CallbackList(
-        [*([warmup] if warmup else []), *user.callbacks, history, *bars],
+        [
+            *([warmup] if warmup else []),
+            *user.callbacks,
+            history,
+            *bars,
+            *([loop] if loop else []),
+        ],
         model=self,
         params={
             "epochs": epochs,
@@ -174,7 +240,9 @@ def fit(
         options,
         exits(callbacks),
     ):
-        run = trainer.begin_fit(
+        if run is not None:
+            history.run = _record(self, callbacks, run, resume, shuffle)
+        begun = trainer.begin_fit(
             dataset,
             batch_size=data.batch_size,
             epochs=epochs,
@@ -190,13 +258,36 @@ def fit(
             resident=resident,
         )
         try:
-            run.run(initial_epoch, epochs, validates)
+            yield from begun.events(initial_epoch, epochs, validates)
         finally:
-            trainer.end_fit(run.feed)
+            trainer.end_fit(begun.feed)
     history.data_waits = trainer.timing.waits
     if profile:
         history.profile = trainer.timing.epochs
-    return history
+
+
+def _record(
+    model: Model, callbacks: CallbackList, run: Any, resume: Any, shuffle: Any
+) -> Path:
+    """Begins a run's folder, and adds the callbacks that write into it."""
+    from exburn.runs.beginning import begin_run
+
+    params, together = callbacks.params, spans_processes(model)
+    asked = {
+        **{name: params[name] for name in ("epochs", "steps", "batch_size", "samples")},
+        "validation": params["validation"],
+        "shuffle": shuffle if isinstance(shuffle, bool | str) else None,
+        "seed": model.history.seed,
+        "callbacks": [type(callback).__name__ for callback in callbacks.callbacks],
+    }
+    path, recorders = begin_run(run, model, asked, resume=resume, together=together)
+    for recorder in recorders:
+        recorder.together = together
+        callbacks.append(recorder)
+    numbered = str(path) != os.path.abspath(os.path.expanduser(run))
+    if numbered and params["verbose"] and processes.is_main():
+        print(f"Run: {path}")
+    return path
 
 
 def load_checkpoint(self: Model, checkpoint: Any) -> None:

@@ -26,14 +26,17 @@ from exburn.models import (
     batches,
     compiling,
     exporting,
+    finding,
     fitting,
     freezing,
     generation,
     hooks,
     inferring,
     inspection,
+    looping,
     own_steps,
     preparing,
+    profiling,
     quantizing,
     reporting,
     saving,
@@ -97,6 +100,7 @@ class Model(Layer):
     # Its methods are functions of the files that they belong to: see docs/layout.md.
     compile = compiling.compile
     fit, load_checkpoint = fitting.fit, fitting.load_checkpoint
+    training = looping.training
     evaluate, predict = inferring.evaluate, inferring.predict
     generate = generation.generate
     train_on_batch, test_on_batch = batches.train_on_batch, batches.test_on_batch
@@ -132,12 +136,15 @@ class Model(Layer):
     update_batch_statistics = averaging.update_batch_statistics
 
     info, plan = inspection.info, inspection.plan
+    find_learning_rate = finding.find_learning_rate
+    find_batch_size, profile = finding.find_batch_size, profiling.profile
     compile_report, explain_plan = reporting.compile_report, reporting.explain_plan
     sharding_summary = reporting.sharding_summary
     capture, on_output = hooks.capture, hooks.on_output
     to_device = hooks.to_device
 
     # What rooms below this one call, which know no models.
+    _measure = hooks.measure
     _use_average = averaging.use_average
     _check_statistics = averaging.check_statistics
     _on_device = preparing.on_device

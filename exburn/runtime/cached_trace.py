@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from exburn.runtime import portable
 from exburn.runtime.sharding.current import trace_key
 
 _DIVISIONS = 16  # of devices, whose traces a function keeps
@@ -48,8 +49,8 @@ def traced_once(*static: str) -> Callable[[Callable], Callable]:
 def jit_by_devices(function: Callable, **options: Any) -> Callable[..., Any]:
     """A compiled function, with traces of its own for each division of the devices.
 
-    The same shapes are traced in one way for one device, and in another where kernels
-    run on the rows that each device of a mesh has.
+    The same shapes are traced in one way for one device, in another where kernels run
+    on the rows that each device of a mesh has, and in a third to run elsewhere.
 
     Args:
         function: A pure function of arrays.
@@ -65,6 +66,6 @@ def jit_by_devices(function: Callable, **options: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return for_division(trace_key())(*args, **kwargs)
+        return for_division((*trace_key(), portable.current()))(*args, **kwargs)
 
     return call

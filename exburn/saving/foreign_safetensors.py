@@ -22,9 +22,10 @@ from exburn.saving.header import CODES, STORED_AS
 from exburn.weights import Move, Rules
 
 # Of the package, the last one first in a file.
-_ORDER = (
-    "BOOL U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64"
-).split()
+_ORDER: tuple[str, ...] = (
+    *("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16", "U16", "F16", "BF16"),
+    *("I32", "U32", "F32", "C64", "F64", "I64", "U64"),
+)
 _METADATA = {"format": "pt"}  # which Hugging Face's libraries ask for
 
 

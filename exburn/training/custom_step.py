@@ -9,7 +9,7 @@ has the first two lists and returns outputs. Here the lists are cut from the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from exburn.data.packing import pack_x_y_sample_weight
 from exburn.errors import ArgumentError, ShapeError
 from exburn.module.layer.seeds import iter_variables
 from exburn.module.traversal import iter_weights
+from exburn.runtime.cost_model import Cost, count
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.overrides import has_custom_step
 from exburn.training.state import TrainState
@@ -40,6 +41,9 @@ class CustomSteps:
     Args:
         split: The model, split.
         optimizer: Its optimizer, or ``None``.
+
+    Attributes:
+        costs: Of a step of each kind, known after ``discover``.
     """
 
     def __init__(self, split: SplitModule, optimizer: Any):
@@ -51,6 +55,7 @@ class CustomSteps:
         weights = {path for path, _, _ in iter_weights(self.module)}
         self._seeds = [path for path, _, _ in variables if path not in weights]
         self._logs: dict[str, tuple[str, ...]] = {}
+        self.costs: dict[str, Cost] = {}
 
     def has(self, kind: str) -> bool:
         """Whether a kind of step (``"train"``, ``"test"`` …) is the model's own."""
@@ -204,17 +209,14 @@ class CustomSteps:
         return {LOGS: logs, "variables": variables}
 
     def discover(self, kind: str, state: Any, batch: tuple) -> None:
-        """Learns the names of a step's logs from an abstract call."""
-        if kind == "train":
-            jax.eval_shape(self.train, state, batch)
-            return
+        """Learns the names of a step's logs, and its cost, from an abstract call."""
         key = jax.random.key(0)
-        if kind == "predict":
-            jax.eval_shape(self.predict, state, batch[0], key)
-        else:
-            jax.eval_shape(
-                lambda s, b: self.test(s, self.fresh(kind), b, key), state, batch
-            )
+        call: dict[str, Callable] = {
+            "train": self.train,
+            "test": lambda s, b: self.test(s, self.fresh(kind), b, key),
+            "predict": lambda s, b: self.predict(s, b[0], key),
+        }
+        self.costs[kind] = count(jax.make_jaxpr(call[kind])(state, batch))
 
     def fresh(self, kind: str) -> dict[str, Any]:
         """Totals before the first batch of an epoch."""

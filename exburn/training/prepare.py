@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -23,6 +24,7 @@ from exburn.runtime.xla_options import compiler_options, convolutional
 from exburn.training.check import check_ids
 from exburn.training.compile_log import CompileLog
 from exburn.training.custom_step import CustomSteps, own_steps
+from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.plan import choose_unroll
 from exburn.training.fingerprint import Change, Fingerprint, Slot
 from exburn.training.forward import Forward, check_constants, trace
@@ -63,6 +65,7 @@ class Preparer:
     Attributes:
         custom: The module's own steps.
         readings: What there is of logs, of the last step.
+        chunk: What was trained on last, while hooks of batches run.
         trace_counts: How often each program was traced, and so compiled.
         compilations: What was compiled, when, and why.
         variant: Names the options of ``fit`` in force; programs are kept for each.
@@ -82,6 +85,7 @@ class Preparer:
         self.holder, self.objective = holder, objective or Objective()
         self.custom: CustomSteps | None = None
         self.readings: Readings | None = None
+        self.chunk: Chunk | None = None
         self.steps_per_execution, self.eager = steps_per_execution, eager
         self.asked_unroll, self.join_batches = unroll, join_batches
         self.trace_counts: Counter[str] = Counter()
@@ -525,6 +529,23 @@ class Preparer:
             parts = self.holder.placement.parts
             return forward.cost.times((rows or known) / known / parts)
         return None
+
+    def own_cost(self, kind: str) -> Cost | None:
+        """Cost of a step of the model's own, as it was traced; ``None`` without one."""
+        own = own_steps(self.custom, kind)
+        return None if own is None else own.costs.get(kind)
+
+    def step_cost(self, kind: str, x: Any) -> Cost:
+        """What chunks of steps are planned by: the cost of a forward pass.
+
+        Of the model's own step that trains it is a third of the step's.
+        """
+        if (cost := self.own_cost(kind)) is None:
+            return self.cost(x)
+        share = 3 if kind == "train" else 1
+        equations = cost.equations // share
+        cost = cost.times(1 / share / self.holder.placement.parts)
+        return dataclasses.replace(cost, equations=equations)
 
     @property
     def times_convolutions(self) -> bool:

@@ -213,6 +213,7 @@ class Programs:
         like: Programs | None = None,
     ):
         self.steps, self.split = steps, steps.split
+        self._settings = settings
 
         def program(function: Callable, name: str) -> Program:
             told = options(name == "train")
@@ -261,6 +262,15 @@ class Programs:
                     compiler_options=options,
                 )
         return self._further[name]
+
+    def apart(self) -> Program:
+        """The program that trains, once more: nobody counts or notes its compilations.
+
+        It is for states that are consumed beside the model's own.
+        """
+        steps, options = self.steps.without_counting(), self._options(True)
+        log, settings = CompileLog(), self._settings
+        return Program(steps.train, "train", steps, log, settings, options)
 
     def trace(self, kind: str, state: Any, data: Any, filled: bool = False) -> Any:
         """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.

@@ -149,6 +149,7 @@ class Trainer:
             held=validation_feed,
             placement=holder.placement,
             exact_rows=preparer.exact_rows(training=True),
+            own=preparer.own_cost("train"),
         )
         owner.stop_training = resume is not None and resume.stop
         if resume is not None:

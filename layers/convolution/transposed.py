@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax import lax
 
 from exburn import constraints, initializers, regularizers
@@ -13,7 +14,8 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Convolution
-from exburn.layers.layout import check_sizes
+from exburn.layers.layout import check_sizes, spatial_axes
+from exburn.runtime import portable
 
 __all__ = ["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"]
 
@@ -103,17 +105,36 @@ class ConvTranspose(Convolution):
         return pads
 
     def call(self, inputs):
-        x, kernel = self.cast(inputs), self.cast(self.kernel)
+        x, kernel, pads = self.cast(inputs), self.cast(self.kernel), self._pads()
+        target = portable.current()
+        whole = target is not None and target.valid_transposed
         y = convolve(
             x,
             lax.rev(kernel, range(self.rank)),
             (1,) * self.rank,
-            self._pads(),
+            [(n - 1, n - 1) for n in self._reach()] if whole else pads,
             lhs_dilation=self.strides,
             rhs_dilation=self.dilation_rate,
             dimension_numbers=self._dimension_numbers("OI"),
         )
-        return self._finish(y)
+        return self._finish(self._cut(y, pads) if whole else y)
+
+    def _reach(self) -> list[int]:
+        """Entries from a window's first tap to its last."""
+        sizes = zip(self.kernel_size, self.dilation_rate, strict=True)
+        return [(size - 1) * dilation + 1 for size, dilation in sizes]
+
+    def _cut(self, y, pads):
+        """What `pads` leave of the whole result; zeros where they reach beyond it."""
+        widths = [(0, 0)] * y.ndim
+        axes = spatial_axes(self.rank, self.data_format)
+        for axis, (before, after), n in zip(axes, pads, self._reach(), strict=True):
+            widths[axis] = before - (n - 1), after - (n - 1)
+        sizes = zip(y.shape, widths, strict=True)
+        ends = [size + min(after, 0) for size, (_, after) in sizes]
+        y = lax.slice(y, [max(-before, 0) for before, _ in widths], ends)
+        more = [(0, max(after, 0), 0) for _, after in widths]
+        return lax.pad(y, np.zeros((), y.dtype), more) if any(map(any, more)) else y
 
 
 @register_builtin

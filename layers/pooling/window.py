@@ -21,6 +21,7 @@ from exburn.kernels.max_pool import largest, max_of_tiles
 from exburn.layers.layout import check_format, check_output, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.runtime import portable
 
 __all__ = [
     "AveragePooling1D",
@@ -153,7 +154,7 @@ class MaxPooling(Pooling):
     pool_mode = "max"
 
     def call(self, inputs):
-        y = _largest_in(inputs, self._windows(inputs), runs_on_cpu())
+        y = _largest_in(inputs, self._windows(inputs), _form())
         return check_output(self.name, inputs, y)
 
 
@@ -164,14 +165,21 @@ class AveragePooling(Pooling):
 
     def call(self, inputs):
         x = self.cast(inputs)
-        y = _mean_in(x, self._windows(x), runs_on_cpu())
+        y = _mean_in(x, self._windows(x), _form())
         return check_output(self.name, x, y)
+
+
+def _form() -> str:
+    """The form that windows take: ``plain`` as XLA has them, ``cpu`` or ``gpu``."""
+    if (target := portable.current()) is not None and target.plain_windows:
+        return "plain"
+    return "cpu" if runs_on_cpu() else "gpu"
 
 
 # Compiled as one, for calls outside of programs: an eager gradient would go through
 # dozens of operations one by one. Programs have them in line.
 @partial(jax.jit, static_argnums=(1, 2), inline=True)
-def _largest_in(x, windows: _Windows, on_cpu: bool):
+def _largest_in(x, windows: _Windows, form: str):
     lowest = lowest_of(x.dtype)
 
     def whole(x):
@@ -180,17 +188,19 @@ def _largest_in(x, windows: _Windows, on_cpu: bool):
     def tile_maxima(x):
         return max_of_tiles(*windows.tiles(x, lowest))
 
+    if form == "plain":
+        return whole(x)
     if windows.apart and windows.entries <= 64:
-        if on_cpu:
+        if form == "cpu":
             return _with_gradient_of(tile_maxima, whole)(x)
         return tile_maxima(x)
-    if on_cpu and windows.entries <= 27:
+    if form == "cpu" and windows.entries <= 27:
         return largest(windows.entries_by_place(x, lowest))
     return whole(x)
 
 
 @partial(jax.jit, static_argnums=(1, 2), inline=True)
-def _mean_in(x, windows: _Windows, on_cpu: bool):
+def _mean_in(x, windows: _Windows, form: str):
     def whole(x):
         return windows.reduce_windows(x, np.float32(0), lax.add)
 
@@ -199,7 +209,9 @@ def _mean_in(x, windows: _Windows, on_cpu: bool):
         return tiles.sum(axes)
 
     wide = x.astype(jnp.float32)
-    if windows.apart and on_cpu:
+    if form == "plain":
+        total = whole(wide)
+    elif windows.apart and form == "cpu":
         total = _with_gradient_of(tile_sums, whole)(wide)
     elif windows.apart:
         total = tile_sums(wide)

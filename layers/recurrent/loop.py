@@ -21,6 +21,7 @@ from jax import lax
 
 from exburn.activations import sigmoid, tanh
 from exburn.kernels import recurrent_loop
+from exburn.runtime import portable
 from exburn.runtime.cached_trace import jit_by_devices
 from exburn.runtime.sharding.current import row_parts
 
@@ -144,8 +145,9 @@ def recur(
         unroll: Steps per turn of the loop, or true for all of them; false for what
             suits the device: 1 on a CPU, else 4.
         hoist: Whether the input is projected for all steps at once, before the loop.
-            None does so on accelerators only: a CPU is faster when the projection
-            stays in its cache (1.4 times for 128 units and 100 steps).
+            None does so on accelerators and for other runtimes: XLA's program for a CPU
+            is faster when the projection stays in its cache (1.4 times for 128 units
+            and 100 steps).
         fused: Whether to use the gradient written for the form above. It has no forward
             mode (``jax.jvp``); the plain loop has.
         pure: Whether the step holds no arrays, so that it is compiled once for all
@@ -156,14 +158,14 @@ def recur(
         and the last states.
     """
     if hoist is None:
-        hoist = jax.default_backend() != "cpu"
+        hoist = bool(portable.current()) or jax.default_backend() != "cpu"
     if hoist:
         xs = jax.vmap(step.project, (0, None))(xs, w)
     length = jax.tree.leaves(xs)[0].shape[0]
-    if unroll is True:
+    if unroll is True or portable.unrolls():
         unroll = length
     elif unroll is False:
-        unroll = 1 if jax.default_backend() == "cpu" else 4
+        unroll = 1 if portable.current() or jax.default_backend() == "cpu" else 4
     unroll = max(1, min(int(unroll), length)) if isinstance(length, int) else 1
     fused = fused and pure and step.linear
     whole = fused and hoist and recurrent_loop.fits(step, xs, w, states)

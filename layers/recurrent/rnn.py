@@ -18,6 +18,7 @@ from exburn.layers.recurrent.loop import recur, where_rows
 from exburn.layers.recurrent.stacked import StackedRNNCells
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.runtime import portable
 
 
 def check_use_cudnn(op: str, use_cudnn: Any) -> Any:
@@ -282,7 +283,7 @@ class RNN(Layer):
                 (leaves, _first_output(leaves, like)),
                 (xs, steps),
                 reverse=self.go_backwards,
-                unroll=self.unroll or 1,
+                unroll=self.unroll or portable.unrolls() or 1,
             )
         output = _by_time(outputs) if self.return_sequences else output
         return self._zero_masked(output, mask), jax.tree.unflatten(structure, last)

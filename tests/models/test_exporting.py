@@ -10,6 +10,7 @@ from exburn import layers
 from exburn.errors import (
     ArgumentError,
     FileFormatError,
+    UnknownNameError,
 )
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
@@ -32,8 +33,14 @@ def model():
 
 def test_what_export_refuses(model, tmp_path):
     pytest.importorskip("flatbuffers")
-    with pytest.raises(ArgumentError, match="'stablehlo'"):
-        model.export(tmp_path / "model", format="onnx")
+    with pytest.raises(UnknownNameError, match="stablehlo"):
+        model.export(tmp_path / "model", format="tf_saved_model")
+    with pytest.raises(ArgumentError, match="does not tell the format"):
+        model.export(tmp_path / "model.bin")
+    with pytest.raises(ArgumentError, match="no option 'platforms'"):
+        model.export(tmp_path / "model.onnx", platforms=["cpu"])
+    with pytest.raises(ArgumentError, match="dynamic must be"):
+        model.export(tmp_path / "model.onnx", dynamic="time")
     (tmp_path / "bad.stablehlo").write_bytes(b"no program")
     with pytest.raises(FileFormatError, match=r"jax\.export"):
         exburn.predict(tmp_path / "bad.stablehlo", X)

@@ -106,7 +106,7 @@ def test_int64_inputs_do_not_warn(tmp_path):
         x = np.ones((1, 2), "int64")
         assert model(x).shape == (1, 2, 2)
         model.info()
-        model.export(tmp_path / "model.bin")
+        model.export(tmp_path / "model.stablehlo")
         with exburn.serving.Serving(model, batch_size=1) as serving:
             assert serving(x).shape == (1, 2, 2)
             with pytest.raises(exburn.errors.DTypeError):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import exburn as keras
+from exburn.models.training_settings import require_trainer
 
 
 class Net(keras.Model):
@@ -90,6 +91,28 @@ def test_a_custom_train_step_learns_in_compiled_chunks(line):
         np.abs(model.predict(x, verbose=0) - y).mean(), rel=1e-4
     )
     assert not np.allclose(model.norm.moving_mean.numpy(), 0)
+
+
+def test_chunks_of_a_custom_train_step_are_planned_by_its_cost(line):
+    x, y = line
+    model = Regressor()
+    model.compile(optimizer="adam", seed=0)
+    model.fit(x, y, batch_size=25, epochs=1, verbose=0)
+    plan = {d.choice: d for d in require_trainer(model, "fit").decisions}
+    assert plan["steps per call"].taken == "4"  # all of the epoch
+    assert "the model's own train_step has" in plan["steps per call"].reason
+
+
+def test_a_short_batch_anywhere_in_a_stream_costs_few_programs(line):
+    """An own step has no empty rows or steps: chunks keep to a few lengths."""
+    x, y = line
+    batches = [(x[i : i + 5], y[i : i + 5]) for i in range(0, 100, 5)]
+    model = Regressor()
+    model.compile(optimizer="adam", seed=0, steps_per_execution=8)
+    for short in (3, 13, 18, 6):
+        order = [*batches[:short], (x[:2], y[:2]), *batches[short:]]
+        model.fit(iter(order), steps_per_epoch=21, verbose=0)
+    assert model.trace_counts["train"] == 3  # 8 or 1 of five rows, and 1 of two
 
 
 @pytest.mark.long

@@ -6,8 +6,8 @@ Replaces: that function, which is called here where no form suits.
 
 Runs: for every convolution of layers and `exburn.ops`. A form is taken for floating
 inputs of known, positive sizes on a CPU (`cpu.cpu_form`) or a GPU (`gpu.gpu_form`),
-unless ``config.disable_convolution_forms()`` was called, or the program is exported for
-other platforms.
+unless ``config.disable_convolution_forms()`` was called, or the program is traced to
+run elsewhere (`exburn.runtime.portable`).
 
 Gain: that of the forms, in `cpu`, `cpu_depthwise` and `gpu`. `pointwise_products`, with
 Triton's products left out: on an H200 ResNet-50 on 64 × 64 images compiles in 7.1 s
@@ -29,11 +29,9 @@ from exburn.config import is_convolution_forms_enabled
 from exburn.core.scoped import value_scope
 from exburn.kernels.conv.cpu import cpu_form
 from exburn.kernels.conv.gpu import gpu_form
+from exburn.runtime import portable
 from exburn.runtime.device import chosen_platform
 
-_elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "exburn_elsewhere", default=False
-)
 _products: contextvars.ContextVar[bool | None] = contextvars.ContextVar(
     "exburn_pointwise_products", default=None
 )
@@ -109,11 +107,6 @@ def convolve(
     return y if last else jnp.moveaxis(y, -1, 1)
 
 
-def for_other_platforms() -> AbstractContextManager[Any]:
-    """Within the block convolutions are left to XLA: the program will run elsewhere."""
-    return value_scope(_elsewhere, True)
-
-
 def pointwise_products(wanted: bool | None) -> AbstractContextManager[Any]:
     """Within the block pointwise convolutions on a GPU are products, or none of them.
 
@@ -125,12 +118,12 @@ def pointwise_products(wanted: bool | None) -> AbstractContextManager[Any]:
 
 def runs_on_cpu() -> bool:
     """Whether what is traced now is to run on a CPU, and nowhere else."""
-    return chosen_platform() == "cpu" and not _elsewhere.get()
+    return chosen_platform() == "cpu" and portable.current() is None
 
 
 def _suits(x: Any, sizes: Sequence[Any]) -> bool:
     known = all(isinstance(n, int) and n > 0 for n in sizes)
-    here = why_not() is None and not _elsewhere.get()
+    here = why_not() is None and portable.current() is None
     return here and known and jnp.issubdtype(x.dtype, np.floating)
 
 

@@ -13,10 +13,11 @@ from exburn.errors import (
     DataError,
     FileFormatError,
     ShapeError,
-    require,
 )
+from exburn.export.stablehlo import load
 from exburn.models.interop.rows import as_dtype, in_batches
-from exburn.saving.checksum import unseal
+
+__all__ = ["is_exported", "load", "predict_exported"]
 
 
 def is_exported(model: Any) -> bool:
@@ -24,30 +25,6 @@ def is_exported(model: Any) -> bool:
     from jax import export
 
     return isinstance(model, export.Exported)
-
-
-def load(data: bytes | bytearray) -> Any:
-    """The program of serialized bytes.
-
-    Raises:
-        MissingDependencyError: flatbuffers is not installed.
-        FileFormatError: The bytes are something else, or damaged.
-    """
-    from jax import export
-
-    # jax.export reads with it.
-    reason = "reading a StableHLO export needs flatbuffers"
-    require("flatbuffers", "predict", reason, extra="export")
-    data = unseal(data)
-    try:
-        return export.deserialize(bytearray(data))
-    except Exception as error:  # whatever flatbuffers makes of other bytes
-        raise FileFormatError(
-            "predict",
-            "this is no program that jax.export wrote",
-            {"cause": f"{type(error).__name__}: {error}"},
-            hint="Write it with model.export(path), or exported.serialize().",
-        ) from error
 
 
 def predict_exported(exported: Any, x: Any, batch_size: int | None) -> Any:

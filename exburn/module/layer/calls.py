@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 import weakref
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -26,12 +28,14 @@ from exburn.module.layer.result_layouts import lay_out_results
 from exburn.module.reached import adopt, as_reached, made_in
 from exburn.module.traversal import children, iter_weights, survey
 from exburn.module.variable import alive
+from exburn.runtime import portable
 from exburn.runtime.placement import refuse_apart
 
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
 _SHOWN = 8  # arrays that a note on an exception describes
+_NO_SCOPE = contextlib.nullcontext()
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.
 _added: weakref.WeakKeyDictionary[Any, list] = weakref.WeakKeyDictionary()
@@ -88,6 +92,13 @@ def _path_in(ctx: Context, layer: Any) -> Any:
     return ctx.paths.get(id(layer), layer.name)
 
 
+def _scope(layer: Any, ctx: Context) -> AbstractContextManager[Any]:
+    """The block of a layer's operations, named by its path where files tell layers."""
+    if portable.current() is None:
+        return _NO_SCOPE
+    return portable.layer_scope(_path_in(ctx, layer))
+
+
 def call_outermost(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A call by the user on arrays, which begins a forward pass."""
     arrive()
@@ -140,8 +151,10 @@ def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
             elif not info.takes_any:
                 kwargs.pop("training", None)
             masks = _input_masks(info, args, kwargs, ctx)
+            if ctx.calls is not None:
+                forward_hooks.note_call(_path_in(ctx, self), args, kwargs, ctx)
             ctx.running, policy = self, self.precision
-            with policy.matmuls():
+            with policy.matmuls(), _scope(self, ctx):
                 if self._remat is None:
                     outputs = self.call(*args, **kwargs)
                 else:

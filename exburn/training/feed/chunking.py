@@ -162,7 +162,8 @@ def _steps(
         return int(asked)
     if prepared.eager:
         return 1
-    cost, platform = prepared.cost(x), jax.default_backend()
+    cost = prepared.step_cost("train" if training else use or "test", x)
+    platform = jax.default_backend()
     fetched, size = use == "predict", batch_bytes // prepared.holder.placement.parts
     return chunk_steps(cost, platform, size, resident, training, fetched)
 

@@ -80,6 +80,7 @@ def decisions(
     held: Any = None,
     placement: OneDevice | None = None,
     exact_rows: bool = False,
+    own: Cost | None = None,
 ) -> list[Decision]:
     """The choices behind a training run, in words.
 
@@ -95,6 +96,7 @@ def decisions(
         held: The feed of the validation data, if there are any.
         placement: Where arrays lie; on one device by default.
         exact_rows: Whether a batch of fewer rows runs at its own size.
+        own: Cost of the model's own ``train_step``; None if it has none.
     """
     placement = placement or OneDevice()
     places = _devices(feed, placement, exact_rows) if placement.distribution else []
@@ -107,6 +109,11 @@ def decisions(
         why = "steps_per_execution was given"
     elif eager:
         why = "run_eagerly was given"
+    elif own is not None:
+        why = (
+            f"the model's own train_step has {own.flops / 1e6:,.1f} MFLOP and "
+            f"{own.equations} operations; a call should take about 0.1 s"
+        )
     elif forward is None:
         why = "the model's own train_step cannot be estimated"
     elif feed.length == 1 and forward.convolutions and default_backend() == "cpu":

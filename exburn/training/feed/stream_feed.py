@@ -237,7 +237,8 @@ class StreamFeed:
                 # The first shorter batch may be the last one of the epoch.
                 varied = varied or now != shape or rows > size
                 if made is not None:
-                    yield from self._cut(made) if varied else self._finish_groups(made)
+                    few = varied or self.exact_rows
+                    yield from self._cut(made) if few else self._finish_groups(made)
                     lead = lead or -len(made.counts) % self.group
                 # Of sizes that grow, not each is to be another program.
                 often = grown and now == shape and not self.exact_rows
@@ -259,7 +260,7 @@ class StreamFeed:
                     lead -= 1
                 elif self.exact_rows:
                     size = 0
-        if made is not None and varied:
+        if made is not None and (varied or (grown and self.exact_rows)):
             yield from self._cut(made)
         elif made is not None:
             # No program is there yet of a source that ends within its first chunk.
@@ -309,7 +310,8 @@ class StreamFeed:
         """The batches before one of another form, in chunks of a few lengths.
 
         Where the form often changes, most steps of chunks of the full length would be
-        empty, and they take as long as real ones.
+        empty, and they take as long as real ones. Where steps cannot be empty, each
+        length is another program.
         """
         at, steps = 0, len(made.counts)
         lengths = _SHORT if self.group == 1 else (self.group,)

@@ -1,0 +1,220 @@
+"""A written file run beside its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.core.symbolic_shapes import describe
+from exburn.errors import ArgumentError, DataError, ExportError
+from exburn.export.program import Program
+
+Run = Callable[[list[np.ndarray]], list[np.ndarray]]
+_ROWS = (1, 3)
+# Other open sizes, such as the steps of a sequence, in the two runs: the first that the
+# model takes.
+_SIZES = ((6, 9), (24, 33), (96, 120), (224, 256))
+
+
+def compare(
+    program: Program, run: Run, rtol: float, *, at_once: bool = False
+) -> tuple[float, str]:
+    """Runs a file and its model on the same rows.
+
+    An output's error is the greatest difference of an entry, as a part of the greatest
+    entry. Integers and booleans must be equal.
+
+    Args:
+        program: The program.
+        run: From the inputs to the outputs of the file.
+        rtol: The greatest error that is taken.
+        at_once: Whether one run with several rows will do: those of a file that knows
+            its sizes are cut into batches in any case.
+
+    Returns:
+        The greatest error, and the rows in words.
+
+    Raises:
+        ExportError: The error is greater.
+        DataError, ArgumentError: The samples do not fit the model.
+    """
+    batches = trials(program)[-1 if at_once else 0 :]
+    worst, counts = 0.0, []
+    for inputs, wanted in batches:
+        try:
+            found = run(inputs)
+        except Exception as error:  # whatever a runtime raises
+            raise ExportError(
+                "export",
+                "the file that was written does not run",
+                {"cause": f"{type(error).__name__}: {error}"},
+                hint="Please report it: this is a fault of the export.",
+            ) from error
+        worst = max(worst, _check(program, inputs, wanted, found, rtol))
+        counts.append(len(inputs[0]) if inputs and np.ndim(inputs[0]) else 1)
+    rows = " and ".join(str(n) for n in dict.fromkeys(counts))
+    return worst, f"{rows} row{'' if rows == '1' else 's'}"
+
+
+def _check(program: Program, inputs, wanted, found, rtol: float) -> float:
+    worst = 0.0
+    for name, want, got in zip(program.output_names, wanted, found, strict=True):
+        got = np.asarray(got)
+        facts = {
+            "output": name,
+            "received": ", ".join(map(describe, inputs)),
+            "model": describe(want),
+            "file": describe(got),
+        }
+        if got.shape != want.shape:
+            raise _difference("another shape", facts)
+        error = difference(want, got)
+        if not error <= rtol:
+            facts["error"] = f"{error:.2e} (rtol is {rtol:.0e})"
+            raise _difference("other values", facts)
+        worst = max(worst, error)
+    return worst
+
+
+def _difference(what: str, facts: dict[str, Any]) -> ExportError:
+    return ExportError(
+        "export",
+        f"the file gives {what} than the model, and was not kept",
+        facts,
+        hint="Values that are exact on your own data: samples=x[:8]. Or rtol=1e-3.",
+    )
+
+
+def difference(want: np.ndarray, got: np.ndarray) -> float:
+    """The greatest difference as a part of the greatest entry; infinite for others.
+
+    NaN and infinities must be where the model has them.
+    """
+    if want.dtype.kind in "biu":
+        return 0.0 if np.array_equal(want, got) else np.inf
+    want, got = want.astype(np.float64), got.astype(np.float64)
+    finite = np.isfinite(want)
+    if not np.array_equal(want[~finite], got[~finite], equal_nan=True):
+        return np.inf
+    if not np.isfinite(got[finite]).all():
+        return np.inf
+    if not finite.any():
+        return 0.0
+    scale = np.abs(want[finite]).max()
+    return float(np.abs(want - got, where=finite, out=np.zeros_like(want)).max()) / (
+        scale or 1.0
+    )
+
+
+def trials(program: Program) -> list[tuple[list, list]]:
+    """Inputs of each run, and what the model makes of them.
+
+    Raises:
+        DataError, ArgumentError: The samples do not fit the model, or there are none,
+            and it does not take drawn ones.
+    """
+    if program.trials is None:
+        program.trials = _batches(program)
+    return program.trials
+
+
+def _batches(program: Program) -> list[tuple[list, list]]:
+    if (inputs := sample_inputs(program)) is not None:
+        return _of_samples(program, inputs)
+    if not program.is_dynamic:
+        inputs = draw_inputs(program, 1, {})
+        return [(inputs, program.reference(inputs))]
+    names = _open_sizes(program) - {"batch"}
+    failure: Exception | None = None
+    for sizes in _SIZES:
+        runs = []
+        try:
+            for rows, size in zip(_ROWS, sizes, strict=True):
+                inputs = draw_inputs(program, rows, dict.fromkeys(names, size))
+                runs.append((inputs, program.reference(inputs)))
+            return runs
+        except Exception as error:  # a size that the model cannot take
+            failure = error
+        if not names:
+            break
+    raise ArgumentError(
+        "export",
+        "the model does not take the inputs that were drawn to run the file on",
+        {"cause": str(failure).partition("\n")[0]},
+        hint="Pass some of yours: model.export(path, samples=x[:8]).",
+    ) from failure
+
+
+def _open_sizes(program: Program) -> set[str]:
+    specs = jax.tree.leaves(program.specs)
+    return {str(n) for spec in specs for n in spec.shape if not isinstance(n, int)}
+
+
+def draw_inputs(program: Program, rows: int, sizes: dict[str, int]) -> list[np.ndarray]:
+    """Random inputs: numbers about zero, and integers that tables have rows for."""
+    random, numbers = np.random.default_rng(0), {"batch": rows, **sizes}
+    drawn = []
+    for spec in jax.tree.leaves(program.specs):
+        shape = [n if isinstance(n, int) else numbers[str(n)] for n in spec.shape]
+        dtype = jnp.dtype(spec.dtype)
+        if dtype.kind == "b":
+            value = random.integers(0, 2, shape).astype(bool)
+        elif dtype.kind in "iu":
+            bound = min(program.id_bound or 2, 100)
+            value = random.integers(0, max(bound, 1), shape).astype(dtype)
+        else:
+            value = random.standard_normal(shape).astype(dtype)
+        drawn.append(value)
+    return drawn
+
+
+def sample_inputs(program: Program) -> list[np.ndarray] | None:
+    """The program's samples as a list of arrays; ``None`` if it has none.
+
+    Raises:
+        DataError: They are not the model's inputs.
+    """
+    if program.samples is None:
+        return None
+    encode = getattr(program.model, "encode_inputs", None)
+    given = program.samples if encode is None else encode(program.samples)
+    specs, leaves = jax.tree.leaves(program.specs), jax.tree.leaves(given)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    fits = len(arrays) == len(specs) and all(
+        len(array.shape) == len(spec.shape) and array.size
+        for spec, array in zip(specs, arrays, strict=True)
+    )
+    fits = fits and all(
+        not isinstance(want, int) or want == got
+        for spec, array in zip(specs, arrays, strict=True)
+        for want, got in list(zip(spec.shape, array.shape, strict=True))[1:]
+    )
+    if not fits:
+        wanted = ", ".join(map(describe, specs))
+        raise DataError(
+            "export",
+            f"samples must be the model's inputs, {wanted}",
+            {"received": ", ".join(map(describe, arrays)) or "nothing"},
+        )
+    return [a.astype(spec.dtype) for spec, a in zip(specs, arrays, strict=True)]
+
+
+def _of_samples(program: Program, inputs: list[np.ndarray]) -> list[tuple[list, list]]:
+    fixed = jax.tree.leaves(program.specs)[0].shape[0]
+    if isinstance(fixed, int):
+        if min(len(array) for array in inputs) < fixed:
+            raise DataError(
+                "export",
+                f"at least {fixed} rows are needed to run the file",
+                {"received": ", ".join(map(describe, inputs))},
+            )
+        parts = [[array[:fixed] for array in inputs]]
+    else:
+        parts = [[array[:1] for array in inputs]]
+        if len(inputs[0]) > 1:
+            parts.append(inputs)
+    return [(part, program.reference(part)) for part in parts]

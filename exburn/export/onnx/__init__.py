@@ -1,0 +1,76 @@
+"""ONNX files: for onnxruntime and whatever else reads them.
+
+The program's jaxpr becomes nodes, primitive by primitive (`lowering` and the rules in
+the modules beside it), and these a protobuf (`serialize`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import require
+from exburn.export.program import Program
+from exburn.export.report import Problem, Written
+from exburn.export.signature import Interface
+
+
+def require_packages() -> None:
+    """Raises ``MissingDependencyError`` where ``onnx`` or ``onnxruntime`` is absent."""
+    require("onnx", "export", "writing ONNX needs the package onnx", extra="onnx")
+    reason = "an ONNX file is run by onnxruntime before it is kept"
+    require("onnxruntime", "export", reason, extra="onnx")
+
+
+def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+    """Writes the program.
+
+    Raises:
+        ExportError: An operation cannot be expressed, or the file would be too large.
+    """
+    from exburn.export.onnx.model import make_graph
+    from exburn.export.onnx.serialize import write_graph
+
+    graph = make_graph(program)
+    write_graph(graph, path, program)
+    return Written(_operators(graph))
+
+
+def runner(program: Interface, path: Path) -> tuple[str, list[Callable[[list], list]]]:
+    """onnxruntime, on the CPU, for the file."""
+    onnxruntime = require("onnxruntime", "export", "it runs the file", extra="onnx")
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        str(path), settings, providers=["CPUExecutionProvider"]
+    )
+    names = program.input_names
+    read = {spec.name for spec in session.get_inputs()}
+
+    def run(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        feed = dict(zip(names, inputs, strict=True))
+        kept = {name: value for name, value in feed.items() if name in read}
+        return session.run(program.output_names, kept)
+
+    return f"onnxruntime {onnxruntime.__version__}", [run]
+
+
+def problems(program: Program) -> list[Problem]:
+    """What ONNX cannot express, each operation of a layer once."""
+    from exburn.export.onnx.model import find_problems
+
+    return find_problems(program)
+
+
+def _operators(graph: Any) -> Counter:
+    counts: Counter = Counter()
+    for node in graph.nodes:
+        counts[node.operator] += 1
+        for value in node.attributes.values():
+            if hasattr(value, "nodes"):
+                counts.update(_operators(value))
+    return counts

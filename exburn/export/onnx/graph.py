@@ -1,0 +1,551 @@
+"""A graph of ONNX under construction: values, nodes, initializers.
+
+Names, constants and shapes are settled here, so that a rule for one of JAX's primitives
+is little more than the name of the operator. Nodes are plain data until `serialize`
+makes a protobuf of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.core.symbolic_shapes import evaluate_size
+
+Shape = tuple[Any, ...]
+
+# Arrays up to this size are one initializer where they are equal.
+_COMPARED = 1 << 12
+
+
+class Value:
+    """An array in the graph.
+
+    Attributes:
+        shape: Its sizes: integers, and JAX's symbols for open ones.
+        dtype: Its dtype in the file.
+    """
+
+    shape: Shape
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+class Tensor(Value):
+    """What a node gives, or an input of the graph."""
+
+    def __init__(self, name: str, shape: Sequence[Any], dtype: Any):
+        self.name, self.shape, self.dtype = name, tuple(shape), np.dtype(dtype)
+
+
+class Constant(Value):
+    """An array that is known. It becomes an initializer if a node reads it.
+
+    Args:
+        array: It.
+        path: Its name, if it is a weight.
+        shared: Whether several operations read it, so that copies of it in another form
+            would make the file larger.
+    """
+
+    def __init__(self, array: Any, path: str = "", shared: bool = False):
+        if not jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+            array = np.asarray(array)
+            array = array.astype(file_dtype(array.dtype), copy=False)
+        self.array, self.path, self.shared = array, path, shared
+        self.shape, self.dtype = tuple(array.shape), array.dtype
+        self.forms: dict[Any, Constant] = {}  # by what was done to it
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
+    @property
+    def large(self) -> bool:
+        """Whether a copy of it would be felt in the size of the file."""
+        return self.nbytes > _COMPARED
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is better transformed when the file runs than when it is made."""
+        return self.shared and self.large
+
+
+class Spread(Value):
+    """A value that is repeated along axes of size 1, once something needs it so.
+
+    Most operators of ONNX broadcast, and take the source as it is.
+    """
+
+    def __init__(self, source: Value, shape: Sequence[Any]):
+        self.source, self.shape, self.dtype = source, tuple(shape), source.dtype
+
+
+class Complex(Value):
+    """Complex numbers: ONNX has none, so that they are two arrays."""
+
+    def __init__(self, real: Value, imaginary: Value):
+        self.real, self.imaginary = real, imaginary
+        self.shape, self.dtype = real.shape, np.dtype(np.complex64)
+
+
+@dataclasses.dataclass
+class Node:
+    """One operator; attributes may be graphs."""
+
+    operator: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Any]
+    name: str
+
+
+def file_dtype(dtype: Any) -> np.dtype:
+    """The dtype that an array has in the file: halves and few bits are widened.
+
+    Example:
+        >>> file_dtype(jax.numpy.bfloat16), file_dtype(np.int32)
+        (dtype('float32'), dtype('int32'))
+    """
+    dtype = np.dtype(dtype)
+    if dtype.name in ("bfloat16", "float16") or dtype.name.startswith("float8"):
+        return np.dtype(np.float32)
+    if dtype.name in ("int2", "int4"):
+        return np.dtype(np.int8)
+    if dtype.name in ("uint2", "uint4"):
+        return np.dtype(np.uint8)
+    return dtype
+
+
+def same_size(a: Any, b: Any) -> bool:
+    """Whether two sizes are known to be equal."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return str(a) == str(b)
+
+
+def is_static(shape: Sequence[Any]) -> bool:
+    """Whether all sizes are numbers."""
+    return all(isinstance(n, int) for n in shape)
+
+
+class Graph:
+    """A graph, or the body of a loop or branch in one.
+
+    Args:
+        parent: The graph that it is in.
+
+    Attributes:
+        nodes: Its nodes, in their order.
+        initializers: Arrays by name; those of bodies are the root's.
+        layer: Path of the layer whose operations are being added.
+    """
+
+    def __init__(self, parent: Graph | None = None):
+        self.parent, self.root = parent, self if parent is None else parent.root
+        self.nodes: list[Node] = []
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self._done: dict[Any, Tensor] = {}  # what need not be computed twice
+        if parent is None:
+            self.initializers: dict[str, np.ndarray] = {}
+            self.layer = ""
+            self.sources: dict[str, tuple[str, int]] = {}  # of open sizes
+            self._names: dict[str, int] = {}
+            self._equal: dict[Any, str] = {}
+
+    # ------------------------------------------------------------------ names, nodes
+    def fresh(self, base: str) -> str:
+        """A name that nothing has."""
+        names = self.root._names
+        count, name = names.get(base, 0), base
+        while name in names:
+            count += 1
+            name = f"{base}_{count}"
+        names[base] = count
+        names.setdefault(name, 0)
+        return name
+
+    def name_of(self, value: Value) -> str:
+        """The name by which a node reads a value."""
+        if isinstance(value, Tensor):
+            return value.name
+        if isinstance(value, Spread):
+            return self.once(("spread", id(value)), value, lambda: self._spread(value))
+        assert isinstance(value, Constant)
+        return self._initializer(value)
+
+    def once(self, key: Any, keep: Any, make: Any) -> str:
+        """What was computed for a key in this graph or around it, or is made now."""
+        graph: Graph | None = self
+        while graph is not None:
+            if key in graph._done:
+                return graph._done[key][0].name
+            graph = graph.parent
+        made = make()
+        self._done[key] = made, keep  # `keep` lives on, so that no other has its id
+        return made.name
+
+    def _spread(self, value: Spread) -> Tensor:
+        source = value.source
+        return self.add("Expand", source, self.sizes(value.shape), shape=value.shape)
+
+    def _initializer(self, constant: Constant) -> str:
+        root, array = self.root, constant.array
+        key: Any = id(constant.array)
+        if array.nbytes <= _COMPARED:
+            key = array.dtype.str, array.shape, array.tobytes()
+        if key not in root._equal:
+            name = self.fresh(constant.path or "constant")
+            root.initializers[name] = array
+            root._equal[key] = name
+        return root._equal[key]
+
+    def emit(
+        self, operator: str, inputs: Sequence[Any], outputs: int = 1, **attributes: Any
+    ) -> list[str]:
+        """Adds a node; the names of its outputs.
+
+        Args:
+            operator: Its operator.
+            inputs: Values, names, or ``None`` for one that is left out.
+            outputs: Their number.
+            **attributes: Of the operator; ``None`` leaves one out.
+        """
+        names = [
+            "" if v is None else v if isinstance(v, str) else self.name_of(v)
+            for v in inputs
+        ]
+        while names and not names[-1]:
+            names.pop()
+        layer = self.root.layer
+        label = self.fresh(f"{layer}/{operator}" if layer else operator)
+        results = [f"{label}:{i}" for i in range(outputs)]
+        given = {k: v for k, v in attributes.items() if v is not None}
+        self.nodes.append(Node(operator, names, results, given, label))
+        return results
+
+    def add(
+        self,
+        operator: str,
+        *inputs: Any,
+        shape: Sequence[Any],
+        dtype: Any = None,
+        **attributes: Any,
+    ) -> Tensor:
+        """Adds a node of one output, by default of the dtype of its first input."""
+        (name,) = self.emit(operator, inputs, **attributes)
+        return Tensor(name, shape, inputs[0].dtype if dtype is None else dtype)
+
+    # ------------------------------------------------------------------ constants
+    def constant(self, value: Any, dtype: Any = None) -> Constant:
+        return Constant(np.asarray(value, dtype))
+
+    def like(self, value: Any, other: Value) -> Constant:
+        """A number in the dtype of a value."""
+        return Constant(np.asarray(value).astype(other.dtype))
+
+    def ints(self, values: Sequence[int]) -> Constant:
+        return Constant(np.asarray(list(values), np.int64).reshape(-1))
+
+    # ------------------------------------------------------------------ open sizes
+    def size(self, size: Any) -> Value:
+        """A size as an array of one int64."""
+        if isinstance(size, int):
+            return self.ints([size])
+        return _evaluated(self, size).value
+
+    def sizes(self, shape: Sequence[Any]) -> Value:
+        """Sizes as an array of int64."""
+        if is_static(shape):
+            return self.ints(shape)
+        key = ("sizes", tuple(map(str, shape)))
+        name = self.once(key, None, lambda: self._joined(shape))
+        return Tensor(name, (len(shape),), np.int64)
+
+    def _joined(self, shape: Sequence[Any]) -> Tensor:
+        parts: list[Value] = []
+        run: list[int] = []
+        for n in shape:
+            if isinstance(n, int):
+                run.append(n)
+                continue
+            if run:
+                parts.append(self.ints(run))
+            parts.append(self.size(n))
+            run = []
+        if run:
+            parts.append(self.ints(run))
+        if len(parts) == 1:
+            assert isinstance(parts[0], Tensor)
+            return parts[0]
+        return self.add("Concat", *parts, axis=0, shape=(len(shape),), dtype=np.int64)
+
+    # ------------------------------------------------------------------ forms of arrays
+    def cast(self, value: Value, dtype: Any) -> Value:
+        dtype = np.dtype(dtype)
+        if value.dtype == dtype:
+            return value
+        grown = value.dtype.itemsize < dtype.itemsize
+        if isinstance(value, Constant) and not (value.stays or grown and value.large):
+            return Constant(value.array.astype(dtype), value.path, value.shared)
+        if isinstance(value, Spread):
+            return Spread(self.cast(value.source, dtype), value.shape)
+        return self.add("Cast", value, shape=value.shape, dtype=dtype, to=dtype)
+
+    def reshape(self, value: Value, shape: Sequence[Any]) -> Value:
+        """The same entries in another shape."""
+        shape = tuple(shape)
+        if len(shape) == value.ndim and all(map(same_size, shape, value.shape)):
+            return value
+        if isinstance(value, Constant) and not value.stays:
+            return _form(value, ("reshape", shape), lambda a: a.reshape(shape))
+        if isinstance(value, Tensor) and is_static(shape):
+            return self.add("Reshape", value, self.ints(shape), shape=shape)
+        return self.add("Reshape", value, self._target(value, shape), shape=shape)
+
+    def _target(self, value: Value, shape: Shape) -> Value:
+        """The shape for a Reshape: at most one -1 instead of an open size.
+
+        A size that the value has on the same axis may be 0, which keeps it.
+        """
+        if 0 in shape:
+            return self.sizes(shape)
+        target: list[Any] = []
+        for axis, n in enumerate(shape):
+            kept = axis < value.ndim and same_size(n, value.shape[axis])
+            target.append(n if isinstance(n, int) else 0 if kept else n)
+        unknown = [axis for axis, n in enumerate(target) if not isinstance(n, int)]
+        if len(unknown) > 1:
+            return self.sizes(shape)
+        for axis in unknown:
+            target[axis] = -1
+        return self.ints(target)
+
+    def transpose(self, value: Value, order: Sequence[int]) -> Value:
+        order = tuple(int(axis) for axis in order)
+        if order == tuple(range(len(order))):
+            return value
+        shape = tuple(value.shape[axis] for axis in order)
+        if isinstance(value, Constant) and not value.stays:
+            return _form(
+                value, order, lambda a: np.ascontiguousarray(a.transpose(order))
+            )
+        if isinstance(value, Spread):
+            return Spread(self.transpose(value.source, order), shape)
+        if sum(not same_size(n, 1) for n in value.shape) < 2:
+            return self.reshape(value, shape)  # nothing moves
+        key = ("transpose", self.name_of(value), order)
+        name = self.once(
+            key, None, lambda: self.add("Transpose", value, shape=shape, perm=order)
+        )
+        return Tensor(name, shape, value.dtype)
+
+    def expand(self, value: Value, shape: Sequence[Any]) -> Value:
+        """A value repeated along its axes of size 1: as such only where it must be."""
+        shape = tuple(shape)
+        if all(map(same_size, shape, value.shape)):
+            return value
+        if isinstance(value, Spread):
+            value = value.source
+        if isinstance(value, Constant) and is_static(shape):
+            if math.prod(shape) * value.dtype.itemsize <= _COMPARED:
+                return Constant(np.broadcast_to(value.array, shape).copy())
+        return Spread(value, shape)
+
+    def slice(
+        self,
+        value: Value,
+        starts: Sequence[Any],
+        ends: Sequence[Any],
+        axes: Sequence[int],
+        steps: Sequence[int] | None = None,
+        *,
+        shape: Sequence[Any],
+    ) -> Value:
+        """Part of a value; starts and ends may be open."""
+        static = is_static([*starts, *ends])
+        if static and isinstance(value, Constant) and not value.stays:
+            cut = [slice(None)] * value.ndim
+            for i, axis in enumerate(axes):
+                step = steps[i] if steps else 1
+                end = None if step < 0 and ends[i] < -(1 << 60) else ends[i]
+                cut[axis] = slice(starts[i], end, step)
+            return Constant(np.ascontiguousarray(value.array[tuple(cut)]))
+        inputs = [value, self.sizes(starts), self.sizes(ends), self.ints(axes)]
+        if steps and any(step != 1 for step in steps):
+            inputs.append(self.ints(steps))
+        return self.add("Slice", *inputs, shape=shape)
+
+    def concat(self, values: Sequence[Value], axis: int) -> Value:
+        if len(values) == 1:
+            return values[0]
+        total: Any = sum((v.shape[axis] for v in values[1:]), values[0].shape[axis])
+        shape = list(values[0].shape)
+        shape[axis] = total
+        return self.add("Concat", *values, axis=axis, shape=shape)
+
+    def binary(self, operator: str, a: Value, b: Value, dtype: Any = None) -> Value:
+        """An operator that broadcasts two values of equal rank, or with a scalar."""
+        shape = broadcast(a.shape, b.shape)
+        return self.add(
+            operator, a, b, shape=shape, dtype=a.dtype if dtype is None else dtype
+        )
+
+    def unary(
+        self, operator: str, a: Value, dtype: Any = None, **attributes: Any
+    ) -> Value:
+        return self.add(operator, a, shape=a.shape, dtype=dtype, **attributes)
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        shape = broadcast(condition.shape, broadcast(a.shape, b.shape))
+        return self.add("Where", condition, a, b, shape=shape, dtype=a.dtype)
+
+
+def broadcast(a: Shape, b: Shape) -> Shape:
+    """The shape of two that are broadcast together.
+
+    Example:
+        >>> broadcast((3, 1), (4,)), broadcast((), (2,))
+        ((3, 4), (2,))
+    """
+    if len(a) < len(b):
+        a, b = b, a
+    b = (1,) * (len(a) - len(b)) + tuple(b)
+    return tuple(m if same_size(n, 1) else n for n, m in zip(a, b, strict=True))
+
+
+def _form(constant: Constant, key: Any, make: Any) -> Constant:
+    """A constant in another form, which is computed once."""
+    if key not in constant.forms:
+        form = Constant(make(constant.array), constant.path, constant.shared)
+        constant.forms[key] = form
+    return constant.forms[key]
+
+
+# ---------------------------------------------------------------------- open sizes
+
+
+class _Size:
+    """An open size as nodes; Python's operators on it add more of them."""
+
+    def __init__(self, graph: Graph, value: Value):
+        self.graph, self.value = graph, value
+
+    def _with(self, operator: str, other: Any, turned: bool = False) -> _Size:
+        operand = other.value if isinstance(other, _Size) else self.graph.ints([other])
+        pair = (operand, self.value) if turned else (self.value, operand)
+        made = self.graph.add(operator, *pair, shape=(1,), dtype=np.int64)
+        return _Size(self.graph, made)
+
+    def __add__(self, other: Any) -> _Size:
+        return (
+            self if isinstance(other, int) and other == 0 else self._with("Add", other)
+        )
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> _Size:
+        return self._with("Sub", other)
+
+    def __rsub__(self, other: Any) -> _Size:
+        return self._with("Sub", other, turned=True)
+
+    def __mul__(self, other: Any) -> _Size:
+        return (
+            self if isinstance(other, int) and other == 1 else self._with("Mul", other)
+        )
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> _Size:
+        return self._with("Mul", -1)
+
+    def __floordiv__(self, other: Any) -> _Size:
+        # ONNX divides toward zero: x // n = (x - x mod n) / n.
+        return (self - self % other)._with("Div", other)
+
+    def __mod__(self, other: Any) -> _Size:
+        return self._with("Mod", other)  # of integers with the sign of the divisor
+
+    def __pow__(self, exponent: int) -> _Size:
+        result = self
+        for _ in range(exponent - 1):
+            result = result * self
+        return result
+
+
+def _greatest(a: Any, b: Any) -> Any:
+    return _extreme("Max", max, a, b)
+
+
+def _least(a: Any, b: Any) -> Any:
+    return _extreme("Min", min, a, b)
+
+
+def _extreme(operator: str, plain: Any, a: Any, b: Any) -> Any:
+    if isinstance(a, _Size):
+        return a._with(operator, b)
+    return b._with(operator, a) if isinstance(b, _Size) else plain(a, b)
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    return _promoted(a, b) // b
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return _promoted(a, b) % b
+
+
+def _promoted(a: Any, b: Any) -> Any:
+    if isinstance(b, _Size) and isinstance(a, int):
+        return _Size(b.graph, b.graph.ints([a]))
+    return a
+
+
+_FUNCTIONS = {"floordiv": _floordiv, "mod": _mod, "max": _greatest, "min": _least}
+
+
+def _evaluated(graph: Graph, size: Any) -> _Size:
+    """The nodes for an open size; those of a body are the root's."""
+    root = graph.root
+
+    def make() -> Tensor:
+        made = evaluate_size(size, _Symbols(root), _FUNCTIONS)
+        if isinstance(made, int):
+            value = root.ints([made])
+            return Tensor(root.name_of(value), (1,), np.int64)
+        assert isinstance(made.value, Tensor)
+        return made.value
+
+    name = root.once(("size", str(size)), None, make)
+    return _Size(root, Tensor(name, (1,), np.int64))
+
+
+class _Symbols(dict):
+    """The symbols of sizes, each read from an input once it is asked for."""
+
+    def __init__(self, root: Graph):
+        self.root = root
+
+    def __missing__(self, name: str) -> _Size:
+        return _Size(self.root, _source(self.root, name))
+
+
+def _source(root: Graph, name: str) -> Tensor:
+    """An open size as it is read from an input."""
+    value, axis = root.sources[name]
+
+    def make() -> Tensor:
+        (whole,) = root.emit("Shape", [value], start=axis, end=axis + 1)
+        return Tensor(whole, (1,), np.int64)
+
+    return Tensor(root.once(("source", name), None, make), (1,), np.int64)

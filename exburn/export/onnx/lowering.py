@@ -1,0 +1,320 @@
+"""A program's operations as nodes of ONNX.
+
+Each primitive of JAX has a rule. What depends on weights alone is computed here, by
+running the primitive, unless the result would be larger than what it came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.errors import ExportError
+from exburn.export.onnx.graph import (
+    Complex,
+    Constant,
+    Graph,
+    Spread,
+    Tensor,
+    Value,
+    broadcast,
+    file_dtype,
+    is_static,
+)
+from exburn.export.operations import Known, Operation, Operations, Slot
+
+Rule = Callable[..., Any]
+
+RULES: dict[str, Rule] = {}
+#: Primitives that work entry by entry, whose operands may be broadcast.
+ELEMENTWISE: set[str] = set()
+
+#: Rules of operations that take or give complex numbers.
+COMPLEX: dict[str, Rule] = {}
+# Primitives that move entries, of which complex ones are moved part by part.
+_MOVES = set(
+    "reshape squeeze expand_dims transpose broadcast_in_dim concatenate slice rev copy "
+    "dynamic_slice gather stack tile".split()
+)
+
+_SMALL = 1 << 12  # bytes up to which a constant may grow
+# What is no function of its operands alone, or of sizes that are open.
+_NEVER = {"dim_as_value", "dimension_size", "debug_callback", "pure_callback"}
+_HINTS = {
+    "pure_callback": "Code on the host is no part of a file: do it before or after.",
+    "io_callback": "Code on the host is no part of a file: do it before or after.",
+    "debug_callback": "Take jax.debug.print and callbacks out of `call`.",
+    "pallas_call": "Kernels are for one device: use the plain form.",
+}
+
+
+class NotExpressible(Exception):
+    """Raised by a rule: this use of its primitive has no form in ONNX.
+
+    Args:
+        reason: Why.
+    """
+
+
+def rule(*names: str, elementwise: bool = False) -> Callable[[Rule], Rule]:
+    """Decorates the rule for primitives.
+
+    A rule is called with the lowering, the operation, and the values of its inputs; it
+    returns the value of its output, or a list of them.
+    """
+
+    def note(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        if elementwise:
+            ELEMENTWISE.update(names)
+        return function
+
+    return note
+
+
+def complex_rule(*names: str) -> Callable[[Rule], Rule]:
+    """Decorates the rule for primitives where they take or give complex numbers."""
+
+    def note(function: Rule) -> Rule:
+        for name in names:
+            COMPLEX[name] = function
+        return function
+
+    return note
+
+
+def hint_for(primitive: str, reason: str = "") -> str:
+    """What there is to do about a primitive that cannot be expressed."""
+    if primitive.startswith("random_"):
+        return "A file draws no random numbers: let the layer draw in training alone."
+    if (known := _HINTS.get(primitive)) is not None:
+        return known
+    if reason:
+        return f"{reason}. StableHLO can express it: model.export('m.stablehlo')."
+    return "StableHLO can express it: model.export('m.stablehlo')."
+
+
+class Lowering:
+    """The way from operations to nodes.
+
+    Args:
+        graph: What nodes are added to.
+
+    Attributes:
+        operation: The operation whose rule runs.
+    """
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.operation: Operation | None = None
+        self._values: dict[int, tuple[Slot, Value]] = {}
+
+    # ------------------------------------------------------------------ values
+    def bind(self, slot: Slot, value: Value) -> None:
+        """Says what a slot's value is."""
+        self._values[id(slot)] = slot, value
+
+    def value_of(self, slot: Slot) -> Value:
+        entry = self._values.get(id(slot))
+        if entry is not None:
+            return entry[1]
+        assert isinstance(slot, Known), slot
+        value = Constant(_array(slot.value, slot.aval))
+        self.bind(slot, value)
+        return value
+
+    # ------------------------------------------------------------------ operations
+    def run(self, operations: Operations) -> list[Value]:
+        """Adds the nodes of a program; the values of its outputs.
+
+        Raises:
+            ExportError: An operation cannot be expressed.
+        """
+        for step in operations.steps:
+            self.lower(step)
+        return [self.value_of(slot) for slot in operations.outputs]
+
+    def lower(self, step: Operation) -> None:
+        """Adds the nodes of one operation.
+
+        Raises:
+            ExportError: It cannot be expressed.
+        """
+        inputs = [self.value_of(slot) for slot in step.inputs]
+        outer, self.operation = self.operation, step
+        layer, self.graph.root.layer = self.graph.root.layer, step.layer
+        try:
+            results = self._computed(step, inputs)
+            if results is None:
+                results = self._ruled(step, inputs)
+        except NotExpressible as error:
+            raise cannot_express(step, str(error)) from None
+        finally:
+            self.operation, self.graph.root.layer = outer, layer
+        for slot, result in zip(step.outputs, results, strict=True):
+            self.bind(slot, result)
+
+    def _ruled(self, step: Operation, inputs: list[Value]) -> Sequence[Value]:
+        if any(_is_complex(slot.aval) for slot in (*step.inputs, *step.outputs)):
+            return [self._complex(step, inputs)]
+        function = RULES.get(step.name)
+        if function is None:
+            raise NotExpressible("")
+        if any(_is_key(slot.aval.dtype) for slot in (*step.inputs, *step.outputs)):
+            raise NotExpressible("")
+        if step.name in ELEMENTWISE:
+            return [self._entrywise(step, function, inputs)]
+        made = function(self, step, *inputs)
+        return made if isinstance(made, list | tuple) else [made]
+
+    def _complex(self, step: Operation, inputs: list[Value]) -> Value:
+        """An operation on complex numbers, or one that gives some."""
+        values = [_parted(v) if v.dtype.kind == "c" else v for v in inputs]
+        if step.name in _MOVES:
+            parts = [
+                [getattr(v, name) if isinstance(v, Complex) else v for v in values]
+                for name in ("real", "imaginary")
+            ]
+            return Complex(*(RULES[step.name](self, step, *part) for part in parts))
+        if step.name not in COMPLEX:
+            raise NotExpressible("It computes with complex numbers")
+        return COMPLEX[step.name](self, step, *values)
+
+    def _entrywise(self, step: Operation, function: Rule, inputs: list[Value]) -> Value:
+        """An operation on operands that are broadcast as late as possible."""
+        if not any(isinstance(v, Spread) for v in inputs):
+            return function(self, step, *inputs)
+        plain = [v.source if isinstance(v, Spread) else v for v in inputs]
+        found = self._evaluated(step, plain) if _is_small(plain) else None
+        made = function(self, step, *plain) if found is None else found[0]
+        return self.graph.expand(made, step.outputs[0].aval.shape)
+
+    def _computed(self, step: Operation, inputs: list[Value]) -> list[Value] | None:
+        """The constants that an operation gives, if it is one of constants."""
+        constants = [v for v in inputs if isinstance(v, Constant)]
+        if len(constants) != len(inputs) or step.name in _NEVER:
+            return None
+        avals = [slot.aval for slot in step.outputs]
+        if not all(is_static(aval.shape) for aval in avals):
+            return None
+        if any(constant.stays for constant in constants):
+            return None
+        if not any(_is_key(aval.dtype) for aval in avals):
+            size = sum(aval.size * file_dtype(aval.dtype).itemsize for aval in avals)
+            given = [c.nbytes for c in constants if not _is_key(c.dtype)]
+            if size > max(_SMALL, sum(given)):
+                return None
+        return self._evaluated(step, constants)
+
+    def _evaluated(
+        self, step: Operation, constants: Sequence[Any]
+    ) -> list[Value] | None:
+        """What the primitive gives for constants; ``None`` if it does not run here."""
+        arrays = [
+            c.array if _is_key(c.dtype) else c.array.astype(slot.aval.dtype)
+            for c, slot in zip(constants, step.inputs, strict=True)
+        ]
+        if step.name in ELEMENTWISE and len({a.shape for a in arrays}) > 1:
+            arrays = list(np.broadcast_arrays(*arrays))
+        try:
+            with jax.default_device(jax.devices("cpu")[0]):
+                made = step.primitive.bind(*arrays, **step.params)
+        except Exception:  # parameters with open sizes, or what only a device can do
+            return None
+        results = made if step.primitive.multiple_results else [made]
+        shared = any(c.shared for c in constants)
+        path = next((c.path for c in constants if c.path), "")
+        return [
+            Constant(_array(value, slot.aval), path, shared)
+            for value, slot in zip(results, step.outputs, strict=True)
+        ]
+
+    # ------------------------------------------------------------------ bodies
+    def body(self, graph: Graph) -> Lowering:
+        """A lowering for the body of a loop or branch, which sees the values around."""
+        inner = Lowering(graph)
+        inner._values = dict(self._values)
+        return inner
+
+
+def cannot_express(step: Operation, reason: str = "") -> ExportError:
+    """The error for an operation that has no form in ONNX."""
+    operands = ", ".join(str(slot.aval) for slot in step.inputs[:4])
+    where = f" of layer {step.layer!r}" if step.layer else ""
+    details = {"layer": step.layer, "primitive": step.name, "operands": operands}
+    if reason:
+        details["reason"] = reason
+    return ExportError(
+        "export",
+        f"ONNX cannot express {step.name!r}{where}",
+        details,
+        hint=hint_for(step.name),
+    )
+
+
+def mark_shared(operations: Operations, constants: dict[int, Constant]) -> None:
+    """Marks the weights that several operations read.
+
+    Args:
+        operations: The program.
+        constants: Its weights, by the slot's ``id``.
+    """
+    uses = Counter(id(slot) for step in operations.walk() for slot in step.inputs)
+    uses.update(id(slot) for slot in operations.outputs)
+    for key, constant in constants.items():
+        constant.shared = uses[key] > 1
+
+
+def add_inputs(
+    graph: Graph, names: Sequence[str], specs: Sequence[Any]
+) -> list[Tensor]:
+    """The inputs of a graph, of which open sizes are read."""
+    for name, spec in zip(names, specs, strict=True):
+        graph.fresh(name)
+        graph.inputs.append(Tensor(name, spec.shape, file_dtype(spec.dtype)))
+        for axis, size in enumerate(spec.shape):
+            if not isinstance(size, int):
+                graph.sources.setdefault(str(size), (name, axis))
+    return graph.inputs
+
+
+def _is_small(values: Sequence[Value]) -> bool:
+    """Whether values are constants that may be combined when the file is made."""
+    if not all(isinstance(v, Constant) and not v.large for v in values):
+        return False
+    shape: Any = ()
+    for value in values:
+        shape = broadcast(shape, value.shape)
+    return math.prod(shape) * 8 <= _SMALL
+
+
+def _parted(value: Value) -> Complex:
+    if isinstance(value, Constant):
+        return Complex(Constant(value.array.real), Constant(value.array.imag))
+    if isinstance(value, Spread):
+        source = _parted(value.source)
+        return Complex(
+            Spread(source.real, value.shape), Spread(source.imaginary, value.shape)
+        )
+    assert isinstance(value, Complex)
+    return value
+
+
+def _is_complex(aval: Any) -> bool:
+    return jax.dtypes.issubdtype(aval.dtype, np.complexfloating)
+
+
+def _is_key(dtype: Any) -> bool:
+    return jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
+
+
+def _array(value: Any, aval: Any) -> Any:
+    if _is_key(getattr(value, "dtype", np.dtype(np.int32))):
+        return value
+    return np.asarray(value, None if _is_key(aval.dtype) else aval.dtype)

@@ -1,0 +1,236 @@
+"""A jaxpr as a flat list of operations, each with the layer that it belongs to.
+
+Functions that JAX compiled by themselves, and those with derivatives of their own, are
+put in line, and what no output depends on is left out. Loops and branches stay, with
+what is in them as lists of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from exburn.runtime.portable import layer_of
+
+# Calls that are put in line, and the parameter that holds what they call.
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_jvp_call_jaxpr": "fun_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "composite": "jaxpr",
+}
+
+
+class Slot:
+    """A value of a program: what an operation gives, or an argument.
+
+    Attributes:
+        aval: Its shape and dtype.
+    """
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"<Slot {self.aval}>"
+
+
+class Known(Slot):
+    """A value that is known: a number in the program's text, or an array in it.
+
+    Attributes:
+        value: It.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, aval: Any, value: Any):
+        super().__init__(aval)
+        self.value = value
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operation:
+    """One operation.
+
+    Attributes:
+        primitive: JAX's primitive.
+        params: Its parameters.
+        inputs, outputs: Its values.
+        layer: Path of the layer that it belongs to; empty if it is in none.
+    """
+
+    primitive: Any
+    params: dict[str, Any]
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    layer: str
+
+    @property
+    def name(self) -> str:
+        return self.primitive.name
+
+
+#: What computes an operation in place of its primitive.
+Rule = Callable[[Operation, Sequence[Any]], Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operations:
+    """A program.
+
+    Attributes:
+        inputs, outputs: Its values.
+        steps: Its operations, in an order in which they can be computed.
+    """
+
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    steps: tuple[Operation, ...]
+
+    def walk(self) -> Iterator[Operation]:
+        """All operations, those in loops and branches too."""
+        for step in self.steps:
+            yield step
+            for inner in bodies(step):
+                yield from inner.walk()
+
+
+def inline(closed: Any, layer: str = "") -> Operations:
+    """A jaxpr's operations.
+
+    Args:
+        closed: A closed jaxpr, or one without constants.
+        layer: The layer that it is in.
+
+    Example:
+        >>> import jax
+        >>> def f(x):
+        ...     unused = jax.numpy.sin(x)
+        ...     return jax.nn.relu(x) + 1
+        >>> [step.name for step in inline(jax.make_jaxpr(f)(1.0)).steps]
+        ['max', 'add']
+    """
+    jaxpr, constants = _opened(closed)
+    inputs = tuple(Slot(var.aval) for var in jaxpr.invars)
+    steps: list[Operation] = []
+    outputs = _extend(steps, jaxpr, constants, inputs, layer)
+    return Operations(inputs, tuple(outputs), tuple(_needed(steps, outputs)))
+
+
+def apply(
+    step: Operation, values: Sequence[Any], rules: Mapping[str, Rule] | None = None
+) -> Sequence[Any]:
+    """What an operation gives for arrays, or for tracers of them.
+
+    Args:
+        step: The operation.
+        values: Its inputs.
+        rules: By primitive what computes it instead: a function of the operation and
+            its inputs, which may return ``NotImplemented``.
+    """
+    values = [v if isinstance(v, jax.Array) else jnp.asarray(v) for v in values]
+    rule = (rules or {}).get(step.name)
+    found = NotImplemented if rule is None else rule(step, values)
+    if found is NotImplemented:
+        found = step.primitive.bind(*values, **step.params)
+    return found if isinstance(found, list | tuple) else [found]
+
+
+def run(
+    steps: Sequence[Operation],
+    known: Mapping[int, Any],
+    rules: Mapping[str, Rule] | None = None,
+) -> dict[int, Any]:
+    """Computes operations; the values of all slots, by the slots' ids.
+
+    Args:
+        steps: The operations.
+        known: Values of slots that none of them gives.
+        rules: As of ``apply``.
+    """
+    values = dict(known)
+    for step in steps:
+        given = [
+            slot.value if isinstance(slot, Known) else values[id(slot)]
+            for slot in step.inputs
+        ]
+        found = apply(step, given, rules)
+        values |= {id(s): v for s, v in zip(step.outputs, found, strict=True)}
+    return values
+
+
+def bodies(step: Operation) -> list[Operations]:
+    """What is in the loops and branches of an operation."""
+    found = []
+    for value in step.params.values():
+        entries = value if isinstance(value, list | tuple) else (value,)
+        for entry in entries:
+            if isinstance(entry, ClosedJaxpr | Jaxpr):
+                found.append(inline(entry, step.layer))
+    return found
+
+
+def _opened(closed: Any) -> tuple[Any, Sequence[Any]]:
+    if isinstance(closed, ClosedJaxpr):
+        return closed.jaxpr, closed.consts
+    return closed, ()
+
+
+def _extend(
+    steps: list[Operation],
+    jaxpr: Any,
+    constants: Sequence[Any],
+    inputs: Sequence[Slot],
+    layer: str,
+) -> list[Slot]:
+    """Appends a jaxpr's operations; the slots of its outputs."""
+    slots: dict[Any, Slot] = dict(zip(jaxpr.invars, inputs, strict=True))
+    for var, value in zip(jaxpr.constvars, constants, strict=True):
+        slots[var] = Known(var.aval, value)
+
+    def read(atom: Any) -> Slot:
+        if isinstance(atom, Literal):
+            return Known(atom.aval, atom.val)
+        return slots[atom]
+
+    for eqn in jaxpr.eqns:
+        given = tuple(map(read, eqn.invars))
+        here = layer_of(eqn.source_info.name_stack) or layer
+        inner = _CALLS.get(eqn.primitive.name)
+        if inner is not None and inner in eqn.params:
+            body, held = _opened(eqn.params[inner])
+            results: Sequence[Slot] = _extend(steps, body, held, given, here)
+        else:
+            results = tuple(Slot(var.aval) for var in eqn.outvars)
+            steps.append(
+                Operation(eqn.primitive, eqn.params, given, tuple(results), here)
+            )
+        slots.update(zip(eqn.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _needed(steps: list[Operation], outputs: Sequence[Slot]) -> list[Operation]:
+    """The operations that the outputs depend on."""
+    wanted = {id(slot) for slot in outputs}
+    kept = []
+    for step in reversed(steps):
+        if any(id(slot) in wanted for slot in step.outputs):
+            wanted |= {id(slot) for slot in step.inputs}
+            kept.append(step)
+    return kept[::-1]

@@ -1,0 +1,152 @@
+"""The inputs of an exported program: structure, sizes, dtypes and names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.core.checks import check_count
+from exburn.core.precision import is_float
+from exburn.core.symbolic_shapes import canonical_spec, dim, spec_of
+from exburn.errors import ArgumentError, NotBuiltError
+from exburn.module.building import require_built
+
+
+class Interface(Protocol):
+    """What a program takes and gives, as far as one must know it to run a file.
+
+    Attributes:
+        input_names, output_names: A name for each array.
+        rows: How many rows it takes; ``None`` for any number.
+    """
+
+    @property
+    def input_names(self) -> Sequence[str]: ...
+    @property
+    def output_names(self) -> Sequence[str]: ...
+    @property
+    def rows(self) -> int | None: ...
+
+
+def specs_for_export(
+    model: Any,
+    given: Any = None,
+    *,
+    dynamic: Any = "batch",
+    batch_size: int | None = None,
+    samples: Any = None,
+) -> Any:
+    """Specs of a model's inputs, with symbols for the sizes that stay open.
+
+    Args:
+        model: The model.
+        given: Arrays or specs in the structure of the inputs, where the model does not
+            know them. Their first axis is taken to be the rows.
+        dynamic: ``"batch"`` leaves the number of rows open, and every size that the
+            model leaves open; ``None`` fixes all: the rows are ``batch_size`` or 1,
+            other open sizes those of the samples.
+        batch_size: A number of rows; it fixes that alone.
+        samples: The samples.
+
+    Raises:
+        NotBuiltError: The model has no weights, or its inputs are not known.
+        ArgumentError: An argument is none of these, or a size would stay open.
+    """
+    require_built(model, "export")
+    if dynamic not in ("batch", None):
+        raise ArgumentError(
+            "export", f"dynamic must be 'batch' or None, received {dynamic!r}"
+        )
+    if batch_size is not None:
+        batch_size = check_count("export", "batch_size", batch_size)
+    graph = getattr(model, "graph", None)
+    if given is None and graph is None and samples is not None:
+        given = samples
+    if given is None and graph is None:
+        raise NotBuiltError(
+            "export",
+            "the inputs of this model are not known",
+            hint="model.export(path, input_signature=x[:1]).",
+        )
+    given = model.program_inputs if given is None else given
+    rows = batch_size or (dim(0) if dynamic == "batch" else 1)
+    known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
+    if dynamic is None:
+        known = _fixed(known, samples)
+    return jax.tree.map(
+        lambda v: canonical_spec(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)),
+        known,
+    )
+
+
+def _fixed(specs: Any, samples: Any) -> Any:
+    """The specs with the samples' sizes for those that are open, rows aside."""
+    leaves, tree = jax.tree.flatten(specs)
+    shown = jax.tree.leaves(samples)
+    fixed = []
+    for place, spec in enumerate(leaves):
+        shape = spec.shape
+        if len(shown) == len(leaves) and np.ndim(shown[place]) == len(shape):
+            sizes = zip(shape, np.shape(shown[place]), strict=True)
+            shape = tuple(n if isinstance(n, int) else seen for n, seen in sizes)
+        if not all(isinstance(n, int) for n in shape[1:]):
+            raise ArgumentError(
+                "export",
+                f"with dynamic=None every size must be known, received {shape}",
+                hint="Pass samples=x[:8] of the sizes to export.",
+            )
+        fixed.append(jax.ShapeDtypeStruct(shape, spec.dtype))
+    return jax.tree.unflatten(tree, fixed)
+
+
+def exact_spec(spec: Any) -> jax.ShapeDtypeStruct:
+    """The spec in float32, if it is one of half floats.
+
+    Example:
+        >>> exact_spec(jax.ShapeDtypeStruct((2,), jnp.bfloat16))
+        ShapeDtypeStruct(shape=(2,), dtype=float32)
+    """
+    half = is_float(spec.dtype) and jnp.dtype(spec.dtype).itemsize == 2
+    return jax.ShapeDtypeStruct(spec.shape, jnp.float32) if half else spec
+
+
+def names_of(tree: Any, base: str, given: Any = None, taken: Any = ()) -> list[str]:
+    """A name for each leaf: its key in a dict, the model's own, or by number.
+
+    Args:
+        tree: The inputs or outputs.
+        base: The name of one that has none.
+        given: The names that the model has for them, if it has.
+        taken: Names that are taken.
+
+    Example:
+        >>> names_of({"a": 0, "b": (1, 2)}, "input")
+        ['a', 'b_0', 'b_1']
+        >>> names_of([0, 1], "output"), names_of(0, "output", ["dense"], ["dense"])
+        (['output', 'output_1'], ['dense_1'])
+    """
+    paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    if isinstance(tree, Mapping):
+        wanted = ["_".join(str(_key(entry)) for entry in path) for path in paths]
+    elif given and len(given) == len(paths):
+        wanted = list(given)
+    else:
+        wanted = [base] * len(paths)
+    names: list[str] = []
+    for name in wanted:
+        unique, number = name, 1
+        while unique in names or unique in taken:
+            unique, number = f"{name}_{number}", number + 1
+        names.append(unique)
+    return names
+
+
+def _key(entry: Any) -> Any:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(entry, attribute):
+            return getattr(entry, attribute)
+    return entry

@@ -1,0 +1,81 @@
+"""StableHLO: a program that any process with JAX runs, weights included."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import export as jax_export
+
+from exburn.errors import FileFormatError, require
+from exburn.export.program import Program, tracing_errors
+from exburn.export.report import Problem, Written
+from exburn.runtime.device import device_info
+from exburn.runtime.portable import portable
+from exburn.saving.checksum import seal, unseal
+
+
+def require_packages() -> None:
+    """Raises ``MissingDependencyError`` where ``jax.export`` cannot write."""
+    reason = "writing StableHLO needs flatbuffers"
+    require("flatbuffers", "export", reason, extra="export")
+
+
+def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+    """Writes the program as ``jax.export`` does, with a digest behind it.
+
+    Args:
+        program: The program.
+        path: The file.
+        options: ``platforms``: some of ``("cpu", "cuda", "rocm", "tpu")``; by default
+            the CPU and the platform in use.
+    """
+    platforms = options.get("platforms")
+    here = device_info()["backend"]
+    if platforms is None:
+        platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
+    elsewhere = set(platforms) != {"cpu"}
+    groups, specs = program.groups, program.specs
+
+    def infer(x: Any) -> Any:
+        return program.infer(groups, x)
+
+    scope = portable("platforms") if elsewhere else contextlib.nullcontext()
+    with scope, tracing_errors(specs):
+        exported = jax_export.export(jax.jit(infer), platforms=platforms)(specs)
+    path.write_bytes(seal(exported.serialize()))  # JAX reads past no program's end
+    return Written({})
+
+
+def runner(program: Program, path: Path) -> Any:
+    """Nothing: JAX lowers and runs these programs as it does the model's own."""
+    return "it was not run: JAX itself wrote it", []
+
+
+def problems(program: Program) -> list[Problem]:
+    """Nothing: JAX writes whatever it traces."""
+    return []
+
+
+def load(data: bytes | bytearray) -> Any:
+    """The program of serialized bytes.
+
+    Raises:
+        MissingDependencyError: flatbuffers is not installed.
+        FileFormatError: The bytes are something else, or damaged.
+    """
+    # jax.export reads with it.
+    reason = "reading a StableHLO export needs flatbuffers"
+    require("flatbuffers", "predict", reason, extra="export")
+    data = unseal(data)
+    try:
+        return jax_export.deserialize(bytearray(data))
+    except Exception as error:  # whatever flatbuffers makes of other bytes
+        raise FileFormatError(
+            "predict",
+            "this is no program that jax.export wrote",
+            {"cause": f"{type(error).__name__}: {error}"},
+            hint="Write it with model.export(path), or exported.serialize().",
+        ) from error

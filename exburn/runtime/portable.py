@@ -1,0 +1,111 @@
+"""Programs that will run elsewhere, and what they must do without.
+
+What makes ExBurn fast on one kind of hardware (forms of convolutions, windows as axes
+of their own, kernels, loops) is of no use to another runtime, or more than it can read.
+Code that has such a form asks here before it takes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+
+from exburn.errors import unknown_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What a program that is traced for another runtime may hold.
+
+    Attributes:
+        name: The runtime.
+        plain_windows: Pooling is ``lax.reduce_window``, not a reshape to a higher rank.
+        exact: Weights and arithmetic are float32, whatever the layers' policies say.
+        valid_transposed: Transposed convolutions compute their whole result, of which
+            the wanted part is cut.
+        unrolled: Recurrent layers have no loop.
+        low_rank: Arrays have five axes at most.
+    """
+
+    name: str
+    plain_windows: bool = True
+    exact: bool = True
+    valid_transposed: bool = False
+    unrolled: bool = False
+    low_rank: bool = False
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("platforms", plain_windows=False, exact=False),
+        Target("onnx"),
+        Target("litert", valid_transposed=True, unrolled=True, low_rank=True),
+        Target("coreml", valid_transposed=True, low_rank=True),
+    )
+}
+
+_current: contextvars.ContextVar[Target | None] = contextvars.ContextVar(
+    "exburn_target", default=None
+)
+_OPEN, _CLOSE = "⟨", "⟩"  # around a layer's path in JAX's stack of names
+
+
+@contextlib.contextmanager
+def portable(target: str) -> Iterator[Target]:
+    """Within the block programs are traced for another runtime.
+
+    Args:
+        target: ``"platforms"`` (JAX on other devices, too), ``"onnx"``, ``"litert"`` or
+            ``"coreml"``.
+
+    Raises:
+        UnknownNameError: There is no such target.
+
+    Example:
+        >>> with portable("onnx") as target:
+        ...     target.exact, current() is target
+        (True, True)
+        >>> current() is None
+        True
+    """
+    if target not in TARGETS:
+        raise unknown_name("target", target, TARGETS, op="portable")
+    token = _current.set(TARGETS[target])
+    try:
+        yield TARGETS[target]
+    finally:
+        _current.reset(token)
+
+
+def current() -> Target | None:
+    """The runtime that programs are traced for now; ``None`` for this process'."""
+    return _current.get()
+
+
+def layer_scope(path: Any) -> AbstractContextManager[Any]:
+    """A block whose operations are a layer's: `layer_of` reads its path again."""
+    return jax.named_scope(f"{_OPEN}{path}{_CLOSE}")
+
+
+def layer_of(stack: Any) -> str:
+    """The innermost layer's path in a stack of names; empty if there is none.
+
+    Example:
+        >>> layer_of("jit(f)/⟨block⟩/⟨block/dense⟩/dot"), layer_of("vmap()/le")
+        ('block/dense', '')
+    """
+    _, found, rest = str(stack).rpartition(_OPEN)
+    return rest.partition(_CLOSE)[0] if found else ""
+
+
+def unrolls() -> bool:
+    """Whether recurrent layers are traced without a loop now."""
+    target = _current.get()
+    return target is not None and target.unrolled

@@ -1,0 +1,70 @@
+"""Tests of ``exburn.export.staging``."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from exburn.errors import ArgumentError, SaveError
+from exburn.export.staging import staged
+
+
+def test_a_folder_takes_the_place_of_the_one_before(tmp_path):
+    place = tmp_path / "model"
+    for number in range(2):
+        with staged(place, folder=True) as path:
+            path.mkdir()
+            (path / f"{number}.txt").write_text("content")
+    assert os.listdir(place) == ["1.txt"] and os.listdir(tmp_path) == ["model"]
+    with pytest.raises(ArgumentError, match="is a file, and no folder"):
+        with staged(place / "1.txt", folder=True):
+            pass
+
+
+def test_leftovers_of_killed_writers_go_and_those_of_living_ones_stay(tmp_path):
+    dead, alive = (tmp_path / f".m.onnx.{c * 16}.tmp" for c in "ab")
+    for room in (dead, alive):
+        room.mkdir()
+        (room / "m.onnx").write_text("half")
+    lock = os.open(alive, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with staged(tmp_path / "m.onnx") as path:
+        path.write_text("whole")
+    os.close(lock)
+    assert sorted(os.listdir(tmp_path)) == [alive.name, "m.onnx"]
+
+
+def test_a_full_disk_is_told(tmp_path):
+    with pytest.raises(SaveError, match="the disk is full"):
+        with staged(tmp_path / "m.onnx"):
+            raise OSError(28, "No space left on device")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.longest
+def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path):
+    code = (
+        "import sys, itertools\n"
+        "from exburn.export.staging import staged\n"
+        "for number in itertools.count():\n"
+        "    with staged(sys.argv[1]) as path:\n"
+        "        path.write_text(f'{number} ' * 100_000)\n"
+        "    print(number, flush=True)\n"
+    )
+    place = tmp_path / "m.onnx"
+    for delay in (0.0, 0.004, 0.01, 0.017):
+        command = [sys.executable, "-P", "-c", code, str(place)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(delay)
+            writer.send_signal(signal.SIGKILL)
+        words = place.read_text().split()
+        assert len(words) == 100_000 and len(set(words)) == 1
+    with staged(place) as path:
+        path.write_text("whole")
+    assert os.listdir(tmp_path) == ["m.onnx"]
