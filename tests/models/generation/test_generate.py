@@ -261,6 +261,30 @@ def test_bad_input_is_an_error_before_anything_is_compiled(
     assert traces(gpt) == before
 
 
+class Block(layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = layers.MultiHeadAttention(2, 8)
+
+    def call(self, x):
+        return x + self.attention(x, x, use_causal_mask=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_stack_of_layers_of_ones_own_is_cached(begins):
+    exburn.set_random_seed(4)
+    stack = [layers.Embedding(WORDS, 16), Block(), Block(), layers.Dense(WORDS)]
+    if begins:
+        stack.insert(0, layers.Input((None,), dtype="int32"))
+    model = exburn.Sequential(stack)
+    model.generate([[1]], 2)  # builds it
+    sharpen(model)
+    answers = model.generate(PROMPTS[:2], 6, cache=True)
+    whole = model.generate(PROMPTS[:2], 6, cache=False)
+    assert [a.tolist() for a in answers] == [a.tolist() for a in whole]
+
+
 def test_models_of_another_form_are_refused():
     model = exburn.Sequential([layers.Input((4,)), layers.Dense(3)])
     with pytest.raises(ArgumentError, match="one output of scores"):
