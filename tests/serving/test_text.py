@@ -29,8 +29,8 @@ def model():
 @pytest.mark.long
 def test_a_client_gets_the_text_in_events(model):
     expected = model.generate("A class", 20)
-    server = Server({"gpt": TextStream(model, max_tokens=32, chunk=4)}, port=0)
-    client = Client(server.asgi())
+    streams = {"gpt": TextStream(model, max_tokens=32, chunk=4), "plain": model}
+    client = Client(Server(streams, port=0).asgi())
     body = {"text_input": "A class", "parameters": {"max_tokens": 20}}
     answer = client("POST", PATH, json=body)
     assert answer.status_code == 200, answer.text
@@ -51,6 +51,8 @@ def test_a_client_gets_the_text_in_events(model):
         {"text_input": "A", "parameters": told | {"min_p": 0.1}},
     ):
         assert client("POST", PATH, json=bad).status_code == 400, bad
+    body = {"text_input": "A class", "parameters": {"max_tokens": 20}}
+    assert client("POST", PATH.replace("gpt", "plain"), json=body).status_code == 200
     body = {"text_input": "A", "parameters": told}
     texts = {client("POST", PATH, json=body).text for _ in range(2)}
     assert len(texts) == 1
