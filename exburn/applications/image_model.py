@@ -10,8 +10,8 @@ import numpy as np
 
 from exburn import ops
 from exburn.applications.imagenet_utils import decode_predictions
-from exburn.applications.pretrained import Pretrained
-from exburn.core.checks import check_choice, check_count, check_float
+from exburn.applications.pretrained import Pretrained, rank_classes
+from exburn.core.checks import check_choice, check_float
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
 from exburn.saving.pretrained_folder import setting
 
@@ -99,7 +99,7 @@ class ImageModel(Pretrained):
             >>> sizes = {"patch_size": 8, "layers": 1, "width": 8, "heads": 1}
             >>> model = ViT(input_shape=(16, 16, 3), classes=2, mlp_width=8, **sizes)
             >>> x = model.preprocess(np.full((20, 30, 3), 255, np.uint8))
-            >>> x.shape, float(x[0, 0, 0, 0])
+            >>> x.shape, round(float(x[0, 0, 0, 0]), 3)
             ((1, 16, 16, 3), 1.0)
         """
         single = getattr(images, "ndim", 0) == 3
@@ -180,19 +180,7 @@ class ImageModel(Pretrained):
         if self._labels is None:
             return decode_predictions(predictions, top)
         op = f"{type(self).__name__}.decode"
-        scores, count = np.asarray(predictions), len(self._labels)
-        if scores.ndim != 2 or scores.shape[1] != count:
-            raise ShapeError(
-                op, f"predictions must be [batch, {count}], received {scores.shape}"
-            )
-        check_count(op, "top", top)
-        return [
-            [
-                (str(i), self._labels[i], row[i].item())
-                for i in row.argsort()[::-1][:top]
-            ]
-            for row in scores
-        ]
+        return rank_classes(op, predictions, self._labels, top)
 
 
 def colours(

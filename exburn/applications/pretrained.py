@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from exburn.core import registry
-from exburn.errors import ArgumentError, FileFormatError, unknown_name
+from exburn.core.checks import check_count
+from exburn.errors import ArgumentError, FileFormatError, ShapeError, unknown_name
 from exburn.models import Model
 from exburn.module.building import materialize, place
 from exburn.module.layer.configuration import given_arguments
@@ -394,6 +395,30 @@ def _config_text(origin: _Origin | None, config: dict[str, Any]) -> str:
             return origin.text
         config = {**origin.config, **config}
     return json.dumps(config, indent=2, sort_keys=True) + "\n"
+
+
+def rank_classes(
+    op: str, predictions: Any, names: Sequence[str], top: int
+) -> list[list[tuple]]:
+    """The likeliest classes of each row: (number, name, score), the best first.
+
+    Raises:
+        ShapeError: There are not as many scores as names.
+
+    Example:
+        >>> rank_classes("decode", [[0.25, 0.75]], ["cat", "dog"], 1)
+        [[('1', 'dog', 0.75)]]
+    """
+    scores, count = np.asarray(predictions), len(names)
+    if scores.ndim != 2 or scores.shape[1] != count:
+        raise ShapeError(
+            op, f"predictions must be [batch, {count}], received {scores.shape}"
+        )
+    check_count(op, "top", top)
+    return [
+        [(str(i), names[i], row[i].item()) for i in row.argsort()[::-1][:top]]
+        for row in scores
+    ]
 
 
 def architecture(config: Mapping[str, Any]) -> str:

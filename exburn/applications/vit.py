@@ -100,6 +100,42 @@ _BODY = [
     (r"layernorm.bias", "norm/beta"),
     (r"pooler\..*", None),
 ]
+# The modules' names in transformers 5, whose files have those above all the same.
+_NEW = [
+    *(
+        entry
+        for letter, part in zip("qkv", _PARTS, strict=True)
+        for entry in (
+            (
+                rf"layers.(\d+).attention.{letter}_proj.weight",
+                f"block_{{1}}/attention/{part}/kernel",
+                transpose >> split_heads,
+            ),
+            (
+                rf"layers.(\d+).attention.{letter}_proj.bias",
+                f"block_{{1}}/attention/{part}/bias",
+                split_heads,
+            ),
+        )
+    ),
+    (
+        r"layers.(\d+).attention.o_proj.weight",
+        "block_{1}/attention/attention_output/kernel",
+        transpose >> split_heads(axis=0),
+    ),
+    (
+        r"layers.(\d+).attention.o_proj.bias",
+        "block_{1}/attention/attention_output/bias",
+    ),
+    (r"layers.(\d+).layernorm_before.weight", "block_{1}/attention_norm/gamma"),
+    (r"layers.(\d+).layernorm_before.bias", "block_{1}/attention_norm/beta"),
+    (r"layers.(\d+).layernorm_after.weight", "block_{1}/mlp_norm/gamma"),
+    (r"layers.(\d+).layernorm_after.bias", "block_{1}/mlp_norm/beta"),
+    (r"layers.(\d+).mlp.fc1.weight", "block_{1}/mlp_in/kernel", transpose),
+    (r"layers.(\d+).mlp.fc1.bias", "block_{1}/mlp_in/bias"),
+    (r"layers.(\d+).mlp.fc2.weight", "block_{1}/mlp_out/kernel", transpose),
+    (r"layers.(\d+).mlp.fc2.bias", "block_{1}/mlp_out/bias"),
+]
 _TOP = [
     (r"classifier.weight", "predictions/kernel", transpose),
     (r"classifier.bias", "predictions/bias"),
@@ -348,7 +384,7 @@ class ViT(ImageModel):
         if style == "timm":
             top = _TIMM_TOP if self.has_top else [(r"head\..*", None)]
             return rules([*_TIMM, *top])
-        body = rules(_BODY, prefix="vit.", write_prefix=self.has_top)
+        body = rules([*_BODY, *_NEW], prefix="vit.", write_prefix=self.has_top)
         return body + rules(_TOP if self.has_top else [(r"classifier\..*", None)])
 
 
