@@ -47,8 +47,10 @@ def test_a_client_gets_the_text_in_events(model):
         {"text_input": "A", "more": 1},
         {"text_input": "A", "parameters": {"max_tokens": 33}},
         {"text_input": "A", "parameters": {"top_p": 2}},
+        {"text_input": "A", "parameters": {"stop": 3}},
         {"text_input": "A", "parameters": {"heat": 2}},
-        {"text_input": "A", "parameters": told | {"min_p": 0.1}},
+        {"text_input": "A", "parameters": told | {"min_p": 3}},
+        {"text_input": "A class has methods." * 9},
     ):
         assert client("POST", PATH, json=bad).status_code == 400, bad
     body = {"text_input": "A class", "parameters": {"max_tokens": 20}}
@@ -56,6 +58,8 @@ def test_a_client_gets_the_text_in_events(model):
     body = {"text_input": "A", "parameters": told}
     texts = {client("POST", PATH, json=body).text for _ in range(2)}
     assert len(texts) == 1
+    counts = model._run.value.trainer.preparer.trace_counts
+    assert counts["prefill"] == counts["generate"] == 2  # by hand, and for all requests
 
 
 def test_a_model_without_a_tokenizer_is_refused():

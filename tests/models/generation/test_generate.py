@@ -247,6 +247,8 @@ def test_a_model_that_counts_positions_itself_is_not_cached(gpt):
         ([1], {"stop": 2.5}, ArgumentError, "stop must be an integer"),
         ([1], {"beams": 2, "sampler": Greedy()}, ArgumentError, "beams"),
         ([1], {"beams": 0}, ArgumentError, "beams must be"),
+        ([1], {"room": 3}, ArgumentError, "room is"),
+        ([1, 2], {"room": (1, 64)}, ArgumentError, "room for 1 tokens of a prompt"),
         ([1], {"stream": -3}, ArgumentError, "stream must be"),
         ([1], {"seed": -1}, ArgumentError, "seed"),
         (np.ones((1, 2, 3), int), {}, ArgumentError, "an array of shape"),
