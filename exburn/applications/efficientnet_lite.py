@@ -300,7 +300,6 @@ class EfficientNetLite(ImageModel):
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
-        mean, deviation = self.colours
         sizes = tuple(made[key] for key in ("width", "depth", "size", "dropout"))
         number = next((n for n, known in enumerate(_SIZES) if known == sizes), None)
         start = "tf_" if made["padding"] == "same" else ""
@@ -313,7 +312,7 @@ class EfficientNetLite(ImageModel):
             "pretrained_cfg": {
                 "input_size": [3, made["size"], made["size"]],
                 "num_classes": classes,
-                **timm_config(made | {"mean": mean, "deviation": deviation}),
+                **timm_config(self.colours, made),
             },
         }
 

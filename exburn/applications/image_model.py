@@ -72,6 +72,11 @@ class ImageModel(Pretrained):
         return self._labels
 
     @property
+    def sides(self) -> tuple[Any, Any]:
+        """Height and width that ``preprocess`` gives images."""
+        return self._sides
+
+    @property
     def colours(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of each channel, of pixels from 0 to 1."""
         return self._colours
@@ -224,11 +229,18 @@ def timm_colours(config: Mapping[str, Any], default: tuple, op: str) -> dict[str
     }
 
 
-def timm_config(made: Mapping[str, Any]) -> dict[str, Any]:
-    """What such a folder says of a model's images."""
+def timm_config(
+    colours: tuple[Sequence[float], Sequence[float]], made: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What such a folder says of a model's images.
+
+    Args:
+        colours: Mean and deviation.
+        made: The model's configuration.
+    """
     return {
-        "mean": list(made["mean"]),
-        "std": list(made["deviation"]),
+        "mean": list(colours[0]),
+        "std": list(colours[1]),
         "crop_pct": made["crop"] or 1.0,
         "interpolation": made["interpolation"],
     }

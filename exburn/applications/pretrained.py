@@ -58,6 +58,7 @@ class _Origin:
         config: What ``config.json`` says.
         text: Its text.
         metadata: Strings in the file.
+        further: Texts of further files by name.
     """
 
     style: str
@@ -67,6 +68,7 @@ class _Origin:
     config: Mapping[str, Any]
     text: str
     metadata: Mapping[str, str] | None
+    further: Mapping[str, str]
 
 
 class Pretrained(Model):
@@ -81,10 +83,12 @@ class Pretrained(Model):
             written by default first.
         fresh: Beginnings of the paths of weights that a file may lack, and then are
             drawn: those of a classifier.
+        further: Names of the JSON files that there may be beside ``config.json``.
     """
 
     styles: ClassVar[tuple[str, ...]] = ("transformers",)
     fresh: ClassVar[tuple[str, ...]] = ()
+    further: ClassVar[tuple[str, ...]] = ()
     families: ClassVar[list[type[Pretrained]]] = []
 
     _origin: Any = None
@@ -131,6 +135,10 @@ class Pretrained(Model):
     def config_for(self, style: str) -> dict[str, Any]:
         """What ``config.json`` says of this model."""
         raise NotImplementedError
+
+    def further_files(self, style: str) -> dict[str, dict[str, Any]]:
+        """What JSON files beside ``config.json`` say, by their names."""
+        return {}
 
     def weight_rules(self, style: str) -> Rules:
         """Which tensor of a file is which weight."""
@@ -186,7 +194,13 @@ class Pretrained(Model):
                 arguments["dtype"] = dtype
             with registry.reading_file():  # no first weights
                 model = cls(**arguments)
-            model._take(path, stored, op, config, text, classes="classes" in changes)
+            further = {
+                name: (folder / name).read_text("utf-8", "replace")
+                for name in cls.further
+                if (folder / name).is_file()
+            }
+            about = config, text, further
+            model._take(path, stored, op, about, classes="classes" in changes)
         return model
 
     def _take(
@@ -194,12 +208,12 @@ class Pretrained(Model):
         path: Path,
         stored: Stored,
         op: str,
-        config: Mapping[str, Any],
-        text: str,
+        about: tuple[Mapping[str, Any], str, Mapping[str, str]],
         *,
         classes: bool,
     ) -> None:
         """Gives the weights their values; those that the file may lack are drawn."""
+        config, text, further = about
         own = {name: w for name, w, _ in iter_weights(self, carried=False)}
         shapes = {name: tuple(weight.shape) for name, weight in own.items()}
         style = self._style_of(stored.shapes)
@@ -226,6 +240,7 @@ class Pretrained(Model):
                 config,
                 text,
                 stored.metadata,
+                further,
             )
         )
 
@@ -256,7 +271,7 @@ class Pretrained(Model):
             if not paths.isdisjoint(stored.shapes) or not stored.dtypes_known:
                 self.load_weights(path)
                 return
-            self._take(path, stored, op, {}, "", classes=False)
+            self._take(path, stored, op, ({}, "", {}), classes=False)
 
     # ------------------------------------------------------------------ writing
     def save_pretrained(
@@ -307,8 +322,15 @@ class Pretrained(Model):
             max_shard_size=byte_count(max_shard_size, op),
             op=op,
         )
-        text = _config_text(kept, self.config_for(style))
-        write_atomically(target / CONFIG, lambda f: f.write(text.encode()), op=op)
+        texts = {CONFIG: _config_text(kept, self.config_for(style))}
+        if kept is None:
+            files = self.further_files(style).items()
+            texts |= {name: _json(value) for name, value in files}
+        else:
+            texts |= kept.further
+        for name, text in texts.items():
+            data = text.encode()
+            write_atomically(target / name, lambda f, d=data: f.write(d), op=op)
         return file
 
     def get_config(self) -> dict[str, Any]:
@@ -394,7 +416,11 @@ def _config_text(origin: _Origin | None, config: dict[str, Any]) -> str:
         if not changed:
             return origin.text
         config = {**origin.config, **config}
-    return json.dumps(config, indent=2, sort_keys=True) + "\n"
+    return _json(config)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
 
 def rank_classes(

@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 _OP = "ViT.from_pretrained"
+_PREPROCESSOR = "preprocessor_config.json"
 _KERNEL = transpose(2, 3, 1, 0)  # [out, in, height, width] of PyTorch
 _PARTS = ("query", "key", "value")
 _BODY = [
@@ -231,6 +232,7 @@ class ViT(ImageModel):
     """
 
     styles = ("transformers", "timm")
+    further = (_PREPROCESSOR,)
     fresh = ("predictions/",)
 
     def __init__(
@@ -250,8 +252,8 @@ class ViT(ImageModel):
         attention_dropout: float = 0.0,
         activation: Any = "gelu",
         epsilon: float = 1e-6,
-        mean: Any = HALF[0],
-        deviation: Any = HALF[1],
+        mean: Any = 0.5,
+        deviation: Any = 0.5,
         crop: float | None = None,
         interpolation: str = "bilinear",
         labels: Any = None,
@@ -319,18 +321,20 @@ class ViT(ImageModel):
     def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         if architecture(config):
             return _timm_arguments(config)
-        about = optional_json(folder / "preprocessor_config.json", _OP)
 
         def get(key: str, kind: type, default: Any) -> Any:
             return setting(config, key, kind, default, _OP)
 
+        about = optional_json(folder / _PREPROCESSOR, _OP)
+        channels = get("num_channels", int, 3)
+        half = (0.5,) * channels, (0.5,) * channels
         side = get("image_size", int, 224)
         top = "ViTForImageClassification" in architectures(config)
         if not config.get("qkv_bias", True):
             raise FileFormatError(_OP, "a ViT without biases of attention is unknown")
         return {
             "include_top": top,
-            "input_shape": (side, side, get("num_channels", int, 3)),
+            "input_shape": (side, side, channels),
             "classes": number_of_labels(config, _OP) if top else 1000,
             "patch_size": get("patch_size", int, 16),
             "layers": get("num_hidden_layers", int, 12),
@@ -343,7 +347,7 @@ class ViT(ImageModel):
             "epsilon": get("layer_norm_eps", float, 1e-12),
             "labels": label_names(config, _OP) if top else None,
             "interpolation": "bicubic" if about.get("resample") == 3 else "bilinear",
-            **colours(about, "image_mean", "image_std", HALF, _OP),
+            **colours(about, "image_mean", "image_std", half, _OP),
         }
 
     def config_for(self, style: str) -> dict[str, Any]:
@@ -357,7 +361,7 @@ class ViT(ImageModel):
                 "pretrained_cfg": {
                     "input_size": [channels, *made["input_shape"][:2]],
                     "num_classes": made["classes"] if self.has_top else 0,
-                    **timm_config(made),
+                    **timm_config(self.colours, made),
                 },
             }
         top = "ViTForImageClassification" if self.has_top else "ViTModel"
@@ -379,6 +383,23 @@ class ViT(ImageModel):
         }
         names = label_entries(self.labels, made["classes"])
         return config | (names if self.has_top else {})
+
+    def further_files(self, style: str) -> dict[str, dict[str, Any]]:
+        if style == "timm":
+            return {}
+        (height, width), (mean, deviation) = self.sides, self.colours
+        about = {
+            "do_normalize": True,
+            "do_rescale": True,
+            "do_resize": True,
+            "image_mean": list(mean),
+            "image_processor_type": "ViTImageProcessor",
+            "image_std": list(deviation),
+            "resample": 3 if self.get_config()["interpolation"] == "bicubic" else 2,
+            "rescale_factor": 1 / 255,
+            "size": {"height": height, "width": width},
+        }
+        return {_PREPROCESSOR: about}
 
     def weight_rules(self, style: str) -> Rules:
         if style == "timm":
