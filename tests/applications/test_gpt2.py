@@ -1,5 +1,7 @@
 """GPT-2 beside its formulas in NumPy, and trained."""
 
+import json
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -76,6 +78,15 @@ def test_the_size_by_default_is_that_of_the_paper():
     layers = GPT2(layers=1).count_params()
     block = 12 * 768**2 + 13 * 768
     assert layers + 11 * block == 124_439_808
+
+
+def test_a_file_cannot_have_other_files_read(tmp_path):
+    model = GPT2(**SIZES, positions=10)
+    model.save_weights(other := tmp_path / "other.safetensors")
+    told = json.loads(model.to_json())
+    told["config"]["weights"] = str(other)
+    with pytest.raises(ValueError, match="must not name other files"):
+        exburn.models.model_from_json(json.dumps(told))
 
 
 @pytest.mark.parametrize(
