@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from exburn.callbacks.backup_and_restore import BackupAndRestore
-from exburn.callbacks.contract import Callback, CallbackList, FunctionCallback, History
+from exburn.callbacks.contract import (
+    Callback,
+    CallbackList,
+    Every,
+    FunctionCallback,
+    History,
+)
 from exburn.callbacks.csv_logger import CSVLogger
 from exburn.callbacks.dashboard import Dashboard
 from exburn.callbacks.early_stopping import EarlyStopping
@@ -14,6 +20,7 @@ from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.callbacks.orbax_checkpoint import OrbaxCheckpoint
+from exburn.callbacks.pictures import ConfusionMatrix, PredictionGallery
 from exburn.callbacks.progress import ProgbarLogger, ProgressBar
 from exburn.callbacks.reduce_lr_on_plateau import ReduceLROnPlateau
 from exburn.callbacks.remote_monitor import RemoteMonitor
@@ -25,15 +32,18 @@ from exburn.callbacks.swap_ema_weights import SwapEMAWeights
 from exburn.callbacks.tensorboard import TensorBoard
 from exburn.callbacks.terminate_on_nan import TerminateOnNaN
 from exburn.callbacks.warm_up import WarmUp
+from exburn.callbacks.watch import Watch
 
 __all__ = [
     "BackupAndRestore",
     "CSVLogger",
     "Callback",
     "CallbackList",
+    "ConfusionMatrix",
     "Dashboard",
     "EarlyStopping",
     "EpochCheckpoint",
+    "Every",
     "FunctionCallback",
     "History",
     "LambdaCallback",
@@ -43,6 +53,7 @@ __all__ = [
     "ModelCheckpoint",
     "MonitorCallback",
     "OrbaxCheckpoint",
+    "PredictionGallery",
     "ProgbarLogger",
     "ProgressBar",
     "ReduceLROnPlateau",
@@ -54,6 +65,7 @@ __all__ = [
     "TensorBoard",
     "TerminateOnNaN",
     "WarmUp",
+    "Watch",
     "screen_callback",
     "standard",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 
 
@@ -17,6 +18,7 @@ class BackupAndRestore(StateCheckpoint):
     Args:
         backup_dir: The folder; it belongs to this callback, and to one run, alone.
         save_freq: `"epoch"`, a number of batches, or False: only at a SIGTERM.
+        every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
         double_checkpoint: Keep the backup before the newest, too: if the newest is
             damaged, the run goes on from there.
         delete_checkpoint: Delete the backups when `fit` ends normally.
@@ -46,6 +48,7 @@ class BackupAndRestore(StateCheckpoint):
         *,
         background: bool = True,
         on_error: str = "raise",
+        every: int | str | Every | None = None,
     ):
         super().__init__(
             backup_dir or "",
@@ -53,6 +56,7 @@ class BackupAndRestore(StateCheckpoint):
             keep=2 if double_checkpoint else 1,
             background=background,
             on_error=on_error,
+            every=every,
         )
         self.backup_dir = backup_dir
         self.double_checkpoint = double_checkpoint

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors import CallbackError
 
 
@@ -22,6 +23,9 @@ class CSVLogger(Callback):
         filename: File to write; its folder is made if needed.
         separator: One character between the values.
         append: Go on with an existing file instead of overwriting it.
+        every: Which epochs get a row: all by default. With a filter of steps, seconds
+            or chunks the running means within an epoch get rows, too, and there is a
+            column `step`.
 
     Raises:
         CallbackError: If `separator` is not one character, or the file that should be
@@ -45,6 +49,8 @@ class CSVLogger(Callback):
         filename: str | os.PathLike[str],
         separator: str = ",",
         append: bool = False,
+        *,
+        every: int | str | Every | None = None,
     ):
         if len(separator) != 1:
             raise CallbackError(
@@ -55,8 +61,13 @@ class CSVLogger(Callback):
         self.filename = os.fspath(filename)
         self.sep = separator
         self.append = append
+        self.every = check_every("CSVLogger", every)
+        if self.every is not None and self.every.unit != "epochs":
+            # Set on the object: a class with batch hooks asks for single steps.
+            self.on_train_batch_end = self._after_batch
         self._columns: list[str] = []
         self._rows = 0  # in the file
+        self._epoch = 0
         self._restored = False
 
     @property
@@ -80,18 +91,29 @@ class CSVLogger(Callback):
             open(self.filename, "w").close()
             self._rows = 0
 
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._add({"epoch": epoch}, logs)
+
+    def _after_batch(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._add({"epoch": self._epoch, "step": batch + 1}, logs)
+
+    def _add(self, place: dict[str, int], logs: dict[str, Any] | None) -> None:
+        """Writes a row; a name that is new makes a column."""
         if not self.writes:
             return
         logs = logs or {}
-        new = sorted(set(logs) - set(self._columns))
-        if new or not self._columns:
+        names = *place, *sorted(logs)
+        new = [name for name in names if name not in self._columns]
+        if new:
             rows = self._read()
-            self._columns = [*(self._columns or ["epoch"]), *new]
+            self._columns += [name for name in new if name not in self._columns]
             self._write(rows)
         with open(self.filename, "a", newline="") as file:
             row = {name: _text(value) for name, value in logs.items()}
-            self._writer(file).writerow({**row, "epoch": epoch})
+            self._writer(file).writerow({**row, **place})
         self._rows += 1
 
     def _read(self) -> list[dict[str, str]]:

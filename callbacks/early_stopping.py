@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.monitor import MonitorCallback
 
 
@@ -23,6 +24,8 @@ class EarlyStopping(MonitorCallback):
         restore_best_weights: Give the model the weights of its best epoch when `fit`
             ends normally, whether or not it was stopped early.
         start_from_epoch: Look at nothing before this epoch, counted from 0.
+        every: In which epochs it looks: 2, or an `Every`; in all by default. `patience`
+            counts these.
 
     Attributes:
         best: The best value so far.
@@ -56,8 +59,11 @@ class EarlyStopping(MonitorCallback):
         baseline: float | None = None,
         restore_best_weights: bool = False,
         start_from_epoch: int = 0,
+        *,
+        every: int | str | Every | None = None,
     ):
         super().__init__(monitor, mode, min_delta)
+        self.every = check_every("EarlyStopping", every, "epochs")
         self.patience = patience
         self.verbose = verbose
         self.baseline = baseline

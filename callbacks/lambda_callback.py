@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors import CallbackError, unknown_name
 
 
@@ -14,7 +15,9 @@ class LambdaCallback(Callback):
 
     Args:
         **hooks: Functions under the names of `Callback`'s hooks, with the hooks'
-            arguments; `every` and `light` may be set as well.
+            arguments.
+        every: Which batches, or epochs, they are called for: see `Every`.
+        light: Whether they leave the weights alone: see `Callback`.
 
     Raises:
         UnknownNameError: For a name that is not a hook's.
@@ -37,7 +40,7 @@ class LambdaCallback(Callback):
         on_train_batch_begin: Callable[..., Any] | None = None,
         on_train_batch_end: Callable[..., Any] | None = None,
         *,
-        every: int | None = None,
+        every: int | str | Every | None = None,
         light: bool = False,
         **hooks: Callable[..., Any] | None,
     ):
@@ -62,5 +65,7 @@ class LambdaCallback(Callback):
                     {"received": repr(function)},
                 )
             setattr(self, name, function)
-        self.every = every
+        within = any(function for name, function in hooks.items() if "batch" in name)
+        units = () if within or hooks.get("on_checkpoint") else ("epochs",)
+        self.every = check_every("LambdaCallback", every, *units)
         self.light = light

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.rates import current_rate
 from exburn.errors import CallbackError
 
@@ -23,6 +24,7 @@ class LearningRateScheduler(Callback):
         schedule: `schedule(epoch, learning_rate)`, or `schedule(epoch)`, returning the
             new rate; `epoch` counts from 0.
         verbose: 1 prints a line in every epoch.
+        every: In which epochs it acts: 5, or an `Every`; in all by default.
 
     Raises:
         CallbackError: If the schedule does not return a finite, non-negative number.
@@ -40,7 +42,14 @@ class LearningRateScheduler(Callback):
     light = True
     runs_given_code = True
 
-    def __init__(self, schedule: Callable[..., float], verbose: int = 0):
+    def __init__(
+        self,
+        schedule: Callable[..., float],
+        verbose: int = 0,
+        *,
+        every: int | str | Every | None = None,
+    ):
+        self.every = check_every("LearningRateScheduler", every, "epochs")
         if not callable(schedule):
             raise CallbackError(
                 "LearningRateScheduler",

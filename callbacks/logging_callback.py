@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, check_every
 
 
 class LoggingCallback(Callback):
@@ -18,6 +19,8 @@ class LoggingCallback(Callback):
     Args:
         write: Receives each line; `print` by default. ``logging.getLogger(…).info``
             sends it to a log.
+        every: Which epochs get a line: all by default. With a filter of steps, seconds
+            or chunks there are lines within an epoch, too.
 
     Example:
         >>> lines = []
@@ -33,11 +36,20 @@ class LoggingCallback(Callback):
 
     light = True
 
-    def __init__(self, write: Callable[[str], Any] = print):
+    def __init__(
+        self,
+        write: Callable[[str], Any] = print,
+        *,
+        every: int | str | Every | None = None,
+    ):
         self.write = write
-        self._start = 0.0
+        self.every = check_every("LoggingCallback", every)
+        if self.every is not None and self.every.unit != "epochs":
+            self.on_train_batch_end = self._after_batch
+        self._start, self._epoch = 0.0, 0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch
         self._start = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -45,10 +57,7 @@ class LoggingCallback(Callback):
         if not self.writes:
             return
         params = self.params or {}
-        first = ("loss", "val_loss", "accuracy", "val_accuracy")
-        logs = logs or {}
-        order = [n for n in first if n in logs] + [n for n in logs if n not in first]
-        parts = [_value(name, logs[name]) for name in order]
+        parts = _values(logs or {})
         samples = params.get("samples")
         speed = f"{samples / seconds:.0f} samples/s, " if samples else ""
         parts.append(f"({speed}{1e3 * seconds:.0f}ms)")
@@ -56,6 +65,17 @@ class LoggingCallback(Callback):
         if left > 0:
             parts.append(f"ETA={_duration(left * seconds)}")
         self.write(f"Epoch {epoch + 1}: {' '.join(parts)}")
+
+    def _after_batch(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self.writes:
+            values = " ".join(_values(logs or {}))
+            self.write(f"Epoch {self._epoch + 1}, step {batch + 1}: {values}")
+
+
+def _values(logs: dict[str, Any]) -> list[str]:
+    first = ("loss", "val_loss", "accuracy", "val_accuracy")
+    order = [n for n in first if n in logs] + [n for n in logs if n not in first]
+    return [_value(name, logs[name]) for name in order]
 
 
 def _value(name: str, value: Any) -> str:

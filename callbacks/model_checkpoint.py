@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
+from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.core.constructors import arguments_for
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
@@ -38,6 +39,7 @@ class ModelCheckpoint(StateCheckpoint):
             of n within an epoch, or epoch's end, at which n batches have passed
             since the last time. The trainer ends its chunks there, so that a large n
             costs nothing.
+        every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
         initial_value_threshold: Value that the first save must beat.
         keep: How many of the newest stay, besides the best; by default all files, and
             two whole runs.
@@ -76,6 +78,7 @@ class ModelCheckpoint(StateCheckpoint):
         keep: int | None = None,
         background: bool = True,
         on_error: str = "raise",
+        every: int | str | Every | None = None,
     ):
         self.filepath = os.fspath(filepath)
         whole_runs = not save_weights_only and _is_folder(self.filepath)
@@ -97,7 +100,8 @@ class ModelCheckpoint(StateCheckpoint):
         self._epoch = 0
         self._steps = 0  # batches of this epoch that are done
         self._logs: dict[str, Any] = {}
-        if self.every is not None and not whole_runs:
+        within = self.every is not None and not self._counts_epochs
+        if within and not whole_runs:
             # Set on the object: a class with batch hooks would ask for single steps.
             self.on_train_batch_end = self._after_batch
 
@@ -149,15 +153,18 @@ class ModelCheckpoint(StateCheckpoint):
         self._steps = step
 
     def _after_batch(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._count(batch + 1, logs)
+        if self._occasions is not None:
+            self._save(self._epoch, {"batch": batch + 1}, logs)
+        else:
+            self._count(batch + 1, logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.writer is not None:
             return
         self._logs = dict(logs or {})
-        if self.every is None:
+        if self.every is None or self._counts_epochs:
             self._save(epoch, {}, logs)
-        elif self._steps > self._counted:
+        elif self._occasions is None and self._steps > self._counted:
             self._count(self._steps, logs)
 
     def on_checkpoint(self, point: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.core.constructors import arguments_for
 
@@ -22,6 +23,7 @@ class OrbaxCheckpoint(StateCheckpoint):
         save_best_only: Save only when the monitored value improves.
         mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
         save_freq: `"epoch"`, or a number of batches.
+        every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
         initial_value_threshold: Value that the first save must beat.
         max_to_keep: How many of the newest stay, None for all; the best stays too.
         save_on_background: Write in a thread while the training goes on.
@@ -52,6 +54,7 @@ class OrbaxCheckpoint(StateCheckpoint):
         save_weights_only: bool = False,
         *,
         on_error: str = "raise",
+        every: int | str | Every | None = None,
     ):
         super().__init__(
             **arguments_for(StateCheckpoint, locals()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.callbacks.rates import current_rate
 from exburn.errors import CallbackError
@@ -27,6 +28,8 @@ class ReduceLROnPlateau(MonitorCallback):
         cooldown: Epochs after a reduction in which none is counted.
         min_lr: No reduction takes the rate below this. Under a schedule that is the
             rate at the time of the reduction; the schedule itself may go lower.
+        every: In which epochs it looks: 2, or an `Every`; in all by default. `patience`
+            and `cooldown` count these.
 
     Raises:
         CallbackError: For a factor outside (0, 1); at the first epoch's end if
@@ -60,8 +63,11 @@ class ReduceLROnPlateau(MonitorCallback):
         min_delta: float = 1e-4,
         cooldown: int = 0,
         min_lr: float = 0.0,
+        *,
+        every: int | str | Every | None = None,
     ):
         super().__init__(monitor, mode, min_delta)
+        self.every = check_every("ReduceLROnPlateau", every, "epochs")
         if not 0 < factor < 1:
             raise CallbackError(
                 "ReduceLROnPlateau",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors import warn
 
 _TIMEOUT = 5.0
@@ -27,6 +28,8 @@ class RemoteMonitor(Callback):
         field: Name of the form's field that holds the JSON, unless ``send_as_json``.
         headers: Further HTTP headers.
         send_as_json: Post JSON itself (``application/json``) instead of a form.
+        every: Which epochs are sent: all by default. With a filter of steps, seconds or
+            chunks the running means within an epoch are, too, with their ``step``.
 
     Example:
         >>> monitor = RemoteMonitor("http://localhost:9000", send_as_json=True)
@@ -43,7 +46,13 @@ class RemoteMonitor(Callback):
         field: str = "data",
         headers: Mapping[str, str] | None = None,
         send_as_json: bool = False,
+        *,
+        every: int | str | Every | None = None,
     ):
+        self.every = check_every("RemoteMonitor", every)
+        if self.every is not None and self.every.unit != "epochs":
+            self.on_train_batch_end = self._after_batch
+        self._epoch = 0
         self.root, self.path, self.field = root, path, field
         self.headers = dict(headers or {})
         self.send_as_json = send_as_json
@@ -59,11 +68,20 @@ class RemoteMonitor(Callback):
         headers = {"Content-Type": kind, **self.headers}
         return urllib.request.Request(self.root + self.path, data.encode(), headers)
 
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._send(epoch, logs or {})
+
+    def _after_batch(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._send(self._epoch, {"step": batch + 1, **(logs or {})})
+
+    def _send(self, epoch: int, logs: dict[str, Any]) -> None:
         if not self.writes:
             return
         try:
-            request = self.request(epoch, logs or {})
+            request = self.request(epoch, logs)
             urllib.request.urlopen(request, timeout=_TIMEOUT).close()
         except (OSError, urllib.error.URLError) as error:
             warn(f"RemoteMonitor: {self.root} did not take the logs: {error}")

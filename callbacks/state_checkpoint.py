@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from exburn.callbacks.contract.every import Every, Occasions, check_every
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.errors import CallbackError
 from exburn.runtime.sharding import processes
@@ -27,6 +28,7 @@ class StateCheckpoint(MonitorCallback):
         save_freq: `"epoch"`, a number n of batches, or False: only at a SIGTERM.
             Batches are counted over epochs; the trainer ends its chunks at the
             multiples of n within an epoch.
+        every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
         monitor: Name of the logged value that makes a checkpoint the best.
         mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
         save_best_only: Save only when the monitored value improves.
@@ -73,6 +75,7 @@ class StateCheckpoint(MonitorCallback):
         background: bool = True,
         on_error: str = "raise",
         verbose: int = 0,
+        every: int | str | Every | None = None,
     ):
         super().__init__(monitor, mode, best=initial_value_threshold)
         if directory is not None and not os.fspath(directory):
@@ -89,6 +92,16 @@ class StateCheckpoint(MonitorCallback):
         self.save_freq, self.save_best_only = save_freq, save_best_only
         self.verbose = verbose
         self.every = batches
+        self._occasions: Occasions | None = None
+        chosen = check_every(type(self).__name__, every)
+        if chosen is not None:
+            self.every, self._occasions = chosen, Occasions(chosen)
+            if save_freq != "epoch":
+                raise CallbackError(
+                    type(self).__name__,
+                    "give save_freq or every, and not both",
+                    {"save_freq": repr(save_freq), "every": every},
+                )
         self.writer: CheckpointWriter | None = None
         if directory is not None:
             self.writer = CheckpointWriter(
@@ -97,7 +110,15 @@ class StateCheckpoint(MonitorCallback):
         self._since = 0  # batches since the last save (or decision not to save)
         self._counted = 0  # batches of this epoch that _since contains
 
+    @property
+    def _counts_epochs(self) -> bool:
+        count = self._occasions
+        return count is not None and count.every.unit == "epochs"
+
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        if self._occasions is not None:
+            self._occasions.together = self.together
+            self._occasions.begin_run()  # a resumed run restores it after this
         if self.writer is not None:
             self.writer.write_together(self.together)
             self.writer.open()
@@ -106,6 +127,8 @@ class StateCheckpoint(MonitorCallback):
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._counted = 0
+        if self._occasions is not None:
+            self._occasions.begin_epoch()
 
     def on_checkpoint(self, point: Any) -> None:
         writer = self.writer
@@ -130,6 +153,8 @@ class StateCheckpoint(MonitorCallback):
         point.save(writer, score=score, weights_only=self.weights_only)
 
     def _due(self, point: Any) -> bool:
+        if self._occasions is not None:
+            return self._is_occasion(self._occasions, point)
         if self.every is None:
             return self.save_freq == "epoch" and point.ended
         if not point.ended:
@@ -139,6 +164,14 @@ class StateCheckpoint(MonitorCallback):
             return False
         self._since = 0
         return True
+
+    def _is_occasion(self, count: Occasions, point: Any) -> bool:
+        if count.every.unit != "epochs":
+            return not point.ended and count.ends(point.batch)
+        due = point.ended and count.in_epoch(point.epoch)
+        if due:
+            count.pass_once()
+        return due
 
     def _score(self, point: Any, needed: bool) -> float | None:
         """The monitored value at an epoch's end, or where it is what decides."""
@@ -157,9 +190,14 @@ class StateCheckpoint(MonitorCallback):
             self.writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "since": self._since, "counted": self._counted}
+        state = {"best": self.best, "since": self._since, "counted": self._counted}
+        if self._occasions is not None:
+            state["every"] = self._occasions.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.best = state["best"]
         self._since = state["since"]
         self._counted = state["counted"]
+        if self._occasions is not None and "every" in state:
+            self._occasions.load_state_dict(state["every"])

@@ -63,7 +63,7 @@ class StochasticWeightAveraging(Callback):
     ):
         check = functools.partial(check_count, type(self).__name__, error=CallbackError)
         self.start_epoch = check("start_epoch", start_epoch, 0)
-        self.every: int = check("every", every)
+        self.period = check("every", every)
         self.learning_rate, self.data = learning_rate, data
         self.averaged = 0
         self._mean: list[Any] | None = None
@@ -95,7 +95,7 @@ class StochasticWeightAveraging(Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         late = epoch - self.start_epoch
-        if late < 0 or late % self.every:
+        if late < 0 or late % self.period:
             return
         weights = [w.get_value() for w in self.model.trainable_weights]
         if self._mean is None:

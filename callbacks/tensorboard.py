@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.rates import current_rate
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, require
@@ -49,6 +50,8 @@ class TensorBoard(Callback):
             the projector.
         embeddings_metadata: A file with a label for each row, or a dict of them by the
             layer's path.
+        every: Instead of ``update_freq``: the logs of steps are written as this filter
+            says, also every so many seconds or chunks; of epochs, which are written.
 
     Raises:
         CallbackError: An option has a value that can never work.
@@ -78,6 +81,8 @@ class TensorBoard(Callback):
         profile_batch: int | tuple[int, int] = 0,
         embeddings_freq: int = 0,
         embeddings_metadata: str | Mapping[str, str] | None = None,
+        *,
+        every: int | str | Every | None = None,
     ):
         self._write = require("tensorboardX", "TensorBoard", _REASON, extra=_EXTRA)
         check = functools.partial(check_count, "TensorBoard", error=CallbackError)
@@ -100,11 +105,19 @@ class TensorBoard(Callback):
             raise CallbackError("TensorBoard", f"no step is in {profile_batch!r}")
         self._profiled = range(first, last + 1) if first else range(0)
         self.light = not (self.histogram_freq or write_images or self.embeddings_freq)
-        self.every = self.update_freq
+        self.every = check_every(
+            "TensorBoard", self.update_freq if every is None else every
+        )
+        within = self.every is not None and self.every.unit != "epochs"
+        if every is not None and (self.update_freq or self._profiled):
+            raise CallbackError(
+                "TensorBoard",
+                "give every, or update_freq and profile_batch, and not both",
+            )
         if self._profiled:
-            self.every = 1
+            self.every = Every(steps=1)
             self.on_train_batch_begin = self._begin_profile
-        if self._profiled or self.update_freq:
+        if self._profiled or within:
             self.on_train_batch_end = self._after_step
         self._writers: dict[str, Any] = {}
         self._restored = self._training = self._profiling = False
@@ -177,7 +190,9 @@ class TensorBoard(Callback):
         step = self._before + batch + 1
         if self._profiled and step == self._profiled[-1]:
             self._end_profile()
-        if self.update_freq and (batch + 1) % self.update_freq == 0:
+        if not self._profiled or (
+            self.update_freq and (batch + 1) % self.update_freq == 0
+        ):
             self._scalars("batch_", logs or {}, step)
 
     def _end_profile(self) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors import CallbackError
 
 
@@ -18,6 +19,7 @@ class TerminateOnNaN(Callback):
 
     Args:
         raise_error: Raise instead of ending the training normally.
+        every: When it looks besides: 100 steps, `"chunk"`, or an `Every`.
 
     Raises:
         CallbackError: With `raise_error=True`, when the loss is not finite.
@@ -34,8 +36,14 @@ class TerminateOnNaN(Callback):
 
     light = True
 
-    def __init__(self, raise_error: bool = False):
+    def __init__(
+        self, raise_error: bool = False, *, every: int | str | Every | None = None
+    ):
         self.raise_error = raise_error
+        units = ("steps", "chunks", "seconds")
+        self.every = check_every("TerminateOnNaN", every, *units)
+        if self.every is not None:
+            self.on_train_batch_end = self._after_batch
         self._reported = False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -43,6 +51,9 @@ class TerminateOnNaN(Callback):
 
     def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
         self._check(f"Step {step}", logs)
+
+    def _after_batch(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._check(f"Step {batch + 1}", logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._check(f"Epoch {epoch + 1}", logs)

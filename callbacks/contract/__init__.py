@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from exburn.callbacks.contract.base import Callback
+from exburn.callbacks.contract.every import Every
 from exburn.callbacks.contract.foreign import ForeignCallback
 from exburn.callbacks.contract.function import FunctionCallback
 from exburn.callbacks.contract.history import History
@@ -15,6 +16,7 @@ from exburn.callbacks.contract.sequence import CallbackList
 __all__ = [
     "Callback",
     "CallbackList",
+    "Every",
     "ForeignCallback",
     "FunctionCallback",
     "History",

@@ -20,13 +20,14 @@ class Callback:
 
     A callback that overrides a batch hook makes the trainer run single steps, so
     that it sees each of them. Set `every = n` to be called after every n-th step
-    only, or use `on_chunk_end`, which costs nothing.
+    only, `every = "chunk"`, which costs nothing, or another filter: see `Every`.
 
     Attributes:
         model: The model that is being trained.
         params: What the run was called with: `epochs`, `steps` (None if unknown),
             `batch_size`, `samples`, `verbose`, `validation`, `metrics`.
-        every: Call the batch hooks after every n-th step only.
+        every: Which batches, or epochs, its hooks are called for: an `Every`, a number
+            of steps (of epochs, where it has no batch hooks), `"chunk"`, `"epoch"`.
         light: A promise that the hooks of epochs, chunks and evaluations neither read
             nor write the model's weights, so that the trainer need not bring them up to
             date. To read them then is a `BusyError`.
@@ -52,7 +53,7 @@ class Callback:
 
     model: Any = None
     params: Any = None
-    every: int | None = None
+    every: Any = None
     light: bool = False
     together: bool = False
     shows_progress: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from exburn.callbacks.contract.base import Callback, Logs
+from exburn.callbacks.contract.every import Every, Occasions, check_every
 from exburn.callbacks.contract.foreign import ForeignCallback
 from exburn.callbacks.contract.function import FunctionCallback
 from exburn.callbacks.contract.history import History
@@ -14,6 +15,8 @@ from exburn.callbacks.contract.sharing import runs_own_code, share
 from exburn.errors import CallbackError, ExBurnError
 
 _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+_POINTS = "on_checkpoint"
+_FILTERS = "every="  # under which the state of filters is kept: no class has that name
 _BATCH_HOOKS = {
     "train": (
         "on_train_batch_begin",
@@ -32,37 +35,68 @@ def _overrides(callback: Callback, hook: str) -> bool:
     return getattr(type(callback), hook) is not getattr(Callback, hook)
 
 
-class _Batches:
-    """Decides which calls of a batch hook reach a callback with `every = n`."""
+class _Filter:
+    """The filter of one callback, with its counts of epochs and of batches.
+
+    Args:
+        callback: The callback, whose ``every`` it follows.
+    """
 
     def __init__(self, callback: Callback):
-        every = 1 if callback.every is None else callback.every
-        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-            raise CallbackError(
-                type(callback).__name__,
-                "every must be a positive number of steps, or None",
-                {"every": every},
-                hint="Set every = n for the hooks of every n-th step.",
-            )
-        self.callback = callback
-        self.every = every
-        self.restart()
+        kinds = [
+            kind
+            for kind, hooks in _BATCH_HOOKS.items()
+            if any(_overrides(callback, hook) for hook in hooks)
+        ]
+        within = kinds or _overrides(callback, _POINTS)
+        units = () if within else ("epochs",)
+        every = check_every(type(callback).__name__, callback.every, *units)
+        self.every, counted = every, every or Every(1)
+        self.batches = {kind: Occasions(counted) for kind in kinds}
+        self.epochs, self._passes = Occasions(counted), True
 
-    def restart(self) -> None:
-        self.done = 0
-        self.open = False
+    def limit(self, kind: str) -> int | None:
+        """After how many steps a chunk must end for it, at the latest."""
+        if self.every is None or self.every.unit == "epochs":
+            return 1 if kind in self.batches else None
+        return self.every.steps
 
-    def begins(self) -> bool:
-        first, self.open = not self.open, True
-        return first
+    def begin_run(self) -> None:
+        for count in (self.epochs, *self.batches.values()):
+            count.begin_run()
 
-    def ends(self, batch: int) -> bool:
-        if batch < self.done:  # an epoch began unannounced
-            self.done = 0
-        due = (batch + 1) // self.every > self.done // self.every
-        if due:
-            self.done, self.open = batch + 1, False
-        return due
+    def begin_epoch(self, epoch: int) -> None:
+        self._passes = self.epochs.in_epoch(epoch)
+
+    def end_epoch(self, epoch: int) -> None:
+        if self.epochs.in_epoch(epoch):
+            self.epochs.pass_once()
+
+    def hears(self, hook: str, position: tuple[int, ...]) -> bool:
+        """Whether a hook is called: those of epochs are, where the epoch is chosen."""
+        return "epoch" not in hook or self.epochs.in_epoch(position[0])
+
+    def listens(self, kind: str) -> bool:
+        """Whether it counts batches now."""
+        return kind in self.batches and (self._passes or kind != "train")
+
+    def state_dict(self) -> dict[str, Any]:
+        """What its counts depend on besides the epoch and the step."""
+        every = self.every
+        if every is None:
+            return {}
+        if every.unit == "epochs":
+            return {"epochs": self.epochs.state_dict()} if every.once else {}
+        bounded = every.after or every.before or every.once or every.steps is None
+        if not bounded or "train" not in self.batches:
+            return {}
+        return {"train": self.batches["train"].state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, saved in state.items():
+            count = self.epochs if name == "epochs" else self.batches.get(name)
+            if count is not None:
+                count.load_state_dict(saved)
 
 
 class CallbackList:
@@ -113,7 +147,7 @@ class CallbackList:
         self.params: dict[str, Any] = {}
         self.history: History | None = None
         self._bar: Any = None
-        self._together = False
+        self._together = self._restored = False
         self._index()
         for callback in _flatten(callbacks):
             self.append(callback)
@@ -154,14 +188,7 @@ class CallbackList:
         self._hooks = {
             hook: [c for c in self.callbacks if _overrides(c, hook)] for hook in _HOOKS
         }
-        self._batches = {
-            kind: [
-                _Batches(c)
-                for c in self.callbacks
-                if any(_overrides(c, hook) for hook in hooks)
-            ]
-            for kind, hooks in _BATCH_HOOKS.items()
-        }
+        self._filters = {id(c): _Filter(c) for c in self.callbacks}
 
     def set_together(self, together: bool) -> None:
         """Says whether several processes run these hooks, for one model.
@@ -172,6 +199,8 @@ class CallbackList:
         self._together = together
         for callback in self.callbacks:
             callback.together = together
+            for count in self._filters[id(callback)].batches.values():
+                count.together = together
 
     def set_model(self, model: Any) -> None:
         self.model = model
@@ -208,27 +237,43 @@ class CallbackList:
         return any(reads_logs(getattr(c, h)) for h in hooks for c in self._hooks[h])
 
     def batch_interval(self, kind: str = "train") -> int | None:
-        """Returns after how many steps the batch hooks must run, None for never.
+        """Returns after how many steps a chunk must end for batch hooks, None for any.
 
         Args:
             kind: `"train"`, `"test"` or `"predict"`.
         """
-        return min((batches.every for batches in self._batches[kind]), default=None)
+        limits = [f.limit(kind) for f in self._filters.values() if kind in f.batches]
+        return min((n for n in limits if n is not None), default=None)
+
+    def hears_batches(self, kind: str) -> bool:
+        """Whether any callback has hooks of such batches."""
+        return any(kind in kept.batches for kept in self._filters.values())
+
+    def is_due(self, kind: str, batch: int) -> bool:
+        """Whether a batch hook is called when the batch of this number ends."""
+        return any(count.is_due(batch + 1) for _, count in self._counts(kind))
 
     def chunk_limit(self) -> int | None:
         """Returns how long a chunk of the training may be, None for any length."""
         hooked = self.batch_interval("train")
-        limits = [c.every for c in self._hooks["on_checkpoint"]]
+        points = [self._filters[id(c)] for c in self._hooks[_POINTS]]
+        limits = [f.limit(_POINTS) for f in points]
         return min((n for n in (hooked, *limits) if n is not None), default=None)
 
     def resume_at(self, batch: int) -> None:
         """Tells the batch hooks that an epoch goes on after this many batches."""
-        for batches in self._batches["train"]:
-            batches.done = batch
+        for _, count in self._counts("train"):
+            count.resume_at(batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of every callback that has some, by class name."""
         states = {name: c.state_dict() for name, c in self._callbacks_by_name()}
+        filters = {
+            name: state
+            for name, c in self._callbacks_by_name()
+            if (state := self._filters[id(c)].state_dict())
+        }
+        states |= {_FILTERS: filters}
         return {name: state for name, state in states.items() if state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -240,6 +285,8 @@ class CallbackList:
             CallbackError: If a saved state's callback is not in this list.
         """
         named = dict(self._callbacks_by_name())
+        state = dict(state)
+        filters = state.pop(_FILTERS, {})
         missing = [name for name in state if name not in named]
         if missing:
             raise CallbackError(
@@ -250,6 +297,10 @@ class CallbackList:
             )
         for name, saved in state.items():
             named[name].load_state_dict(saved)
+        for name, saved in filters.items():
+            if name in named:
+                self._filters[id(named[name])].load_state_dict(saved)
+        self._restored = True
 
     def names(self, hook: str) -> list[str]:
         """Returns the names, as in `state_dict`, of those that override a hook."""
@@ -265,6 +316,8 @@ class CallbackList:
     def _call(self, hook: str, logs: Logs | None, *position: int) -> None:
         logs = {} if logs is None else logs
         for callback in self._hooks[hook]:
+            if not self._filters[id(callback)].hears(hook, position):
+                continue
             _run(callback, hook, *position, logs)
             if self._together:
                 self._share(callback, hook, logs)
@@ -276,30 +329,45 @@ class CallbackList:
             share({} if "predict" in hook else logs, self.model)
 
     def _begin(self, kind: str, hook: str, logs: Logs | None, *position: int) -> None:
-        for batches in self._batches[kind]:
-            batches.restart()
+        for _, count in self._counts(kind):
+            count.begin_epoch()
         self._call(hook, logs, *position)
+
+    def _counts(self, kind: str) -> Iterable[tuple[Callback, Occasions]]:
+        """The callbacks that hear such batches now, with their counts of them."""
+        for callback in self.callbacks:
+            kept = self._filters[id(callback)]
+            if kept.listens(kind):
+                yield callback, kept.batches[kind]
 
     def _batch(self, kind: str, edge: str, batch: int, logs: Logs | None) -> None:
         logs = {} if logs is None else logs
-        for batches in self._batches[kind]:
-            if batches.begins() if edge == "begin" else batches.ends(batch):
+        for callback, count in self._counts(kind):
+            if count.begins() if edge == "begin" else count.ends(batch + 1):
                 hook = f"on_{kind}_batch_{edge}"
-                _run(batches.callback, hook, batch, logs)
+                _run(callback, hook, batch, logs)
                 if self._together:
-                    self._share(batches.callback, hook, logs)
+                    self._share(callback, hook, logs)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
+        if not self._restored:
+            for kept in self._filters.values():
+                kept.begin_run()
+        self._restored = False
         self._call("on_train_begin", logs)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         self._call("on_train_end", logs)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        for kept in self._filters.values():
+            kept.begin_epoch(epoch)
         self._begin("train", "on_epoch_begin", logs, epoch)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._call("on_epoch_end", logs, epoch)
+        for kept in self._filters.values():
+            kept.end_epoch(epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
         self._batch("train", "begin", batch, logs)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exburn import config
 from exburn.callbacks import ProgressBar
-from exburn.callbacks.contract import CallbackList, History
+from exburn.callbacks.contract import Callback, CallbackList, History
 from exburn.core.checks import check_count
 from exburn.data import ArrayDataset
 from exburn.models.arguments import check_verbose, validation_epochs
@@ -107,6 +107,55 @@ def fit(
         DataError, ShapeError, TargetError: The data do not fit the model.
         CheckpointError: No intact checkpoint, or one of another model.
     """
+    for _ in steps_of_fit(**locals()):
+        pass
+    assert self.history is not None
+    return self.history
+
+
+def steps_of_fit(
+    self: Model,
+    x: Any,
+    y: Any,
+    batch_size: Any,
+    epochs: int,
+    verbose: Any,
+    callbacks: Any,
+    validation_split: float,
+    validation_data: Any,
+    shuffle: Any,
+    class_weight: Any,
+    sample_weight: Any,
+    initial_epoch: int,
+    steps_per_epoch: Any,
+    validation_steps: Any,
+    validation_batch_size: Any,
+    validation_freq: Any,
+    learning_rate: Any,
+    lr_schedule: Any,
+    weight_decay: Any,
+    clip_norm: Any,
+    clip_value: Any,
+    accumulate_gradients: Any,
+    nesterov: Any,
+    warmup: Any,
+    accuracy: bool,
+    device: Any,
+    profile: bool,
+    resume: Any,
+    resident: Any,
+    run: Any,
+    loop: Callback | None = None,
+) -> Iterator[None]:
+    """What ``fit`` does, which pauses after every chunk and every epoch.
+
+    Args:
+        loop: A callback that hears all after the others and the history.
+        **others: Those of ``fit``.
+
+    Yields:
+        Where hooks have just run, and the caller may do what they may.
+    """
     trainer = require_trainer(self, "fit")
     trainer.holder.check_free("fit", train=True)
     epochs = check_count("fit", "epochs", epochs, 0)
@@ -152,9 +201,15 @@ def fit(
     for bar in bars:
         bar.quick = arrays
         # No code of the user's runs between epochs.
-        bar.alone = arrays and not user.callbacks and not trainer.preparer.eager
+        bar.alone = arrays and not (user.callbacks or loop or trainer.preparer.eager)
     callbacks = CallbackList(
-        [*([warmup] if warmup else []), *user.callbacks, history, *bars],
+        [
+            *([warmup] if warmup else []),
+            *user.callbacks,
+            history,
+            *bars,
+            *([loop] if loop else []),
+        ],
         model=self,
         params={
             "epochs": epochs,
@@ -187,7 +242,7 @@ def fit(
     ):
         if run is not None:
             history.run = _record(self, callbacks, run, resume, shuffle)
-        loop = trainer.begin_fit(
+        begun = trainer.begin_fit(
             dataset,
             batch_size=data.batch_size,
             epochs=epochs,
@@ -203,13 +258,12 @@ def fit(
             resident=resident,
         )
         try:
-            loop.run(initial_epoch, epochs, validates)
+            yield from begun.events(initial_epoch, epochs, validates)
         finally:
-            trainer.end_fit(loop.feed)
+            trainer.end_fit(begun.feed)
     history.data_waits = trainer.timing.waits
     if profile:
         history.profile = trainer.timing.epochs
-    return history
 
 
 def _record(

@@ -12,12 +12,13 @@ from exburn.errors import ArgumentError, unknown_name
 from exburn.models.encoding import read_batch
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import on_device, prepare
-from exburn.models.training_settings import require_idle
+from exburn.models.training_settings import require_idle, require_trainer
 from exburn.module.forward_hooks import Tap
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.device import device_of
 from exburn.runtime.donation import own_leaves, own_variables
+from exburn.training import statistics
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -137,6 +138,11 @@ def on_output(self: Model, layer: Any, fn: Callable[[Any], Any]) -> Tap:
     path = path_of_layer(self, layer)
     target = next(m for p, m in iter_modules(self) if p == path)
     return Tap(target, fn).attach()
+
+
+def measure(model: Model, paths: list[str], gradients: bool) -> statistics.Statistics:
+    """Statistics of the batch that was just trained on; see ``training.statistics``."""
+    return statistics.measure(require_trainer(model, "Watch"), paths, gradients)
 
 
 def path_of_layer(model: Model, layer: Any) -> str:

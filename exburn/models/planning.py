@@ -116,6 +116,7 @@ def make_plan(
     distribution: Distribution | None = None,
     link: Any = None,
     rate: float | None = None,
+    available: int | None = None,
 ) -> Plan:
     """The plan of a step of a prepared trainer.
 
@@ -128,6 +129,7 @@ def make_plan(
         distribution: How it lies on several devices; ``None`` for one.
         link: How devices reach each other, as of ``distribution.step_time``.
         rate: Floating-point operations a second that a device reaches.
+        available: Bytes of memory; by default what is free, or holds the model.
 
     Raises:
         LayoutError: A weight cannot be laid out so.
@@ -146,7 +148,8 @@ def make_plan(
         return Footprint.of(programs, kind, state, with_rows(batch, rows), exact)
 
     found = measure(rows)
-    available = _available_bytes(trainer, kind, distribution)
+    if available is None:
+        available = _available_bytes(trainer, kind, distribution)
     most = largest_batch(measure, found, available) if largest else None
     mesh = time = None
     if distribution is None or rate is None:

@@ -249,6 +249,7 @@ def exits(callbacks: CallbackList) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        callbacks.on_exit(error)
+        # A loop of the user's that is left by break ends the run as well.
+        callbacks.on_exit(None if isinstance(error, GeneratorExit) else error)
         raise
     callbacks.on_exit(None)

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.module.building import spec_like
+from exburn.module.remat import arrays_of
 from exburn.module.variable import Static
 
 _log = logging.getLogger("exburn")
@@ -63,6 +65,12 @@ class Tap:
 
 def _taps(layer: Any) -> tuple[Tap, ...]:
     return () if layer._taps is None else layer._taps.value
+
+
+def note_call(path: str, args: tuple, kwargs: dict[str, Any], ctx: Any) -> None:
+    """Notes what a layer is called on, for a pass that is to be taken apart."""
+    arrays, rebuild = arrays_of((args, dict(kwargs)))
+    ctx.calls.setdefault(path, []).append((list(map(spec_like, arrays)), rebuild))
 
 
 def observe(layer: Any, outputs: Any, ctx: Any) -> None:

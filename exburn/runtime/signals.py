@@ -76,6 +76,43 @@ class allow_signals:
             _depth = self._before
 
 
+class leave_signals:
+    """In the block, signals are as they were outside of the blocks around it.
+
+    For a generator that pauses within such blocks: whoever goes on meanwhile may open
+    and end others, in another order.
+
+    Args:
+        outside: What ``signal_depth`` told before those blocks were entered.
+    """
+
+    def __init__(self, outside: tuple[int, int]):
+        self._outside = outside
+
+    def __enter__(self) -> None:
+        global _depth, _blocks
+        self._main = threading.current_thread() is threading.main_thread()
+        if not self._main:
+            return
+        self._inside = _depth, _blocks
+        _depth, _blocks = self._outside
+        if _depth == 0:
+            _deliver()
+        if _blocks == 0:
+            _uninstall()
+
+    def __exit__(self, *_) -> None:
+        global _depth, _blocks
+        if self._main:
+            _install()
+            _depth, _blocks = self._inside
+
+
+def signal_depth() -> tuple[int, int]:
+    """How often signals are held back now, and how many such blocks are open."""
+    return _depth, _blocks
+
+
 def _handle(signum: int, frame: FrameType | None) -> None:
     if _depth:
         _pending[signum] = frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import jax
@@ -73,8 +73,12 @@ class Epochs:
         self._pending: tuple[int, Readings] | None = None
         self._fresh: Any = None  # totals before an epoch, which programs do not consume
 
-    def run(self, first: int, last: int, validates: Callable[[int], bool]) -> None:
+    def events(
+        self, first: int, last: int, validates: Callable[[int], bool]
+    ) -> Iterator[None]:
         """Runs the epochs; the module holds the latest arrays, whatever ends them.
+
+        It pauses after each chunk and each epoch, when their hooks have run.
 
         Args:
             first: Number of the first epoch, from 0; a resumed run knows its own.
@@ -96,9 +100,11 @@ class Epochs:
                         self._compile_validation()
                     for epoch in range(first, last):
                         start = self._begin_epoch(epoch)
-                        done, means = self.train_epoch(epoch, start)
+                        done, means = yield from self.train_epoch(epoch, start)
                         if means is not None:  # else no data came any more
                             logs = self._end_epoch(epoch, done, means, validates)
+                            yield
+                            self.points.after_epoch(epoch, done, logs)
                         if self.feed.ended is not None:
                             warn(_ENDED.format(self.feed.ended))
                             break
@@ -130,6 +136,7 @@ class Epochs:
     def _close(self) -> None:
         # It refers to this object, and this to it: the data would stay until Python
         # looks for garbage.
+        self.preparer.chunk = None
         self.feed.waiting = lambda: None
         self.feed.close()
         if self.validation_feed is not None:
@@ -215,14 +222,15 @@ class Epochs:
             logs |= {f"val_{name}": value for name, value in means.items()}
         self._hook(self.callbacks.on_epoch_end, epoch, logs)
         timing.end()
-        self.points.after_epoch(epoch, done, logs)
         return logs
 
-    def train_epoch(self, epoch: int, start: int) -> tuple[int, dict[str, Any] | None]:
+    def train_epoch(
+        self, epoch: int, start: int
+    ) -> Generator[None, None, tuple[int, dict[str, Any] | None]]:
         """Trains on the batches from ``start`` on: returns how many are done, logs."""
         holder, preparer, callbacks = self.holder, self.preparer, self.callbacks
         owner, timing = self.owner, self.timing
-        per_batch = callbacks.batch_interval("train") is not None
+        per_batch = callbacks.hears_batches("train")
         begins_light = callbacks.light_in("on_train_batch_begin", "on_batch_begin")
         ends = "on_train_batch_end", "on_batch_end"
         ends_light, reads = callbacks.light_in(*ends), callbacks.reads_logs(*ends)
@@ -253,10 +261,13 @@ class Epochs:
                     )
                 done += chunk.steps
                 if per_batch:
-                    preparer.readings = readings
-                    logs = preparer.read_logs(readings.send()) if reads else {}
-                    hook = callbacks.on_train_batch_end
-                    holder.call_hook(hook, done - 1, logs, light=ends_light)
+                    preparer.readings, preparer.chunk = readings, chunk
+                    due = callbacks.is_due("train", done - 1)  # else it only counts
+                    logs = preparer.read_logs(readings.send()) if due and reads else {}
+                    hook, light = callbacks.on_train_batch_end, ends_light or not due
+                    holder.call_hook(hook, done - 1, logs, light=light)
+                    yield
+                    preparer.chunk = None  # it holds data on the device
                 self.points.after_chunk(epoch, done, readings)
                 if owner.stop_training and not self.agreement.active:
                     break  # else with the next chunk: all must know

@@ -56,7 +56,7 @@ def evaluate(
 
     tell(callbacks.on_test_begin)
     arrays = read()  # a callback may have put others in their place
-    per_batch = callbacks.batch_interval("test") is not None
+    per_batch = callbacks.hears_batches("test")
     reads = callbacks.reads_logs("on_test_batch_end")
     glances = callbacks.listens("on_test_chunk_end")
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
@@ -79,7 +79,8 @@ def evaluate(
                 agreement.wait(flight.popleft())
             if per_batch:
                 prepared.readings = readings
-                logs = prepared.read_logs(readings.send()) if reads else {}
+                due = reads and callbacks.is_due("test", done - 1)
+                logs = prepared.read_logs(readings.send()) if due else {}
                 tell(callbacks.on_test_batch_end, done - 1, logs)
             if glances and agreement.is_due(last, GLANCE):
                 last = time.perf_counter()
@@ -114,7 +115,7 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
     agreement = Agreement(prepared.holder, owner, "predict")
     callbacks.on_predict_begin()
     arrays = prepared.holder.split.read()
-    per_batch = callbacks.batch_interval("predict") is not None
+    per_batch = callbacks.hears_batches("predict")
     wanted = callbacks.listens("on_predict_batch_end")
     sink = OutputCollector(feed.samples)
     done, first, last = 0, prepared.next_draw(), time.perf_counter()
@@ -131,7 +132,8 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
             sink.put(chunk, out)
             done += chunk.steps
             if per_batch:
-                logs = {"outputs": sink.rows(chunk, out)} if wanted else {}
+                due = wanted and callbacks.is_due("predict", done - 1)
+                logs = {"outputs": sink.rows(chunk, out)} if due else {}
                 callbacks.on_predict_batch_end(done - 1, logs)
             if agreement.is_due(last, GLANCE):
                 last = time.perf_counter()

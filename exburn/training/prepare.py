@@ -24,6 +24,7 @@ from exburn.runtime.xla_options import compiler_options, convolutional
 from exburn.training.check import check_ids
 from exburn.training.compile_log import CompileLog
 from exburn.training.custom_step import CustomSteps, own_steps
+from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.plan import choose_unroll
 from exburn.training.fingerprint import Change, Fingerprint, Slot
 from exburn.training.forward import Forward, check_constants, trace
@@ -64,6 +65,7 @@ class Preparer:
     Attributes:
         custom: The module's own steps.
         readings: What there is of logs, of the last step.
+        chunk: What was trained on last, while hooks of batches run.
         trace_counts: How often each program was traced, and so compiled.
         compilations: What was compiled, when, and why.
         variant: Names the options of ``fit`` in force; programs are kept for each.
@@ -83,6 +85,7 @@ class Preparer:
         self.holder, self.objective = holder, objective or Objective()
         self.custom: CustomSteps | None = None
         self.readings: Readings | None = None
+        self.chunk: Chunk | None = None
         self.steps_per_execution, self.eager = steps_per_execution, eager
         self.asked_unroll, self.join_batches = unroll, join_batches
         self.trace_counts: Counter[str] = Counter()

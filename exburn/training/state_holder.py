@@ -356,12 +356,18 @@ class StateHolder:
         if light or self._lent_to == thread:
             hook(*args)
             return
+        with self.lending():
+            hook(*args)
+
+    @contextlib.contextmanager
+    def lending(self) -> Iterator[None]:
+        """In the block this thread may use the module and change it, as a hook may."""
         self.hooked = True
         split = self.run_split or self.split
         split.write(*self.live_arrays())
-        self._lent_to = thread
+        self._lent_to = threading.get_ident()
         try:
-            hook(*args)
+            yield
         finally:
             self._lent_to = None
         changed, state = split.replaced_arrays(*self.live_arrays()), self.state

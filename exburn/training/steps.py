@@ -29,6 +29,8 @@ from exburn.training.objective.readings import Readings, pack
 from exburn.training.placement import OneDevice
 from exburn.training.state import TrainState
 
+_LONG = 2**31 - 1  # updates of a warm-up that does not end
+
 
 class Steps:
     """Pure functions of (state, data), which programs are compiled of.
@@ -192,8 +194,14 @@ class Steps:
         batch: Any,
         row_mask: Any,
         tables: Lookups | None = None,
+        captured: dict[str, list] | None = None,
     ) -> Any:
         """What a step minimizes: the loss at ``params``, in a training pass.
+
+        Args:
+            params, state, batch, row_mask: Of the step.
+            tables: Of the context.
+            captured: Receives what layers put out, by the paths that are in it.
 
         Returns:
             The loss, scaled as the optimizer wants it, and what came with it: the loss
@@ -204,6 +212,7 @@ class Steps:
         with self.objective.own.working_on(states) as own:
             groups = params, state.frozen, state.others
             options = {"key": state.key(), "row_mask": row_mask, "tables": tables}
+            options["captured"] = captured
             with self.split.running(groups, training=True, **options) as (call, ctx):
                 preds = call((batch[0],), {})
             others = self.split.others_of(ctx.root, *groups)
@@ -275,6 +284,28 @@ class Steps:
             scan = self._scan_over(items, original(jax.lax.scan), training=True)
             state, _ = scan(body, state.replace(metrics=totals), items)
             return state, self.results(state.metrics)
+
+    def try_rates(self, state, totals, rates, data, index, count):
+        """The state after a chunk, and each batch's losses and metrics by itself.
+
+        Args:
+            state, data, index, count: As of ``train``.
+            totals: Those before each step.
+            rates: The learning rate of each step.
+        """
+
+        def body(state, given):
+            item, rate = given
+            batch, row_mask = _batch(data, item, self.placement)
+            opt_state = at_rate(state.opt_state, rate)
+            before = state.replace(metrics=totals, opt_state=opt_state)
+            after = self.step(before, batch, row_mask)
+            readings = self.results(after.metrics)
+            return self.placement.next_state(_if_active(item, after, before)), readings
+
+        items = _items(data, index, count)
+        scan = self._scan_over(items, original(jax.lax.scan), training=True)
+        return scan(body, state.replace(metrics=totals), (items, rates))
 
     def train_groups(self, state, totals, data, index, count):
         """As ``train``, for whole groups of batches, each of which makes one update."""
@@ -393,6 +424,26 @@ class Steps:
         return steps
 
 
+def at_rate(opt_state: Any, rate: Any) -> Any:
+    """An optimizer's state whose next update has this learning rate.
+
+    It goes past schedules and scales: as a warm-up that stays at the rate.
+
+    Args:
+        opt_state: The state; of several optimizers, all of them have the rate.
+        rate: The rate.
+    """
+    forced = {"warmup_from": rate, "warmup_to": rate, "warmup_steps": _LONG}
+
+    def force(path: tuple, leaf: Any) -> Any:
+        name = getattr(path[-1], "key", None) if path else None
+        if name not in forced or jnp.ndim(leaf):
+            return leaf
+        return jnp.asarray(forced[name], leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(force, opt_state)
+
+
 def own_loss(own: Callable, training: bool, **given: Any) -> jax.Array:
     """The scalar of a ``compute_loss``; it need not take ``training``."""
     kinds = inspect.signature(own).parameters.values()
@@ -456,6 +507,18 @@ def _batch(data: Any, item: tuple, placement: OneDevice) -> tuple[Any, Any]:
         return batch, None
     size = jax.tree.leaves(batch)[0].shape[0]
     return batch, placement.batch(_is_real(count[0], size))
+
+
+def batch_at(data: Any, index: Any, count: Any, at: Any, placement: OneDevice) -> Any:
+    """One batch of a chunk, and which of its rows are real, in a program.
+
+    Args:
+        data, index, count: The chunk.
+        at: Number of the batch in it.
+        placement: Where arrays lie.
+    """
+    item = jax.tree.map(lambda v: v[at], _items(data, index, count))
+    return _batch(data, item, placement)
 
 
 def _is_real(count: jax.Array, rows: int) -> jax.Array:

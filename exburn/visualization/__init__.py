@@ -1,4 +1,4 @@
-"""Images with what a model says of them: boxes, masks, labels, in galleries."""
+"""What a model says, drawn: boxes, masks and labels of images, a confusion matrix."""
 
 from exburn.visualization.drawing import draw_bounding_boxes, draw_segmentation_masks
 from exburn.visualization.galleries import (
@@ -6,11 +6,21 @@ from exburn.visualization.galleries import (
     plot_image_gallery,
     plot_segmentation_mask_gallery,
 )
+from exburn.visualization.predictions import (
+    confusion_matrix,
+    plot_confusion_matrix,
+    plot_prediction_images,
+    plot_prediction_table,
+)
 
 __all__ = [
+    "confusion_matrix",
     "draw_bounding_boxes",
     "draw_segmentation_masks",
     "plot_bounding_box_gallery",
+    "plot_confusion_matrix",
     "plot_image_gallery",
+    "plot_prediction_images",
+    "plot_prediction_table",
     "plot_segmentation_mask_gallery",
 ]

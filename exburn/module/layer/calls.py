@@ -151,6 +151,8 @@ def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
             elif not info.takes_any:
                 kwargs.pop("training", None)
             masks = _input_masks(info, args, kwargs, ctx)
+            if ctx.calls is not None:
+                forward_hooks.note_call(_path_in(ctx, self), args, kwargs, ctx)
             ctx.running, policy = self, self.precision
             with policy.matmuls(), _scope(self, ctx):
                 if self._remat is None:

@@ -1,0 +1,447 @@
+"""Learning rates and batch sizes that are found by running some steps of training."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from exburn.core.checks import check_choice, check_count, check_number
+from exburn.core.printing import amount_text, show_figures_as_png, time_text
+from exburn.data import ArrayDataset
+from exburn.errors import ArgumentError, DataError, OutOfMemoryError, require
+from exburn.models.fit_data import FitData, prepare_for_fit, read_fit_data
+from exburn.models.planning import Plan, make_plan, with_rows
+from exburn.models.preparing import fixed_batch_size, guard_run
+from exburn.models.training_settings import require_trainer
+from exburn.training.memory import free_bytes
+from exburn.training.trainer import Trainer
+from exburn.training.trials import Timed, time_step, trial, try_rates
+
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+_WORST = 4.0  # times the best loss: where a rate is too large for sure
+_WIDTH = 3  # steps: the standard deviation of the weights that smooth the losses
+_ABOVE = 1.25  # times the first losses: no loss counts as more
+_FIRST = 10  # losses that tell where it began
+_RISE = 0.25  # of what the loss had fallen: more is no noise
+_STEEP = 0.9  # of the steepest fall: the smallest rate that reaches it is suggested
+_GAIN = 0.9  # of the best speed: the smallest batch that reaches it is suggested
+_SECONDS = 0.3  # of one measurement
+_PAUSES = 2  # sizes in a row without a gain after which no larger one is run
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class LearningRates:
+    """The losses of a range of learning rates.
+
+    Attributes:
+        suggestion: A rate to begin with: where the loss falls steeply, before it has
+            been at its lowest.
+        rates: The rates, one for each step.
+        losses: The loss of each step.
+        smoothed: Their mean with those around, by which the suggestion was found.
+        diverged: Whether the loss rose so far, or was NaN, that the trial ended.
+    """
+
+    suggestion: float
+    rates: list[float]
+    losses: list[float]
+    smoothed: list[float]
+    diverged: bool
+
+    def plot(self) -> Any:
+        """Draws the losses over the rates, and marks the suggestion.
+
+        Returns:
+            The ``matplotlib.figure.Figure``.
+
+        Raises:
+            MissingDependencyError: matplotlib is not installed.
+        """
+        figure, axes = _new_axes("LearningRates.plot")
+        smoothed = np.asarray(self.smoothed)
+        axes.plot(self.rates, self.losses, color="0.75", linewidth=1, label="a step")
+        axes.plot(self.rates, smoothed, color="tab:blue", label="smoothed")
+        at = int(np.argmin(np.abs(np.log(np.asarray(self.rates) / self.suggestion))))
+        label = f"suggestion: {self.suggestion:.2g}"
+        axes.axvline(self.suggestion, color="tab:red", linestyle=":", linewidth=1)
+        axes.plot(self.suggestion, smoothed[at], "o", color="tab:red", label=label)
+        low = float(np.nanmin(self.losses))
+        first = float(smoothed[0])
+        room = max(first - low, 0.05 * abs(first)) or 1.0
+        axes.set_ylim(low - 0.1 * room, low + 1.6 * room)
+        axes.set_xscale("log")
+        axes.set_xlabel("learning rate")
+        axes.set_ylabel("loss")
+        axes.legend()
+        return figure
+
+    def __repr__(self) -> str:
+        tried = (
+            f"{len(self.rates)} steps from {self.rates[0]:.2g} to {self.rates[-1]:.2g}"
+        )
+        end = ", where the loss diverged" if self.diverged else ""
+        return f"<LearningRates: suggestion {self.suggestion:.2g}; {tried}{end}>"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class BatchSizes:
+    """Batch sizes that were run.
+
+    Attributes:
+        suggestion: The size that was looked for; it was run.
+        limit: ``"memory"`` or ``"throughput"``.
+        sizes: The sizes, in the order in which they were run.
+        samples_per_second: Of each of them; 0 where the memory did not suffice.
+        planned: The largest that may be run by the plan of the memory.
+    """
+
+    suggestion: int
+    limit: str
+    sizes: list[int]
+    samples_per_second: list[float]
+    planned: int
+
+    def __int__(self) -> int:
+        return self.suggestion
+
+    def plot(self) -> Any:
+        """Draws the samples per second over the sizes, and marks the suggestion.
+
+        Returns:
+            The ``matplotlib.figure.Figure``.
+
+        Raises:
+            MissingDependencyError: matplotlib is not installed.
+        """
+        figure, axes = _new_axes("BatchSizes.plot")
+        ran = sorted(
+            (size, speed)
+            for size, speed in zip(self.sizes, self.samples_per_second, strict=True)
+            if speed
+        )
+        sizes, speeds = [size for size, _ in ran], [speed for _, speed in ran]
+        axes.plot(sizes, speeds, "o-", color="tab:blue")
+        chosen = dict(ran)[self.suggestion]
+        label = f"suggestion: {self.suggestion:,}"
+        axes.plot(self.suggestion, chosen, "o", color="tab:red", label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.set_ylim(0, 1.1 * max(speeds))
+        axes.set_xlabel("batch size")
+        axes.set_ylabel("samples per second")
+        axes.legend(loc="lower right")
+        return figure
+
+    def __repr__(self) -> str:
+        speeds = dict(zip(self.sizes, self.samples_per_second, strict=True))
+        speed = amount_text(speeds[self.suggestion])
+        seconds = time_text(self.suggestion / speeds[self.suggestion])
+        return (
+            f"<BatchSizes: suggestion {self.suggestion:,} by {self.limit}, {speed} "
+            f"samples/s, {seconds} a step; {len(self.sizes)} sizes were run>"
+        )
+
+
+def find_learning_rate(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    *,
+    batch_size: int | None = None,
+    lowest: float = 1e-6,
+    highest: float = 10.0,
+    steps: int = 100,
+    sample_weight: Any = None,
+) -> LearningRates:
+    """Trains a copy for some steps, each with a larger learning rate than the last.
+
+    The loss falls where rates are large enough to learn, and rises where they are too
+    large; the suggestion is the rate at which it falls most steeply. The model is as
+    it was afterwards, to the last bit: weights, optimizer, metrics and seeds. It may be
+    called in a hook of a callback, where it looks for a rate for the rest of the run.
+
+    Args:
+        x, y, sample_weight: Data as of ``fit``; rows are shuffled, and gone through as
+            often as need be.
+        batch_size: Rows of a step, as of ``fit``.
+        lowest, highest: The first and the last rate; those between them grow evenly.
+        steps: How many steps; it ends early where the loss becomes four times the best,
+            or NaN.
+
+    Returns:
+        Rates and losses, with ``.suggestion`` and ``.plot()``.
+
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        ArgumentError: A number is out of range, or the optimizer hides its rate.
+        DataError, ShapeError, TargetError: The data do not fit the model.
+        BusyError: The model is being trained, and this is no hook that has its weights.
+
+    Example:
+        >>> import exburn
+        >>> (x, y), _ = exburn.datasets.moons.load_data(200, seed=0)
+        >>> from exburn import layers
+        >>> hidden = layers.Dense(16, "relu")
+        >>> model = exburn.Sequential([exburn.Input((2,)), hidden, layers.Dense(2)])
+        >>> model.compile("adam", "cross_entropy", seed=0)
+        >>> found = model.find_learning_rate(x, y)
+        >>> 1e-4 < found.suggestion < 1
+        True
+        >>> history = model.fit(x, y, learning_rate=found.suggestion, verbose=0)
+
+    Source: L. N. Smith, "Cyclical Learning Rates for Training Neural Networks", 2017.
+    """
+    op = "find_learning_rate"
+    trainer = require_trainer(self, op)
+    steps = check_count(op, "steps", steps, 10)
+    lowest = check_number(op, "lowest", lowest, open_low=True)
+    highest = check_number(op, "highest", highest, lowest, open_low=True)
+    _check_rate(op, trainer)
+    with prepared_aside(self, op, x, y, sample_weight, batch_size) as data:
+        rates = np.geomspace(lowest, highest, steps).tolist()
+        losses = try_rates(trainer, data.dataset, data.batch_size, rates, _WORST)
+    rates = rates[: len(losses)]
+    smoothed = smooth(losses)
+    return LearningRates(
+        suggestion=suggest(rates, smoothed),
+        rates=rates,
+        losses=losses,
+        smoothed=smoothed,
+        diverged=len(losses) < steps or not np.isfinite(losses[-1]),
+    )
+
+
+def find_batch_size(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    *,
+    limit: str = "memory",
+    most: int | None = None,
+    sample_weight: Any = None,
+) -> BatchSizes:
+    """Looks for a batch size, and runs it: the largest one, or the smallest fast one.
+
+    It begins with what ``plan`` says of the memory, and runs a few steps of that size
+    on a copy of the weights and the optimizer, beside the model's own; where the memory
+    does not suffice, of smaller ones. The model is as it was afterwards, to the last
+    bit. It may be called in a hook of a callback.
+
+    Args:
+        x, y, sample_weight: Arrays as of ``fit``, whose rows are repeated as need be.
+        limit: ``"memory"``: the largest batch that the device has memory for.
+            ``"throughput"``: the smallest that reaches nine tenths of the most samples
+            per second, of powers of two.
+        most: No size above this one; the number of rows of ``x`` by default.
+
+    Returns:
+        The sizes and their speed, with ``.suggestion`` and ``.plot()``.
+
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        ArgumentError: The limit is neither; or the model's ``Input`` fixes the batch.
+        DataError, ShapeError, TargetError: The data do not fit the model.
+        OutOfMemoryError: Not even a few rows fit.
+        BusyError: The model is being trained, and this is no hook that has its weights.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+        >>> model.compile("sgd", "mse")
+        >>> found = model.find_batch_size(np.ones((64, 4)), np.ones((64, 3)))
+        >>> found.suggestion, found.sizes
+        (64, [64])
+    """
+    op = "find_batch_size"
+    trainer = require_trainer(self, op)
+    limit = check_choice(op, "limit", limit, ("memory", "throughput"))
+    if (fixed := fixed_batch_size(self)) is not None:
+        raise ArgumentError(op, f"the model's Input fixes batches of {fixed} rows")
+    if trainer.holder.placement.spans_processes:
+        raise ArgumentError(
+            op,
+            "several processes train the model, and would measure different speeds",
+            hint="Call model.plan(batch_size), or look for a size in one process.",
+        )
+    with prepared_aside(self, op, x, y, sample_weight, None) as data:
+        dataset = data.dataset
+        if not isinstance(dataset, ArrayDataset):
+            raise DataError(
+                op,
+                "batch sizes are tried on arrays, received a loader of batches",
+                hint="Take some rows of it: find_batch_size(x[:1000], y[:1000]).",
+            )
+        most = dataset.size if most is None else check_count(op, "most", most)
+        planned = _planned(trainer, most)
+        sizes = _run_sizes(trainer, dataset, limit, max(planned, 1))
+    ran = [timed for timed in sizes if timed.seconds]
+    if not ran:
+        raise OutOfMemoryError(
+            op,
+            "the device has not enough memory for a training step beside the model",
+            {"tried": ", ".join(str(timed.batch_size) for timed in sizes)},
+        )
+    if limit == "memory":
+        chosen = max(timed.batch_size for timed in ran)
+    else:
+        fast = _GAIN * max(timed.samples_per_second for timed in ran)
+        chosen = min(t.batch_size for t in ran if t.samples_per_second >= fast)
+    return BatchSizes(
+        suggestion=chosen,
+        limit=limit,
+        sizes=[timed.batch_size for timed in sizes],
+        samples_per_second=[timed.samples_per_second for timed in sizes],
+        planned=planned,
+    )
+
+
+def smooth(losses: list[float]) -> list[float]:
+    """The mean of each loss and those of the steps around it, of near ones most.
+
+    What comes after is weighed as what came before, so that nothing is moved to larger
+    rates. It is the geometric mean, where losses are positive: a loss far above the
+    others counts for little, and one that falls from 10 to 1 no more than from 1 to
+    0.1. Where it diverges, no loss counts as more than a little above the first ones.
+
+    Example:
+        >>> [round(v, 3) for v in smooth([4.0] * 9 + [1.0] * 9)][7:11]
+        [2.605, 2.191, 1.825, 1.536]
+    """
+    values = np.asarray(losses, np.float64)
+    start = np.median(values[:_FIRST])
+    logarithms = bool((values > 0)[np.isfinite(values)].all())
+    top = start + (_ABOVE - 1) * abs(start)
+    values = np.where(np.isfinite(values), np.minimum(values, top), top)
+    values = np.log(values) if logarithms else values
+    places = np.arange(len(values))
+    weights = np.exp(-0.5 * ((places[:, None] - places) / _WIDTH) ** 2)
+    means = weights @ values / weights.sum(1)
+    return (np.exp(means) if logarithms else means).tolist()
+
+
+def suggest(rates: list[float], smoothed: list[float]) -> float:
+    """The rate at which a smoothed loss falls steeply, before its minimum.
+
+    Of the rates at which it falls nearly as steeply as anywhere it is the smallest. The
+    minimum is that before the loss first rises again for good: where a rate has killed
+    a model, its loss may be lower still.
+
+    Args:
+        rates: The rates, evenly spaced in their logarithm.
+        smoothed: The losses.
+
+    Example:
+        >>> suggest([0.001, 0.01, 0.1, 1.0], [1.0, 0.9, 0.2, 5.0])
+        0.01
+    """
+    values = np.asarray(smoothed)
+    if (values > 0).all():
+        values = np.log(values)
+    start, lowest = values[:_FIRST].mean(), np.minimum.accumulate(values)
+    fallen = start - lowest
+    risen = values - lowest > _RISE * fallen
+    over = np.flatnonzero(risen & (fallen > _RISE * np.ptp(values)))
+    end = int(np.argmin(values[: over[0]] if len(over) else values))
+    if end < 2:  # nothing was learnt at any rate
+        return rates[max(end - 1, 0)]
+    slopes = np.gradient(values[: end + 1], np.log(rates[: end + 1]))[:-1]
+    return float(rates[int(np.argmax(slopes <= _STEEP * slopes.min()))])
+
+
+def _check_rate(op: str, trainer: Trainer) -> None:
+    optimizer = trainer.holder.optimizer
+    if optimizer.searches:
+        raise ArgumentError(
+            op, f"{type(optimizer).__name__} finds the length of its steps by itself"
+        )
+    _ = optimizer.learning_rate  # says so where a transformation hides it
+
+
+@contextlib.contextmanager
+def prepared_aside(
+    model: Model, op: str, x: Any, y: Any, sample_weight: Any, batch_size: Any
+) -> Iterator[FitData]:
+    """In the block the model is prepared for the data; afterwards it is as before."""
+    trainer = require_trainer(model, op)
+    trainer.holder.check_free(op)
+    data = read_fit_data(
+        model,
+        x,
+        y,
+        sample_weight,
+        batch_size=batch_size,
+        validation_split=0.0,
+        validation_data=None,
+        shuffle=True,
+        class_weight=None,
+        steps_per_epoch=None,
+        validation_steps=None,
+        validation_batch_size=None,
+        op=op,
+    )
+    with trial(trainer):
+        prepare_for_fit(model, data)
+        with guard_run(model, op, data.dataset, data.batch_size):
+            yield data
+
+
+def _planned(trainer: Trainer, most: int) -> int:
+    """The most rows, up to a bound, that the memory suffices for by XLA's analysis."""
+    placement = trainer.holder.placement
+    # Buffers of programs and libraries come on top; a CPU's memory has other users.
+    share = 0.5 if jax.default_backend() == "cpu" else 0.9
+    available = int(share * free_bytes(placement.local_devices))
+
+    def plan(rows: int, largest: bool) -> Plan:
+        specs = with_rows(trainer.preparer.batch_specs["train"], rows)
+        options: dict[str, Any] = {"distribution": placement.distribution}
+        options |= {"largest": largest, "available": available}
+        return make_plan(trainer, "train", specs, rows, **options)
+
+    if plan(most, False).fits:
+        return most
+    return min(plan(min(most, 32), True).largest_batch or 0, most)
+
+
+def _run_sizes(
+    trainer: Trainer, dataset: ArrayDataset, limit: str, bound: int
+) -> list[Timed]:
+    """Runs sizes up to a bound: the largest ones, or powers of two."""
+    found: list[Timed] = []
+    if limit == "memory":
+        rows = bound
+        while True:
+            found.append(time_step(trainer, dataset.tree, rows, _SECONDS))
+            if found[-1].seconds is not None or rows == 1:
+                return found
+            rows = max(rows * 3 // 4, 1)
+    best, pauses = 0.0, 0
+    for rows in [*_powers(bound), bound]:
+        found.append(time_step(trainer, dataset.tree, rows, _SECONDS))
+        speed = found[-1].samples_per_second
+        pauses = 0 if speed > best / _GAIN else pauses + 1
+        best = max(best, speed)
+        if not speed or pauses >= _PAUSES:
+            break
+    return found
+
+
+def _powers(bound: int) -> list[int]:
+    return [n for k in range(3, bound.bit_length()) if (n := 1 << k) < bound]
+
+
+def _new_axes(op: str) -> tuple[Any, Any]:
+    figures = require("matplotlib.figure", op, "drawing needs matplotlib", extra="plot")
+    figure = figures.Figure(figsize=(6, 3.6), layout="constrained")
+    show_figures_as_png()
+    axes = figure.add_subplot()
+    axes.grid(alpha=0.3)
+    return figure, axes

@@ -1,0 +1,67 @@
+"""Tests of ``exburn.visualization.predictions``."""
+
+import numpy as np
+import pytest
+
+from exburn import visualization
+from exburn.errors import ArgumentError, ShapeError
+
+metrics = pytest.importorskip("sklearn.metrics")
+pytest.importorskip("matplotlib")
+
+
+def test_the_matrix_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    true, scores = rng.integers(0, 5, 200), rng.normal(size=(200, 5))
+    wanted = metrics.confusion_matrix(true, scores.argmax(-1), labels=range(5))
+    np.testing.assert_array_equal(visualization.confusion_matrix(true, scores), wanted)
+    one_hot = np.eye(5)[true]
+    np.testing.assert_array_equal(
+        visualization.confusion_matrix(one_hot, scores), wanted
+    )
+    binary = visualization.confusion_matrix([0, 1, 1, 0], [[0.2], [0.9], [0.4], [0.7]])
+    assert binary.tolist() == [[1, 1], [1, 1]]
+
+
+def test_it_is_drawn_with_its_labels():
+    figure = visualization.plot_confusion_matrix(
+        [[3, 1], [0, 4]], ["cat", "dog"], "Now"
+    )
+    axes = figure.axes[0]
+    assert axes.get_title(loc="left") == "Now  87.5% correct"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["cat", "dog"]
+    many = visualization.plot_confusion_matrix(np.eye(50, dtype=int))
+    assert not many.axes[0].texts
+
+
+def test_what_is_right_is_green_and_what_is_wrong_is_red():
+    figure = visualization.plot_prediction_images(
+        np.zeros((3, 4, 4, 3)), ["a", "b", "c"], ["a", "x", "c"]
+    )
+    assert [axes.get_title() for axes in figure.axes] == ["a", "x (b)", "c"]
+    colors = [axes.title.get_color() for axes in figure.axes]
+    assert colors[0] == colors[2] != colors[1]
+    table = visualization.plot_prediction_table(
+        [[1.0, 2.34567], [3, 4]], None, ["0.5", "0.7"], ["w", "h"]
+    )
+    cells = table.axes[0].tables[0].get_celld()
+    assert [cells[1, c].get_text().get_text() for c in range(3)] == [
+        "1",
+        "2.346",
+        "0.5",
+    ]
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ShapeError, match="one class for each sample"):
+        visualization.confusion_matrix([0, 1], [0])
+    with pytest.raises(ArgumentError, match="from 0 to 1, received 2"):
+        visualization.confusion_matrix([0, 2], [0, 1], classes=2)
+    with pytest.raises(ArgumentError, match="no label for 1"):
+        visualization.plot_confusion_matrix(np.eye(2, dtype=int), ["cat"])
+    with pytest.raises(ShapeError, match="square"):
+        visualization.plot_confusion_matrix([[1, 2]])
+    with pytest.raises(ShapeError, match="2 samples, and 1 texts"):
+        visualization.plot_prediction_images(np.zeros((2, 4, 4)), ["a"], ["a", "b"])
+    with pytest.raises(ShapeError, match="2 columns, and 1 names"):
+        visualization.plot_prediction_table([[1, 2]], None, ["x"], ["w"])
