@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, Occasions, check_every
 from exburn.callbacks.log_queue import LogQueue, Record
 from exburn.callbacks.log_targets import target_of
 from exburn.core.checks import check_count
@@ -34,8 +35,7 @@ class Logger(Callback):
             object with a method ``log(values, step=…)`` or ``log(values)``. A run of
             the package that is open already is used, and left open.
         every: ``"chunk"``: about ten times a second and at epochs' ends, which costs
-            the training nothing; ``"epoch"``; or a number of steps, at which chunks
-            end.
+            the training nothing; ``"epoch"``; a number of steps; or an ``Every``.
         limit: Records that may wait to be sent.
         **options: For ``wandb.init``, ``mlflow.start_run``, ``trackio.init`` or
             ``tensorboardX.SummaryWriter``.
@@ -64,20 +64,17 @@ class Logger(Callback):
     def __init__(
         self,
         target: Any,
-        every: str | int = "chunk",
+        every: int | str | Every | None = "chunk",
         *,
         limit: int = 1000,
         **options: Any,
     ):
-        self.chunks = every == "chunk"
-        if every not in ("chunk", "epoch"):
-            if isinstance(every, str):
-                raise CallbackError(
-                    "Logger",
-                    "every must be 'chunk', 'epoch' or a number of steps",
-                    {"received": repr(every)},
-                )
-            self.every = check_count("Logger", "every", every, error=CallbackError)
+        self._chunks = every == "chunk"
+        chosen = None if self._chunks else check_every("Logger", every)
+        by_epoch = chosen is None or chosen.unit == "epochs"
+        self._epochs = Occasions(chosen if chosen and by_epoch else Every(epochs=1))
+        if not by_epoch:
+            self.every = chosen
             # Set on the object: a class with batch hooks would ask for single steps.
             self.on_train_batch_end = self._after_step
         self._limit = check_count("Logger", "limit", limit, error=CallbackError)
@@ -109,7 +106,7 @@ class Logger(Callback):
 
     def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
         self._done = step
-        if self.chunks:
+        if self._chunks:
             self._put(logs, "chunk/", epoch=None)
 
     def _after_step(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -117,7 +114,9 @@ class Logger(Callback):
         self._put(logs, "step/", epoch=None)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._put(logs, "", epoch=epoch)
+        if self._epochs.in_epoch(epoch):
+            self._put(logs, "", epoch=epoch)
+            self._epochs.pass_once()
         self._before, self._done = self._before + self._done, 0
 
     def on_exit(self, error: BaseException | None = None) -> None:

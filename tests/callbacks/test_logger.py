@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from exburn.callbacks import Logger
+from exburn.callbacks import Every, Logger
 from exburn.callbacks.log_queue import LogQueue, Record
 from exburn.errors import CallbackError, MissingDependencyError, UnknownNameError
 
@@ -43,6 +43,13 @@ def test_what_is_sent(every, steps, prefix, drive, model):
     assert [s for s, _ in within] == steps
     assert all(set(v) == {f"{prefix}loss"} for _, v in within)
     assert receiver.threads == {"exburn-logger"}
+
+
+def test_every_other_epoch_is_sent_and_steps_go_on(drive, model):
+    receiver = Receiver()
+    logger = Logger(receiver, every=Every(epochs=2))
+    drive([logger], model, ROWS * 2, steps=4)
+    assert logger.flush(5) and [step for step, _ in receiver.got] == [8, 16]
 
 
 def test_an_object_that_takes_no_step_finds_it_among_the_values(drive, model):
