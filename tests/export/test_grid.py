@@ -5,10 +5,10 @@ import gc
 import jax
 import numpy as np
 import pytest
+from tests.export.catalogue import CASES, draw, randomize
 
 import exburn
 from exburn.errors import ExportError
-from tests.export.catalogue import CASES, draw, randomize
 
 PACKAGES = {
     "tflite": ("litert_converter", "ai_edge_litert"),
