@@ -15,6 +15,7 @@ from exburn.callbacks.log_targets import target_of
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
 
+_GAP = 0.1  # seconds between two chunks' records
 _LEAST_WAIT, _SHARE = 0.25, 0.005  # seconds, and part of the run, to wait at its end
 
 
@@ -34,8 +35,8 @@ class Logger(Callback):
         target: ``"wandb"``, ``"mlflow"``, ``"trackio"``, ``"tensorboard"``, or an
             object with a method ``log(values, step=…)`` or ``log(values)``. A run of
             the package that is open already is used, and left open.
-        every: ``"chunk"``: about ten times a second and at epochs' ends, which costs
-            the training nothing; ``"epoch"``; a number of steps; or an ``Every``.
+        every: ``"chunk"``: ten times a second at most, which costs the training
+            nothing; ``"epoch"``; a number of steps; or an ``Every``.
         limit: Records that may wait to be sent.
         **options: For ``wandb.init``, ``mlflow.start_run``, ``trackio.init`` or
             ``tensorboardX.SummaryWriter``.
@@ -82,7 +83,7 @@ class Logger(Callback):
         self._queue: LogQueue | None = None
         self._before = self._done = 0  # steps of the epochs before, and of this one
         self._restored = self._told = False
-        self._began = 0.0
+        self._began = self._chunk_at = 0.0
 
     sent = property(lambda self: 0 if self._queue is None else self._queue.sent)
     dropped = property(lambda self: 0 if self._queue is None else self._queue.dropped)
@@ -106,7 +107,9 @@ class Logger(Callback):
 
     def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
         self._done = step
-        if self._chunks:
+        now = time.monotonic()
+        if self._chunks and now - self._chunk_at >= _GAP:
+            self._chunk_at = now
             self._put(logs, "chunk/", epoch=None)
 
     def _after_step(self, batch: int, logs: dict[str, Any] | None = None) -> None:
