@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 
 from docs.site import check, config, notebooks, pages, reference, table
-
 from exburn.errors import require
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +48,7 @@ def build(folder: Path = BUILD) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Builds the documentation site.")
     parser.add_argument("--no-check", action="store_true", help="leave links unchecked")
     asked = parser.parse_args()
     start = time.perf_counter()

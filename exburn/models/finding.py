@@ -33,7 +33,7 @@ _RISE = 0.25  # of what the loss had fallen: more is no noise
 _STEEP = 0.9  # of the steepest fall: the smallest rate that reaches it is suggested
 _GAIN = 0.9  # of the best speed: the smallest batch that reaches it is suggested
 _SECONDS = 0.3  # of one measurement
-_PAUSES = 2  # sizes in a row without a gain after which no larger one is run
+_PAUSES = 3  # sizes in a row without a gain after which no larger one is run
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
