@@ -61,7 +61,7 @@ def _output(output: dict[str, Any], name: str, target: Path) -> list[str]:
     if "text/html" in data:
         page = "".join(data["text/html"])
         page = re.sub(r"<style.*?</style>|<script.*?</script>", "", page, flags=re.S)
-        page = re.sub(r"\s*\n\s*", " ", page)  # a blank line would end the block
+        page = page.strip().replace("\n", "&#10;")  # a blank line would end the block
         return [f'<div class="output">{page}</div>']
     if "text/plain" in data:
         return [_text(data["text/plain"])]

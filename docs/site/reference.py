@@ -138,9 +138,10 @@ def _index(space: str, known: dict[str, Name]) -> str:
 def page(name: Name) -> str:
     """The Markdown of a name's page."""
     space = name.path.rpartition(".")[0]
-    where = f"[`{space}`](index.md)`.{name.short}`"
+    where = f"`{name.path}`"
     if name.others:
         where += ", also " + ", ".join(f"`{path}`" for path in sorted(name.others))
+    where += f", in [{space}](index.md)"
     parts = [f"# {name.short}", where, *_text(name)]
     if inspect.isclass(name.value):
         for method, static in _borrowed(name.value):
