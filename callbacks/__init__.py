@@ -11,9 +11,11 @@ from exburn.callbacks.contract import (
     History,
 )
 from exburn.callbacks.csv_logger import CSVLogger
+from exburn.callbacks.dashboard import Dashboard
 from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.lambda_callback import LambdaCallback
 from exburn.callbacks.learning_rate_scheduler import LearningRateScheduler
+from exburn.callbacks.logger import Logger
 from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint
 from exburn.callbacks.monitor import MonitorCallback
@@ -38,6 +40,7 @@ __all__ = [
     "Callback",
     "CallbackList",
     "ConfusionMatrix",
+    "Dashboard",
     "EarlyStopping",
     "EpochCheckpoint",
     "Every",
@@ -45,6 +48,7 @@ __all__ = [
     "History",
     "LambdaCallback",
     "LearningRateScheduler",
+    "Logger",
     "LoggingCallback",
     "ModelCheckpoint",
     "MonitorCallback",

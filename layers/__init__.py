@@ -32,6 +32,7 @@ from exburn.layers.normalization.spectral import SpectralNormalization
 from exburn.layers.pooling.adaptive import *
 from exburn.layers.pooling.global_pooling import *
 from exburn.layers.pooling.window import *
+from exburn.layers.position_embedding import PositionEmbedding
 from exburn.layers.preprocessing.category_encoding import CategoryEncoding
 from exburn.layers.preprocessing.discretization import Discretization
 from exburn.layers.preprocessing.hashing import HashedCrossing, Hashing
@@ -86,7 +87,8 @@ __all__ = [
     "LeakyReLU", "Masking", "MaxNumBoundingBoxes", "MaxPool1D", "MaxPool2D",
     "MaxPool3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Maximum",
     "MelSpectrogram", "Minimum", "MixUp", "ModuleLayer", "MultiHeadAttention",
-    "Multiply", "Normalization", "PReLU", "Permute", "Pipeline", "RMSNormalization",
+    "Multiply", "Normalization", "PReLU", "Permute", "Pipeline", "PositionEmbedding",
+    "RMSNormalization",
     "RandAugment", "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter",
     "RandomContrast", "RandomCrop", "RandomElasticTransform", "RandomErasing",
     "RandomFlip", "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert",

@@ -17,6 +17,7 @@ from exburn.optimizers.adafactor import Adafactor
 from exburn.optimizers.adagrad import Adagrad
 from exburn.optimizers.adam import Adam, AdamW
 from exburn.optimizers.adamax import Adamax
+from exburn.optimizers.by_depth import by_depth
 from exburn.optimizers.ftrl import Ftrl
 from exburn.optimizers.lamb import Lamb
 from exburn.optimizers.lbfgs import LBFGS
@@ -52,6 +53,7 @@ __all__ = [
     "OptimizerMap",
     "RMSprop",
     "ScheduleFreeAdamW",
+    "by_depth",
     "deserialize",
     "get",
     "schedules",

@@ -33,6 +33,8 @@ class Callback:
             date. To read them then is a `BusyError`.
         together: Whether several processes train one model, each of which runs the
             hooks. `writes` says which of them prints and writes files for all.
+        shows_progress: Whether it shows what `fit`'s own progress bar would, which is
+            left out then.
         runs_given_code: Whether a hook of this class runs a function that it was given.
         async_safe: Accepted for Keras' sake; hooks always run in the main thread.
 
@@ -54,6 +56,7 @@ class Callback:
     every: Any = None
     light: bool = False
     together: bool = False
+    shows_progress: bool = False
     runs_given_code: bool = False
     async_safe: bool = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from exburn.callbacks.contract.base import Callback, Logs
@@ -20,6 +21,7 @@ class History(Callback):
         epoch: The numbers of the finished epochs, counted from 0.
         params: What `fit` was called with.
         seed: The seed of the run, also where the user gave none.
+        run: The folder that `fit(run=…)` wrote into.
         profile: Of `fit(profile=True)`: for every epoch the milliseconds spent on
             data, the device, the host and validation.
         data_waits: The share of each epoch that was spent waiting for data, from 0
@@ -45,6 +47,7 @@ class History(Callback):
         self.history: dict[str, list[Any]] = {}
         self.epoch: list[int] = []
         self.seed: int | None = None
+        self.run: Path | None = None
         self.profile: list[dict[str, float]] | None = None
         self.data_waits: list[float] = []
         self._epochs: dict[str, list[int]] = {}

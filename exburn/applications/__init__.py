@@ -1,7 +1,9 @@
-"""Networks for images that Keras has, with its names, layers and weights.
+"""Networks that others have trained: Keras' for images, and further families.
 
-Each is a function that makes a model; ``weights="imagenet"`` downloads Keras' file. The
-families are modules: ``applications.resnet`` has ``preprocess_input`` and
+Each of Keras' is a function that makes a model; ``weights="imagenet"`` downloads Keras'
+file. EfficientNet-Lite, ViT, BERT, GPT-2 and Llama are classes, whose
+``from_pretrained`` reads a folder of another library; the last two write texts.
+Families are modules: ``applications.resnet`` has ``preprocess_input`` and
 ``decode_predictions`` of its own.
 
 Example:
@@ -11,13 +13,17 @@ Example:
 """
 
 from exburn.applications import (
+    bert,
     convnext,
     densenet,
     efficientnet,
+    efficientnet_lite,
     efficientnet_v2,
+    gpt2,
     imagenet_utils,
     inception_resnet_v2,
     inception_v3,
+    llama,
     mobilenet,
     mobilenet_v2,
     mobilenet_v3,
@@ -27,8 +33,10 @@ from exburn.applications import (
     resnet_v2,
     vgg16,
     vgg19,
+    vit,
     xception,
 )
+from exburn.applications.bert import BERT
 from exburn.applications.convnext import (
     ConvNeXtBase,
     ConvNeXtLarge,
@@ -51,6 +59,14 @@ from exburn.applications.efficientnet import (
     EfficientNetB6,
     EfficientNetB7,
 )
+from exburn.applications.efficientnet_lite import (
+    EfficientNetLite,
+    EfficientNetLite0,
+    EfficientNetLite1,
+    EfficientNetLite2,
+    EfficientNetLite3,
+    EfficientNetLite4,
+)
 from exburn.applications.efficientnet_v2 import (
     EfficientNetV2B0,
     EfficientNetV2B1,
@@ -60,12 +76,14 @@ from exburn.applications.efficientnet_v2 import (
     EfficientNetV2M,
     EfficientNetV2S,
 )
+from exburn.applications.gpt2 import GPT2
 from exburn.applications.inception_resnet_v2 import (
     InceptionResNetV2,
 )
 from exburn.applications.inception_v3 import (
     InceptionV3,
 )
+from exburn.applications.llama import Llama
 from exburn.applications.mobilenet import (
     MobileNet,
 )
@@ -80,6 +98,7 @@ from exburn.applications.nasnet import (
     NASNetLarge,
     NASNetMobile,
 )
+from exburn.applications.pretrained import Pretrained, from_pretrained
 from exburn.applications.resnet import (
     ResNet50,
     ResNet101,
@@ -96,11 +115,20 @@ from exburn.applications.vgg16 import (
 from exburn.applications.vgg19 import (
     VGG19,
 )
+from exburn.applications.vit import (
+    ViT,
+    ViTBase16,
+    ViTBase32,
+    ViTLarge16,
+    ViTSmall16,
+    ViTTiny16,
+)
 from exburn.applications.xception import (
     Xception,
 )
 
 __all__ = [
+    "BERT",
     "ConvNeXtBase",
     "ConvNeXtLarge",
     "ConvNeXtSmall",
@@ -117,6 +145,12 @@ __all__ = [
     "EfficientNetB5",
     "EfficientNetB6",
     "EfficientNetB7",
+    "EfficientNetLite",
+    "EfficientNetLite0",
+    "EfficientNetLite1",
+    "EfficientNetLite2",
+    "EfficientNetLite3",
+    "EfficientNetLite4",
     "EfficientNetV2B0",
     "EfficientNetV2B1",
     "EfficientNetV2B2",
@@ -124,14 +158,17 @@ __all__ = [
     "EfficientNetV2L",
     "EfficientNetV2M",
     "EfficientNetV2S",
+    "GPT2",
     "InceptionResNetV2",
     "InceptionV3",
+    "Llama",
     "MobileNet",
     "MobileNetV2",
     "MobileNetV3Large",
     "MobileNetV3Small",
     "NASNetLarge",
     "NASNetMobile",
+    "Pretrained",
     "ResNet101",
     "ResNet101V2",
     "ResNet152",
@@ -140,14 +177,25 @@ __all__ = [
     "ResNet50V2",
     "VGG16",
     "VGG19",
+    "ViT",
+    "ViTBase16",
+    "ViTBase32",
+    "ViTLarge16",
+    "ViTSmall16",
+    "ViTTiny16",
     "Xception",
+    "bert",
     "convnext",
     "densenet",
     "efficientnet",
+    "efficientnet_lite",
     "efficientnet_v2",
+    "from_pretrained",
+    "gpt2",
     "imagenet_utils",
     "inception_resnet_v2",
     "inception_v3",
+    "llama",
     "mobilenet",
     "mobilenet_v2",
     "mobilenet_v3",
@@ -157,5 +205,6 @@ __all__ = [
     "resnet_v2",
     "vgg16",
     "vgg19",
+    "vit",
     "xception",
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from exburn import activations, config, layers
 from exburn.applications import imagenet_utils
+from exburn.core import registry
 from exburn.core.checks import check_choice, check_count
 from exburn.errors import (
     ArgumentError,
@@ -24,7 +25,13 @@ from exburn.errors import (
     warn,
 )
 from exburn.models import Model
+from exburn.module.building import materialize, place
 from exburn.module.symbolic_tensor import Symbol
+from exburn.saving.pretrained_folder import (
+    find_weights,
+    is_hub_name,
+    local_source,
+)
 from exburn.utils.files import get_file
 from exburn.utils.sources import get_source_inputs
 
@@ -36,8 +43,9 @@ ARGUMENTS = """
 Args:
     include_top: Whether the classifier is part of the model.
     weights: ``"imagenet"``, which is downloaded once from Keras' storage; the path of
-        a file (``.weights.h5``, a whole model's ``.h5`` or ``.keras``, or safetensors);
-        or ``None`` for random ones.
+        a file (``.weights.h5``, a whole model's ``.h5`` or ``.keras``, or safetensors),
+        or of a folder with one; ``"user/model"`` on a hub (needs
+        ``huggingface_hub``); or ``None`` for random ones.
     input_tensor: A symbol that is used as the image.
     input_shape: Shape of the images, without the batch.
     pooling: Without the top: ``"avg"`` or ``"max"`` over all places, or ``None`` for
@@ -52,6 +60,7 @@ Raises:
         ``"imagenet"``.
     MissingFileError: There is no such file.
     DataError: The weights are not in the cache, and cannot be downloaded.
+    FileFormatError: The file is damaged, or holds another model's weights.
     MissingDependencyError: ``"imagenet"`` needs h5py.
 """
 
@@ -154,11 +163,12 @@ class Application:
                 self._op,
                 f"weights must be 'imagenet', a path or None, received {weights!r}",
             )
-        if weights != "imagenet" and not os.path.exists(os.path.expanduser(weights)):
+        here = os.path.exists(os.path.expanduser(weights))
+        if weights != "imagenet" and not here and not is_hub_name(weights):
             raise MissingFileError(
                 self._op,
-                f"weights must be 'imagenet', the path of a file or None; there is no "
-                f"file {os.fspath(weights)!r}",
+                "weights must be 'imagenet', a file, a folder, 'user/model' on a hub "
+                f"or None; there is no file {os.fspath(weights)!r}",
             )
         if not self.include_top:
             return
@@ -252,8 +262,10 @@ class Application:
 
     def _find_file(self, pretrained: Pretrained | None) -> Any:
         """The file of the weights, downloaded if need be: before anything is built."""
+        if self.weights is None:
+            return None
         if self.weights != "imagenet":
-            return self.weights
+            return find_weights(local_source(self.weights, self._op), self._op)
         if pretrained is None:
             raise ArgumentError(
                 self._op, "there are no weights='imagenet' of these widths", hint=_HINT
@@ -326,9 +338,13 @@ class Application:
 
     def finish(self, x: Any) -> Model:
         """The model that ends here, with its weights."""
-        model = Model(self._inputs, x, name=self.name)
-        if self._file is not None:
-            model.load_weights(self._file)
+        if self._file is None:
+            return Model(self._inputs, x, name=self.name)
+        with registry.reading_file():  # no first weights
+            model = Model(self._inputs, x, name=self.name)
+        model.load_weights(self._file)
+        materialize(model)
+        place(model)
         return model
 
 

@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import exburn
-from exburn.command_line import serve
+from exburn.command_line import (
+    bench,
+    completion,
+    convert,
+    dashboard,
+    doctor,
+    info,
+    report,
+    runs,
+    serve,
+    verify,
+)
+from exburn.command_line.output import add_json, show_error
 from exburn.errors import ExBurnError
 
 __all__ = ["COMMANDS", "main", "make_parser"]
 
 # A module each, whose docstring describes the command: add_arguments(parser) declares
 # what it takes, run(options) does it, and returns the exit code if that is not 0.
-COMMANDS: dict[str, Any] = {"serve": serve}
+COMMANDS: dict[str, Any] = {
+    "doctor": doctor,
+    "info": info,
+    "convert": convert,
+    "serve": serve,
+    "bench": bench,
+    "runs": runs,
+    "dashboard": dashboard,
+    "report": report,
+    "verify": verify,
+    "completion": completion,
+}
 
-_ENDS = """exit codes: 0 done, 1 an error (its message is on the standard error),
-2 a wrong command line, 130 stopped by Ctrl-C"""
+_ENDS = """exit codes: 0 done, 1 something is wrong (an error's message is on the
+standard error, with --json on the standard output, too), 2 a wrong command line,
+130 stopped by Ctrl-C"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = argparse.ArgumentParser(
-        prog="exburn", description="Models from the command line.", epilog=_ENDS
+        prog="exburn",
+        description="Models and runs from the command line.",
+        epilog=_ENDS,
     )
     parser.add_argument(
         "--version", action="version", version=f"exburn {exburn.__version__}"
@@ -41,6 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=rest,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        add_json(own)
         command.add_arguments(own)
         own.set_defaults(run=command.run)
     return parser
@@ -67,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options) or 0
     except (ExBurnError, OSError) as error:
-        print(f"exburn {options.command}: {error}", file=sys.stderr)
+        show_error(options, error)
         return 1
     except KeyboardInterrupt:
         return 130

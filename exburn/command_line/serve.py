@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from exburn.command_line.modules import add_import, import_modules
+from exburn.command_line.output import show
 from exburn.errors import ArgumentError
 
 __all__ = ["add_arguments", "run"]
@@ -83,14 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="keys, one a line, of which each request must have one (none are needed)",
     )
-    parser.add_argument(
-        "--import",
-        action="append",
-        dest="modules",
-        default=[],
-        metavar="MODULE",
-        help="imported first: registers classes of one's own that the files name",
-    )
+    add_import(parser)
     for name, (value, kind, text) in _OPTIONS.items():
         parser.add_argument(
             "--" + name.replace("_", "-"),
@@ -119,15 +114,11 @@ def run(options: argparse.Namespace) -> None:
     wanted = {name: given[name] for name in (*_OPTIONS, "log_level") if name in given}
     if options.api_key_file is not None:
         wanted["api_keys"] = _keys(options.api_key_file)
-    if options.modules:
-        sys.path.append(os.getcwd())  # last, so that it hides nothing
-    for module in options.modules:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ArgumentError(_OP, f"--import {module}: {error}") from error
+    import_modules(_OP, options.modules)
     with _ends_at_sigterm():
         server = importlib.import_module("exburn.serving").Server(models, **wanted)
+    if options.json:
+        show(options, {"models": models, "pid": os.getpid()}, "")
     server.run()
 
 

@@ -63,6 +63,8 @@ class Context:
             of every layer by its path: ``args, kwargs = rebuild(arrays)``.
         shapes: Where a dict is put here, it receives each layer's output specs by path.
         layouts: The distribution in force, if it may lay out what layers return.
+        cache: Where a pass that generates text finds the keys and values of attention,
+            and the positions of its tokens: a ``KeyValueCache``; else ``None``.
     """
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
@@ -81,6 +83,7 @@ class Context:
         given = distribution is not None and bool(distribution.rules)
         self.layouts: Any = distribution if given else None
         self.captured: dict[str, list] | None = None
+        self.cache: Any = None
         self.calls: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
@@ -99,7 +102,7 @@ class Context:
         """
         part = Context(training=self.training, key=self.key, row_mask=self.row_mask)
         part.asked, part.in_fit = self.asked, self.in_fit
-        part.root, part.shapes = self.root, self.shapes
+        part.root, part.shapes, part.cache = self.root, self.shapes, self.cache
         part.running, part.began_at = self.running, self.began_at
         part._draws = self._draws
         return part

@@ -2,6 +2,7 @@
 
 from exburn.export.archive import ExportArchive
 from exburn.export.exporting import check
+from exburn.export.mobile.verification import verify
 from exburn.export.reading import LoadedArchive, load_archive
 from exburn.export.report import ExportReport, Problem
 from exburn.runtime.portable import portable
@@ -14,4 +15,5 @@ __all__ = [
     "check",
     "load_archive",
     "portable",
+    "verify",
 ]

@@ -20,7 +20,9 @@ _ROWS = (1, 3)
 _SIZES = ((6, 9), (24, 33), (96, 120), (224, 256))
 
 
-def compare(program: Program, run: Run, samples: Any, rtol: float) -> tuple[float, str]:
+def compare(
+    program: Program, run: Run, rtol: float, *, at_once: bool = False
+) -> tuple[float, str]:
     """Runs a file and its model on the same rows.
 
     An output's error is the greatest difference of an entry, as a part of the greatest
@@ -29,8 +31,9 @@ def compare(program: Program, run: Run, samples: Any, rtol: float) -> tuple[floa
     Args:
         program: The program.
         run: From the inputs to the outputs of the file.
-        samples: Inputs of the model; some are drawn if ``None``.
         rtol: The greatest error that is taken.
+        at_once: Whether one run with several rows will do: those of a file that knows
+            its sizes are cut into batches in any case.
 
     Returns:
         The greatest error, and the rows in words.
@@ -39,7 +42,7 @@ def compare(program: Program, run: Run, samples: Any, rtol: float) -> tuple[floa
         ExportError: The error is greater.
         DataError, ArgumentError: The samples do not fit the model.
     """
-    batches = _batches(program, samples)
+    batches = trials(program)[-1 if at_once else 0 :]
     worst, counts = 0.0, []
     for inputs, wanted in batches:
         try:
@@ -69,7 +72,7 @@ def _check(program: Program, inputs, wanted, found, rtol: float) -> float:
         }
         if got.shape != want.shape:
             raise _difference("another shape", facts)
-        error = _difference_of(want, got)
+        error = difference(want, got)
         if not error <= rtol:
             facts["error"] = f"{error:.2e} (rtol is {rtol:.0e})"
             raise _difference("other values", facts)
@@ -86,7 +89,7 @@ def _difference(what: str, facts: dict[str, Any]) -> ExportError:
     )
 
 
-def _difference_of(want: np.ndarray, got: np.ndarray) -> float:
+def difference(want: np.ndarray, got: np.ndarray) -> float:
     """The greatest difference as a part of the greatest entry; infinite for others.
 
     NaN and infinities must be where the model has them.
@@ -107,12 +110,23 @@ def _difference_of(want: np.ndarray, got: np.ndarray) -> float:
     )
 
 
-def _batches(program: Program, samples: Any) -> list[tuple[list, list]]:
-    """Inputs of each run, and what the model makes of them."""
-    if samples is not None:
-        return _of_samples(program, samples)
+def trials(program: Program) -> list[tuple[list, list]]:
+    """Inputs of each run, and what the model makes of them.
+
+    Raises:
+        DataError, ArgumentError: The samples do not fit the model, or there are none,
+            and it does not take drawn ones.
+    """
+    if program.trials is None:
+        program.trials = _batches(program)
+    return program.trials
+
+
+def _batches(program: Program) -> list[tuple[list, list]]:
+    if (inputs := sample_inputs(program)) is not None:
+        return _of_samples(program, inputs)
     if not program.is_dynamic:
-        inputs = _draw(program, 1, {})
+        inputs = draw_inputs(program, 1, {})
         return [(inputs, program.reference(inputs))]
     names = _open_sizes(program) - {"batch"}
     failure: Exception | None = None
@@ -120,7 +134,7 @@ def _batches(program: Program, samples: Any) -> list[tuple[list, list]]:
         runs = []
         try:
             for rows, size in zip(_ROWS, sizes, strict=True):
-                inputs = _draw(program, rows, dict.fromkeys(names, size))
+                inputs = draw_inputs(program, rows, dict.fromkeys(names, size))
                 runs.append((inputs, program.reference(inputs)))
             return runs
         except Exception as error:  # a size that the model cannot take
@@ -140,7 +154,7 @@ def _open_sizes(program: Program) -> set[str]:
     return {str(n) for spec in specs for n in spec.shape if not isinstance(n, int)}
 
 
-def _draw(program: Program, rows: int, sizes: dict[str, int]) -> list[np.ndarray]:
+def draw_inputs(program: Program, rows: int, sizes: dict[str, int]) -> list[np.ndarray]:
     """Random inputs: numbers about zero, and integers that tables have rows for."""
     random, numbers = np.random.default_rng(0), {"batch": rows, **sizes}
     drawn = []
@@ -158,40 +172,45 @@ def _draw(program: Program, rows: int, sizes: dict[str, int]) -> list[np.ndarray
     return drawn
 
 
-def _of_samples(program: Program, samples: Any) -> list[tuple[list, list]]:
-    model: Any = program.model
-    encode = getattr(model, "encode_inputs", None)
-    given = samples if encode is None else encode(samples)
+def sample_inputs(program: Program) -> list[np.ndarray] | None:
+    """The program's samples as a list of arrays; ``None`` if it has none.
+
+    Raises:
+        DataError: They are not the model's inputs.
+    """
+    if program.samples is None:
+        return None
+    encode = getattr(program.model, "encode_inputs", None)
+    given = program.samples if encode is None else encode(program.samples)
     specs, leaves = jax.tree.leaves(program.specs), jax.tree.leaves(given)
     arrays = [np.asarray(leaf) for leaf in leaves]
-    wanted = ", ".join(map(describe, specs))
-    if len(arrays) != len(specs):
+    fits = len(arrays) == len(specs) and all(
+        len(array.shape) == len(spec.shape) and array.size
+        for spec, array in zip(specs, arrays, strict=True)
+    )
+    fits = fits and all(
+        not isinstance(want, int) or want == got
+        for spec, array in zip(specs, arrays, strict=True)
+        for want, got in list(zip(spec.shape, array.shape, strict=True))[1:]
+    )
+    if not fits:
+        wanted = ", ".join(map(describe, specs))
         raise DataError(
             "export",
             f"samples must be the model's inputs, {wanted}",
             {"received": ", ".join(map(describe, arrays)) or "nothing"},
         )
-    inputs = []
-    for spec, array in zip(specs, arrays, strict=True):
-        sizes = zip(spec.shape, array.shape, strict=False)
-        fits = array.ndim == len(spec.shape) and all(
-            not isinstance(want, int) or want == got for want, got in list(sizes)[1:]
-        )
-        if not fits or not len(array):
-            raise DataError(
-                "export",
-                f"samples must be the model's inputs, {wanted}",
-                {"received": ", ".join(map(describe, arrays))},
-            )
-        inputs.append(array.astype(spec.dtype))
-    fixed = specs[0].shape[0]
+    return [a.astype(spec.dtype) for spec, a in zip(specs, arrays, strict=True)]
+
+
+def _of_samples(program: Program, inputs: list[np.ndarray]) -> list[tuple[list, list]]:
+    fixed = jax.tree.leaves(program.specs)[0].shape[0]
     if isinstance(fixed, int):
-        short = min(len(array) for array in inputs) < fixed
-        if short:
+        if min(len(array) for array in inputs) < fixed:
             raise DataError(
                 "export",
                 f"at least {fixed} rows are needed to run the file",
-                {"received": ", ".join(map(describe, arrays))},
+                {"received": ", ".join(map(describe, inputs))},
             )
         parts = [[array[:fixed] for array in inputs]]
     else:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
 
 from exburn.core.checks import check_number
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, ExportError
 from exburn.export.comparison import compare
-from exburn.export.formats import format_named, format_of
+from exburn.export.formats import Format, format_named, format_of
 from exburn.export.program import Program, warn_of_lookups
-from exburn.export.report import ExportReport, Problem
+from exburn.export.report import ExportReport, Problem, explain
 from exburn.export.signature import specs_for_export
 from exburn.export.staging import staged
+
+#: The greatest error that a file in float32 may have.
+RTOL = 1e-4
 
 
 def export_model(
@@ -24,7 +28,7 @@ def export_model(
     input_signature: Any = None,
     dynamic: str | None = "batch",
     samples: Any = None,
-    rtol: float = 1e-4,
+    rtol: float | None = None,
     batch_size: int | None = None,
     options: dict[str, Any] | None = None,
 ) -> ExportReport:
@@ -38,9 +42,9 @@ def export_model(
     form = format_of(path, format)
     options = dict(options or {})
     form.check_options(options)
-    rtol = check_number("export", "rtol", rtol, open_low=True)
-    writer = form.writer
-    writer.require_packages()
+    if rtol is not None:
+        rtol = check_number("export", "rtol", rtol, open_low=True)
+    form.writer.require_packages()
     specs = specs_for_export(
         model,
         input_signature,
@@ -49,21 +53,48 @@ def export_model(
         samples=samples,
     )
     warn_of_lookups(model)
-    program = Program(model, specs, form.target)
+    program = Program(model, specs, form.target, samples)
     with staged(path, folder=form.folder) as place:
-        written = writer.write(program, place, options)
-        error, checked = written.error, written.checked
-        if error is None:
-            error, checked = _checked(writer, program, place, samples, rtol)
-        size = _size(place)
+        report = write_checked(form, program, place, options, rtol)
+    return dataclasses.replace(report, path=path)
+
+
+def write_checked(
+    form: Format,
+    program: Program,
+    path: Path,
+    options: dict[str, Any],
+    rtol: float | None = None,
+) -> ExportReport:
+    """Writes a program in a format to a new place, and runs the file beside it.
+
+    Args:
+        form: The format.
+        program: The program, traced for the format's target.
+        path: Where nothing is yet.
+        options: Those of the format.
+        rtol: The greatest error that is taken; by default 1e-4, or what the writer says
+            of files that are not in float32.
+
+    Raises:
+        ExportError: The format cannot express an operation, or the file computes
+            something else.
+    """
+    written = form.writer.write(program, path, options)
+    limit = rtol or written.rtol or RTOL
+    error, checked = written.error, written.checked
+    if error is None:
+        runs = written.runs or form.writer.runner(program, path)
+        error, checked = _checked(form, program, runs, limit)
     inputs, outputs = program.described()
     return ExportReport(
         path,
         form.name,
-        size,
+        _size(path),
         program.weight_bytes,
         dict(written.operators),
         error,
+        limit,
         checked,
         inputs,
         outputs,
@@ -111,16 +142,18 @@ def check(
 
 
 def _checked(
-    writer: Any, program: Program, place: Path, samples: Any, rtol: float
+    form: Format, program: Program, runner: Any, rtol: float
 ) -> tuple[float | None, str]:
-    runner = writer.runner(program, place)
     if runner is None:
         return None, "it was not run: nothing here runs this format"
-    name, run = runner
-    if run is None:
+    name, runs = runner
+    if not runs:
         return None, name
-    error, rows = compare(program, run, samples, rtol)
-    return error, f"{name}, {rows}"
+    try:
+        found = [compare(program, run, rtol, at_once=form.fixed) for run in runs]
+    except ExportError as error:
+        raise explain(error, form.writer.problems(program)) from error
+    return max(error for error, _ in found), f"{name}, {found[0][1]}"
 
 
 def _size(path: Path) -> int:

@@ -5,9 +5,10 @@ A writer's module has
 - ``require_packages()``: raises ``MissingDependencyError`` before anything is traced;
 - ``write(program, path, options) -> Written``: writes a `Program` to a path that
   does not exist yet, and that gets its true name once the file is checked;
-- ``runner(program, path) -> (name, run) | None``: what runs the file (``onnxruntime
-  1.20``) and a function from the list of inputs to the list of outputs, NumPy arrays in
-  the program's order; ``None`` where nothing here runs it;
+- ``runner(interface, path) -> (name, runs) | None``: what runs the file (``onnxruntime
+  1.20``), and for each way into it a function from the list of inputs to the list of
+  outputs, NumPy arrays in the program's order; ``None`` where nothing here runs it, or
+  ``write`` compares itself;
 - ``problems(program) -> list[Problem]``: what it cannot express, without writing.
 
 What it cannot express, ``write`` raises as an ``ExportError`` with layer and primitive.
@@ -34,6 +35,7 @@ class Format:
         target: The target of ``portable`` that its programs are traced for; ``None``
             if the writer decides.
         folder: Whether it is a folder.
+        fixed: Whether its files know every size, the rows' too.
         options: Names of the options that its writer takes.
     """
 
@@ -42,6 +44,7 @@ class Format:
     module: str
     target: str | None = None
     folder: bool = False
+    fixed: bool = False
     options: frozenset[str] = frozenset()
 
     @property
@@ -75,6 +78,33 @@ FORMATS = {
             options=frozenset({"platforms"}),
         ),
         Format("onnx", ".onnx", "exburn.export.onnx", "onnx"),
+        Format(
+            "litert",
+            ".tflite",
+            "exburn.export.litert",
+            "litert",
+            fixed=True,
+            options=frozenset({"batch_sizes", "quantize"}),
+        ),
+        Format(
+            "coreml",
+            ".mlpackage",
+            "exburn.export.core_ml",
+            "coreml",
+            folder=True,
+            fixed=True,
+            options=frozenset({"precision"}),
+        ),
+        Format(
+            "mobile",
+            "",
+            "exburn.export.mobile",
+            folder=True,
+            options=frozenset(
+                {"formats", "labels", "preprocessing"}
+                | {"batch_sizes", "quantize", "precision"}
+            ),
+        ),
     )
 }
 #: What a name without a suffix means.

@@ -8,9 +8,11 @@ what is in them as lists of their own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from exburn.runtime.portable import layer_of
@@ -84,6 +86,10 @@ class Operation:
         return self.primitive.name
 
 
+#: What computes an operation in place of its primitive.
+Rule = Callable[[Operation, Sequence[Any]], Any]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Operations:
     """A program.
@@ -125,6 +131,48 @@ def inline(closed: Any, layer: str = "") -> Operations:
     steps: list[Operation] = []
     outputs = _extend(steps, jaxpr, constants, inputs, layer)
     return Operations(inputs, tuple(outputs), tuple(_needed(steps, outputs)))
+
+
+def apply(
+    step: Operation, values: Sequence[Any], rules: Mapping[str, Rule] | None = None
+) -> Sequence[Any]:
+    """What an operation gives for arrays, or for tracers of them.
+
+    Args:
+        step: The operation.
+        values: Its inputs.
+        rules: By primitive what computes it instead: a function of the operation and
+            its inputs, which may return ``NotImplemented``.
+    """
+    values = [v if isinstance(v, jax.Array) else jnp.asarray(v) for v in values]
+    rule = (rules or {}).get(step.name)
+    found = NotImplemented if rule is None else rule(step, values)
+    if found is NotImplemented:
+        found = step.primitive.bind(*values, **step.params)
+    return found if isinstance(found, list | tuple) else [found]
+
+
+def run(
+    steps: Sequence[Operation],
+    known: Mapping[int, Any],
+    rules: Mapping[str, Rule] | None = None,
+) -> dict[int, Any]:
+    """Computes operations; the values of all slots, by the slots' ids.
+
+    Args:
+        steps: The operations.
+        known: Values of slots that none of them gives.
+        rules: As of ``apply``.
+    """
+    values = dict(known)
+    for step in steps:
+        given = [
+            slot.value if isinstance(slot, Known) else values[id(slot)]
+            for slot in step.inputs
+        ]
+        found = apply(step, given, rules)
+        values |= {id(s): v for s, v in zip(step.outputs, found, strict=True)}
+    return values
 
 
 def bodies(step: Operation) -> list[Operations]:

@@ -31,15 +31,18 @@ class Program:
         model: The model.
         specs: Specs of its inputs, in their structure.
         target: The runtime that it is traced for: see ``portable``; ``None`` for none.
+        samples: Inputs of the model that files are compared on, and calibrated by.
 
     Attributes:
         groups: The weights: a tree of arrays, whose leaves are in ``weight_names``.
         exact: Whether weights and arithmetic are float32.
         input_names, output_names: A name for each leaf of inputs and outputs.
+        trials: Inputs and outputs that files are compared on, once they are drawn.
     """
 
-    def __init__(self, model: Any, specs: Any, target: str | None):
-        self.model, self.target = model, target
+    def __init__(self, model: Any, specs: Any, target: str | None, samples: Any = None):
+        self.model, self.target, self.samples = model, target, samples
+        self.trials: list[tuple[list, list]] | None = None
         self.exact = target is not None and TARGETS[target].exact
         self.specs = jax.tree.map(exact_spec, specs) if self.exact else specs
         with _without_observers(model):
@@ -83,13 +86,14 @@ class Program:
             contextlib.nullcontext() if self.target is None else portable(self.target)
         )
         with scope, tracing_errors(self.specs):
-            closed, shape = jax.make_jaxpr(self._entry, return_shape=True)(
+            closed, shape = jax.make_jaxpr(self.entry, return_shape=True)(
                 self.groups, self.specs, jax.random.key(0)
             )
         self._outputs = shape
         return closed
 
-    def _entry(self, groups: Any, x: Any, key: Any) -> Any:
+    def entry(self, groups: Any, x: Any, key: Any = None) -> Any:
+        """As ``infer``, with outputs in float32 if the program is exact."""
         outputs = self.infer(groups, x, key)
         if not self.exact:
             return outputs
@@ -126,6 +130,13 @@ class Program:
         return sum(v.size * v.dtype.itemsize for v in jax.tree.leaves(self.groups))
 
     @property
+    def rows(self) -> int | None:
+        """How many rows it takes; ``None`` for any number."""
+        leaves = jax.tree.leaves(self.specs)
+        first = leaves[0].shape[0] if leaves and leaves[0].shape else 1
+        return first if isinstance(first, int) else None
+
+    @property
     def is_dynamic(self) -> bool:
         """Whether a size of the inputs is open."""
         sizes = [n for spec in jax.tree.leaves(self.specs) for n in spec.shape]
@@ -139,7 +150,11 @@ class Program:
 
     def with_specs(self, specs: Any) -> Program:
         """The same model for inputs of other sizes."""
-        return Program(self.model, specs, self.target)
+        return Program(self.model, specs, self.target, self.samples)
+
+    def traced_for(self, target: str | None) -> Program:
+        """The same model for another runtime."""
+        return Program(self.model, self.specs, target, self.samples)
 
     def described(self) -> tuple[dict[str, str], dict[str, str]]:
         """What inputs and outputs are, by name."""
@@ -156,7 +171,7 @@ class Program:
         """The model's own outputs, as this process computes them, in float32."""
         x = jax.tree.unflatten(jax.tree.structure(self.specs), inputs)
         with jax.default_matmul_precision("highest"):
-            outputs = jax.jit(self._entry)(self.groups, x, jax.random.key(0))
+            outputs = jax.jit(self.entry)(self.groups, x, jax.random.key(0))
         return [np.asarray(v) for v in jax.tree.leaves(outputs)]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from exburn.errors import ExportError
 
 
 class Problem(NamedTuple):
@@ -29,11 +31,16 @@ class Written(NamedTuple):
         operators: How often each operator is in it.
         checked: What ran the file, if the writer compared it itself.
         error: The greatest difference that it found.
+        rtol: The greatest that is taken, where the caller names none and the file is
+            not in float32.
+        runs: As ``runner`` returns them, if the writer has run the file already.
     """
 
     operators: Mapping[str, int]
     checked: str = ""
     error: float | None = None
+    rtol: float | None = None
+    runs: tuple[str, Sequence[Callable]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +55,13 @@ class ExportReport:
         operators: How often each operator is in it.
         error: The greatest difference from the model's outputs, as a part of the
             greatest output; ``None`` if the file was not run.
+        rtol: The greatest error that was taken.
         checked: What ran it, and on how many rows; or why it was not run.
         inputs, outputs: Their names and what they are, ``float32[batch, 3]``.
 
     Example:
         >>> report = ExportReport(
-        ...     Path("m.onnx"), "onnx", 120, 100, {"MatMul": 1}, 1e-7,
+        ...     Path("m.onnx"), "onnx", 120, 100, {"MatMul": 1}, 1e-7, 1e-4,
         ...     "onnxruntime 1.20, 1 and 3 rows", {"x": "float32[batch, 3]"}, {},
         ... )
         >>> print(report)
@@ -69,6 +77,7 @@ class ExportReport:
     weights: int
     operators: Mapping[str, int]
     error: float | None
+    rtol: float
     checked: str
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -91,3 +100,15 @@ class ExportReport:
         lines += [f"  input {name}: {what}" for name, what in self.inputs.items()]
         lines += [f"  output {name}: {what}" for name, what in self.outputs.items()]
         return "\n".join(lines)
+
+
+def explain(error: ExportError, problems: Sequence[Problem]) -> ExportError:
+    """The error with the layer and the primitive that it is about, if one was found."""
+    if not problems:
+        return error
+    layer, primitive, hint = problems[0]
+    details = {"layer": layer, "primitive": primitive, "cause": hint}
+    if len(problems) > 1:
+        others = [f"{p.layer or 'the model'} ({p.primitive})" for p in problems[1:]]
+        details["also"] = ", ".join(others)
+    return ExportError(error.op, error.reason, {**error.details, **details})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,22 @@ from exburn.core.precision import is_float
 from exburn.core.symbolic_shapes import canonical_spec, dim, spec_of
 from exburn.errors import ArgumentError, NotBuiltError
 from exburn.module.building import require_built
+
+
+class Interface(Protocol):
+    """What a program takes and gives, as far as one must know it to run a file.
+
+    Attributes:
+        input_names, output_names: A name for each array.
+        rows: How many rows it takes; ``None`` for any number.
+    """
+
+    @property
+    def input_names(self) -> Sequence[str]: ...
+    @property
+    def output_names(self) -> Sequence[str]: ...
+    @property
+    def rows(self) -> int | None: ...
 
 
 def specs_for_export(

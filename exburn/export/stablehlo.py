@@ -51,7 +51,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
 
 def runner(program: Program, path: Path) -> Any:
     """Nothing: JAX lowers and runs these programs as it does the model's own."""
-    return "it was not run: JAX itself wrote it", None
+    return "it was not run: JAX itself wrote it", []
 
 
 def problems(program: Program) -> list[Problem]:

@@ -53,8 +53,10 @@ def wide_product(
         >>> wide_product(jnp.ones((2, 3)), jnp.ones((3, 5_000))).shape
         (2, 5000)
     """
-    columns = kernel.shape[1]
+    columns, ctx = kernel.shape[1], forward_context.current()
     wide = columns >= WIDE and jax.default_backend() == "gpu"
+    if ctx is not None and ctx.cache is not None:
+        wide = False  # a few rows: filling up would copy the kernel for every token
     spare = -columns % ALIGNED if wide else 0
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 2 else x
     y = _product(rows, jnp.pad(kernel, [(0, 0), (0, spare)]) if spare else kernel)
@@ -70,7 +72,7 @@ def wide_product(
     if not wide:
         return y
     scores = y[..., :columns] if spare else y
-    if (ctx := forward_context.current()) is not None:
+    if ctx is not None:
         ctx.set_padded_logits(scores, y)
     return scores
 

@@ -67,6 +67,7 @@ def clone_model(
         if clone_function is None:
             made.repeat_changes(model.changes)
     compile_like(made, model, {})
+    made.tokenizer = model.tokenizer
     return made
 
 

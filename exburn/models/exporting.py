@@ -20,7 +20,7 @@ def export(
     *,
     dynamic: str | None = "batch",
     samples: Any = None,
-    rtol: float = 1e-4,
+    rtol: float | None = None,
     batch_size: int | None = None,
     **options: Any,
 ) -> ExportReport:
@@ -34,8 +34,10 @@ def export(
     takes what ``model.encode_inputs(x)`` returns.
 
     Args:
-        filepath: The file: ``….onnx``, ``….stablehlo``.
-        format: ``"onnx"``, ``"stablehlo"``; by default the suffix tells, and without
+        filepath: The file: ``….onnx``, ``….tflite``, ``….mlpackage``,
+            ``….stablehlo``.
+        format: ``"onnx"``, ``"litert"``, ``"coreml"``, ``"stablehlo"``, or ``"mobile"``
+            for a folder with the first three; by default the suffix tells, and without
             one it is ``"stablehlo"``.
         verbose: Whether the report is printed.
         input_signature: Arrays or specs in the structure of the inputs, where the
@@ -43,13 +45,17 @@ def export(
         dynamic: ``"batch"`` leaves the number of rows open, and every size that the
             model leaves open; ``None`` fixes all of them, with the samples' sizes for
             those that the model leaves open.
-        samples: Inputs that the file is compared on; by default some are drawn.
+        samples: Inputs that the file is compared on, and calibrated by; by default
+            some are drawn.
         rtol: The greatest difference from the model's outputs, as a part of the
-            greatest output.
+            greatest output; 1e-4 for files in float32.
         batch_size: A fixed number of rows, for a model that JAX cannot trace with
             an unknown one.
         **options: Of the format. ``platforms=`` of StableHLO: some of ``("cpu",
             "cuda", "rocm", "tpu")``; by default the CPU and the platform in use.
+            ``batch_sizes=`` and ``quantize=`` of LiteRT, ``precision=`` of Core ML,
+            ``formats=``, ``labels=`` and ``preprocessing=`` of a bundle: see
+            `exburn.export`, and the page on exports.
 
     Returns:
         The report: the greatest error, bytes, operators, what was checked.

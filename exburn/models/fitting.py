@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exburn import config
@@ -17,6 +18,7 @@ from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import require_built
+from exburn.runtime.sharding import processes
 from exburn.runtime.signals import defer_signals
 from exburn.training.checkpoint.resume import find, load_weights
 from exburn.training.objective.objective import Objective
@@ -57,6 +59,7 @@ def fit(
     profile: bool = False,
     resume: str | os.PathLike[str] | None = None,
     resident: bool | None = None,
+    run: str | os.PathLike[str] | None = None,
 ) -> History:
     """Trains for a number of epochs.
 
@@ -92,6 +95,9 @@ def fit(
             counts those before it, too.
         resident: Whether arrays stay on the device for the whole run; by default if
             they fit into a quarter of its free memory.
+        run: A folder that records the training: settings, logs, events, checkpoints,
+            a report. Where a run is already, the new one is numbered
+            (``history.run``), unless ``resume="auto"`` goes on with it.
 
     Returns:
         The History of the epochs; ``history.plot()`` draws it.
@@ -138,6 +144,7 @@ def steps_of_fit(
     profile: bool,
     resume: Any,
     resident: Any,
+    run: Any,
     loop: Callback | None = None,
 ) -> Iterator[None]:
     """What ``fit`` does, which pauses after every chunk and every epoch.
@@ -158,6 +165,10 @@ def steps_of_fit(
     verbose = check_verbose("fit", verbose)
     validates = validation_epochs(validation_freq)
     epochs = min(epochs, config.max_epochs() or epochs)
+    if run is not None:
+        from exburn.runs.directory import check_place
+
+        check_place(run)  # before anything is compiled
     if device is not None:
         self.to_device(device)
     data = read_fit_data(
@@ -184,7 +195,8 @@ def steps_of_fit(
     dataset, validation = data.dataset, data.validation
     history = History()
     history.seed = trainer.holder.seed
-    bars = [ProgressBar(verbose)] if verbose else []
+    shown = any(callback.shows_progress for callback in user.callbacks)
+    bars = [ProgressBar(verbose)] if verbose and not shown else []
     arrays = all(isinstance(d, ArrayDataset | None) for d in (dataset, validation))
     for bar in bars:
         bar.quick = arrays
@@ -228,7 +240,9 @@ def steps_of_fit(
         options,
         exits(callbacks),
     ):
-        run = trainer.begin_fit(
+        if run is not None:
+            history.run = _record(self, callbacks, run, resume, shuffle)
+        begun = trainer.begin_fit(
             dataset,
             batch_size=data.batch_size,
             epochs=epochs,
@@ -244,12 +258,36 @@ def steps_of_fit(
             resident=resident,
         )
         try:
-            yield from run.events(initial_epoch, epochs, validates)
+            yield from begun.events(initial_epoch, epochs, validates)
         finally:
-            trainer.end_fit(run.feed)
+            trainer.end_fit(begun.feed)
     history.data_waits = trainer.timing.waits
     if profile:
         history.profile = trainer.timing.epochs
+
+
+def _record(
+    model: Model, callbacks: CallbackList, run: Any, resume: Any, shuffle: Any
+) -> Path:
+    """Begins a run's folder, and adds the callbacks that write into it."""
+    from exburn.runs.beginning import begin_run
+
+    params, together = callbacks.params, spans_processes(model)
+    asked = {
+        **{name: params[name] for name in ("epochs", "steps", "batch_size", "samples")},
+        "validation": params["validation"],
+        "shuffle": shuffle if isinstance(shuffle, bool | str) else None,
+        "seed": model.history.seed,
+        "callbacks": [type(callback).__name__ for callback in callbacks.callbacks],
+    }
+    path, recorders = begin_run(run, model, asked, resume=resume, together=together)
+    for recorder in recorders:
+        recorder.together = together
+        callbacks.append(recorder)
+    numbered = str(path) != os.path.abspath(os.path.expanduser(run))
+    if numbered and params["verbose"] and processes.is_main():
+        print(f"Run: {path}")
+    return path
 
 
 def load_checkpoint(self: Model, checkpoint: Any) -> None:

@@ -29,6 +29,7 @@ from exburn.models import (
     finding,
     fitting,
     freezing,
+    generation,
     hooks,
     inferring,
     inspection,
@@ -61,6 +62,7 @@ from exburn.module.layer.given_policy import follow_map
 from exburn.module.selection import frozen_paths
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.variable import OwnState, Static
+from exburn.text import Tokenizer
 from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.transforms.quantization import QuantizationReport
 
@@ -100,6 +102,7 @@ class Model(Layer):
     fit, load_checkpoint = fitting.fit, fitting.load_checkpoint
     training = looping.training
     evaluate, predict = inferring.evaluate, inferring.predict
+    generate = generation.generate
     train_on_batch, test_on_batch = batches.train_on_batch, batches.test_on_batch
     predict_on_batch, reset_metrics = batches.predict_on_batch, batches.reset_metrics
     options = training_options.options
@@ -147,6 +150,8 @@ class Model(Layer):
     _on_device = preparing.on_device
     _training_state = saving.training_state
     _set_training_state = saving.set_training_state
+    _tokenizer_state = saving.tokenizer_state
+    _set_tokenizer_state = saving.set_tokenizer_state
 
     def __new__(cls, *args, **kwargs):
         self = super().__new__(cls, *args, **kwargs)
@@ -236,6 +241,29 @@ class Model(Layer):
         if self.graph is not None:
             self._retrace()
             self._run.value.reset()
+
+    @property
+    def tokenizer(self) -> Any:
+        """The ``exburn.text.Tokenizer``, with which ``generate`` takes texts.
+
+        It goes into the model's file.
+
+        Raises:
+            ArgumentError: It is set to something else.
+        """
+        held = vars(self).get("_tokenizer")
+        return None if held is None else held.value
+
+    @tokenizer.setter
+    def tokenizer(self, value: Any) -> None:
+        if value is not None and not isinstance(value, Tokenizer):
+            raise ArgumentError(
+                "tokenizer",
+                f"an exburn.text.Tokenizer or None is needed, received {value!r}",
+                hint="exburn.text.Tokenizer.load(path) reads a tokenizer.json.",
+            )
+        if value != self.tokenizer:
+            self._tokenizer = Static(value)
 
     @property
     def graph(self) -> graphs.Graph | None:
@@ -411,6 +439,7 @@ class Model(Layer):
         """
         copied = super().clone()
         copied._run.value.distribution = self._run.value.distribution
+        copied.tokenizer = self.tokenizer
         return copied
 
     def __deepcopy__(self, memo):

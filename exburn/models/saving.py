@@ -23,6 +23,7 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
 from exburn.runtime.device import device_of
+from exburn.text import Tokenizer
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -79,7 +80,12 @@ def to_json(self: Model, **options: Any) -> str:
 
 
 def save_weights(
-    self: Model, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
+    self: Model,
+    filepath: Any,
+    overwrite: bool = True,
+    max_shard_size: Any = None,
+    *,
+    rules: Any = None,
 ) -> None:
     """Writes the weights to one safetensors file, atomically.
 
@@ -87,16 +93,19 @@ def save_weights(
         filepath: The file; ``.safetensors`` is appended if it has no suffix.
         overwrite: Whether an existing file may be replaced.
         max_shard_size: Size from which on the tensors go into several files.
+        rules: What another library calls the weights (``exburn.weights.rules``): then
+            the file is as that library's.
 
     Raises:
         NotBuiltError: The model has no weights yet.
-        ArgumentError: The file exists and ``overwrite`` is false.
+        ArgumentError: The file exists and ``overwrite`` is false, or there is no rule
+            for a weight.
         SaveError: The disk is full, or writing is not permitted.
     """
     from exburn.saving import save_weights
 
     require_built(self, "save_weights")
-    save_weights(self, filepath, overwrite, max_shard_size=max_shard_size)
+    save_weights(self, filepath, overwrite, max_shard_size=max_shard_size, rules=rules)
 
 
 def load_weights(
@@ -106,17 +115,20 @@ def load_weights(
     *,
     strict: bool | None = None,
     by_name: bool = False,
+    rules: Any = None,
 ) -> Any:
     """Reads weights from a file; all or nothing.
 
     Args:
         filepath: A file of ``save_weights`` or ``save``, any safetensors file or
-            ``.npz`` with the same names, or Keras' ``.weights.h5``, ``.keras`` or
-            legacy ``.h5``.
+            ``.npz`` with the same names, a file of ``torch.save``, or Keras'
+            ``.weights.h5``, ``.keras`` or legacy ``.h5``.
         skip_mismatch: Leaves out what is missing, unexpected or of another shape.
         strict: The opposite of ``skip_mismatch``, as other libraries call it.
         by_name: Of a legacy ``.h5``, takes the layers whose names are in the model,
             and leaves the others as they are.
+        rules: Which of the file's names is which weight, and in which form
+            (``exburn.weights.rules``), for files of other libraries.
 
     Returns:
         A ``LoadReport``: what was loaded, missing, unexpected or did not fit.
@@ -131,7 +143,9 @@ def load_weights(
     require_built(self, "load_weights")
     require_hook(self, "load_weights")
     skips = skip_mismatch if strict is None else not strict
-    return load_weights(self, filepath, skip_mismatch=skips, by_name=by_name)
+    return load_weights(
+        self, filepath, skip_mismatch=skips, by_name=by_name, rules=rules
+    )
 
 
 def get_compile_config(self: Model) -> dict[str, Any] | None:
@@ -240,6 +254,15 @@ def set_training_state(model: Model, state: Mapping[str, Any]) -> None:
         int(state.get("epochs", 0)),
     )
     trainer.holder.opt_state = state.get("opt_state")
+
+
+def tokenizer_state(model: Model) -> dict[str, Any] | None:
+    """What makes the model's tokenizer again."""
+    return None if model.tokenizer is None else model.tokenizer.state_dict()
+
+
+def set_tokenizer_state(model: Model, state: Mapping[str, Any]) -> None:
+    model.tokenizer = Tokenizer.from_state(state)
 
 
 def _warmup_config(warmup: WarmUp | None) -> dict[str, Any] | None:

@@ -30,6 +30,7 @@ class Target:
         valid_transposed: Transposed convolutions compute their whole result, of which
             the wanted part is cut.
         unrolled: Recurrent layers have no loop.
+        low_rank: Arrays have five axes at most.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Target:
     exact: bool = True
     valid_transposed: bool = False
     unrolled: bool = False
+    low_rank: bool = False
 
 
 TARGETS = {
@@ -44,8 +46,8 @@ TARGETS = {
     for target in (
         Target("platforms", plain_windows=False, exact=False),
         Target("onnx"),
-        Target("litert", valid_transposed=True, unrolled=True),
-        Target("coreml", valid_transposed=True),
+        Target("litert", valid_transposed=True, unrolled=True, low_rank=True),
+        Target("coreml", valid_transposed=True, low_rank=True),
     )
 }
 
@@ -96,7 +98,7 @@ def layer_of(stack: Any) -> str:
     """The innermost layer's path in a stack of names; empty if there is none.
 
     Example:
-        >>> layer_of("jit(f)/⟨block⟩/⟨block/dense⟩/dot"), layer_of("")
+        >>> layer_of("jit(f)/⟨block⟩/⟨block/dense⟩/dot"), layer_of("vmap()/le")
         ('block/dense', '')
     """
     _, found, rest = str(stack).rpartition(_OPEN)

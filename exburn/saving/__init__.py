@@ -7,12 +7,14 @@ from exburn.saving.file_editor import KerasFileEditor
 from exburn.saving.model import *
 from exburn.saving.registration import *
 from exburn.saving.report import LoadReport
+from exburn.saving.weight_file import WeightFile, read_weights
 from exburn.saving.weights import load_weights, save_weights
 
 __all__ = [
     "CustomObjectScope",
     "KerasFileEditor",
     "LoadReport",
+    "WeightFile",
     "custom_object_scope",
     "deserialize_keras_object",
     "get_custom_objects",
@@ -22,6 +24,7 @@ __all__ = [
     "load_weights",
     "model_from_json",
     "model_to_json",
+    "read_weights",
     "register_keras_serializable",
     "save_model",
     "save_weights",

@@ -46,7 +46,7 @@ _CODES: dict[str, Any] = {
     "F8_E8M0": ml_dtypes.float8_e8m0fnu,
 }
 DTYPES = {code: np.dtype(kind) for code, kind in _CODES.items()}
-_NAMES = {dtype: code for code, dtype in DTYPES.items()}
+CODES = {dtype: code for code, dtype in DTYPES.items()}
 # Kept one to a byte, as NumPy does.
 STORED_AS = {
     np.dtype(ml_dtypes.int4): np.dtype(np.int8),
@@ -116,7 +116,7 @@ def make_header(
     for name, (dtype, shape) in specs.items():
         stop = place + math.prod(shape) * dtype.itemsize
         tensors[name] = {
-            "dtype": _NAMES[dtype],
+            "dtype": CODES[dtype],
             "shape": list(shape),
             "data_offsets": [place, stop],
         }

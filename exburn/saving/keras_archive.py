@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from exburn.errors import ModelFormatError
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.header import MAX_HEADER, damage_error
+from exburn.saving.zip_directory import open_zip
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 _ASSETS = "assets/"
@@ -34,7 +35,7 @@ def is_keras_archive(path: Path, op: str) -> bool:
         ModelFormatError: The zip file is damaged.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path, op) as archive:
             return WEIGHTS in archive.namelist() or CONFIG in archive.namelist()
     except _LIBRARY as error:
         raise damage_error(op, path, "the zip file is damaged", cause=error) from error
@@ -55,7 +56,7 @@ class KerasArchive:
         self.path, self.op = path, op
         self._names: set[str] = set()
         try:
-            self._archive = zipfile.ZipFile(path)
+            self._archive = open_zip(path, op)
         except _LIBRARY as error:
             raise self._damage_error("the archive is damaged", cause=error) from error
         try:

@@ -30,7 +30,7 @@ from exburn.saving.model_description import check_numbers, largest_size, too_man
 from exburn.saving.model_reading import unusable
 from exburn.saving.model_tensors import fill
 from exburn.saving.own_storage import give_back
-from exburn.saving.weights import Stored
+from exburn.saving.stored import Stored
 
 _OP = "load_model"
 _ENTRIES = 200_000  # groups and arrays of a file

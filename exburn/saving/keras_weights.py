@@ -19,7 +19,7 @@ from exburn.saving.keras_assets import idf_weights
 from exburn.saving.keras_layout import own_weights, walk
 from exburn.saving.legacy_h5 import LegacyWeights, is_legacy
 from exburn.saving.own_storage import has_own, own_name
-from exburn.saving.weights import Stored
+from exburn.saving.stored import Stored
 
 _OP = "load_weights"
 _ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model

@@ -17,7 +17,7 @@ import numpy as np
 from exburn.errors import FileFormatError
 from exburn.module.traversal import iter_weights
 from exburn.saving.hdf5 import HDF5File
-from exburn.saving.weights import Stored
+from exburn.saving.stored import Stored
 
 _MODEL, _TOP = "model_weights", "top_level_model_weights"
 

@@ -2,7 +2,8 @@
 
 A file is a safetensors file with digests (``exburn.saving.shards``). Tensors are named
 by the paths of the weights; those of the optimizer's state begin with ``/optimizer/``,
-and what layers save by methods of their own with ``/own/`` and ``/assets/``.
+and what layers save by methods of their own with ``/own/`` and ``/assets/``; the text
+of a tokenizer is ``/tokenizer``.
 The description of the model is JSON in the metadata.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, ModelFormatError
@@ -29,7 +32,7 @@ from exburn.saving.model_description import (
     to_json,
     too_many,
 )
-from exburn.saving.model_reading import ModelReader
+from exburn.saving.model_reading import TOKENIZER, ModelReader
 from exburn.saving.model_tensors import optimizer_leaves, variables
 from exburn.saving.own_storage import own_assets, own_variables
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
@@ -99,12 +102,17 @@ def save_model(
     tensors: dict[str, Any] = {**arrays, **lists, **dict(variables(model))}
     tensors |= own_variables(model, "save") | own_assets(model, "save")
     root: Any = model
+    tokenizer = root._tokenizer_state() if root.is_model else None
+    if tokenizer is not None:
+        text = tokenizer.pop("text").encode()
+        tensors[TOKENIZER] = np.frombuffer(text, np.uint8)
     _write(
         path,
         described,
         tensors,
         compiled=root.get_compile_config() if root.is_model else None,
         training=root._training_state() if root.is_model else None,
+        tokenizer=tokenizer,
         include_optimizer=include_optimizer,
         max_shard_size=limit,
     )
@@ -117,6 +125,7 @@ def _write(
     *,
     compiled: dict[str, Any] | None,
     training: dict[str, Any] | None,
+    tokenizer: dict[str, Any] | None,
     include_optimizer: bool,
     max_shard_size: int | None,
 ) -> None:
@@ -128,10 +137,13 @@ def _write(
         tensors: All arrays by their names in the file, but for the optimizer's.
         compiled: What ``compile`` was given, JSON-able.
         training: Seed, step, epochs and the optimizer's state.
+        tokenizer: What is told of the tokenizer beside its text, which is a tensor.
         include_optimizer: Whether that state is written.
         max_shard_size: Bytes from which on the tensors go into several files.
     """
     about: dict[str, Any] = {"model": described, "compile": compiled}
+    if tokenizer is not None:
+        about["tokenizer"] = tokenizer
     if training is not None:
         opt_state = training.pop("opt_state")
         about["training"] = training

@@ -12,7 +12,12 @@ from flax import nnx
 
 from exburn.core import registry
 from exburn.core.substitution import making_clone
-from exburn.errors import FileFormatError, ModelFormatError, UnknownNameError
+from exburn.errors import (
+    ExBurnError,
+    FileFormatError,
+    ModelFormatError,
+    UnknownNameError,
+)
 from exburn.module.building import place
 from exburn.module.traversal import iter_weights
 from exburn.saving.header import parse_json
@@ -34,6 +39,7 @@ from exburn.saving.model_tensors import (
 from exburn.saving.own_storage import give_back, is_own
 from exburn.saving.shards import TensorFile
 
+TOKENIZER = "/tokenizer"  # the tensor of a tokenizer's text
 _LISTS = ("/words/", "/numbers/", "/arrays/")
 _NARROW = {
     np.dtype(wide): np.dtype(narrow)
@@ -72,6 +78,9 @@ class ModelReader:
         except Exception as error:
             raise self._unusable(error) from error
         own = [name for name in self.file.entries if is_own(name)]
+        told = about.get("tokenizer") if model.is_model else None
+        if told is not None:
+            own.append(TOKENIZER)
         names = [*weights, *(opt_state[0] if opt_state else []), *own]
         arrays = self.file.read(names)
         with model._on_device() if model.is_model else contextlib.nullcontext():
@@ -82,10 +91,19 @@ class ModelReader:
                 values = [put(arrays[name], s.dtype) for name, s in leaves.items()]
                 about["training"]["opt_state"] = jax.tree.unflatten(treedef, values)
         place(model)
-        give_back(model, {name: arrays[name] for name in own}, self.file.op)
+        give_back(model, {n: arrays[n] for n in own if n != TOKENIZER}, self.file.op)
+        if told is not None:
+            self._give_tokenizer(model, told, arrays[TOKENIZER])
         if compile and about.get("training") and model.is_model and model.compiled:
             model._set_training_state(about["training"])
         return model
+
+    def _give_tokenizer(self, model: Any, told: Any, data: np.ndarray) -> None:
+        try:
+            text = data.tobytes().decode()
+            model._set_tokenizer_state({"text": text, "end": told.get("end")})
+        except (AttributeError, ExBurnError, UnicodeDecodeError) as error:
+            raise self._unusable(error) from error
 
     def _about(self) -> dict[str, Any]:
         op, path = self.file.op, self.file.path
@@ -110,6 +128,8 @@ class ModelReader:
             kinds = ("loss", "metrics", "weighted_metrics")
             if _largest([settings.get(kind) for kind in kinds]) > _MAX_COUNT:
                 raise self._unusable(FileFormatError(op, "a metric is too large"))
+        if about.get("tokenizer") is not None and TOKENIZER not in self.file.entries:
+            raise self._unusable(FileFormatError(op, "the tokenizer's text is missing"))
         lists = [name for name in self.file.entries if name.startswith(_LISTS)]
         if lists:
             try:

@@ -287,17 +287,46 @@ def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | Non
             op, path, "an index names at least one file, and not thousands"
         )
     for name, digest in shards:
-        plain = isinstance(name, str) and os.path.basename(name) == name
-        if not plain or not name.endswith(".safetensors") or {*"\\\0"} & {*name}:
-            raise damage_error(
-                op,
-                path,
-                "an index names only safetensors files of its own folder",
-                received=repr(name),
-            )
+        _check_plain(name, ".safetensors", op, path)
         if own and not isinstance(digest, str):
             raise damage_error(op, path, f"{name} has no digest in the index")
     return strings(op, path, metadata), shards
+
+
+def _check_plain(name: Any, suffix: str, op: str, path: Any) -> None:
+    plain = isinstance(name, str) and os.path.basename(name) == name
+    if not plain or not name.endswith(suffix) or {*"\\\0"} & {*name}:
+        raise damage_error(
+            op,
+            path,
+            f"an index names only {suffix} files of its own folder",
+            received=repr(name)[:200],
+        )
+
+
+def listed_files(path: Any, op: str, suffix: str) -> list[str]:
+    """The files that an index of Hugging Face's names.
+
+    Raises:
+        ModelFormatError: It is damaged, or names files elsewhere.
+    """
+    with Source(path, op=op) as file:
+        if file.size > MAX_HEADER:
+            raise damage_error(op, path, "the index is too large")
+        index = parse_json(file.read(0, file.size), op, path, "the index")
+    listed = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(listed, dict) or not all(
+        isinstance(name, str) for name in listed.values()
+    ):
+        raise damage_error(op, path, "this is no index of a model in parts")
+    names = list(dict.fromkeys(listed.values()))
+    if not 0 < len(names) <= _MOST_SHARDS:
+        raise damage_error(
+            op, path, "an index names at least one file, and not thousands"
+        )
+    for name in names:
+        _check_plain(name, suffix, op, path)
+    return names
 
 
 class TensorFile:
@@ -372,6 +401,11 @@ class TensorFile:
         parts = [text[i : i + 64] for i in range(0, len(text), 64)]
         return dict(zip(header.entries, parts, strict=True))
 
+    @property
+    def has_digests(self) -> bool:
+        """Whether the file says what its tensors' digests are."""
+        return any(digest is not None for _, _, digest in self._places.values())
+
     def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """The arrays of these names, compared with their digests.
 
@@ -380,11 +414,12 @@ class TensorFile:
         """
         names = list(names)
         with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            arrays = dict(zip(names, pool.map(self._read, names), strict=True))
-        return {
-            name: data.view(self.entries[name].dtype).reshape(self.entries[name].shape)
-            for name, data in arrays.items()
-        }
+            return dict(zip(names, pool.map(self.read_one, names), strict=True))
+
+    def read_one(self, name: str) -> np.ndarray:
+        """The array of this name, as of ``read``."""
+        entry = self.entries[name]
+        return self._read(name).view(entry.dtype).reshape(entry.shape)
 
     def _read(self, name: str) -> np.ndarray:
         entry, (file, start, digest) = self.entries[name], self._places[name]

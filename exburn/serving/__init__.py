@@ -10,6 +10,7 @@ from exburn.serving.answer import Answer
 from exburn.serving.hooks import emit
 from exburn.serving.server import Serving
 from exburn.serving.statistics import BucketStatistics, ServingStatistics
+from exburn.serving.text import TextStream
 
 if TYPE_CHECKING:
     from exburn.serving.http.endpoint import Endpoint
@@ -24,6 +25,7 @@ __all__ = [
     "Server",
     "Serving",
     "ServingStatistics",
+    "TextStream",
     "emit",
     "ray",
 ]

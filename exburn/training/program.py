@@ -229,12 +229,21 @@ class Programs:
         else:
             self.evaluate, self.predict = like.evaluate, like.predict
 
-    def further(self, name: str, make: Callable[[], Callable]) -> Callable:
+    def further(
+        self,
+        name: str,
+        make: Callable[[], Callable],
+        *,
+        donated: tuple[int, ...] = (),
+        static: tuple[int, ...] = (),
+    ) -> Callable:
         """Another program over the same state: made once, compiled, and counted.
 
         Args:
             name: Under which it is kept and counted.
             make: Makes the pure function; called the first time only.
+            donated: Places of the arguments that it consumes.
+            static: Places of those that are compiled in, for which it is hashed.
         """
         if name not in self._further:
             function, steps = make(), self.steps
@@ -246,8 +255,12 @@ class Programs:
             self._further[name] = function
             if not steps.eager:
                 options = self._options(False)
-                made = jax.jit(_with_name(run_traced, name), compiler_options=options)
-                self._further[name] = made
+                self._further[name] = jax.jit(
+                    _with_name(run_traced, name),
+                    donate_argnums=donated,
+                    static_argnums=static,
+                    compiler_options=options,
+                )
         return self._further[name]
 
     def apart(self) -> Program:

@@ -14,6 +14,7 @@ from exburn.core import forward_context
 from exburn.core.checks import check_count, check_float, check_seed
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.qkv_projection import products
+from exburn.layers.attention.key_value_cache import current_cache, refuse
 from exburn.layers.attention.positions import Fold
 from exburn.layers.attention.scaled_dot_product import (
     attend,
@@ -195,13 +196,25 @@ class ProjectedAttention(Layer):
                 mask = seen if mask is None else mask & seen
         x = fold.query(query)
         same = query is value and value is key
+        cache = current_cache()
+        if cache is not None:
+            self._check_cacheable(
+                same=same,
+                causal=use_causal_mask,
+                masked=mask is not None,
+                scores=return_attention_scores,
+                folded=not fold.trivial,
+            )
         q, k, v = self._project(x, fold.source(key), fold.source(value), same)
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
-        attend = self._attend if self._is_own else self._attend_as_overridden
-        out, weights = attend(
-            q, k, v, mask, use_causal_mask, return_attention_scores, training
-        )
+        if cache is not None:
+            out, weights = self._attend_cached(cache, q, k, v), None
+        else:
+            attend = self._attend if self._is_own else self._attend_as_overridden
+            out, weights = attend(
+                q, k, v, mask, use_causal_mask, return_attention_scores, training
+            )
         if self.gate is not None:
             out = out * self.gate(x)
         out = fold.output(self.attention_output(out))
@@ -211,6 +224,34 @@ class ProjectedAttention(Layer):
 
     def compute_mask(self, inputs, previous_mask=None):
         return previous_mask
+
+    def _check_cacheable(self, *, same, causal, masked, scores, folded) -> None:
+        """Raises unless later tokens need no more of earlier ones than a cache has."""
+        reasons = (
+            (not causal, "it is called without use_causal_mask=True"),
+            (not same, "query, key and value are not one input"),
+            (masked, "it is called with a mask"),
+            (scores, "its scores are asked for"),
+            (folded, "there are several axes of positions"),
+            (not self._is_own, "its class computes attention in a way of its own"),
+        )
+        for holds, reason in reasons:
+            if holds:
+                refuse(self, reason)
+
+    def _attend_cached(self, cache, query, key, value):
+        def whole(query, key, value):
+            return self._attend(query, key, value, None, True, False, False)[0]
+
+        return cache.attend(
+            self,
+            query,
+            key,
+            value,
+            whole=whole,
+            scale=1 / math.sqrt(self._heads[2]),
+            window=self.sliding_window,
+        )
 
     def _project(self, query, key, value, same: bool):
         """Heads of query, key and value; by joint products if the input is one."""

@@ -8,6 +8,7 @@ import numpy as np
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
+from exburn.layers.attention.key_value_cache import current_cache
 from exburn.module.layer import Layer
 
 
@@ -31,7 +32,8 @@ class RotaryEmbedding(Layer):
     Call arguments:
         inputs: Queries or keys.
         start_index: Position of the first step.
-        positions: [time] or [batch, time]: the position of each step, instead.
+        positions: [time] or [batch, time]: the position of each step, instead. While a
+            model generates they are those of the tokens that the pass is about.
 
     Shape:
         x: [batch, time, …, size] → same
@@ -84,7 +86,9 @@ class RotaryEmbedding(Layer):
                 f"an even number of features is needed, received {describe(inputs)}",
             )
         if positions is None:
-            positions = jnp.arange(inputs.shape[time]) + start_index
+            cache, count = current_cache(), inputs.shape[time]
+            own = jnp.arange(count) if cache is None else cache.positions(count)
+            positions = own + start_index
         cos, sin = self._angles(positions, size, rank, time, features)
         wide = jnp.promote_types(inputs.dtype, jnp.float32)
         x, y = jnp.split(inputs.astype(wide), 2, axis=features)

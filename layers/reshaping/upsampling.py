@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from exburn.layers.layout import check_format, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.ops.warping import round_to
+from exburn.runtime import portable
 
 _METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
@@ -46,6 +48,10 @@ class UpSampling(Layer):
 
 def _repeat(x, factors: dict[int, int]):
     """Each entry ``factors[axis]`` times along the axes: one broadcast, one reshape."""
+    if (target := portable.current()) is not None and target.low_rank:
+        for axis, factor in factors.items():
+            x = _repeat_axis(x, axis, factor)
+        return x
     wide, shape = [], []
     for axis, size in enumerate(x.shape):
         factor = factors.get(axis, 1)
@@ -53,6 +59,15 @@ def _repeat(x, factors: dict[int, int]):
         shape.append(size * factor)
     x = jnp.expand_dims(x, tuple(range(1, 2 * x.ndim, 2)))
     return jnp.broadcast_to(x, wide).reshape(shape)
+
+
+def _repeat_axis(x, axis: int, factor: int):
+    """Each entry several times along one axis, in four dimensions."""
+    shape = x.shape
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    x = x.reshape(before, shape[axis], 1, after)
+    x = jnp.broadcast_to(x, (before, shape[axis], factor, after))
+    return x.reshape(*shape[:axis], shape[axis] * factor, *shape[axis + 1 :])
 
 
 @register_builtin

@@ -36,7 +36,8 @@ def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     new = nbformat.v4
-    sources = TRAIN, "history.plot('loss')", SUMMARY
+    dashboard = TRAIN.replace("ProgressBar", "Dashboard")
+    sources = TRAIN, "history.plot('loss')", SUMMARY, dashboard
     cells = [new.new_code_cell(source) for source in sources]
     notebook = new.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(ROOT)}}
@@ -46,6 +47,10 @@ def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     assert text.startswith("… 18 earlier epochs\nEpoch 19/30  ━")
     assert text.splitlines()[-1].endswith("loss: 0.2500 · val_loss: 0.5000")
     assert progress.data["text/html"].startswith("<pre")
+    (live,) = notebook.cells[3].outputs
+    picture = live.data["image/svg+xml"]
+    assert "epoch 30 of 30" in picture and picture.count("<polyline") >= 2
+    assert "finished" in live.data["text/plain"]
     (figure,) = notebook.cells[1].outputs
     assert figure.data["image/png"]
     (table,) = notebook.cells[2].outputs

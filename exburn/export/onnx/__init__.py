@@ -16,6 +16,7 @@ import numpy as np
 from exburn.errors import require
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written
+from exburn.export.signature import Interface
 
 
 def require_packages() -> None:
@@ -39,7 +40,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     return Written(_operators(graph))
 
 
-def runner(program: Program, path: Path) -> tuple[str, Callable[[list], list]]:
+def runner(program: Interface, path: Path) -> tuple[str, list[Callable[[list], list]]]:
     """onnxruntime, on the CPU, for the file."""
     onnxruntime = require("onnxruntime", "export", "it runs the file", extra="onnx")
     settings = onnxruntime.SessionOptions()
@@ -55,7 +56,7 @@ def runner(program: Program, path: Path) -> tuple[str, Callable[[list], list]]:
         kept = {name: value for name, value in feed.items() if name in read}
         return session.run(program.output_names, kept)
 
-    return f"onnxruntime {onnxruntime.__version__}", run
+    return f"onnxruntime {onnxruntime.__version__}", [run]
 
 
 def problems(program: Program) -> list[Problem]:

@@ -13,7 +13,7 @@ from flax import nnx
 from exburn.errors import ArgumentError, DTypeError
 from exburn.models import Model
 from exburn.models.arguments import positive
-from exburn.models.interop import core_ml, onnx_models, stablehlo
+from exburn.models.interop import core_ml, litert, onnx_models, stablehlo
 from exburn.models.interop.flax_modules import is_linen, predict_linen, predict_nnx
 from exburn.models.interop.rows import in_batches, on_host
 from exburn.saving import load_model
@@ -35,6 +35,7 @@ def predict(
     ``nnx.Module``, alone or with a state   the module, in inference mode
     linen module with ``variables``         ``module.apply``
     ``.onnx``, ``InferenceSession``         onnxruntime                    [onnx]
+    ``.tflite``, LiteRT ``Interpreter``     ai-edge-litert                 [litert]
     ``.mlmodel``, ``.mlpackage``,           Core ML, on macOS              [coreml]
     ``MLModel``
     ``.stablehlo``, ``bytes``,              ``jax.export``                 [export]
@@ -48,8 +49,8 @@ def predict(
 
     Args:
         model: See above. A file is recognised by its suffix.
-        x: An array or a tree of arrays, rows first; for ONNX and Core ML also a dict by
-            input names.
+        x: An array or a tree of arrays, rows first; for ONNX, LiteRT and Core ML also
+            a dict by input names.
         batch_size: Rows of a batch. By default 32 for ExBurn and flax models; all rows
             at once for the others, unless their batch size is fixed.
         variables: Of a linen module; or the state of an ``nnx.Module``.
@@ -102,6 +103,8 @@ def _predict(model: Any, x: Any, batch_size: int | None) -> Any:
     if type(model).__module__.startswith("onnx."):  # onnx.ModelProto
         session = onnx_models.load(model.SerializeToString())
         return onnx_models.predict_session(session, x, batch_size)
+    if litert.is_interpreter(model):
+        return litert.predict_litert(model, x, batch_size)
     if core_ml.is_core_ml(model):
         return core_ml.predict_core_ml(model, x)
     if callable(getattr(model, "predict", None)) and not isinstance(model, type):
@@ -140,11 +143,13 @@ def _load(path: Path) -> Any:
         return load_model(path)
     if suffix == ".onnx":
         return onnx_models.load(str(path))
+    if suffix == ".tflite":
+        return litert.load(path)
     if suffix in _STABLEHLO:
         return stablehlo.load(path.read_bytes())
     if suffix in _CORE_ML:
         return core_ml.load(str(path))
-    known = ", ".join((*_OWN, ".onnx", *_STABLEHLO, *_CORE_ML))
+    known = ", ".join((*_OWN, ".onnx", ".tflite", *_STABLEHLO, *_CORE_ML))
     raise ArgumentError(
         "predict",
         f"the suffix of {path.name!r} does not tell what it is",

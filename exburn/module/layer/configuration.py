@@ -52,9 +52,9 @@ def init_config(self: Layer) -> dict[str, Any]:
     """The constructor's arguments as they were given, and the settings as they are."""
     meta, penalty = self._meta.value, self.activity_regularizer
     if _is_described_by_its_own(type(self)):
-        return _arguments(self, type(self), meta.args, meta.kwargs)
+        return given_arguments(self, type(self), meta.args, meta.kwargs)
     if meta.given is not None and not self.is_model:
-        return _arguments(self, *meta.given)
+        return given_arguments(self, *meta.given)
     penalty = {} if penalty is None else {"activity_regularizer": penalty}
     return penalty | _settings(self)
 
@@ -90,7 +90,7 @@ def _settings(layer: Any) -> dict[str, Any]:
     return {"name": layer.name, "trainable": layer.trainable, "dtype": dtype}
 
 
-def _arguments(layer: Any, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
+def given_arguments(layer: Any, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
     """The arguments of a class's constructor, with the settings as they are now."""
     signature = inspect.signature(cls.__init__)
     try:

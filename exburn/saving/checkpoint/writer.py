@@ -108,6 +108,11 @@ class CheckpointWriter:
         self._job = self._pool.submit(write)
 
     @property
+    def busy(self) -> bool:
+        """Whether a checkpoint is being written now."""
+        return self._job is not None and not self._job.done()
+
+    @property
     def failed(self) -> bool:
         """Whether ``wait`` has an error to tell, now."""
         job = self._job

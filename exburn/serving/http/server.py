@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import socket
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -160,7 +161,7 @@ class Server:
             self._health,
             keys=keys,
             rate=rates,
-            version=_version(),
+            version=sys.modules["exburn"].__version__,
             close=self._close_models,
         )
         self._engine: DrainingServer | None = None
@@ -356,9 +357,3 @@ class Server:
     def __repr__(self) -> str:
         state = "at " + self.url if self._engine is not None else "not running"
         return f"<Server of {', '.join(self.models)}, {state}>"
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("exburn")

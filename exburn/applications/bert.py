@@ -1,0 +1,328 @@
+"""An encoder of texts, whose positions see those on both sides.
+
+Source: Devlin et al., *BERT: Pre-training of Deep Bidirectional Transformers for
+Language Understanding*, 2019.
+
+Example:
+    >>> model = BERT(vocabulary_size=100, layers=2, width=16, heads=2, mlp_width=32)
+    >>> model.output_shape
+    (None, None, 16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn import activations
+from exburn.applications.pretrained import (
+    Pretrained,
+    architectures,
+    label_entries,
+    label_names,
+)
+from exburn.applications.transformer import (
+    TextEmbedding,
+    TokenPooling,
+    TransformerBlock,
+    start,
+)
+from exburn.core.checks import check_choice, check_count
+from exburn.core.registry import register_builtin
+from exburn.errors import ArgumentError, FileFormatError
+from exburn.layers import Dense, Dropout, Input, LayerNormalization
+from exburn.saving.pretrained_folder import setting
+from exburn.weights import Rules, rules, split_heads, transpose
+
+__all__ = ["BERT"]
+
+_POOLING = ("first", "mean", "pooler")
+_OP = "BERT.from_pretrained"
+_BODY = [
+    (r"embeddings.word_embeddings.weight", "embedding/tokens/embeddings"),
+    (r"embeddings.position_embeddings.weight", "embedding/position_table"),
+    (r"embeddings.token_type_embeddings.weight", "embedding/type_table"),
+    (r"embeddings.LayerNorm.weight", "embedding_norm/gamma"),
+    (r"embeddings.LayerNorm.bias", "embedding_norm/beta"),
+    (
+        r"encoder.layer.(\d+).attention.self.(query|key|value).weight",
+        "block_{1}/attention/{2}/kernel",
+        transpose >> split_heads,
+    ),
+    (
+        r"encoder.layer.(\d+).attention.self.(query|key|value).bias",
+        "block_{1}/attention/{2}/bias",
+        split_heads,
+    ),
+    (
+        r"encoder.layer.(\d+).attention.output.dense.weight",
+        "block_{1}/attention/attention_output/kernel",
+        transpose >> split_heads(axis=0),
+    ),
+    (
+        r"encoder.layer.(\d+).attention.output.dense.bias",
+        "block_{1}/attention/attention_output/bias",
+    ),
+    (
+        r"encoder.layer.(\d+).attention.output.LayerNorm.weight",
+        "block_{1}/attention_norm/gamma",
+    ),
+    (
+        r"encoder.layer.(\d+).attention.output.LayerNorm.bias",
+        "block_{1}/attention_norm/beta",
+    ),
+    (
+        r"encoder.layer.(\d+).intermediate.dense.weight",
+        "block_{1}/mlp_in/kernel",
+        transpose,
+    ),
+    (r"encoder.layer.(\d+).intermediate.dense.bias", "block_{1}/mlp_in/bias"),
+    (r"encoder.layer.(\d+).output.dense.weight", "block_{1}/mlp_out/kernel", transpose),
+    (r"encoder.layer.(\d+).output.dense.bias", "block_{1}/mlp_out/bias"),
+    (r"encoder.layer.(\d+).output.LayerNorm.weight", "block_{1}/mlp_norm/gamma"),
+    (r"encoder.layer.(\d+).output.LayerNorm.bias", "block_{1}/mlp_norm/beta"),
+    # The normalizations of files from before 2019.
+    (r"embeddings.LayerNorm.(gamma|beta)", "embedding_norm/{1}"),
+    (
+        r"encoder.layer.(\d+).attention.output.LayerNorm.(gamma|beta)",
+        "block_{1}/attention_norm/{2}",
+    ),
+    (
+        r"encoder.layer.(\d+).output.LayerNorm.(gamma|beta)",
+        "block_{1}/mlp_norm/{2}",
+    ),
+    (r"embeddings.position_ids", None),
+]
+_POOLER = [
+    (r"pooler.dense.weight", "pooler/kernel", transpose),
+    (r"pooler.dense.bias", "pooler/bias"),
+]
+_TOP = [
+    (r"classifier.weight", "predictions/kernel", transpose),
+    (r"classifier.bias", "predictions/bias"),
+    (r"cls\..*", None),  # of pretraining
+]
+
+
+@register_builtin
+class BERT(Pretrained):
+    """The BERT network: its vectors of tokens, one of a text, or scores of classes.
+
+    Its inputs are a dict, as tokenizers give it: ``input_ids``; ``attention_mask``, 0
+    for padding, and ``token_type_ids``, the part of the text, which may be ``None``.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        layers: Number of blocks.
+        width: Number of features.
+        heads: Number of heads, which divide them.
+        mlp_width: Number of features between a block's dense layers.
+        positions: Number of tokens that a text may have.
+        types: Number of parts that a text may have.
+        dropout: Share of features that is dropped in training.
+        attention_dropout: Share of the weights of attention that is.
+        activation: Between a block's dense layers.
+        epsilon: Of the normalizations.
+        pooling: ``"first"`` or ``"mean"`` for one vector of a text, ``"pooler"`` for
+            the first one after a dense layer with tanh; ``None`` for all of them. With
+            ``classes`` it is ``"pooler"`` if None.
+        classes: Number of classes of a text; ``None`` for no classifier.
+        classifier_activation: Activation of the classifier; ``None`` for logits.
+        labels: Names of the classes, which ``config.json`` has.
+        weights: A file, a folder, or the name of a repository on a hub, whose sizes are
+            these; ``None`` for random ones. ``BERT.from_pretrained`` takes the sizes
+            from the folder.
+        name: Name of the model.
+        dtype: Precision policy.
+
+    Shape:
+        input_ids: [batch, tokens] → [batch, tokens, width], [batch, width] with
+        ``pooling``, [batch, classes] with ``classes``
+
+    Raises:
+        ArgumentError: A size is no integer >= 1, or the heads do not divide the width.
+        FileFormatError: The weights are of another model.
+        MissingFileError: There is no such file or folder.
+
+    Example:
+        >>> import numpy as np
+        >>> sizes = {"vocabulary_size": 50, "layers": 1, "width": 8, "heads": 2}
+        >>> model = BERT(**sizes, mlp_width=16, pooling="mean")
+        >>> ids = np.array([[1, 2, 3, 0]])
+        >>> x = {"input_ids": ids, "attention_mask": ids != 0}
+        >>> model(x).shape
+        (1, 8)
+
+    Source: Devlin et al., *BERT*, 2019.
+    """
+
+    fresh = ("predictions/", "pooler/")
+
+    def __init__(
+        self,
+        vocabulary_size: int = 30522,
+        layers: int = 12,
+        width: int = 768,
+        heads: int = 12,
+        mlp_width: int = 3072,
+        positions: int = 512,
+        types: int = 2,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation: Any = "gelu",
+        epsilon: float = 1e-12,
+        pooling: str | None = None,
+        classes: int | None = None,
+        classifier_activation: Any = None,
+        labels: Any = None,
+        weights: Any = None,
+        name: str | None = "bert",
+        dtype: Any = None,
+    ):
+        op = "BERT"
+        if pooling is not None:
+            check_choice(op, "pooling", pooling, _POOLING)
+        if classes is not None:
+            check_count(op, "classes", classes)
+            if labels is not None and len(labels) != classes:
+                raise ArgumentError(
+                    op, f"{len(labels)} labels do not name {classes} classes"
+                )
+        ids = Input((None,), dtype="int32", name="input_ids")
+        mask = Input((None,), dtype="int32", name="attention_mask", optional=True)
+        parts = Input((None,), dtype="int32", name="token_type_ids", optional=True)
+        embedding = TextEmbedding(
+            vocabulary_size, width, positions, types, name="embedding"
+        )
+        x = embedding(ids, parts)
+        x = LayerNormalization(epsilon=epsilon, name="embedding_norm")(x)
+        x = Dropout(dropout, name="embedding_dropout")(x)
+        for number in range(check_count(op, "layers", layers)):
+            block = TransformerBlock(
+                width,
+                heads,
+                mlp_width,
+                dropout=dropout,
+                attention_dropout=attention_dropout,
+                activation=activation,
+                epsilon=epsilon,
+                name=f"block_{number}",
+            )
+            x = block(x, mask)
+        chosen = pooling or (None if classes is None else "pooler")
+        if chosen is not None:
+            kind = "mean" if chosen == "mean" else "first"
+            x = TokenPooling(kind, name="pooling")(x, mask)
+        if chosen == "pooler":
+            x = Dense(width, "tanh", kernel_initializer=start(), name="pooler")(x)
+        if classes is not None:
+            x = Dropout(dropout, name="top_dropout")(x)
+            x = Dense(
+                classes,
+                activations.get(classifier_activation),
+                kernel_initializer=start(),
+                name="predictions",
+            )(x)
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": parts}
+        self._make(inputs, x, name, weights, dtype)
+        self.has_top, self.pools = classes is not None, chosen == "pooler"
+        self._labels = None if labels is None else tuple(map(str, labels))
+        self._fill(weights)
+
+    # ------------------------------------------------------------------ folders
+    @classmethod
+    def is_mine(cls, config: Mapping[str, Any]) -> bool:
+        return config.get("model_type") == "bert"
+
+    @classmethod
+    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        def get(key: str, kind: type, default: Any) -> Any:
+            return setting(config, key, kind, default, _OP)
+
+        kind = config.get("position_embedding_type", "absolute")
+        if kind != "absolute" or config.get("is_decoder"):
+            raise FileFormatError(
+                _OP,
+                "a BERT with absolute positions that is no decoder is needed",
+                {
+                    "position_embedding_type": kind,
+                    "is_decoder": config.get("is_decoder"),
+                },
+            )
+        arguments = {
+            "vocabulary_size": get("vocab_size", int, 30522),
+            "layers": get("num_hidden_layers", int, 12),
+            "width": get("hidden_size", int, 768),
+            "heads": get("num_attention_heads", int, 12),
+            "mlp_width": get("intermediate_size", int, 3072),
+            "positions": get("max_position_embeddings", int, 512),
+            "types": get("type_vocab_size", int, 2),
+            "dropout": get("hidden_dropout_prob", float, 0.1),
+            "attention_dropout": get("attention_probs_dropout_prob", float, 0.1),
+            "activation": activation_of(config, _OP),
+            "epsilon": get("layer_norm_eps", float, 1e-12),
+        }
+        if "BertForSequenceClassification" in architectures(config):
+            arguments["classes"] = number_of_labels(config, _OP)
+            arguments["labels"] = label_names(config, _OP)
+        return arguments
+
+    def config_for(self, style: str) -> dict[str, Any]:
+        made = self.get_config()
+        top = "BertForSequenceClassification" if self.has_top else "BertModel"
+        config = {
+            "architectures": [top],
+            "attention_probs_dropout_prob": made["attention_dropout"],
+            "hidden_act": activation_name(made["activation"]),
+            "hidden_dropout_prob": made["dropout"],
+            "hidden_size": made["width"],
+            "intermediate_size": made["mlp_width"],
+            "layer_norm_eps": made["epsilon"],
+            "max_position_embeddings": made["positions"],
+            "model_type": "bert",
+            "num_attention_heads": made["heads"],
+            "num_hidden_layers": made["layers"],
+            "type_vocab_size": made["types"],
+            "vocab_size": made["vocabulary_size"],
+        }
+        if not self.has_top:
+            return config
+        return config | label_entries(self._labels, made["classes"])
+
+    def weight_rules(self, style: str) -> Rules:
+        pooler = _POOLER if self.pools else [(r"pooler\..*", None)]
+        top = _TOP if self.has_top else [(r"classifier\..*", None), *_TOP[2:]]
+        body = rules([*_BODY, *pooler], prefix="bert.", write_prefix=self.has_top)
+        return body + rules(top)
+
+
+def activation_of(config: Mapping[str, Any], op: str) -> str:
+    """The activation that ``config.json`` of a transformer names.
+
+    Raises:
+        FileFormatError: It is none that both sides have.
+    """
+    name = config.get("hidden_act", "gelu")
+    if name not in ("gelu", "relu", "silu", "selu", "tanh"):
+        raise FileFormatError(op, f"'hidden_act' is unknown: {name!r}")
+    return name
+
+
+def activation_name(activation: Any) -> str:
+    """What such a file calls an activation."""
+    return (
+        activation if isinstance(activation, str) else activations.serialize(activation)
+    )
+
+
+def number_of_labels(config: Mapping[str, Any], op: str) -> int:
+    """The number of classes of ``config.json``.
+
+    Raises:
+        FileFormatError: It is said in a form that it cannot have.
+    """
+    named = config.get("id2label")
+    if isinstance(named, Mapping) and named:
+        return len(named)
+    return setting(config, "num_labels", int, 2, op)

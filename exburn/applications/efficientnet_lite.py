@@ -1,0 +1,422 @@
+"""EfficientNets for phones: without what integers or accelerators are slow at.
+
+Blocks have no squeeze-and-excitation, activations are relu6, and the first and last
+layers are the same in all sizes.
+
+Source: Liu, *Higher accuracy on vision models with EfficientNet-Lite*, 2020.
+
+Example:
+    >>> model = EfficientNetLite0(weights=None, classes=10)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn.applications.application import Application, preprocessing
+from exburn.applications.efficientnet import conv, depthwise, rounded
+from exburn.applications.image_model import (
+    IMAGENET,
+    ImageModel,
+    timm_colours,
+    timm_config,
+)
+from exburn.applications.imagenet_utils import decode_predictions
+from exburn.applications.pretrained import architecture, label_names
+from exburn.core.checks import check_choice, check_float
+from exburn.core.registry import register_builtin
+from exburn.errors import LayoutError
+from exburn.layers import (
+    Dropout,
+    GlobalAveragePooling2D,
+    ReLU,
+    ZeroPadding2D,
+    add,
+)
+from exburn.saving.pretrained_folder import setting
+from exburn.weights import Rules, rules, transpose
+
+__all__ = [
+    "EfficientNetLite",
+    "EfficientNetLite0",
+    "EfficientNetLite1",
+    "EfficientNetLite2",
+    "EfficientNetLite3",
+    "EfficientNetLite4",
+    "decode_predictions",
+    "preprocess_input",
+]
+
+# Kernel, repeats, filters, expansion, stride.
+_STAGES = (
+    (3, 1, 16, 1, 1),
+    (3, 2, 24, 6, 2),
+    (5, 2, 40, 6, 2),
+    (3, 3, 80, 6, 2),
+    (5, 3, 112, 6, 1),
+    (5, 4, 192, 6, 2),
+    (3, 1, 320, 6, 1),
+)
+_STEM, _HEAD = 32, 1280
+# Width, depth, size of the images, dropout.
+_SIZES = (
+    (1.0, 1.0, 224, 0.2),
+    (1.0, 1.1, 240, 0.2),
+    (1.1, 1.2, 260, 0.3),
+    (1.2, 1.4, 280, 0.3),
+    (1.4, 1.8, 300, 0.3),
+)
+_DROP_RATE = 0.2
+_COLOURS = {
+    "symmetric": IMAGENET,
+    "same": ((127 / 255,) * 3, (128 / 255,) * 3),
+}
+_OP = "EfficientNetLite.from_pretrained"
+_FULL, _DEPTHWISE = transpose(2, 3, 1, 0), transpose(2, 3, 0, 1)
+
+
+def _norm(source: str, target: str) -> list[tuple]:
+    """Rules for a batch normalization of PyTorch's."""
+    pairs = {
+        "weight": "gamma",
+        "bias": "beta",
+        "running_mean": "moving_mean",
+        "running_var": "moving_variance",
+    }
+    found: list[tuple] = [
+        (f"{source}.{theirs}", f"{target}/{ours}") for theirs, ours in pairs.items()
+    ]
+    return [*found, (f"{source}.num_batches_tracked", None)]
+
+
+_BLOCK = r"blocks.([1-6]).(\d+)"
+_TIMM = [
+    (r"conv_stem.weight", "stem_conv/kernel", _FULL),
+    *_norm(r"bn1", "stem_bn"),
+    # The first stage has no expansion.
+    (r"blocks.(0).(\d+).conv_dw.weight", "block_{1}_{2}_depthwise/kernel", _DEPTHWISE),
+    *_norm(r"blocks.(0).(\d+).bn1", "block_{1}_{2}_depthwise_bn"),
+    (r"blocks.(0).(\d+).conv_pw.weight", "block_{1}_{2}_project/kernel", _FULL),
+    *_norm(r"blocks.(0).(\d+).bn2", "block_{1}_{2}_project_bn"),
+    (rf"{_BLOCK}.conv_pw.weight", "block_{1}_{2}_expand/kernel", _FULL),
+    *_norm(rf"{_BLOCK}.bn1", "block_{1}_{2}_expand_bn"),
+    (rf"{_BLOCK}.conv_dw.weight", "block_{1}_{2}_depthwise/kernel", _DEPTHWISE),
+    *_norm(rf"{_BLOCK}.bn2", "block_{1}_{2}_depthwise_bn"),
+    (rf"{_BLOCK}.conv_pwl.weight", "block_{1}_{2}_project/kernel", _FULL),
+    *_norm(rf"{_BLOCK}.bn3", "block_{1}_{2}_project_bn"),
+    (r"conv_head.weight", "head_conv/kernel", _FULL),
+    *_norm(r"bn2", "head_bn"),
+]
+# Of efficientnet_pytorch, and of what is derived from it: blocks have one number.
+_FLAT = [
+    (r"_conv_stem.weight", "stem_conv/kernel", _FULL),
+    *_norm(r"_bn0", "stem_bn"),
+    (r"_conv_head.weight", "head_conv/kernel", _FULL),
+    *_norm(r"_bn1", "head_bn"),
+]
+_FLAT_TOP = [
+    (r"_fc.weight", "predictions/kernel", transpose),
+    (r"_fc.bias", "predictions/bias"),
+]
+
+
+def _flat_block(number: int, name: str) -> list[tuple]:
+    """Rules for one of these blocks."""
+    start = rf"_blocks.{number}"
+    return [
+        (rf"{start}._expand_conv.weight", f"{name}_expand/kernel", _FULL),
+        *_norm(rf"{start}._bn0", f"{name}_expand_bn"),
+        (rf"{start}._depthwise_conv.weight", f"{name}_depthwise/kernel", _DEPTHWISE),
+        *_norm(rf"{start}._bn1", f"{name}_depthwise_bn"),
+        (rf"{start}._project_conv.weight", f"{name}_project/kernel", _FULL),
+        *_norm(rf"{start}._bn2", f"{name}_project_bn"),
+    ]
+
+
+def _repeats(depth: float) -> list[int]:
+    """The number of blocks of each stage: those of the ends stay."""
+    return [
+        repeats if stage in (0, len(_STAGES) - 1) else math.ceil(repeats * depth)
+        for stage, (_, repeats, *_) in enumerate(_STAGES)
+    ]
+
+
+_TIMM_TOP = [
+    (r"classifier.weight", "predictions/kernel", transpose),
+    (r"classifier.bias", "predictions/bias"),
+]
+
+
+@register_builtin
+class EfficientNetLite(ImageModel):
+    """The EfficientNet-Lite of a width and a depth.
+
+    Args:
+        include_top: Whether the classifier is part of the model.
+        weights: A file, a folder, or the name of a repository on a hub, under the names
+            of ``timm`` or ``efficientnet_pytorch``; ``None`` for random ones.
+        input_shape: Shape of the images, without the batch.
+        pooling: Without the top ``"avg"`` or ``"max"`` over all places, or ``None`` for
+            the map itself.
+        classes: Number of classes of the top.
+        classifier_activation: Activation of the top; ``None`` for logits.
+        width: Factor on the numbers of channels.
+        depth: Factor on the numbers of blocks.
+        size: Height and width of the images by default.
+        dropout: Share of the features before the classifier that is dropped.
+        padding: Where a convolution of stride 2 has zeros: ``"symmetric"``, as in
+            PyTorch, or ``"same"``, as in TensorFlow.
+        mean: Of each channel, of pixels from 0 to 1: for ``preprocess``. By default
+            TensorFlow's 127 / 255 with its padding, and ImageNet's with PyTorch's.
+        deviation: The same of their deviations.
+        crop: Share of an image's shorter side that ``preprocess`` keeps; ``None`` for
+            the whole image, whatever its form.
+        interpolation: ``"bilinear"`` or ``"bicubic"``, for ``preprocess``.
+        labels: Names of the classes, for ``decode``; ImageNet's if None.
+        name: Name of the model.
+        dtype: Precision policy.
+
+    Shape:
+        x: [batch, height, width, 3] → [batch, classes]
+
+    Raises:
+        ArgumentError: The arguments do not go together.
+        ShapeError: The images are too small.
+        FileFormatError: The weights are of another model.
+        MissingFileError: There is no such file or folder.
+
+    Example:
+        >>> model = EfficientNetLite(width=0.25, depth=0.2, size=32, classes=3)
+        >>> model.output_shape
+        (None, 3)
+
+    Source: Liu, *Higher accuracy on vision models with EfficientNet-Lite*, 2020.
+    """
+
+    styles = ("timm", "efficientnet_pytorch")
+    fresh = ("predictions/",)
+
+    def __init__(
+        self,
+        include_top: bool = True,
+        weights: Any = None,
+        input_shape: Any = None,
+        pooling: str | None = None,
+        classes: int = 1000,
+        classifier_activation: Any = "softmax",
+        width: float = 1.0,
+        depth: float = 1.0,
+        size: int = 224,
+        dropout: float = 0.2,
+        padding: str = "symmetric",
+        mean: Any = None,
+        deviation: Any = None,
+        crop: float | None = 0.875,
+        interpolation: str = "bicubic",
+        labels: Any = None,
+        name: str | None = "efficientnet_lite",
+        dtype: Any = None,
+    ):
+        op = "EfficientNetLite"
+        check_float(op, "width", width)
+        check_float(op, "depth", depth)
+        check_choice(op, "padding", padding, ("symmetric", "same"))
+        app = Application(
+            *(op, include_top, None, None, input_shape, pooling),
+            *(classes, classifier_activation, name),
+            size=size,
+            pretrained=None,
+            fixed=False,
+        )
+        if app.axis != 3:
+            raise LayoutError(
+                op,
+                "this network has its channels last",
+                hint="exburn.config.set_image_data_format('channels_last')",
+            )
+        net = _Network(app, padding)
+        x = net.activate(
+            net.norm(net.convolve(app.input, 3, 2, "stem_conv", _STEM), "stem_bn")
+        )
+        repeats = _repeats(depth)
+        total, done = sum(repeats), 0
+        for stage, (kernel, _, filters, expansion, stride) in enumerate(_STAGES):
+            for number in range(repeats[stage]):
+                x = net.block(
+                    x,
+                    kernel,
+                    rounded(filters * width, at_least=0.9),
+                    expansion,
+                    1 if number else stride,
+                    _DROP_RATE * done / total,
+                    f"block_{stage}_{number}",
+                )
+                done += 1
+        x = net.activate(net.norm(conv(_HEAD, name="head_conv")(x), "head_bn"))
+        if include_top:
+            x = GlobalAveragePooling2D(name="avg_pool")(x)
+            x = app.classify(Dropout(dropout, name="top_dropout")(x))
+        else:
+            x = app.pool(x)
+        self._make(app.input, x, name, weights, dtype)
+        self.has_top, self.depth = bool(include_top), depth
+        shape = (size, size, 3) if app.shape[0] is None else app.shape
+        known = _COLOURS[padding]
+        mean = known[0] if mean is None else mean
+        deviation = known[1] if deviation is None else deviation
+        self._describe(shape, mean, deviation, crop, interpolation, labels, classes)
+        self._fill(weights)
+
+    # ------------------------------------------------------------------ folders
+    @classmethod
+    def is_mine(cls, config: Mapping[str, Any]) -> bool:
+        return architecture(config) in _NAMES
+
+    @classmethod
+    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        name = config["architecture"]
+        classes = setting(config, "num_classes", int, 1000, _OP)
+        width, depth, size, dropout = _SIZES[_NAMES[name]]
+        padding = "same" if name.startswith("tf_") else "symmetric"
+        return {
+            "include_top": classes > 0,
+            "classes": classes or 1000,
+            "width": width,
+            "depth": depth,
+            "size": size,
+            "dropout": dropout,
+            "padding": padding,
+            "labels": label_names(config, _OP),
+            **timm_colours(config, _COLOURS[padding], _OP),
+        }
+
+    def config_for(self, style: str) -> dict[str, Any]:
+        made = self.get_config()
+        mean, deviation = self.colours
+        sizes = tuple(made[key] for key in ("width", "depth", "size", "dropout"))
+        number = next((n for n, known in enumerate(_SIZES) if known == sizes), None)
+        start = "tf_" if made["padding"] == "same" else ""
+        classes = made["classes"] if self.has_top else 0
+        name = "efficientnet_lite" if number is None else f"efficientnet_lite{number}"
+        return {
+            "architecture": start + name,
+            "num_classes": classes,
+            "num_features": _HEAD,
+            "pretrained_cfg": {
+                "input_size": [3, made["size"], made["size"]],
+                "num_classes": classes,
+                **timm_config(made | {"mean": mean, "deviation": deviation}),
+            },
+        }
+
+    def weight_rules(self, style: str) -> Rules:
+        if style == "efficientnet_pytorch":
+            names = [
+                f"block_{stage}_{number}"
+                for stage, count in enumerate(_repeats(self.depth))
+                for number in range(count)
+            ]
+            blocks = [_flat_block(i, name) for i, name in enumerate(names)]
+            top = _FLAT_TOP if self.has_top else [(r"_fc\..*", None)]
+            return rules([*_FLAT, *itertools.chain(*blocks), *top])
+        top = _TIMM_TOP if self.has_top else [(r"classifier\..*", None)]
+        return rules([*_TIMM, *top])
+
+
+_NAMES = {
+    f"{start}efficientnet_lite{number}": number
+    for start in ("", "tf_")
+    for number in range(len(_SIZES))
+}
+
+
+class _Network:
+    """The parts of the network, for images with their channels last."""
+
+    def __init__(self, app: Application, padding: str):
+        self._app, self._padding = app, padding
+
+    def norm(self, x: Any, name: str) -> Any:
+        return self._app.norm(x, name, momentum=0.99, epsilon=1e-3)
+
+    def activate(self, x: Any) -> Any:
+        return ReLU(6.0)(x)
+
+    def convolve(
+        self, x: Any, kernel: int, stride: int, name: str, filters: int | None = None
+    ) -> Any:
+        """A convolution, of each channel by itself without ``filters``."""
+        padding = "same"
+        if stride > 1 and self._padding == "symmetric":
+            x = ZeroPadding2D(kernel // 2, name=f"{name}_pad")(x)
+            padding = "valid"
+        options = {"strides": stride, "padding": padding, "name": name}
+        if filters is None:
+            return depthwise(kernel, **options)(x)
+        return conv(filters, kernel, **options)(x)
+
+    def block(
+        self,
+        x: Any,
+        kernel: int,
+        filters: int,
+        expansion: int,
+        stride: int,
+        rate: float,
+        name: str,
+    ) -> Any:
+        """Channels expanded, filtered one by one, and brought together again."""
+        start, channels = x, self._app.channels(x)
+        if expansion > 1:
+            x = conv(channels * expansion, name=f"{name}_expand")(x)
+            x = self.activate(self.norm(x, f"{name}_expand_bn"))
+        x = self.convolve(x, kernel, stride, f"{name}_depthwise")
+        x = self.activate(self.norm(x, f"{name}_depthwise_bn"))
+        x = self.norm(conv(filters, name=f"{name}_project")(x), f"{name}_project_bn")
+        if stride > 1 or channels != filters:
+            return x
+        if rate > 0:
+            x = Dropout(rate, noise_shape=(None, 1, 1, 1), name=f"{name}_drop")(x)
+        return add([x, start], name=f"{name}_add")
+
+
+def _variant(number: int):
+    width, depth, size, dropout = _SIZES[number]
+    function = f"EfficientNetLite{number}"
+
+    def make(
+        include_top: bool = True,
+        weights: Any = None,
+        input_shape: Any = None,
+        pooling: str | None = None,
+        classes: int = 1000,
+        classifier_activation: Any = "softmax",
+        padding: str = "symmetric",
+        name: str = f"efficientnet_lite{number}",
+    ) -> EfficientNetLite:
+        return EfficientNetLite(
+            *(include_top, weights, input_shape, pooling, classes),
+            *(classifier_activation, width, depth, size, dropout, padding),
+            name=name,
+        )
+
+    make.__name__ = make.__qualname__ = function
+    make.__doc__ = (
+        f"The EfficientNet-Lite for images of {size} × {size}.\n\n"
+        "Args, Shape, Raises: those of :class:`EfficientNetLite`.\n\n"
+        "Source: Liu, *Higher accuracy on vision models with EfficientNet-Lite*, 2020."
+    )
+    return make
+
+
+EfficientNetLite0 = _variant(0)
+EfficientNetLite1 = _variant(1)
+EfficientNetLite2 = _variant(2)
+EfficientNetLite3 = _variant(3)
+EfficientNetLite4 = _variant(4)
+
+preprocess_input = preprocessing("torch")

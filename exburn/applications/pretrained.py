@@ -1,0 +1,476 @@
+"""Models whose weights are in folders of other libraries, read and written.
+
+A family is a class: its constructor makes the network, ``weight_rules`` says which
+tensor of a file is which weight, and two methods translate ``config.json``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from exburn.core import registry
+from exburn.errors import ArgumentError, FileFormatError, unknown_name
+from exburn.models import Model
+from exburn.module.building import materialize, place
+from exburn.module.layer.configuration import given_arguments
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import Static
+from exburn.saving.atomic import write_atomically
+from exburn.saving.foreign_safetensors import write_foreign
+from exburn.saving.pretrained_folder import (
+    CONFIG,
+    find_weights,
+    local_source,
+    read_config,
+)
+from exburn.saving.shards import byte_count
+from exburn.saving.stored import Renamed, Stored, open_stored
+from exburn.saving.weights import fill
+from exburn.weights import Rules
+
+__all__ = ["Pretrained", "from_pretrained"]
+
+_KEPT = (
+    4 << 20
+)  # bytes of a tensor that no weight is made of, and that is written again
+_HALVES = {"BF16": "bfloat16", "F16": "float16"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Origin:
+    """What of a folder no weight and no argument holds, so that it is written again.
+
+    Attributes:
+        style: Of the names: one of ``styles``.
+        names: Of the tensors that became weights.
+        dtypes: Dtypes of the tensors by name.
+        extra: Tensors that no weight was made of.
+        config: What ``config.json`` says.
+        text: Its text.
+        metadata: Strings in the file.
+    """
+
+    style: str
+    names: frozenset[str]
+    dtypes: Mapping[str, np.dtype]
+    extra: Mapping[str, np.ndarray]
+    config: Mapping[str, Any]
+    text: str
+    metadata: Mapping[str, str] | None
+
+
+class Pretrained(Model):
+    """Base of models whose weights folders of other libraries hold.
+
+    Subclasses make their graph in the constructor, and define ``styles``, ``is_mine``,
+    ``arguments_of``, ``config_for`` and ``weight_rules``. One that is registered is
+    found by ``from_pretrained``.
+
+    Attributes:
+        styles: Names of the ways in which files call their tensors, the one that is
+            written by default first.
+        fresh: Beginnings of the paths of weights that a file may lack, and then are
+            drawn: those of a classifier.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = ("transformers",)
+    fresh: ClassVar[tuple[str, ...]] = ()
+    families: ClassVar[list[type[Pretrained]]] = []
+
+    _origin: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if "is_mine" in vars(cls):
+            Pretrained.families.append(cls)
+
+    def _make(
+        self, inputs: Any, outputs: Any, name: str | None, weights: Any, dtype: Any
+    ) -> None:
+        """Makes the graph of the model; `_fill` comes after it."""
+        quiet = nullcontext() if weights is None else registry.reading_file()
+        with quiet:  # then no first weights are drawn
+            Model.__init__(self, inputs, outputs, name=name, dtype=dtype)
+
+    def _fill(self, weights: Any) -> None:
+        """Takes the weights that the user names, once the model knows all of itself."""
+        if weights is not None:
+            self.load_pretrained(weights)
+            materialize(self)
+            place(self)
+
+    # ------------------------------------------------------------------ of a family
+    @classmethod
+    def is_mine(cls, config: Mapping[str, Any]) -> bool:
+        """Whether ``config.json`` describes a model of this family."""
+        raise NotImplementedError
+
+    @classmethod
+    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """The constructor's arguments that ``config.json`` describes.
+
+        Args:
+            config: What it says.
+            folder: Where further files may be.
+
+        Raises:
+            FileFormatError: It describes what the family does not have.
+        """
+        raise NotImplementedError
+
+    def config_for(self, style: str) -> dict[str, Any]:
+        """What ``config.json`` says of this model."""
+        raise NotImplementedError
+
+    def weight_rules(self, style: str) -> Rules:
+        """Which tensor of a file is which weight."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ reading
+    @classmethod
+    def from_pretrained(cls, source: Any, *, dtype: Any = None, **changes: Any) -> Self:
+        """The model of a folder with ``config.json`` and weights.
+
+        One tensor after another is read, and no first weights are drawn: the memory
+        that it takes is hardly more than that of the weights.
+
+        Args:
+            source: The folder, or ``"user/model"`` on a hub, ``"user/model@revision"``.
+            dtype: Precision policy; by default that of the weights in the file.
+            **changes: Arguments of the constructor that ``config.json`` is not to
+                decide. With another number of ``classes`` the classifier is new.
+
+        Raises:
+            FileFormatError: The folder is of another family, damaged, or lacks weights.
+            ShapeError: A weight has another shape.
+            MissingFileError: There is no such folder, or a file is missing in it.
+            DataError: The hub does not have it, or cannot be reached.
+            MissingDependencyError: A hub's name needs ``huggingface_hub``.
+        """
+        op = f"{cls.__name__}.from_pretrained"
+        folder = local_source(source, op)
+        if not os.path.isdir(folder):
+            raise ArgumentError(
+                op,
+                f"{os.fspath(folder)!r} is a file, which does not tell the sizes",
+                hint=f"Pass its folder, or make the model: {cls.__name__}(…, "
+                "weights=file).",
+            )
+        config, text = read_config(folder, op)
+        if not cls.is_mine(config):
+            raise FileFormatError(
+                op,
+                f"the folder does not hold a {cls.__name__}",
+                {"file": folder / CONFIG, **_kind(config)},
+                hint="exburn.applications.from_pretrained(folder) finds the family.",
+            )
+        path = find_weights(folder, op)
+        with open_stored(path, op) as stored:
+            arguments = cls.arguments_of(config, folder)
+            if "classes" in changes:  # others, whose names are not in the folder
+                arguments.pop("labels", None)
+            arguments |= changes
+            if dtype is None:
+                dtype = _common_dtype(stored)
+            if dtype is not None:
+                arguments["dtype"] = dtype
+            with registry.reading_file():  # no first weights
+                model = cls(**arguments)
+            model._take(path, stored, op, config, text, classes="classes" in changes)
+        return model
+
+    def _take(
+        self,
+        path: Path,
+        stored: Stored,
+        op: str,
+        config: Mapping[str, Any],
+        text: str,
+        *,
+        classes: bool,
+    ) -> None:
+        """Gives the weights their values; those that the file may lack are drawn."""
+        own = {name: w for name, w, _ in iter_weights(self, carried=False)}
+        shapes = {name: tuple(weight.shape) for name, weight in own.items()}
+        style = self._style_of(stored.shapes)
+        renamed = Renamed(stored, self.weight_rules(style), shapes, op)
+        names = _fitting(path, op, shapes, renamed.shapes, self.fresh, classes)
+        with self._on_device():
+            fill(path, own, renamed, names)
+        materialize(self)
+        place(self)
+        extra = {
+            name: np.array(array)
+            for name, array in stored.each(_small(stored, renamed.ignored))
+        }
+        loaded = set(names)
+        taken = [m for m in renamed.moves if loaded.issuperset(m.targets)]
+        sources = [name for move in taken for name in move.sources]
+        dtypes = {name: stored.dtype(name) for name in sources}
+        self._origin = Static(
+            _Origin(
+                style,
+                frozenset(sources),
+                {name: dtype for name, dtype in dtypes.items() if dtype is not None},
+                extra,
+                config,
+                text,
+                stored.metadata,
+            )
+        )
+
+    def _style_of(self, names: Collection[str]) -> str:
+        """The way of naming that knows most of a file's names."""
+
+        def unknown(style: str) -> int:
+            return len(self.weight_rules(style).load_plan(names).unknown)
+
+        return min(self.styles, key=unknown)
+
+    def load_pretrained(self, source: Any) -> None:
+        """Takes the weights of a file, a folder or a hub's repository.
+
+        Args:
+            source: A file of weights under the names of one of ``styles``, or under
+                this model's own; a folder with one; or a name on a hub.
+
+        Raises:
+            FileFormatError, ShapeError: The weights are of another model.
+            MissingFileError, DataError, MissingDependencyError: As of
+                ``from_pretrained``.
+        """
+        op = type(self).__name__
+        path = find_weights(local_source(source, op), op)
+        with open_stored(path, op) as stored:
+            paths = {name for name, _, _ in iter_weights(self, carried=False)}
+            if not paths.isdisjoint(stored.shapes) or not stored.dtypes_known:
+                self.load_weights(path)
+                return
+            self._take(path, stored, op, {}, "", classes=False)
+
+    # ------------------------------------------------------------------ writing
+    def save_pretrained(
+        self, folder: Any, *, style: str | None = None, max_shard_size: Any = "5GB"
+    ) -> Path:
+        """Writes ``config.json`` and ``model.safetensors`` as other libraries do.
+
+        A model of ``from_pretrained`` whose weights nobody has changed is written byte
+        by byte as it was read: with the dtypes of its tensors and those that no weight
+        is made of.
+
+        Args:
+            folder: The folder, which is made if need be.
+            style: One of ``styles``; by default that of the folder that it comes from.
+            max_shard_size: Size from which on the tensors go into several files.
+
+        Returns:
+            The file of weights, or the index of several.
+
+        Raises:
+            ArgumentError: The model has weights that no rule is for, as adapters.
+            SaveError: The system refuses.
+        """
+        op = "save_pretrained"
+        origin: _Origin | None = self._origin and self._origin.value
+        style = style or (origin.style if origin else self.styles[0])
+        if style not in self.styles:
+            raise unknown_name("style", style, self.styles, op=op)
+        same = origin is not None and origin.style == style
+        rules = self.weight_rules(style)
+        if same and origin is not None:
+            rules = rules.written_as(origin.names)
+        target = Path(folder)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"the folder {os.fspath(folder)!r} cannot be made"
+            raise ArgumentError(op, reason, {"cause": error}) from error
+        weights = {name: w for name, w, _ in iter_weights(self, carried=False)}
+        kept = origin if same and origin is not None else None
+        file = write_foreign(
+            target / "model.safetensors",
+            weights,
+            rules,
+            dtypes=kept.dtypes if kept else None,
+            extra=kept.extra if kept else None,
+            metadata=kept.metadata if kept else None,
+            max_shard_size=byte_count(max_shard_size, op),
+            op=op,
+        )
+        text = _config_text(kept, self.config_for(style))
+        write_atomically(target / CONFIG, lambda f: f.write(text.encode()), op=op)
+        return file
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, without the file of the weights."""
+        meta = self._meta.value
+        config = given_arguments(self, type(self), meta.args, meta.kwargs)
+        with registry.leaving_functions():
+            return registry.serialize(
+                {k: v for k, v in config.items() if k != "weights"}
+            )
+
+
+def _kind(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a configuration says the model is."""
+    keys = ("model_type", "architectures", "architecture")
+    return {key: config[key] for key in keys if key in config}
+
+
+def _common_dtype(stored: Stored) -> str | None:
+    """The half precision that most of the numbers have; ``None`` for float32."""
+    count: Counter[str] = Counter()
+    for name, shape in stored.shapes.items():
+        if (dtype := stored.dtype(name)) is not None:
+            count[dtype.name] += int(np.prod(shape, dtype=object))
+    most = max(count, key=lambda name: count[name], default="")
+    return most if most in _HALVES.values() else None
+
+
+def _small(stored: Stored, names: Iterable[str]) -> list[str]:
+    """Those of the tensors that are kept although nothing needs them."""
+    return [
+        name
+        for name in names
+        if (dtype := stored.dtype(name)) is not None
+        and int(np.prod(stored.shapes[name], dtype=object)) * dtype.itemsize <= _KEPT
+    ]
+
+
+def _fitting(
+    path: Path,
+    op: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    found: Mapping[str, tuple[int, ...]],
+    fresh: tuple[str, ...],
+    classes: bool,
+) -> list[str]:
+    """The weights that the file has; it may lack, or have more of, those of a top.
+
+    Raises:
+        FileFormatError: Weights are missing, or there are others.
+    """
+    missing = [n for n in shapes if n not in found and not n.startswith(fresh)]
+    unexpected = [n for n in found if n not in shapes and not n.startswith(fresh)]
+    different = {
+        name: (shapes[name], found[name])
+        for name in shapes
+        if name in found and shapes[name] != found[name]
+    }
+    if classes:
+        different = {n: s for n, s in different.items() if not n.startswith(fresh)}
+    if missing or unexpected or different:
+        told = [
+            f"{n}: {ours}, in the file {its}" for n, (ours, its) in different.items()
+        ]
+        raise FileFormatError(
+            op,
+            "the file belongs to another model",
+            {
+                "file": path,
+                "missing in the file": ", ".join(missing[:5]) or "none",
+                "not in the model": ", ".join(unexpected[:5]) or "none",
+                "of another shape": "; ".join(told[:3]) or "none",
+            },
+            hint="from_pretrained(folder) takes the sizes from config.json.",
+        )
+    return [n for n in shapes if n in found and shapes[n] == found[n]]
+
+
+def _config_text(origin: _Origin | None, config: dict[str, Any]) -> str:
+    """``config.json``: as it was, if it says the same of the model."""
+    if origin is not None and origin.config:
+        changed = {k: v for k, v in config.items() if origin.config.get(k, v) != v}
+        if not changed:
+            return origin.text
+        config = {**origin.config, **config}
+    return json.dumps(config, indent=2, sort_keys=True) + "\n"
+
+
+def architecture(config: Mapping[str, Any]) -> str:
+    """What ``config.json`` of timm calls the network; ``""`` for other files."""
+    named = config.get("architecture")
+    return named if isinstance(named, str) else ""
+
+
+def architectures(config: Mapping[str, Any]) -> list[Any]:
+    """The classes of transformers that ``config.json`` names."""
+    named = config.get("architectures")
+    return named if isinstance(named, list) else []
+
+
+def label_names(config: Mapping[str, Any], op: str) -> list[str] | None:
+    """The names of classes in ``config.json``: of ``id2label``, or ``label_names``.
+
+    Raises:
+        FileFormatError: They are in another form.
+    """
+    named = config.get("id2label", config.get("label_names"))
+    if not named:
+        return None
+    if isinstance(named, Mapping):
+        keys = [str(number) for number in range(len(named))]
+        named = [named.get(key) for key in keys]
+    found = named if isinstance(named, list) else [None]
+    names = [name for name in found if isinstance(name, str)]
+    if len(names) != len(found):
+        raise FileFormatError(op, "the names of classes in config.json are damaged")
+    return names
+
+
+def label_entries(labels: Iterable[str] | None, count: int) -> dict[str, Any]:
+    """``id2label`` and ``label2id`` of ``config.json``."""
+    names = list(labels or (f"LABEL_{number}" for number in range(count)))
+    return {
+        "id2label": {str(number): name for number, name in enumerate(names)},
+        "label2id": {name: number for number, name in enumerate(names)},
+    }
+
+
+def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
+    """The model of a folder with ``config.json`` and weights, of any known family.
+
+    Args:
+        source: The folder, or ``"user/model"`` on a hub, ``"user/model@revision"``.
+        dtype: Precision policy; by default that of the weights in the file.
+        **changes: Arguments of the family's class that are to be others, such as
+            ``classes=3``.
+
+    Raises:
+        FileFormatError: No family has such models, or the folder is damaged.
+        MissingFileError: There is no such folder, or a file is missing in it.
+        DataError: The hub does not have it, or cannot be reached.
+        MissingDependencyError: A hub's name needs ``huggingface_hub``.
+
+    Example:
+        >>> model = from_pretrained("google/vit-base-patch16-224")  # doctest: +SKIP
+    """
+    op = "from_pretrained"
+    folder = local_source(source, op)
+    if not os.path.isdir(folder):
+        raise ArgumentError(
+            op,
+            f"{os.fspath(folder)!r} is a file, which does not tell what the model is",
+            hint="Pass its folder, or make the model and pass the file as weights=.",
+        )
+    config, _ = read_config(folder, op)
+    for family in Pretrained.families:
+        if family.is_mine(config):
+            return family.from_pretrained(folder, dtype=dtype, **changes)
+    known = ", ".join(family.__name__ for family in Pretrained.families)
+    raise FileFormatError(
+        op,
+        "the folder holds a model of no known family",
+        {"file": folder / CONFIG, **_kind(config), "known": known},
+        hint="Make the network yourself, and load its weights by rules: "
+        "model.load_weights(file, rules=exburn.weights.rules([…])).",
+    )

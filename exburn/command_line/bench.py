@@ -1,0 +1,101 @@
+"""Times the predictions of a model in a file, or, without one, this machine.
+
+  exburn bench iris.exburn --rows 32
+  exburn bench --json
+
+Inputs are drawn at random, in the shapes that the model asks for; axes of any length
+get --length. What is compiled, or run for the first time, does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from exburn.command_line.files import examine
+from exburn.command_line.modules import add_import, import_modules
+from exburn.command_line.output import show
+from exburn.errors import ArgumentError
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what the command takes."""
+    parser.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="a saved model"
+    )
+    parser.add_argument("--rows", type=int, default=32, help="rows of the input (32)")
+    parser.add_argument(
+        "--length", type=int, default=32, help="of an input's free axes (32)"
+    )
+    parser.add_argument("--runs", type=int, default=30, help="runs that count (30)")
+    parser.add_argument("--warmup", type=int, default=5, help="runs before them (5)")
+    add_import(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measures, and tells.
+
+    Raises:
+        ArgumentError, ModelFormatError, LoadError: It cannot be measured.
+    """
+    from exburn.elixir.benchmark import benchmark
+    from exburn.runtime.device import device_name
+
+    import_modules("bench", options.modules)
+    if options.file is None:
+        report = benchmark()
+        facts = {"device": device_name(), **dataclasses.asdict(report)}
+        show(options, facts, report)
+        return
+    from exburn.saving import load_model
+
+    found = examine(options.file)
+    if not found.is_model:
+        raise ArgumentError(
+            "bench", f"a model is timed, {str(options.file)!r} holds {found.kind}"
+        )
+    model = load_model(options.file, compile=False)
+    x = _inputs(model, options.rows, options.length)
+    report = benchmark(model, x, runs=options.runs, warmup=options.warmup)
+    facts = {
+        "path": str(options.file),
+        "device": device_name(),
+        "rows": report.rows,
+        "rows_per_second": report.rows_per_second,
+        **dataclasses.asdict(report.timing),
+    }
+    show(options, facts, report)
+
+
+def _inputs(model: Any, rows: int, length: int) -> Any:
+    """Random arrays for the model's inputs."""
+    import numpy as np
+
+    graph = getattr(model, "graph", None)
+    if graph is None:
+        raise ArgumentError(
+            "bench",
+            "the file does not tell the shape of the model's inputs",
+            hint="exburn.benchmark(model, x) times it on an input of yours.",
+        )
+    draw = np.random.default_rng(0)
+    arrays: list[Any] = []
+    for spec in graph.inputs:
+        first = spec.shape[0] if isinstance(spec.shape[0], int) else rows
+        rest = (n if isinstance(n, int) else length for n in spec.shape[1:])
+        shape = (first, *rest)
+        try:
+            dtype = np.dtype(spec.dtype)
+        except TypeError:
+            dtype = np.dtype(object)
+        if dtype.kind not in "biufV":
+            raise ArgumentError("bench", f"inputs of {spec.dtype} cannot be drawn")
+        if dtype.kind in "iu":
+            arrays.append(draw.integers(0, 2, shape).astype(dtype))
+        else:
+            arrays.append(draw.standard_normal(shape).astype(dtype))
+    return arrays[0] if len(arrays) == 1 else arrays

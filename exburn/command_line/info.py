@@ -1,0 +1,138 @@
+"""Tells what is in a file: a model, weights, a run, checkpoints, an exported program.
+
+  exburn info iris.exburn
+  exburn info weights.safetensors --tensors
+  exburn info runs/mnist --json
+
+What a file is, is told by its content. Classes of one's own that it names are
+registered by --import MODULE.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from exburn.command_line.files import Found, examine, tensors_of
+from exburn.command_line.modules import add_import, import_modules
+from exburn.command_line.output import show
+from exburn.core.printing import size_text
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what the command takes."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the file or folder")
+    parser.add_argument(
+        "--tensors", action="store_true", help="list every tensor of a weights file"
+    )
+    add_import(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Reads, and tells.
+
+    Raises:
+        MissingFileError, ArgumentError, ModelFormatError: It cannot be told.
+    """
+    import_modules("info", options.modules)
+    found = examine(options.file)
+    facts: dict[str, Any] = {
+        "path": str(found.path),
+        "kind": found.kind,
+        "bytes": found.bytes,
+    }
+    more, text = _describe(found, options.tensors)
+    head = f"{found.path}: {found.kind}, {size_text(found.bytes)}"
+    show(options, facts | more, f"{head}\n{text}".rstrip())
+
+
+def _describe(found: Found, tensors: bool) -> tuple[dict[str, Any], str]:
+    if found.is_model:
+        return _model(found.path)
+    if found.kind == "run":
+        return _run(found.path)
+    if found.kind in ("checkpoint", "checkpoints"):
+        return _checkpoints(found)
+    if found.kind == "weights" and found.path.suffix not in (".h5", ".npz"):
+        return _weights(found.path, tensors)
+    return {}, ""
+
+
+def _model(path: Path) -> tuple[dict[str, Any], str]:
+    from exburn.models.information import describe
+    from exburn.models.preparing import part_names
+    from exburn.saving import load_model
+
+    model = load_model(path, compile=False)
+    facts: dict[str, Any] = {"model": dict(describe(model))}
+    inputs, outputs = part_names(model)
+    if inputs is not None:
+        facts["inputs"], facts["outputs"] = list(inputs), list(outputs)
+        facts["input_shapes"] = [
+            [n if isinstance(n, int) else None for n in spec.shape]
+            for spec in model.graph.inputs
+        ]
+    lines: list[str] = []
+    model.summary(print_fn=lambda text, **_: lines.append(text))
+    return facts, "\n".join(lines)
+
+
+def _weights(path: Path, listed: bool) -> tuple[dict[str, Any], str]:
+    found = tensors_of(path)
+    total = sum(tensor["numbers"] for tensor in found)
+    dtypes = sorted({tensor["dtype"] for tensor in found})
+    facts = {"tensors": len(found), "numbers": total, "dtypes": dtypes}
+    text = f"{len(found)} tensors, {total:,} numbers, {', '.join(dtypes)}"
+    if listed:
+        facts["list"] = found
+        width = max((len(tensor["name"]) for tensor in found), default=0)
+        text += "".join(
+            f"\n  {t['name']:{width}}  {t['dtype']} {t['shape']}" for t in found
+        )
+    return facts, text
+
+
+def _run(path: Path) -> tuple[dict[str, Any], str]:
+    from exburn.runs import read
+
+    run = read(path)
+    facts = run.to_dict() | {
+        "metrics": run.metrics,
+        "events": len(run.events),
+        "checkpoints": [str(c.path) for c in run.checkpoints],
+        "environment": run.environment,
+    }
+    planned = facts["epochs_planned"]
+    lines = [
+        f"{run.state}, {len(run.epochs)} of {planned} epochs, {run.seconds:.1f} s",
+        *(f"  {name}: {value:.6g}" for name, value in run.last.items()),
+        *(f"  checkpoint {c.path.name}" for c in run.checkpoints),
+    ]
+    return facts, "\n".join(lines)
+
+
+def _checkpoints(found: Found) -> tuple[dict[str, Any], str]:
+    from exburn.saving.checkpoint.directory import CheckpointDirectory
+
+    place = found.path if found.kind == "checkpoints" else found.path.parent
+    listed = CheckpointDirectory(place).checkpoints()
+    if found.kind == "checkpoint":
+        listed = [c for c in listed if c.path.name == found.path.resolve().name]
+    facts = [
+        {
+            "name": c.path.name,
+            "step": c.step,
+            "epoch": c.epoch,
+            "batch": c.batch,
+            "score": c.score,
+        }
+        for c in listed
+    ]
+    lines = [
+        f"  {c.path.name}: epoch {c.epoch}, batch {c.batch}, step {c.step}"
+        for c in listed
+    ]
+    return {"checkpoints": facts}, "\n".join(lines)

@@ -1,0 +1,67 @@
+"""How commands tell their results: text for people, or one object of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn.errors import ExBurnError
+
+__all__ = ["add_json", "show", "show_error"]
+
+
+def add_json(parser: argparse.ArgumentParser, **options: Any) -> None:
+    """Declares ``--json``."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one object of JSON instead of text",
+        **options,
+    )
+
+
+def show(options: argparse.Namespace, result: Any, text: Any) -> None:
+    """Prints a result, as the command line asks for it.
+
+    Args:
+        options: The command line.
+        result: The result as JSON values; numbers that are not finite become text.
+        text: The same for people.
+    """
+    if options.json:
+        json.dump(_plain(result), sys.stdout, allow_nan=False)
+        print()
+    else:
+        print(text)
+
+
+def show_error(options: argparse.Namespace, error: BaseException) -> None:
+    """Prints an error on the standard error, and as JSON where that was asked for."""
+    if getattr(options, "json", False):
+        told: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+        if isinstance(error, ExBurnError):
+            told |= {"reason": error.reason, "hint": error.hint}
+        show(options, told, "")
+    print(f"exburn {options.command}: {error}", file=sys.stderr)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    if isinstance(value, Path):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    as_list = getattr(value, "tolist", None)
+    return str(value) if as_list is None else _plain(as_list())

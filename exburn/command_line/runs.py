@@ -1,0 +1,114 @@
+"""Lists, compares and removes the runs that fit(run=…) has recorded.
+
+  exburn runs                    those in the folder runs
+  exburn runs list experiments
+  exburn runs compare runs/a runs/b
+  exburn runs rm runs/a --yes
+
+A run that goes on is never removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+from exburn.command_line.output import add_json, show
+from exburn.errors import ArgumentError
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what the command takes."""
+    parser.set_defaults(action="list", folder=Path("runs"))
+    actions = parser.add_subparsers(title="actions", dest="action", metavar="ACTION")
+    listing = actions.add_parser("list", help="list the runs in a folder")
+    listing.add_argument(
+        "folder", type=Path, nargs="?", default=Path("runs"), metavar="FOLDER"
+    )
+    comparing = actions.add_parser("compare", help="show runs side by side")
+    comparing.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    removing = actions.add_parser("rm", help="remove runs, with their checkpoints")
+    removing.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    removing.add_argument("--yes", action="store_true", help="do it, do not only tell")
+    for one in (listing, comparing, removing):
+        add_json(one, default=argparse.SUPPRESS)  # `runs --json list` counts, too
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the action says.
+
+    Returns:
+        1 if runs are to be removed, and ``--yes`` is missing.
+
+    Raises:
+        MissingFileError: There is no such run.
+        ArgumentError: Fewer than two are compared, or one that goes on is removed.
+    """
+    if options.action == "compare":
+        return _compare(options)
+    return _remove(options) if options.action == "rm" else _list(options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from exburn.core.printing import page_text
+    from exburn.runs import find
+
+    if not options.folder.is_dir():
+        show(options, {"runs": []}, f"there is no folder {str(options.folder)!r}")
+        return 0
+    found = [run.to_dict() for run in find(options.folder)]
+    show(options, {"runs": found}, page_text(_table(found), 110).rstrip())
+    return 0
+
+
+def _table(runs: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    from exburn.visualization.curves import number_text
+
+    table = Table()
+    for name in ("run", "state", "created", "epochs", "time", "last"):
+        table.add_column(
+            name, justify="right" if name in ("epochs", "time") else "left"
+        )
+    for run in runs:
+        planned = run["epochs_planned"]
+        values = list(run["last"].items())[:4]
+        table.add_row(
+            run["name"],
+            run["state"],
+            str(run["created"] or "")[:16].replace("T", " "),
+            f"{run['epochs']}/{planned}" if planned else str(run["epochs"]),
+            f"{run['seconds']:.0f} s",
+            ", ".join(f"{name} {number_text(value)}" for name, value in values),
+        )
+    return table
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from exburn.runs import compare
+
+    comparison = compare(*options.runs)
+    show(options, comparison.to_dict(), comparison)
+    return 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from exburn.runs import read
+
+    found = [read(path) for path in options.runs]
+    if going := [run for run in found if run.state == "running"]:
+        raise ArgumentError(
+            "runs", "a run that goes on is not removed", {"run": going[0].path}
+        )
+    if options.yes:
+        for run in found:
+            shutil.rmtree(run.path)
+    said = "removed" if options.yes else "would be removed, with --yes"
+    facts = {"removed": options.yes, "runs": [run.path for run in found]}
+    show(options, facts, "\n".join(f"{run.path}: {said}" for run in found))
+    return 0 if options.yes else 1

@@ -1,0 +1,143 @@
+"""Core ML packages, written on any system.
+
+The converter runs in a process of its own, which is the script `conversion`. Core ML
+itself is there on macOS alone; elsewhere the package's program is computed by NumPy
+(see `evaluation`), which finds what a conversion got wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.core.checks import check_choice
+from exburn.errors import ExportError
+from exburn.export.comparison import trials
+from exburn.export.converter import artifact, run_converter
+from exburn.export.converter import require_packages as require_all
+from exburn.export.diagnosis import find_problems
+from exburn.export.program import Program
+from exburn.export.report import Problem, Written, explain
+from exburn.export.rows import batches, fix_rows, flatten
+from exburn.export.signature import Interface
+
+SCRIPT = Path(__file__).with_name("conversion.py")
+NAME = "the Core ML converter"
+_IS_MAC = sys.platform == "darwin"
+_NUMPY = "its operators by NumPy, not Core ML"
+# What half the precision may change of an output, as a part of its greatest entry.
+_HALF = 2e-2
+
+
+def require_packages() -> None:
+    """Raises ``MissingDependencyError`` where the converter is not installed."""
+    reason = "writing Core ML needs coremltools and a converter for StableHLO"
+    require_all(("coremltools", "stablehlo_coreml"), "export", reason, "coreml")
+
+
+def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+    """Writes the program as a package for iOS 18, macOS 15 and later.
+
+    Args:
+        program: The program.
+        path: The package, a folder.
+        options: ``precision``: ``"float32"``, the default, or ``"float16"``, in which
+            Core ML computes on the neural engine.
+
+    Raises:
+        ExportError: Core ML cannot express an operation.
+        ArgumentError: An option is wrong, or a size beside the rows is open.
+    """
+    precision = options.get("precision", "float32")
+    check_choice("export", "precision", precision, ("float32", "float16"))
+    with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
+        folder = Path(room)
+        function, specs = flatten(fix_rows(program, program.rows or 1))
+        (folder / "program.stablehlo").write_bytes(artifact(function, specs, "coreml"))
+        inputs, _ = trials(program)[-1]
+        parts = _save_batches(folder, program, inputs)
+        job = {
+            "file": "program.stablehlo",
+            "precision": precision,
+            "inputs": program.input_names,
+            "outputs": program.output_names,
+            "batches": 0 if _IS_MAC else parts,
+        }
+        try:
+            result = run_converter(SCRIPT, folder, job, target=NAME)
+        except ExportError as error:
+            raise explain(error, problems(program)) from error
+        shutil.move(folder / "model.mlpackage", path)
+        runs = None
+        if not _IS_MAC:  # loading coremltools takes longer than all the rest
+            outputs = _load_outputs(folder, program, parts, len(inputs[0]))
+            runs = _NUMPY, [lambda _: outputs]
+    rtol = _HALF if precision == "float16" else None
+    return Written(result["operators"], rtol=rtol, runs=runs)
+
+
+def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
+    """Core ML on macOS; elsewhere the package's operators as NumPy computes them."""
+    name, run = _NUMPY, _evaluate
+    if _IS_MAC:
+        version = importlib.metadata.version("coremltools")
+        name, run = f"Core ML by coremltools {version}", _predict
+    return name, [functools.partial(run, program, path)]
+
+
+def problems(program: Program) -> list[Problem]:
+    """What the converter cannot convert, or converts wrongly."""
+    return find_problems(fix_rows(program, program.rows or 1), SCRIPT, NAME)
+
+
+def _evaluate(
+    program: Interface, path: Path, inputs: list[np.ndarray]
+) -> list[np.ndarray]:
+    with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
+        folder = Path(room)
+        parts = _save_batches(folder, program, inputs)
+        job = {"package": str(path.resolve()), "batches": parts}
+        run_converter(SCRIPT, folder, job, target="Core ML's operators by NumPy")
+        return _load_outputs(folder, program, parts, len(inputs[0]))
+
+
+def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) -> int:
+    """Writes inputs in batches of the package's rows, and returns how many."""
+    parts, _ = batches(inputs, program.rows or 1)
+    for number, part in enumerate(parts):
+        named = dict(zip(program.input_names, part, strict=True))
+        np.savez(folder / f"batch_{number}.npz", **named)
+    return len(parts)
+
+
+def _load_outputs(
+    folder: Path, program: Interface, parts: int, rows: int
+) -> list[np.ndarray]:
+    found = [dict(np.load(folder / f"outputs_{n}.npz")) for n in range(parts)]
+    return _join(program, found, rows)
+
+
+def _predict(
+    program: Interface, path: Path, inputs: list[np.ndarray]
+) -> list[np.ndarray]:
+    import coremltools
+
+    model = coremltools.models.MLModel(str(path))
+    parts, rows = batches(inputs, program.rows or 1)
+    feeds = [dict(zip(program.input_names, part, strict=True)) for part in parts]
+    return _join(program, [model.predict(feed) for feed in feeds], rows)
+
+
+def _join(program: Interface, found: list[Any], rows: int) -> list[np.ndarray]:
+    return [
+        np.concatenate([np.asarray(part[name]) for part in found])[:rows]
+        for name in program.output_names
+    ]

@@ -1,0 +1,739 @@
+"""Core ML's operators as NumPy computes them: what a package says, without a Mac.
+
+Core ML itself runs on macOS only. What can go wrong in a conversion, though, is in the
+package: another axis, another padding, an operator that means something else. So the
+package is read again, and its program is computed here, operator by operator, as their
+documentation in coremltools defines them. That is no test of Apple's kernels.
+
+It is imported by the script `conversion`, and imports nothing of ExBurn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+_OPERATORS: dict[str, Callable[..., Any]] = {}
+
+
+class UnknownOperatorError(Exception):
+    """An operator that is not defined here; its name is the argument."""
+
+
+def evaluate(package: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs of a package for inputs by name.
+
+    Args:
+        package: Path of the ``.mlpackage``.
+        inputs: Arrays of just the shapes that the package takes.
+
+    Raises:
+        UnknownOperatorError: It holds an operator that is not defined here.
+    """
+    import coremltools
+    from coremltools.converters.mil.frontend.milproto.load import load
+
+    model = coremltools.models.MLModel(package, skip_model_load=True)
+    spec = model.get_spec()
+    program = load(spec, spec.specificationVersion, model.weights_dir)
+    function = program.functions["main"]
+    values = {name: np.asarray(value) for name, value in inputs.items()}
+    outputs = _run(function, values)
+    names = [each.name for each in spec.description.output]
+    return dict(zip(names, outputs, strict=True))
+
+
+def _run(block: Any, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a block; what its operators compute is added to ``values``."""
+    for operation in block.operations:
+        if operation.op_type == "const":
+            continue
+        outputs = _compute(operation, values)
+        outputs = outputs if isinstance(outputs, list | tuple) else [outputs]
+        for variable, value in zip(operation.outputs, outputs, strict=True):
+            values[variable.name] = np.asarray(value)
+    return [_value(variable, values) for variable in block.outputs]
+
+
+def _value(variable: Any, values: dict[str, np.ndarray]) -> Any:
+    if isinstance(variable, list | tuple):
+        return [_value(each, values) for each in variable]
+    if variable.name in values:
+        return values[variable.name]
+    return variable.val
+
+
+def _compute(operation: Any, values: dict[str, np.ndarray]) -> Any:
+    kind = operation.op_type
+    given = {
+        name: _value(variable, values)
+        for name, variable in operation.inputs.items()
+        if variable is not None and not name.startswith("_")
+    }
+    if kind == "while_loop":
+        return _loop(operation, given["loop_vars"], values)
+    if kind == "cond":
+        taken = operation.blocks[0 if bool(given["pred"]) else 1]
+        return _run(taken, dict(values))
+    if kind not in _OPERATORS:
+        raise UnknownOperatorError(kind)
+    with np.errstate(all="ignore"):
+        found = _OPERATORS[kind](**given)
+    if not isinstance(found, list | tuple) and kind not in _OWN_TYPE:
+        found = _as_the_first(found, given)
+    return found
+
+
+# Operators whose results are not of the type of their input.
+_OWN_TYPE = {"cast", "shape", "range_1d", "fill", "non_zero", "argsort"} | {
+    "reduce_argmax",
+    "reduce_argmin",
+    "select",
+    "one_hot",
+}
+
+
+def _as_the_first(value: Any, given: dict[str, Any]) -> Any:
+    """NumPy widens float32 with a scalar of Python, which Core ML does not."""
+    array = np.asarray(value)
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    return array.astype(np.int32) if array.dtype == np.int64 else array
+
+
+def _loop(operation: Any, state: list, values: dict[str, np.ndarray]) -> list:
+    condition, body = operation.blocks
+    while True:
+        inside = dict(values)
+        inside.update({v.name: s for v, s in zip(condition.inputs, state, strict=True)})
+        if not bool(_run(condition, inside)[0]):
+            return state
+        inside = dict(values)
+        inside.update({v.name: s for v, s in zip(body.inputs, state, strict=True)})
+        state = _run(body, inside)
+
+
+def _operator(*names: str) -> Callable[[Callable], Callable]:
+    def add(function: Callable) -> Callable:
+        for name in names or (function.__name__.strip("_"),):
+            _OPERATORS[name] = function
+        return function
+
+    return add
+
+
+# ---------------------------------------------------------------- entry by entry
+def _erf(x: Any) -> Any:
+    return np.asarray(jax.scipy.special.erf(x))
+
+
+def _sigmoid(x: Any) -> Any:
+    return np.asarray(jax.nn.sigmoid(x))
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "abs": np.abs,
+    "acos": np.arccos,
+    "asin": np.arcsin,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "ceil": np.ceil,
+    "cos": np.cos,
+    "cosh": np.cosh,
+    "erf": _erf,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "floor": np.floor,
+    "identity": np.asarray,
+    "logical_not": np.logical_not,
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "round": np.rint,
+    "shape": lambda x: np.array(np.shape(x), np.int32),
+    "sigmoid": _sigmoid,
+    "sign": np.sign,
+    "silu": lambda x: x * _sigmoid(x),
+    "sin": np.sin,
+    "sinh": np.sinh,
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "tan": np.tan,
+    "tanh": np.tanh,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "equal": np.equal,
+    "floor_div": np.floor_divide,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "mod": np.mod,
+    "mul": np.multiply,
+    "not_equal": np.not_equal,
+    "pow": np.power,
+    "real_div": np.divide,
+    "sub": np.subtract,
+}
+_OPERATORS |= {name: lambda x, f=f: f(x) for name, f in _UNARY.items()}
+_OPERATORS |= {name: lambda x, y, f=f: f(x, y) for name, f in _BINARY.items()}
+
+
+@_operator("log")
+def _log(x, epsilon=1e-45):
+    return np.log(x + np.float32(epsilon))
+
+
+@_operator("rsqrt")
+def _rsqrt(x, epsilon=1e-12):
+    return 1 / np.sqrt(x + np.float32(epsilon))
+
+
+@_operator("inverse")
+def _inverse(x, epsilon=1e-4):
+    return 1 / (x + np.float32(epsilon))
+
+
+@_operator("clip")
+def _clip(x, alpha, beta):
+    return np.clip(x, alpha, beta)
+
+
+@_operator("cast")
+def _cast(x, dtype):
+    kinds = {"fp32": np.float32, "fp16": np.float16, "bool": np.bool_}
+    return np.asarray(x).astype(kinds.get(dtype) or np.dtype(dtype))
+
+
+@_operator("select")
+def _select(cond, a, b):
+    return np.where(cond, a, b)
+
+
+@_operator("gelu")
+def _gelu(x, mode="EXACT"):
+    if mode == "EXACT":
+        return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+    if mode == "TANH_APPROXIMATION":
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return x * _sigmoid(1.702 * x)
+
+
+@_operator("leaky_relu")
+def _leaky_relu(x, alpha=0.01):
+    return np.where(x >= 0, x, alpha * x)
+
+
+@_operator("elu")
+def _elu(x, alpha=1.0):
+    return np.where(x >= 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+@_operator("thresholded_relu")
+def _thresholded_relu(x, alpha=1.0):
+    return np.where(x >= alpha, x, 0)
+
+
+@_operator("prelu")
+def _prelu(x, alpha):
+    along = (-1,) + (1,) * (x.ndim - 2)
+    return np.where(x >= 0, x, np.reshape(alpha, along) * x)
+
+
+@_operator("sigmoid_hard")
+def _sigmoid_hard(x, alpha=0.2, beta=0.5):
+    return np.clip(alpha * x + beta, 0, 1)
+
+
+@_operator("scaled_tanh")
+def _scaled_tanh(x, alpha=1.0, beta=1.0):
+    return alpha * np.tanh(beta * x)
+
+
+@_operator("linear_activation")
+def _linear_activation(x, alpha=1.0, beta=0.0):
+    return alpha * x + beta
+
+
+# ---------------------------------------------------------------------- reductions
+def _reduction(function: Callable) -> Callable:
+    def run(x, axes=None, keep_dims=False):
+        axes = None if axes is None else tuple(int(a) for a in np.atleast_1d(axes))
+        return function(x, axis=axes, keepdims=bool(keep_dims))
+
+    return run
+
+
+def _log_sum_exp(x, axis, keepdims):
+    top = np.max(x, axis=axis, keepdims=True)
+    total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return total if keepdims else np.squeeze(total, axis)
+
+
+_OPERATORS |= {
+    "reduce_max": _reduction(np.max),
+    "reduce_mean": _reduction(np.mean),
+    "reduce_min": _reduction(np.min),
+    "reduce_prod": _reduction(np.prod),
+    "reduce_sum": _reduction(np.sum),
+    "reduce_log_sum_exp": _reduction(_log_sum_exp),
+    "reduce_sum_square": _reduction(lambda x, **how: np.sum(x * x, **how)),
+    "reduce_l2_norm": _reduction(lambda x, **how: np.sqrt(np.sum(x * x, **how))),
+    "reduce_l1_norm": _reduction(lambda x, **how: np.sum(np.abs(x), **how)),
+}
+
+
+@_operator("reduce_argmax")
+def _reduce_argmax(x, axis=-1, keep_dims=False, output_dtype="int32"):
+    return np.argmax(x, axis=axis, keepdims=bool(keep_dims)).astype(output_dtype)
+
+
+@_operator("reduce_argmin")
+def _reduce_argmin(x, axis=-1, keep_dims=False, output_dtype="int32"):
+    return np.argmin(x, axis=axis, keepdims=bool(keep_dims)).astype(output_dtype)
+
+
+@_operator("cumsum")
+def _cumsum(x, axis=0, exclusive=False, reverse=False):
+    x = np.flip(x, axis) if reverse else x
+    found = np.cumsum(x, axis=axis)
+    found = found - x if exclusive else found
+    return np.flip(found, axis) if reverse else found
+
+
+@_operator("softmax")
+def _softmax(x, axis=-1):
+    powers = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return powers / np.sum(powers, axis=axis, keepdims=True)
+
+
+@_operator("topk")
+def _topk(
+    x,
+    k=1,
+    axis=-1,
+    ascending=False,
+    sort=True,
+    return_indices=True,
+    output_indices_dtype="int32",
+):
+    order = np.argsort(x if ascending else -x, axis=axis, kind="stable")
+    order = np.take(order, np.arange(x.shape[axis] if k == -1 else k), axis=axis)
+    values = np.take_along_axis(x, order, axis)
+    return [values, order.astype(output_indices_dtype)] if return_indices else [values]
+
+
+@_operator("argsort")
+def _argsort(x, axis=-1, ascending=False, output_dtype="int32"):
+    order = np.argsort(x if ascending else -x, axis=axis, kind="stable")
+    return order.astype(output_dtype)
+
+
+# -------------------------------------------------------------------- rearrangement
+@_operator("reshape")
+def _reshape(x, shape):
+    sizes = [n or x.shape[i] for i, n in enumerate(np.atleast_1d(shape).tolist())]
+    return np.reshape(x, sizes)
+
+
+@_operator("transpose")
+def _transpose(x, perm):
+    return np.transpose(x, perm)
+
+
+@_operator("expand_dims")
+def _expand_dims(x, axes):
+    return np.expand_dims(x, tuple(np.atleast_1d(axes).tolist()))
+
+
+@_operator("squeeze")
+def _squeeze(x, axes=None):
+    return np.squeeze(x, None if axes is None else tuple(np.atleast_1d(axes).tolist()))
+
+
+@_operator("concat")
+def _concat(values, axis, interleave=False):
+    if interleave:
+        raise UnknownOperatorError("concat with interleave")
+    return np.concatenate([np.atleast_1d(v) for v in values], axis=int(axis))
+
+
+@_operator("stack")
+def _stack(values, axis):
+    return np.stack(values, axis=int(axis))
+
+
+@_operator("split")
+def _split(x, axis, num_splits=None, split_sizes=None):
+    if split_sizes is None:
+        return np.split(x, int(num_splits), axis=axis)
+    return np.split(x, np.cumsum(split_sizes)[:-1], axis=axis)
+
+
+@_operator("tile")
+def _tile(x, reps):
+    return np.tile(x, np.atleast_1d(reps))
+
+
+@_operator("reverse")
+def _reverse(x, axes=None):
+    return np.flip(x, None if axes is None else tuple(np.atleast_1d(axes).tolist()))
+
+
+@_operator("fill")
+def _fill(shape, value=0.0):
+    return np.full(np.atleast_1d(shape), value)
+
+
+@_operator("fill_like")
+def _fill_like(ref_tensor, value=0.0):
+    return np.full(np.shape(ref_tensor), value)
+
+
+@_operator("range_1d")
+def _range_1d(start, end, step):
+    return np.arange(start, end, step, dtype=np.asarray(start).dtype)
+
+
+@_operator("non_zero")
+def _non_zero(x):
+    return np.argwhere(x).astype(np.int32)
+
+
+@_operator("one_hot")
+def _one_hot(indices, one_hot_vector_size, axis=-1, on_value=1, off_value=0):
+    hit = np.expand_dims(indices, -1) == np.arange(one_hot_vector_size)
+    return np.moveaxis(np.where(hit, on_value, off_value), -1, axis)
+
+
+@_operator("pad")
+def _pad(x, pad, mode="constant", constant_val=0.0):
+    pairs = np.reshape(pad, (-1, 2)).tolist()
+    pairs = [[0, 0]] * (x.ndim - len(pairs)) + pairs
+    if mode == "constant":
+        return np.pad(x, pairs, constant_values=np.asarray(constant_val, x.dtype))
+    return np.pad(x, pairs, {"reflect": "reflect", "replicate": "edge"}[mode])
+
+
+def _slices(shape, begin, end, stride, begin_mask, end_mask, squeeze_mask) -> tuple:
+    rank = len(shape)
+
+    def flags(mask):
+        return [False] * rank if mask is None else np.atleast_1d(mask).tolist()
+
+    steps = [1] * rank if stride is None else np.atleast_1d(stride).tolist()
+    first, last = np.atleast_1d(begin).tolist(), np.atleast_1d(end).tolist()
+    out: list[Any] = []
+    for i, (no_begin, no_end, point) in enumerate(
+        zip(flags(begin_mask), flags(end_mask), flags(squeeze_mask), strict=True)
+    ):
+        if point:
+            out.append(first[i])
+            continue
+        start, stop = None if no_begin else first[i], None if no_end else last[i]
+        if steps[i] < 0 and stop is not None and stop < 0:
+            stop = stop + shape[i] if stop + shape[i] >= 0 else None
+        out.append(slice(start, stop, steps[i]))
+    return tuple(out)
+
+
+@_operator("slice_by_index")
+def _slice_by_index(
+    x, begin, end, stride=None, begin_mask=None, end_mask=None, squeeze_mask=None
+):
+    return x[_slices(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)]
+
+
+@_operator("slice_by_size")
+def _slice_by_size(x, begin, size):
+    begin, size = np.atleast_1d(begin).tolist(), np.atleast_1d(size).tolist()
+    ends = [None if n == -1 else b + n for b, n in zip(begin, size, strict=True)]
+    return x[tuple(slice(b, e) for b, e in zip(begin, ends, strict=True))]
+
+
+@_operator("slice_update")
+def _slice_update(
+    x,
+    update,
+    begin,
+    end,
+    stride=None,
+    begin_mask=None,
+    end_mask=None,
+    squeeze_mask=None,
+):
+    found = np.array(x)
+    place = _slices(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
+    found[place] = update
+    return found
+
+
+@_operator("sliding_windows")
+def _sliding_windows(x, axis, size, stride=1):
+    axis = axis % x.ndim
+    found = np.lib.stride_tricks.sliding_window_view(x, size, axis)
+    found = np.moveaxis(found, -1, axis + 1)
+    return found[(slice(None),) * axis + (slice(None, None, stride),)]
+
+
+# ---------------------------------------------------------------------- by indices
+@_operator("gather")
+def _gather(x, indices, axis=0, batch_dims=0, validate_indices=False):
+    if not batch_dims:
+        return np.take(x, indices, axis=axis)
+    axis = axis % x.ndim
+    return np.stack(
+        [
+            _gather(part, index, axis - 1, batch_dims - 1)
+            for part, index in zip(x, indices, strict=True)
+        ]
+    )
+
+
+@_operator("gather_along_axis")
+def _gather_along_axis(x, indices, axis=0, validate_indices=False):
+    return np.take_along_axis(x, indices, axis)
+
+
+@_operator("gather_nd")
+def _gather_nd(x, indices, batch_dims=0, validate_indices=False):
+    if batch_dims:
+        return np.stack(
+            [
+                _gather_nd(part, index, batch_dims - 1)
+                for part, index in zip(x, indices, strict=True)
+            ]
+        )
+    return x[tuple(np.moveaxis(indices, -1, 0))]
+
+
+@_operator("scatter_nd")
+def _scatter_nd(data, indices, updates, mode="add", validate_indices=False):
+    found = np.array(data)
+    place = tuple(np.moveaxis(indices, -1, 0))
+    if mode == "update":
+        found[place] = updates
+        return found
+    ways = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "div": np.divide,
+        "max": np.maximum,
+        "min": np.minimum,
+    }
+    ways[mode].at(found, place, updates)
+    return found
+
+
+# --------------------------------------------------------------- products, windows
+@_operator("matmul")
+def _matmul(x, y, transpose_x=False, transpose_y=False):
+    x = np.swapaxes(x, -1, -2) if transpose_x else x
+    return np.matmul(x, np.swapaxes(y, -1, -2) if transpose_y else y)
+
+
+@_operator("linear")
+def _linear(x, weight, bias=None):
+    return x @ np.transpose(weight) + (0 if bias is None else bias)
+
+
+@_operator("einsum")
+def _einsum(values, equation):
+    return np.einsum(equation, *values)
+
+
+@_operator("scaled_dot_product_attention")
+def _attention(query, key, value, attn_mask=None):
+    scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
+    if attn_mask is not None:
+        mask = np.asarray(attn_mask)
+        scores += np.where(mask, 0, -np.inf) if mask.dtype == bool else mask
+    return _softmax(scores) @ value
+
+
+_LAYOUTS = {1: "NCH", 2: "NCHW", 3: "NCHWD"}
+_KERNELS = {1: "OIH", 2: "OIHW", 3: "OIHWD"}
+
+
+def _pairs(pad_type, pad, sizes, reach, strides) -> list[tuple[int, int]]:
+    if pad_type == "valid":
+        return [(0, 0)] * len(sizes)
+    if pad_type == "custom":
+        return [tuple(pair) for pair in np.reshape(pad, (-1, 2)).tolist()]
+    pairs = lax.padtype_to_pads(sizes, reach, strides, "SAME")
+    return [pair[::-1] if pad_type == "same_lower" else pair for pair in pairs]
+
+
+@_operator("conv")
+def _conv(
+    x,
+    weight,
+    bias=None,
+    strides=None,
+    pad_type="valid",
+    pad=None,
+    dilations=None,
+    groups=1,
+):
+    rank = x.ndim - 2
+    strides = _sizes(strides, rank)
+    dilations = _sizes(dilations, rank)
+    window = weight.shape[2:]
+    reach = [(n - 1) * d + 1 for n, d in zip(window, dilations, strict=True)]
+    found = lax.conv_general_dilated(
+        x,
+        weight,
+        strides,
+        _pairs(pad_type, pad, x.shape[2:], reach, strides),
+        rhs_dilation=dilations,
+        dimension_numbers=(_LAYOUTS[rank], _KERNELS[rank], _LAYOUTS[rank]),
+        feature_group_count=int(groups),
+        precision=lax.Precision.HIGHEST,
+    )
+    return np.asarray(found) + _along_channels(bias, rank)
+
+
+@_operator("conv_transpose")
+def _conv_transpose(
+    x,
+    weight,
+    bias=None,
+    pad=None,
+    output_shape=None,
+    pad_type="valid",
+    strides=None,
+    dilations=None,
+    groups=1,
+):
+    """The scatter that it is: each entry adds the window to its places."""
+    rank = x.ndim - 2
+    strides, dilations = _sizes(strides, rank), _sizes(dilations, rank)
+    groups = int(groups)
+    batch, channels, *sizes = x.shape
+    window = weight.shape[2:]
+    whole = [
+        (n - 1) * s + (k - 1) * d + 1
+        for n, s, k, d in zip(sizes, strides, window, dilations, strict=True)
+    ]
+    each = channels // groups
+    out = weight.shape[1]
+    found = np.zeros((batch, groups, out, *whole), np.float64)
+    parts = x.reshape(batch, groups, each, *sizes).astype(np.float64)
+    kernels = weight.reshape(groups, each, out, *window).astype(np.float64)
+    for tap in np.ndindex(*window):
+        place = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip(tap, dilations, sizes, strides, strict=True)
+        )
+        product = np.einsum("bgc...,gco->bgo...", parts, kernels[(..., *tap)])
+        found[(slice(None),) * 3 + place] += product
+    found = found.reshape(batch, groups * out, *whole)
+    if pad_type == "custom":
+        cut = np.reshape(pad, (-1, 2)).tolist()
+    elif pad_type == "same":
+        extra = [w - n * s for w, n, s in zip(whole, sizes, strides, strict=True)]
+        cut = [(e // 2, e - e // 2) for e in extra]
+    else:
+        cut = [(0, 0)] * rank
+    wanted = whole if output_shape is None else list(output_shape)[2:]
+    for axis, ((low, high), n) in enumerate(zip(cut, wanted, strict=True), 2):
+        size = found.shape[axis] - low - high if output_shape is None else int(n)
+        missing = low + size - found.shape[axis]
+        if missing > 0:
+            edges = [(0, 0)] * found.ndim
+            edges[axis] = (0, missing)
+            found = np.pad(found, edges)
+        found = np.take(found, np.arange(low, low + size), axis=axis)
+    return found.astype(np.float32) + _along_channels(bias, rank)
+
+
+def _sizes(given: Any, rank: int) -> list[int]:
+    return [1] * rank if given is None else [int(n) for n in given]
+
+
+def _along_channels(bias: Any, rank: int) -> Any:
+    return 0 if bias is None else np.reshape(bias, (-1,) + (1,) * rank)
+
+
+@_operator("max_pool")
+def _max_pool(
+    x, kernel_sizes, strides=None, pad_type="valid", pad=None, ceil_mode=False
+):
+    return _pool(x, -np.inf, lax.max, kernel_sizes, strides, pad_type, pad, ceil_mode)
+
+
+@_operator("avg_pool")
+def _avg_pool(
+    x,
+    kernel_sizes,
+    strides=None,
+    pad_type="valid",
+    pad=None,
+    exclude_padding_from_average=False,
+    ceil_mode=False,
+):
+    how = (kernel_sizes, strides, pad_type, pad, ceil_mode)
+    total = _pool(x, 0.0, lax.add, *how)
+    if not exclude_padding_from_average:
+        return total / math.prod(int(n) for n in kernel_sizes)
+    return total / _pool(np.ones_like(x), 0.0, lax.add, *how)
+
+
+def _pool(x, initial, operation, kernel_sizes, strides, pad_type, pad, ceil_mode):
+    if ceil_mode:
+        raise UnknownOperatorError("pooling with ceil_mode")
+    rank = x.ndim - 2
+    sizes, strides = [int(n) for n in kernel_sizes], _sizes(strides, rank)
+    pairs = _pairs(pad_type, pad, x.shape[2:], sizes, strides)
+    window = (1, 1, *sizes), (1, 1, *strides), ((0, 0), (0, 0), *pairs)
+    return np.asarray(lax.reduce_window(x, np.float32(initial), operation, *window))
+
+
+# -------------------------------------------------------------------- normalization
+@_operator("batch_norm")
+def _batch_norm(x, mean, variance, gamma=None, beta=None, epsilon=1e-5):
+    def along(value):
+        return np.reshape(value, (-1,) + (1,) * (x.ndim - 2))
+
+    found = (x - along(mean)) / np.sqrt(along(variance) + epsilon)
+    found = found if gamma is None else found * along(gamma)
+    return found if beta is None else found + along(beta)
+
+
+@_operator("layer_norm")
+def _layer_norm(x, axes=None, gamma=None, beta=None, epsilon=1e-5):
+    axes = tuple(range(x.ndim)) if axes is None else tuple(a % x.ndim for a in axes)
+    mean = np.mean(x, axes, keepdims=True)
+    found = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
+    along = [n if i in axes else 1 for i, n in enumerate(x.shape)]
+    found = found if gamma is None else found * np.reshape(gamma, along)
+    return found if beta is None else found + np.reshape(beta, along)
+
+
+@_operator("instance_norm")
+def _instance_norm(x, gamma=None, beta=None, epsilon=1e-5):
+    axes = tuple(range(2, x.ndim))
+    mean = np.mean(x, axes, keepdims=True)
+    found = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
+    along = (-1,) + (1,) * (x.ndim - 2)
+    found = found if gamma is None else found * np.reshape(gamma, along)
+    return found if beta is None else found + np.reshape(beta, along)
+
+
+@_operator("l2_norm")
+def _l2_norm(x, epsilon=1e-6):
+    axes = (-3, -2, -1)
+    return x / np.sqrt(np.sum(x * x, axes, keepdims=True) + epsilon)

@@ -1,0 +1,203 @@
+"""Which operation of a program a converter cannot convert, or converts wrongly.
+
+A converter says at best which of its own operations it gave up on, and nothing of what
+it converts wrongly. So once a file is known to be bad, each operation is converted by
+itself, in a process that a crash may end, and run beside JAX. Converters join
+operations, and one may fail only in company: then each layer's are tried together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.errors import ExportError
+from exburn.export.comparison import difference
+from exburn.export.converter import artifact, run_converter
+from exburn.export.operations import Known, Operation, Rule, Slot, apply, run
+from exburn.export.program import Program
+from exburn.export.report import Problem
+
+_LIMIT = 1e-4  # of the error of one operation, beside its greatest entry
+
+
+@dataclasses.dataclass(eq=False)
+class Piece:
+    """Operations that are tried together.
+
+    Attributes:
+        steps: They, in their order.
+        inputs: The slots that they take from others.
+        outputs: Those that they give.
+        error: What went wrong; empty if nothing did.
+    """
+
+    steps: list[Operation]
+    inputs: list[Slot]
+    outputs: list[Slot]
+    error: str = ""
+
+    def compute(self, rules: Any, *values: Any) -> list[Any]:
+        """The outputs for inputs."""
+        known = dict(zip(map(id, self.inputs), values, strict=True))
+        found = run(self.steps, known, rules)
+        return [found[id(slot)] for slot in self.outputs]
+
+
+def find_problems(
+    program: Program,
+    script: Path,
+    target: str,
+    rules: Mapping[str, Rule] | None = None,
+) -> list[Problem]:
+    """What of a program a converter cannot convert, or converts wrongly.
+
+    Args:
+        program: The program, of known sizes.
+        script: The converter's script, which takes jobs of ``pieces``.
+        target: The converter's name, as errors have it.
+        rules: What the converter is given in place of some primitives.
+    """
+    steps, failed = _with_weights_known(program), []
+    for pieces in (_each_once(steps), _by_layer(steps)):
+        try:
+            tried = _try(pieces, script, program.target, target, rules)
+        except ExportError:  # what failed before is the error to show
+            break
+        if failed := [piece for piece in tried if piece.error]:
+            break
+    problems = []
+    for piece in failed:
+        step = piece.steps[-1]
+        names = ", ".join(dict.fromkeys(each.name for each in piece.steps))
+        problems.append(Problem(step.layer, names, piece.error))
+    return list(dict.fromkeys(problems))
+
+
+def _with_weights_known(program: Program) -> list[Operation]:
+    """The operations that depend on the inputs, with the weights' values put in."""
+    operations = program.operations
+    *slots, key = operations.inputs
+    values: dict[int, Any] = {id(key): Known(key.aval, jax.random.key(0))}
+    for slot, weight in zip(slots, program.weights, strict=False):
+        values[id(slot)] = Known(slot.aval, weight)
+    kept = []
+    for step in operations.steps:
+        given = tuple(values.get(id(slot), slot) for slot in step.inputs)
+        step = dataclasses.replace(step, inputs=given)
+        if all(isinstance(slot, Known) for slot in given):
+            found = apply(step, [slot.value for slot in given])
+            for slot, value in zip(step.outputs, found, strict=True):
+                values[id(slot)] = Known(slot.aval, value)
+        else:
+            kept.append(step)
+    return kept
+
+
+def _each_once(steps: Sequence[Operation]) -> list[Piece]:
+    """Each operation by itself, and of those that are alike only the first."""
+    pieces, seen = [], set()
+    for step in steps:
+        known = [
+            (slot.aval.str_short(), isinstance(slot, Known) and slot.aval.size < 9)
+            for slot in step.inputs
+        ]
+        mark = step.name, str(step.params), str(known)
+        if mark not in seen:
+            seen.add(mark)
+            pieces.append(_piece([step], step.outputs))
+    return pieces
+
+
+def _by_layer(steps: Sequence[Operation]) -> list[Piece]:
+    """The operations of each layer together."""
+    groups: dict[str, list[Operation]] = {}
+    for step in steps:
+        groups.setdefault(step.layer, []).append(step)
+    pieces = []
+    for layer, group in groups.items():
+        outside = {
+            id(slot) for step in steps if step.layer != layer for slot in step.inputs
+        }
+        inside = {id(slot) for step in group for slot in step.inputs}
+        made = [slot for step in group for slot in step.outputs]
+        given = [s for s in made if id(s) in outside or id(s) not in inside]
+        pieces.append(_piece(group, given))
+    return pieces
+
+
+def _piece(steps: Sequence[Operation], outputs: Sequence[Slot]) -> Piece:
+    made = {id(slot) for step in steps for slot in step.outputs}
+    inputs = {
+        id(slot): slot
+        for step in steps
+        for slot in step.inputs
+        if not isinstance(slot, Known) and id(slot) not in made
+    }
+    return Piece(list(steps), list(inputs.values()), list(outputs))
+
+
+def _try(
+    pieces: list[Piece], script: Path, traced_for: Any, target: str, rules: Any
+) -> list[Piece]:
+    """The pieces, with what went wrong in each."""
+    with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
+        folder = Path(room)
+        jobs, wanted = [], []
+        for number, piece in enumerate(pieces):
+            inputs = _draw(piece)
+            with jax.default_matmul_precision("highest"):
+                found = jax.jit(partial(piece.compute, None))(*inputs)
+            wanted.append([np.asarray(value) for value in found])
+            specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
+            data = artifact(partial(piece.compute, rules), specs, traced_for)
+            name = f"piece_{number}"
+            (folder / f"{name}.stablehlo").write_bytes(data)
+            ins = [f"x{place}" for place, _ in enumerate(inputs)]
+            outs = [f"y{place}" for place, _ in enumerate(found)]
+            np.savez(folder / f"{name}.in.npz", **dict(zip(ins, inputs, strict=True)))
+            jobs.append({"name": name, "inputs": ins, "outputs": outs})
+        run_converter(script, folder, {"pieces": jobs}, target=target)
+        for job, piece, want in zip(jobs, pieces, wanted, strict=True):
+            piece.error = _outcome(folder, job, want)
+    return pieces
+
+
+def _outcome(folder: Path, job: dict, wanted: list[np.ndarray]) -> str:
+    """What went wrong with a piece; empty if nothing did."""
+    name = job["name"]
+    outputs, reason = folder / f"{name}.out.npz", folder / f"{name}.json"
+    if not outputs.exists():
+        return json.loads(reason.read_text()) if reason.exists() else "the process died"
+    found = np.load(outputs)
+    for place, want in zip(job["outputs"], wanted, strict=True):
+        got = found[place]
+        if got.shape != want.shape:
+            return f"its result has the shape {got.shape}, not {want.shape}"
+        if not (error := difference(want, got)) <= _LIMIT:
+            return f"its result is another one, by {error:.1e}"
+    return ""
+
+
+def _draw(piece: Piece) -> list[np.ndarray]:
+    """Numbers that most operations can be told apart by: positive, below one."""
+    random = np.random.default_rng(0)
+    drawn = []
+    for slot in piece.inputs:
+        shape, dtype = slot.aval.shape, np.dtype(slot.aval.dtype)
+        if dtype.kind == "b":
+            value = random.integers(0, 2, shape).astype(bool)
+        elif dtype.kind in "iu":
+            value = random.integers(0, 2, shape).astype(dtype)
+        else:
+            value = random.uniform(0.1, 0.9, shape).astype(dtype)
+        drawn.append(value)
+    return drawn

@@ -1,0 +1,162 @@
+"""LiteRT (formerly TensorFlow Lite) files, without TensorFlow.
+
+The model is traced for fixed numbers of rows, each of which becomes a signature of the
+file. Converter, quantizer and interpreter run in a process of their own, which is the
+script `conversion`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.core.checks import check_choice, check_count
+from exburn.errors import ArgumentError, ExportError
+from exburn.export.comparison import sample_inputs
+from exburn.export.converter import artifact, run_converter
+from exburn.export.converter import require_packages as require_all
+from exburn.export.diagnosis import find_problems
+from exburn.export.litert.file import Signature, operators, signatures
+from exburn.export.litert.rewriting import RULES
+from exburn.export.program import Program
+from exburn.export.report import Problem, Written, explain
+from exburn.export.rows import batches, fix_rows, flatten
+from exburn.export.signature import Interface
+
+SCRIPT = Path(__file__).with_name("conversion.py")
+NAME = "the LiteRT converter"
+MAIN = "serving_default"
+QUANTIZED = ("int8", "int8_weights")
+# How far an output in int8 may be off, as a part of its greatest entry, before the file
+# is taken for broken. What int8 costs in accuracy is for a test set to say.
+_COARSE = 0.25
+
+
+def require_packages() -> None:
+    """Raises ``MissingDependencyError`` where LiteRT's packages are not installed."""
+    reason = "writing LiteRT needs its converter and its interpreter"
+    require_all(("litert_converter", "ai_edge_litert"), "export", reason, "litert")
+
+
+def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+    """Writes the program with a signature for each number of rows.
+
+    Args:
+        program: The program.
+        path: The file.
+        options: ``batch_sizes``: numbers of rows, the first of which is the signature
+            ``serving_default`` and each other ``rows_…``; by default 1.
+            ``quantize``: ``"int8"`` for weights and arithmetic, which the samples
+            calibrate, ``"int8_weights"`` for the weights alone.
+
+    Raises:
+        ExportError: LiteRT cannot express an operation.
+        ArgumentError: An option is wrong, or a size beside the rows is open.
+    """
+    sizes = _row_counts(program, options.get("batch_sizes"))
+    quantize = _quantization(program, options.get("quantize"))
+    with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
+        folder = Path(room)
+        jobs = []
+        for number, rows in enumerate(sizes):
+            file = f"program_{number}.stablehlo"
+            function, specs = flatten(fix_rows(program, rows), RULES)
+            (folder / file).write_bytes(artifact(function, specs, "litert"))
+            jobs.append(
+                {
+                    "file": file,
+                    "signature": f"rows_{rows}" if number else MAIN,
+                    "rows": rows,
+                    "inputs": program.input_names,
+                    "outputs": program.output_names,
+                }
+            )
+        if quantize == "int8":
+            named = zip(program.input_names, sample_inputs(program) or [], strict=True)
+            np.savez(folder / "samples.npz", **dict(named))
+        job = {"programs": jobs, "quantize": quantize}
+        try:
+            run_converter(SCRIPT, folder, job, target=NAME)
+        except ExportError as error:
+            raise explain(error, problems(program)) from error
+        shutil.move(folder / "model.tflite", path)
+    rtol = _COARSE if quantize else None
+    return Written(operators(path.read_bytes()), rtol=rtol)
+
+
+def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
+    """LiteRT's interpreter on each signature, in a process of its own."""
+    version = importlib.metadata.version("ai-edge-litert")
+    found = signatures(path.read_bytes())
+    runs = [functools.partial(_run, program, path, each) for each in found]
+    return f"ai-edge-litert {version}", runs
+
+
+def problems(program: Program) -> list[Problem]:
+    """What LiteRT's converter cannot convert, or converts wrongly."""
+    rows = _row_counts(program, None)[0]
+    return find_problems(fix_rows(program, rows), SCRIPT, NAME, RULES)
+
+
+def _run(
+    program: Interface, path: Path, signature: Signature, inputs: list[np.ndarray]
+) -> list[np.ndarray]:
+    parts, count = batches(inputs, signature.rows)
+    with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
+        folder = Path(room)
+        for number, part in enumerate(parts):
+            named = dict(zip(program.input_names, part, strict=True))
+            np.savez(folder / f"batch_{number}.npz", **named)
+        runs = [{"signature": signature.name} for _ in parts]
+        job = {"model": str(path), "runs": runs}
+        run_converter(SCRIPT, folder, job, target="LiteRT's interpreter")
+        found = [np.load(folder / f"outputs_{n}.npz") for n, _ in enumerate(parts)]
+        return [
+            np.concatenate([part[name] for part in found])[:count]
+            for name in program.output_names
+        ]
+
+
+def _row_counts(program: Program, given: Any) -> list[int]:
+    """The numbers of rows of the signatures."""
+    fixed = program.rows
+    if given is None:
+        return [fixed or 1]
+    if isinstance(given, int):
+        given = [given]
+    if not isinstance(given, list | tuple) or not given:
+        raise ArgumentError(
+            "export",
+            f"batch_sizes are numbers of rows, received {given!r}",
+            hint="batch_sizes=(1, 8).",
+        )
+    sizes = [check_count("export", "batch_sizes", n) for n in given]
+    if fixed is not None and sizes != [fixed]:
+        raise ArgumentError(
+            "export",
+            f"batch_size={fixed} fixes the rows, and batch_sizes asks for {sizes}",
+            hint="Pass batch_sizes alone.",
+        )
+    return list(dict.fromkeys(sizes))
+
+
+def _quantization(program: Program, given: Any) -> str | None:
+    if given is None:
+        return None
+    given = check_choice("export", "quantize", given, QUANTIZED)
+    reason = "quantizing a LiteRT file needs its quantizer"
+    require_all(("litert_quantizer",), "export", reason, "litert")
+    if given == "int8" and program.samples is None:
+        raise ArgumentError(
+            "export",
+            "int8 arithmetic is calibrated on samples, and there are none",
+            hint="model.export(path, quantize='int8', samples=x_train[:256]).",
+        )
+    return given

@@ -1,0 +1,188 @@
+"""Converts StableHLO to LiteRT files, quantizes and runs them: a script.
+
+`exburn.export.converter` runs it in a process of its own, which needs neither ExBurn
+nor JAX, with the folder of a job as its argument. ``job.json`` holds one of these:
+
+``programs``
+    Portable artifacts of StableHLO (``file``, ``signature``, ``rows``, names of
+    ``inputs`` and ``outputs``), to be the signatures of one ``model.tflite``; with
+    ``quantize``, ``samples.npz`` calibrates it.
+``runs``
+    A ``model``, and batches for its signatures: ``batch_0.npz`` becomes
+    ``outputs_0.npz``.
+``pieces``
+    Programs to be converted and run each by itself, whatever becomes of the others.
+
+``result.json`` holds the stage that was reached, and an error or what was found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+
+def main(folder: pathlib.Path) -> None:
+    job = json.loads((folder / "job.json").read_text())
+    sys.path.extend(p for p in job["path"] if p not in sys.path)
+    report: dict[str, Any] = {}
+
+    def enter(stage: str) -> None:
+        report["stage"] = stage
+        (folder / "result.json").write_text(json.dumps(report))
+
+    try:
+        if "pieces" in job:
+            enter("trying its operations")
+            try_each(folder, job["pieces"])
+        elif "runs" in job:
+            enter("running the file")
+            run(folder, job["model"], job["runs"])
+        else:
+            enter("converting")
+            artifacts = [(folder / p["file"]).read_bytes() for p in job["programs"]]
+            data = convert(artifacts, job["programs"])
+            if job["quantize"]:
+                enter("quantizing")
+                data = quantize(data, job, folder / "samples.npz")
+            (folder / "model.tflite").write_bytes(data)
+        report["done"] = True
+    except BaseException as error:
+        report["error"] = f"{type(error).__name__}: {error}"
+        traceback.print_exc()
+        raise
+    finally:
+        (folder / "result.json").write_text(json.dumps(report))
+
+
+def convert(artifacts: Sequence[bytes], programs: Sequence[dict]) -> bytes:
+    """One file with a signature for each program."""
+    from litert_converter.mlir import ir, passmanager
+    from litert_converter.mlir._mlir_libs import converter_api_ext as api
+    from litert_converter.mlir.dialects import stablehlo
+
+    context = ir.Context()
+    api.prepare_mlir_context(context)
+    with context:
+        modules = []
+        for number, (data, program) in enumerate(zip(artifacts, programs, strict=True)):
+            module = stablehlo.deserialize_portable_artifact(context, data)
+            api.set_signature(
+                module.operation,
+                signature_name=program["signature"],
+                input_names=program["inputs"],
+                output_names=program["outputs"],
+            )
+            if number:  # the public functions of one module need names of their own
+                rename_main(module, f"main_{number}", ir)
+            modules.append(module)
+        merged = api.merge_modules(modules) if len(modules) > 1 else modules[0]
+        config = api.ConvertToTFLConfig()
+        config.model_origin_framework = "JAX"
+        # Masks of attention hold infinities, and shall go on doing so.
+        config.canonicalizing_inf_as_min_max_float = False
+        api.run_convert_to_tfl_passes(merged, passmanager.PassManager(), config)
+        return api.export_flatbuffer_to_bytes(merged.operation)
+
+
+def rename_main(module: Any, name: str, ir: Any) -> None:
+    for operation in module.body.operations:
+        attributes = operation.operation.attributes
+        if "sym_name" not in attributes:
+            continue
+        if ir.StringAttr(attributes["sym_name"]).value == "main":
+            attributes["sym_name"] = ir.StringAttr.get(name)
+
+
+def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
+    """The file with weights in int8, and with all arithmetic if the job says so.
+
+    Inputs and outputs stay float: an application need not know the scales.
+    """
+    import numpy as np
+    from litert_quantizer import algorithm_manager, qtyping, quantizer, recipe
+
+    work = quantizer.Quantizer(data)
+    if job["quantize"] == "int8_weights":
+        work.load_quantization_recipe(recipe.dynamic_wi8_afp32())
+        made = work.quantize(enable_progress_report=False)
+        return bytes(made.quantized_model)
+    work.load_quantization_recipe(recipe.static_wi8_ai8())
+    for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
+        keep = algorithm_manager.AlgorithmName.NO_QUANTIZE
+        work.update_quantization_recipe(".*", end, algorithm_key=keep)
+    arrays = dict(np.load(samples))
+    seen = {p["signature"]: batches(p, arrays) for p in job["programs"]}
+    made = work.quantize(work.calibrate(seen), enable_progress_report=False)
+    return bytes(made.quantized_model)
+
+
+def batches(program: dict, arrays: dict) -> list[dict]:
+    """Samples in batches of as many rows as a program takes, none left out."""
+    import numpy as np
+
+    rows, names = program["rows"], program["inputs"]
+    count = len(arrays[names[0]])
+    starts = range(0, count, rows)
+    chosen = [np.arange(start, start + rows) % count for start in starts]
+    return [{name: arrays[name][rows] for name in names} for rows in chosen]
+
+
+def run(folder: pathlib.Path, model: str, runs: list[dict]) -> None:
+    """Outputs of each batch."""
+    import numpy as np
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=model)
+    for number, about in enumerate(runs):
+        runner = interpreter.get_signature_runner(about["signature"])
+        outputs = runner(**dict(np.load(folder / f"batch_{number}.npz")))
+        np.savez(folder / f"outputs_{number}.npz", **outputs)
+
+
+def try_each(folder: pathlib.Path, pieces: list[dict]) -> None:
+    """Converts and runs each piece in a process of its own, one after another."""
+    import ai_edge_litert.interpreter  # noqa: F401 - loaded once, before the forks
+    import litert_converter.mlir._mlir_libs  # noqa: F401
+
+    for piece in pieces:
+        child = os.fork()
+        if not child:
+            os._exit(try_one(folder, piece))
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            said = f"the converter died of signal {os.WTERMSIG(status)}"
+            (folder / f"{piece['name']}.json").write_text(json.dumps(said))
+
+
+def try_one(folder: pathlib.Path, piece: dict) -> int:
+    """Writes a piece's outputs, or why there are none."""
+    import numpy as np
+    from ai_edge_litert.interpreter import Interpreter
+
+    name = piece["name"]
+    with tempfile.TemporaryFile("w+") as said:
+        os.dup2(said.fileno(), 2)  # where MLIR says what it could not do
+        try:
+            data = (folder / f"{name}.stablehlo").read_bytes()
+            made = convert([data], [{"signature": "main", **piece}])
+            runner = Interpreter(model_content=made).get_signature_runner("main")
+            outputs = runner(**dict(np.load(folder / f"{name}.in.npz")))
+            np.savez(folder / f"{name}.out.npz", **outputs)
+            return 0
+        except BaseException as error:
+            said.seek(0)
+            lines = [line for line in said.read().splitlines() if "error:" in line]
+            text = lines[0] if lines else f"{type(error).__name__}: {error}"
+            (folder / f"{name}.json").write_text(json.dumps(" ".join(text.split())))
+            return 1
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,90 @@
+"""Operations that LiteRT does not have, as others that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from exburn.export.operations import Operation, Rule
+
+
+def _total_order(compare: Callable, below: Callable) -> Rule:
+    """A comparison in which NaN is above all numbers, and below 0 comes -0."""
+
+    def rule(step: Operation, values: Sequence[Any]) -> Any:
+        a, b = values
+        if not jnp.issubdtype(a.dtype, jnp.floating):
+            return compare(a, b)
+        return below(compare(a, b), jnp.isnan(a), jnp.isnan(b))
+
+    return rule
+
+
+def _sort(step: Operation, values: Sequence[Any]) -> Any:
+    """By ``top_k`` of the negative, which orders ties as a stable sort does."""
+    axis, first = step.params["dimension"], values[0]
+    if step.params["num_keys"] != 1 or first.dtype == bool:
+        return NotImplemented
+    keys = jnp.moveaxis(first, axis, -1)
+    if not jnp.issubdtype(first.dtype, jnp.floating):
+        if first.dtype not in (jnp.int32, jnp.int16, jnp.int8):
+            return NotImplemented
+        keys = -1 - keys  # unlike -keys, never too large
+    else:
+        keys = -keys
+    _, order = lax.top_k(keys, keys.shape[-1])
+    order = jnp.moveaxis(order, -1, axis)
+    return [jnp.take_along_axis(v, order, axis, mode="clip") for v in values]
+
+
+def _convolve(step: Operation, values: Sequence[Any]) -> Any:
+    """A transposed convolution in three dimensions, as one of spread entries."""
+    params, (x, kernel) = step.params, values
+    spread = params["lhs_dilation"]
+    if x.ndim != 5 or max(spread) == 1:
+        return NotImplemented
+    interior = [0] * x.ndim
+    for axis, gap in zip(params["dimension_numbers"].lhs_spec[2:], spread, strict=True):
+        interior[axis] = gap - 1
+    for axis, gap in enumerate(interior):
+        x = _spread(x, axis, gap)
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        params["window_strides"],
+        params["padding"],
+        rhs_dilation=params["rhs_dilation"],
+        dimension_numbers=params["dimension_numbers"],
+        feature_group_count=params["feature_group_count"],
+        batch_group_count=params["batch_group_count"],
+        precision=params["precision"],
+    )
+
+
+def _spread(x: Any, axis: int, gap: int) -> Any:
+    """``gap`` zeros between any two entries along an axis, in four dimensions."""
+    if not gap:
+        return x
+    shape = x.shape
+    before, size, after = (
+        int(np.prod(shape[:axis])),
+        shape[axis],
+        int(np.prod(shape[axis + 1 :])),
+    )
+    wide = jnp.pad(
+        x.reshape(before, size, 1, after), ((0, 0),) * 2 + ((0, gap), (0, 0))
+    )
+    wide = wide.reshape(before, size * (gap + 1), after)[:, : size * (gap + 1) - gap]
+    return wide.reshape(*shape[:axis], -1, *shape[axis + 1 :])
+
+
+RULES: dict[str, Rule] = {
+    "conv_general_dilated": _convolve,
+    "le_to": _total_order(lax.le, lambda found, a, b: found | b),
+    "lt_to": _total_order(lax.lt, lambda found, a, b: found | (b & ~a)),
+    "sort": _sort,
+}

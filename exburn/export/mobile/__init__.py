@@ -1,0 +1,119 @@
+"""A folder with a model for phones: files, what they take and give, and a test.
+
+================================  ==================================================
+``model.tflite``                  LiteRT, for Android and everything else
+``model.mlpackage``               Core ML, for iOS 18 and macOS 15
+``model.onnx``                    ONNX
+``contract.json``                 names, shapes, dtypes, labels, what to do to inputs,
+                                  digests: see `contract`
+``golden.safetensors``            inputs, and the outputs that each file must give
+================================  ==================================================
+
+A device loads the file that it can, and tests itself by the golden outputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import ArgumentError, require
+from exburn.export.comparison import draw_inputs, sample_inputs
+from exburn.export.exporting import write_checked
+from exburn.export.formats import FORMATS, Format
+from exburn.export.mobile.contract import check_labels, contract_of
+from exburn.export.mobile.verification import CONTRACT, GOLDEN, digest
+from exburn.export.program import Program
+from exburn.export.report import Problem, Written
+
+FILES = ("litert", "coreml", "onnx")
+_GOLDEN_ROWS = 8
+
+
+def require_packages() -> None:
+    """Nothing: the files' own writers say what they need."""
+
+
+def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+    """Writes the bundle; each file is checked as if it were exported by itself.
+
+    Args:
+        program: The program.
+        path: The folder.
+        options: ``formats``: which files, of ``("litert", "coreml", "onnx")``.
+            ``labels``: names of the classes, in the order of the output's last axis; a
+            dict by output if there are several. ``preprocessing``: what the application
+            does to an input first, as JSON can hold it. ``quantize``, ``batch_sizes``
+            (LiteRT) and ``precision`` (Core ML): as for these formats.
+
+    Raises:
+        ExportError: A format cannot express an operation; leave it out of ``formats``.
+        MissingDependencyError: A format's packages are not installed.
+        ArgumentError: An option is wrong.
+    """
+    forms = _forms(options.get("formats", FILES))
+    for form in forms:
+        form.writer.require_packages()
+    labels = check_labels(program, options.get("labels"))
+    path.mkdir()
+    reports = {}
+    for form in forms:
+        place = path / f"model{form.suffix}"
+        chosen = {k: v for k, v in options.items() if k in form.options}
+        reports[form.name] = write_checked(
+            form, program.traced_for(form.target), place, chosen
+        )
+    inputs, outputs = _golden(program.traced_for(forms[0].target))
+    tensors = {f"input/{name}": value for name, value in inputs.items()}
+    tensors |= {f"output/{name}": value for name, value in outputs.items()}
+    files = require("safetensors.numpy", "export", "it needs safetensors")
+    (path / GOLDEN).write_bytes(files.save(tensors))
+    contract = contract_of(program, path, reports, labels, options)
+    contract["golden"] = {
+        "path": GOLDEN,
+        "sha256": digest(path / GOLDEN),
+        "rows": len(next(iter(inputs.values()))),
+    }
+    text = json.dumps(contract, indent=2, ensure_ascii=False, allow_nan=False)
+    (path / CONTRACT).write_text(text + "\n", encoding="utf-8")
+    errors = [report.error for report in reports.values() if report.error is not None]
+    checked = "; ".join(f"{name}: {r.checked}" for name, r in reports.items())
+    return Written({}, checked=checked, error=max(errors, default=0.0))
+
+
+def runner(program: Program, path: Path) -> None:
+    """Nothing: each file has been run by the writer of its format."""
+
+
+def problems(program: Program) -> list[Problem]:
+    """What the formats of the bundle cannot express."""
+    found = []
+    for form in _forms(FILES):
+        form.writer.require_packages()
+        found += form.writer.problems(program.traced_for(form.target))
+    return list(dict.fromkeys(found))
+
+
+def _forms(names: Any) -> list[Format]:
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list | tuple) or not names or set(names) - set(FILES):
+        raise ArgumentError(
+            "export",
+            f"formats are some of {', '.join(map(repr, FILES))}, received {names!r}",
+        )
+    return [FORMATS[name] for name in FILES if name in names]
+
+
+def _golden(program: Program) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Inputs by name, samples if there are some, and the model's outputs for them."""
+    inputs = sample_inputs(program) or draw_inputs(program, 4, {})
+    inputs = [np.ascontiguousarray(value[:_GOLDEN_ROWS]) for value in inputs]
+    outputs = [np.ascontiguousarray(value) for value in program.reference(inputs)]
+    return (
+        dict(zip(program.input_names, inputs, strict=True)),
+        dict(zip(program.output_names, outputs, strict=True)),
+    )

@@ -1,0 +1,160 @@
+"""A mobile bundle tried as a device would: from its contract alone."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exburn.errors import ArgumentError, ExportError, ModelFormatError, require
+from exburn.export.comparison import difference
+from exburn.export.formats import FORMATS
+
+FORMAT = "exburn-mobile-1"
+CONTRACT, GOLDEN = "contract.json", "golden.safetensors"
+# What runs each file here: its module, if it can run here at all.
+_RUNTIMES = {
+    "litert": lambda: "ai_edge_litert",
+    "onnx": lambda: "onnxruntime",
+    "coreml": lambda: "coremltools" if sys.platform == "darwin" else None,
+}
+
+
+def verify(folder: Any) -> dict[str, str]:
+    """Checks a mobile bundle: its digests, and its outputs on the golden inputs.
+
+    Each file is run by the runtime that it is for, where that is installed.
+
+    Args:
+        folder: The bundle, or its contract.
+
+    Returns:
+        For each file what was found: ``"equal, greatest error 3.1e-07"``, or why it was
+        not run.
+
+    Raises:
+        ArgumentError: There is no bundle.
+        ModelFormatError: A file is missing or damaged.
+        ExportError: The outputs are not the golden ones.
+
+    Example:
+        >>> verify("no/such/app")
+        Traceback (most recent call last):
+        exburn.errors.ArgumentError: verify: there is no mobile bundle in 'no/such/app'
+          → Write one: model.export("app", format="mobile", samples=x[:8]).
+    """
+    folder = Path(folder)
+    folder = folder.parent if folder.name == CONTRACT else folder
+    contract = _contract(folder)
+    golden = _golden(folder, contract)
+    found = {}
+    for kind, about in contract["files"].items():
+        _check_digests(folder, kind, about)
+        module = _RUNTIMES[kind]()
+        if module is None:
+            found[kind] = "not run: Core ML runs on macOS"
+        elif importlib.util.find_spec(module) is None:
+            found[kind] = f"not run: {module} is not installed"
+        else:
+            error = _error(folder, contract, kind, golden)
+            if not error <= about["tolerance"]:
+                raise ExportError(
+                    "verify",
+                    f"{about['path']} computes something else than the golden outputs",
+                    {"greatest error": error, "tolerance": about["tolerance"]},
+                    hint="Export the bundle again.",
+                )
+            found[kind] = f"equal, greatest error {error:.1e}"
+    return found
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(path: Path) -> Any:
+    """A file's digest; a folder's files with theirs, by name."""
+    if path.is_file():
+        return digest(path)
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    return {str(each.relative_to(path).as_posix()): digest(each) for each in files}
+
+
+def _contract(folder: Path) -> dict[str, Any]:
+    path = folder / CONTRACT
+    if not path.is_file():
+        raise ArgumentError(
+            "verify",
+            f"there is no mobile bundle in {str(folder)!r}",
+            hint='Write one: model.export("app", format="mobile", samples=x[:8]).',
+        )
+    try:
+        contract = json.loads(path.read_text())
+        fits = contract["format"] == FORMAT and all(
+            kind in _RUNTIMES
+            and Path(about["path"]).name == about["path"]
+            and isinstance(about["tolerance"], int | float)
+            for kind, about in contract["files"].items()
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(CONTRACT, str(error)) from error
+    if not fits:
+        raise _damaged(CONTRACT, "it is of another format")
+    return contract
+
+
+def _golden(folder: Path, contract: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    files = require("safetensors.numpy", "verify", "it needs safetensors")
+    _check_digests(folder, "golden", contract["golden"])
+    return files.load((folder / GOLDEN).read_bytes())
+
+
+def _check_digests(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
+    path = folder / about["path"]
+    if not path.exists():
+        raise _damaged(about["path"], "it is missing")
+    if digests(path) != about["sha256"]:
+        raise _damaged(about["path"], "its bytes are not those that were written")
+
+
+def _damaged(name: str, cause: str) -> ModelFormatError:
+    return ModelFormatError(
+        "verify", f"the bundle's {name} is damaged", {"cause": cause}
+    )
+
+
+class _Names(NamedTuple):
+    """A file's names in the contract's order, and its rows."""
+
+    input_names: list[str]
+    output_names: list[str]
+    rows: int | None
+
+
+def _error(
+    folder: Path, contract: Mapping[str, Any], kind: str, golden: Mapping[str, Any]
+) -> float:
+    """The greatest difference of a file's outputs from the golden ones."""
+    about = contract["files"][kind]
+    inputs = [each["name"] for each in contract["inputs"]]
+    outputs = [each["name"] for each in contract["outputs"]]
+    names = _Names(
+        [about["inputs"][name] for name in inputs],
+        [about["outputs"][name] for name in outputs],
+        about["rows"],
+    )
+    _, runs = FORMATS[kind].writer.runner(names, folder / about["path"])
+    worst = 0.0
+    for run in runs:
+        found = run([golden[f"input/{name}"] for name in inputs])
+        for name, value in zip(outputs, found, strict=True):
+            worst = max(worst, difference(golden[f"output/{name}"], np.asarray(value)))
+    return worst

@@ -1,0 +1,288 @@
+"""``Model.generate``: checks, and the answer in the form of the question."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.core.checks import check_count, check_flag, check_number, check_seed
+from exburn.core.forward_context import Context
+from exburn.errors import ArgumentError, DataError
+from exburn.models.generation.pieces import Pieces
+from exburn.models.generation.plan import Plan, fixed_length, make_plan
+from exburn.models.generation.prompts import Prompts, read_prompts
+from exburn.models.generation.run import Job, Run, Written, search
+from exburn.models.generation.stops import read_stops
+from exburn.models.inferring import require_predictor
+from exburn.models.preparing import on_device
+from exburn.text import Greedy, Sampler
+from exburn.training.check import check_ids
+from exburn.training.program import Programs
+from exburn.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+_OP = "generate"
+_TOKENS = 8  # of the sequence that the model is prepared for; others trace no less
+_CHUNK = 16  # tokens between two pieces of a stream, and between two looks for stops
+
+
+@dataclasses.dataclass(frozen=True)
+class _Function(Sampler):
+    """A function of the user's as a sampler."""
+
+    function: Any = dataclasses.field(default=None, metadata={"static": True})
+
+    def __call__(self, logits, keys):
+        return jnp.asarray(self.function(logits, keys))
+
+
+def generate(
+    self: Model,
+    prompt: Any,
+    max_new_tokens: int = 64,
+    *,
+    sampler: Any = None,
+    stop: Any = None,
+    stream: bool | int = False,
+    beams: int = 1,
+    length_penalty: float = 0.0,
+    seed: int | None = None,
+    include_prompt: bool = False,
+    cache: bool | None = None,
+) -> Any:
+    """Writes on from prompts, token by token, in one compiled loop.
+
+    The model's input is token numbers, ``[batch, time]``, its output scores of the next
+    one for each position. Keys and values of attention are kept from token to token, in
+    the state of the loop, where nothing else leads from one position to another; other
+    causal models see all tokens again for each. Prompts are filled up to the next power
+    of two, for which there are two programs: one that reads them, and the loop.
+
+    Args:
+        prompt: A text, if the model has a ``tokenizer``; token numbers, ``[time]``; or
+            several of them, of any lengths: a list, or an array ``[batch, time]``.
+        max_new_tokens: Tokens to write at most.
+        sampler: Chooses the next token: one of ``exburn.text``, or a function of
+            ``(logits, keys)``; the most likely one if ``None``.
+        stop: What ends a row, and is not part of the answer: a text, a token number, or
+            a list of those and of sequences of token numbers. The tokenizer's end of a
+            text ends a row as well.
+        stream: Whether to return a generator of pieces instead, which the loop does not
+            wait for; a number says how many tokens a piece has.
+        beams: Of so many rows the best one, instead of sampling.
+        length_penalty: The best beam has the greatest ``log p / length ** penalty``.
+        seed: Makes the draws reproducible; a row draws alike whatever is beside it.
+        include_prompt: Whether the answer begins with the prompt.
+        cache: ``False``: see all tokens again for each; ``True``: raise if that is
+            necessary; ``None``: where it is.
+
+    Returns:
+        A text for a text, token numbers ``[new tokens]`` for token numbers, and a list
+        of those for several prompts; with ``stream`` a generator of them.
+
+    Raises:
+        ArgumentError: An argument does not fit, the model has another form or is not
+            causal, or there are fewer positions than prompt and answer need.
+        DataError: A prompt is empty, or the model has no such token.
+        MissingDependencyError: Texts need the package ``tokenizers``.
+        BusyError: The model is being trained.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.applications import GPT2
+        >>> model = GPT2(vocabulary_size=9, layers=1, width=8, heads=2, positions=32)
+        >>> model.generate(np.array([1, 2, 3]), max_new_tokens=4).shape
+        (4,)
+        >>> [len(row) for row in model.generate([[1], [2, 3]], 5)]
+        [5, 5]
+    """
+    tokenizer = self.tokenizer
+    prompts = read_prompts(prompt, tokenizer)
+    wanted = check_count(_OP, "max_new_tokens", max_new_tokens)
+    check_flag(_OP, "include_prompt", include_prompt)
+    chunk = None if stream is False else _chunk_of(stream)
+    stops = read_stops(stop, tokenizer, prompts.texts is not None)
+    beams = check_count(_OP, "beams", beams)
+    if beams > 1 and (sampler is not None or stream):
+        raise ArgumentError(
+            _OP,
+            "beams are searched for the best row, which is neither sampled nor known "
+            "before the end",
+            hint="Leave out sampler and stream, or beams.",
+        )
+    length_penalty = check_number(_OP, "length_penalty", length_penalty)
+    chooses = _sampler_of(sampler)
+    seed = check_seed(_OP, seed)
+    with on_device(self):
+        trainer, programs, plan = _prepare(self, cache)
+        _check_fit(trainer, plan, prompts, wanted)
+        groups = trainer.holder.split.read()
+        job = Job(programs, plan, groups, prompts, wanted, stops)
+        answer = _Answer(job, tokenizer, include_prompt)
+        if beams > 1:
+            return answer.of(search(job, beams, length_penalty)[0])
+        key = Context().random_key(_OP) if seed is None else jax.random.key(seed)
+        run = Run(job, chooses, key)
+    if chunk is not None:
+        return answer.stream(run, chunk)
+    return answer.whole(run)
+
+
+class _Answer:
+    """Makes of what rows have what the user gets.
+
+    Args:
+        job: What is generated.
+        tokenizer: The model's.
+        include_prompt: Whether answers begin with the prompts.
+    """
+
+    def __init__(self, job: Job, tokenizer: Any, include_prompt: bool):
+        self._prompts, self._looks = job.prompts, bool(job.stops.texts)
+        self._first = include_prompt
+        self._pieces: list[Pieces] | None = None
+        if job.prompts.texts is not None:
+            self._pieces = [
+                Pieces(tokenizer, row, job.stops.texts) for row in job.prompts.rows
+            ]
+        self._told = [0] * len(job.prompts.rows)
+
+    def of(self, written: Written) -> Any:
+        """All that there is."""
+        return self._prompts.in_form(self._parts(written))
+
+    def whole(self, run: Run) -> Any:
+        """The answer, once all rows have ended."""
+        parts: list[list[Any]] = []
+        chunk = _CHUNK if self._looks else None
+        for written in run.written(chunk, look=self._looks):
+            parts.append(self._parts(written))
+            self._end_rows(run, written)
+        each = zip(*parts, strict=True)
+        if self._pieces is not None:
+            return self._prompts.in_form(["".join(row) for row in each])
+        return self._prompts.in_form([np.concatenate(row) for row in each])
+
+    def stream(self, run: Run, chunk: int) -> Iterator[Any]:
+        """The answer in pieces, as they become certain."""
+        for written in run.written(chunk, look=self._looks):
+            parts = self._parts(written)
+            if any(map(len, parts)):
+                yield self._prompts.in_form(parts)
+            self._end_rows(run, written)
+
+    def _parts(self, written: Written) -> list[Any]:
+        """What is new of each row."""
+        parts: list[Any] = []
+        for number, tokens in enumerate(written.rows):
+            if self._pieces is not None:
+                part: Any = self._pieces[number].take(tokens, written.ended[number])
+                if self._first and self._prompts.texts is not None:
+                    part = self._prompts.texts[number] + part
+            else:
+                part = tokens[self._told[number] :]
+                self._told[number] = len(tokens)
+                if self._first:
+                    part = np.concatenate([self._prompts.rows[number], part])
+            parts.append(part)
+        self._first = False
+        return parts
+
+    def _end_rows(self, run: Run, written: Written) -> None:
+        """Ends the rows whose text has met a stop."""
+        if not self._looks or self._pieces is None:
+            return
+        ended = [piece.ended for piece in self._pieces]
+        both = zip(ended, written.ended, strict=True)
+        if any(met and not over for met, over in both):
+            run.end(ended)
+
+
+def _sampler_of(sampler: Any) -> Any:
+    if sampler is None:
+        return Greedy()
+    if isinstance(sampler, Sampler):
+        return sampler
+    if callable(sampler) and not isinstance(sampler, type):
+        return _Function(function=sampler)
+    raise ArgumentError(
+        _OP,
+        f"sampler must be one of exburn.text, or a function, received {sampler!r}",
+        hint="For example sampler=exburn.text.TopP(0.9, temperature=0.7).",
+    )
+
+
+def _chunk_of(stream: Any) -> int:
+    return _CHUNK if stream is True else check_count(_OP, "stream", stream)
+
+
+def _prepare(model: Model, cache: Any) -> tuple[Trainer, Programs, Plan]:
+    """The model, ready to generate; what it allows is found out once.
+
+    Raises:
+        ArgumentError: It has another form than a model of texts, or needs no cache to
+            be kept where one is demanded.
+    """
+    length = fixed_length(model)
+    trainer, run = require_predictor(model), model._run.value
+    holder, preparer = trainer.holder, trainer.preparer
+    holder.check_free(_OP)
+    holder.follow_distribution(run.distribution_in_force)
+    if holder.placement.spans_processes:
+        raise ArgumentError(_OP, "it is for one process, and the model is on several")
+    spec = _spec_of(length)
+    with holder.placement.scope():
+        outputs = preparer.prepare((spec, None, None), kind="predict", op=_OP)
+        holder.place_weights()
+    if outputs is None:
+        raise ArgumentError(
+            _OP, "the model has a predict_step of its own, which nothing is known of"
+        )
+    programs = preparer.programs
+    if run.generation is None or run.generation[0] is not programs:
+        run.generation = programs, make_plan(model, holder.split, outputs)
+    plan = run.generation[1]
+    if cache is not None and check_flag(_OP, "cache", cache):
+        if plan.why_not_cached is not None:
+            raise ArgumentError(
+                _OP, f"the model cannot use a cache: {plan.why_not_cached}"
+            )
+    elif cache is not None:
+        plan = dataclasses.replace(plan, why_not_cached="cache=False", last=None)
+    return trainer, programs, plan
+
+
+def _spec_of(length: int | None) -> jax.ShapeDtypeStruct:
+    """The tokens that a model is prepared for."""
+    return jax.ShapeDtypeStruct((1, length or _TOKENS), jnp.int32)
+
+
+def _check_fit(trainer: Trainer, plan: Plan, prompts: Prompts, wanted: int) -> None:
+    """Raises unless the model has the prompts' tokens, and positions for all.
+
+    Raises:
+        ArgumentError, DataError: It has not.
+    """
+    if plan.positions is not None and prompts.longest + wanted > plan.positions:
+        raise ArgumentError(
+            _OP,
+            f"the model has {plan.positions} positions, fewer than prompt and answer "
+            "need",
+            {"longest prompt": prompts.longest, "max_new_tokens": wanted},
+            hint=f"max_new_tokens={max(plan.positions - prompts.longest, 0)}, or a "
+            "shorter prompt.",
+        )
+    lookups = trainer.preparer.forward(_spec_of(plan.length)).lookups
+    for number, row in enumerate(prompts.rows):
+        check_ids(row[None], lookups, _OP)
+        if row.min() < 0:
+            raise DataError(
+                _OP, f"token numbers are ≥ 0, received {row.min()} in prompt {number}"
+            )

@@ -1,0 +1,74 @@
+"""What every turn of a loop would compute alike, computed once in front of it.
+
+Casts of weights to the compute dtype, and kernels that are joined or laid out anew, are
+such. XLA moves some of them out of a loop, and leaves what makes arrays larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.extend.core import Literal
+
+# What costs nothing where it is read, and memory where it is kept: products read
+# transposed matrices as they lie.
+_CHEAP = {"broadcast_in_dim", "iota", "transpose"}
+
+
+def hoist(function: Callable, fixed: Any, *varying: Any) -> Callable:
+    """A function of the varying arguments; all that the fixed one tells is computed.
+
+    Args:
+        function: Called with the fixed and the varying arguments; it computes no more
+            than arrays of them.
+        fixed: The argument that stays.
+        *varying: Examples of the others.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> double = hoist(lambda w, x: x @ w.T, jnp.ones((3, 2)), jnp.ones((1, 2)))
+        >>> double(jnp.ones((1, 2))).tolist()
+        [[2.0, 2.0, 2.0]]
+    """
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(fixed, *varying)
+    jaxpr, count = closed.jaxpr, len(jax.tree.leaves(fixed))
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    known |= zip(jaxpr.invars[:count], jax.tree.leaves(fixed), strict=True)
+    left = []
+    for equation in jaxpr.eqns:
+        if _is_fixed(equation, known):
+            _run(equation, known)
+        else:
+            left.append(equation)
+
+    def run(*varying: Any) -> Any:
+        given = zip(jaxpr.invars[count:], jax.tree.leaves(varying), strict=True)
+        values = known | dict(given)
+        for equation in left:
+            _run(equation, values)
+        outputs = [_read(var, values) for var in jaxpr.outvars]
+        return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+
+    return run
+
+
+def _is_fixed(equation: Any, known: dict[Any, Any]) -> bool:
+    inputs = [var for var in equation.invars if not isinstance(var, Literal)]
+    if not inputs or equation.effects or equation.primitive.name in _CHEAP:
+        return False
+    return all(var in known for var in inputs)
+
+
+def _read(var: Any, values: dict[Any, Any]) -> Any:
+    return var.val if isinstance(var, Literal) else values[var]
+
+
+def _run(equation: Any, values: dict[Any, Any]) -> None:
+    """Computes an equation and adds its results."""
+    inputs = [_read(var, values) for var in equation.invars]
+    params = equation.primitive.get_bind_params(equation.params)
+    results = equation.primitive.bind(*inputs, **params)
+    results = results if equation.primitive.multiple_results else [results]
+    values.update(zip(equation.outvars, results, strict=True))

@@ -1,0 +1,187 @@
+"""The compiled loop that writes tokens, one at a time for all rows.
+
+Two pure functions make two programs: ``begin`` reads the prompts and chooses the first
+tokens, ``go_on`` writes more until as many are there as asked for, or all rows have
+stopped. The second one consumes the state that it is given, so that a cache is
+there once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from exburn.models.generation.invariants import hoist
+from exburn.models.generation.memory import Memory
+
+NO_TOKEN, ANY_TOKEN = -2, -1  # in stops: what never comes, and what may be any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What one call of the loop leaves for the next.
+
+    Attributes:
+        memory: What the model remembers: ``memory.py``.
+        lengths: ``[batch]``: tokens of the prompts.
+        tokens: ``[batch, most]``: what was written.
+        tail: ``[batch, longest stop]``: the last tokens of that.
+        count: ``[batch]``: tokens written until the row stopped.
+        stopped: ``[batch]``: number of the stop that the row met, from 1 on; 0 where it
+            goes on, and ``-1`` where the host has ended it.
+        step: Tokens written to all rows.
+        seen: ``[batch, vocabulary]``: tokens that a row has had; ``None`` if nobody
+            asks.
+    """
+
+    memory: Any
+    lengths: jax.Array
+    tokens: jax.Array
+    tail: jax.Array
+    count: jax.Array
+    stopped: jax.Array
+    step: jax.Array
+    seen: jax.Array | None
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the host reads of a state: arrays of their own, which stay.
+
+    Attributes:
+        tokens, count, stopped, step: As of :class:`State`.
+        doubt: By how much scores differ that a causal model computes alike.
+    """
+
+    tokens: jax.Array
+    count: jax.Array
+    stopped: jax.Array
+    step: jax.Array
+    doubt: jax.Array
+
+
+def make_begin(memory: Memory) -> Callable:
+    """The program that reads the prompts."""
+
+    def begin(groups, ids, lengths, sampler, stops, key, most: int):
+        batch, prompt = ids.shape
+        kept, scores, doubt = memory.begin(groups, ids, lengths, prompt + most)
+        seen = None
+        if getattr(sampler, "repetition_penalty", None) is not None:
+            seen = _tokens_of(ids, lengths, scores.shape[-1])
+        state = State(
+            memory=kept,
+            lengths=lengths,
+            tokens=jnp.zeros((batch, most), jnp.int32),
+            tail=jnp.full((batch, stops.shape[1]), NO_TOKEN, jnp.int32),
+            count=jnp.zeros(batch, jnp.int32),
+            stopped=jnp.zeros(batch, jnp.int32),
+            step=jnp.zeros((), jnp.int32),
+            seen=seen,
+        )
+        state = _write(state, scores, sampler, stops, key)
+        return state, _report(state, doubt)
+
+    return begin
+
+
+def make_go_on(memory: Memory, stride: int) -> Callable:
+    """The program that writes more tokens.
+
+    Args:
+        memory: What the model remembers.
+        stride: Tokens between two looks at whether to go on. On a GPU each look waits
+            for the device; it may write some more tokens than asked for.
+    """
+
+    def go_on(groups, state, sampler, stops, key, until, prompt: int):
+        lengths = state.lengths
+
+        def advance(groups, kept, token, step):
+            return memory.advance(groups, kept, token, step, lengths, prompt)
+
+        given = state.memory, last_token(state), state.step
+        advance_rest = hoist(advance, groups, *given)
+
+        def one(state, _=None):
+            given = state.memory, last_token(state), state.step - 1
+            kept, scores = advance_rest(*given)
+            state = dataclasses.replace(state, memory=kept)
+            return _write(state, scores, sampler, stops, key), None
+
+        def body(state):
+            if stride == 1:
+                return one(state)[0]
+            return lax.scan(one, state, None, length=stride)[0]
+
+        def goes_on(state):
+            return (state.step < until) & jnp.any(state.stopped == 0)
+
+        state = lax.while_loop(goes_on, body, state)
+        return state, _report(state, jnp.zeros(()))
+
+    return go_on
+
+
+def row_keys(key: jax.Array, rows: int, step: Any) -> jax.Array:
+    """A key for each row and token: a row draws alike whatever is beside it."""
+    keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(rows))
+    return jax.vmap(lambda row: jax.random.fold_in(row, step))(keys)
+
+
+def find_stop(tail: jax.Array, stops: jax.Array) -> jax.Array:
+    """``[batch]``: number of the first stop that the last tokens are, from 1 on; or 0.
+
+    Args:
+        tail: ``[batch, longest]``: the last tokens of each row.
+        stops: ``[number, longest]``: those of each stop, with ``ANY_TOKEN`` before a
+            short one.
+    """
+    same = (tail[:, None] == stops[None]) | (stops[None] == ANY_TOKEN)
+    met = same.all(axis=-1)  # [batch, number]
+    return jnp.where(met.any(axis=-1), met.argmax(axis=-1) + 1, 0).astype(jnp.int32)
+
+
+def _write(state: State, scores: Any, sampler: Any, stops: Any, key: Any) -> State:
+    """The state with one more token of each row."""
+    rows, scores = scores.shape[0], scores.astype(jnp.float32)
+    if hasattr(sampler, "penalize"):
+        scores = sampler.penalize(scores, state.seen)
+    token = sampler(scores, row_keys(key, rows, state.step)).astype(jnp.int32)
+    going, seen = state.stopped == 0, state.seen
+    if seen is not None:
+        seen = seen.at[jnp.arange(rows), token].set(True)
+    tail = jnp.concatenate([state.tail[:, 1:], token[:, None]], axis=1)
+    return dataclasses.replace(
+        state,
+        tokens=lax.dynamic_update_slice(state.tokens, token[:, None], (0, state.step)),
+        tail=tail,
+        count=state.count + going,
+        stopped=jnp.where(going, find_stop(tail, stops), state.stopped),
+        step=state.step + 1,
+        seen=seen,
+    )
+
+
+def last_token(state: State) -> jax.Array:
+    return lax.dynamic_slice_in_dim(state.tokens, state.step - 1, 1, axis=1)[:, 0]
+
+
+def _tokens_of(ids: jax.Array, lengths: jax.Array, vocabulary: int) -> jax.Array:
+    """``[batch, vocabulary]``: which tokens the prompts hold."""
+    rows, time = ids.shape
+    inside = jnp.arange(time)[None] < lengths[:, None]
+    places = jnp.where(inside, ids, vocabulary)  # out of range: dropped
+    seen = jnp.zeros((rows, vocabulary), bool)
+    return seen.at[jnp.arange(rows)[:, None], places].set(True, mode="drop")
+
+
+def _report(state: State, doubt: jax.Array) -> Report:
+    return Report(state.tokens, state.count, state.stopped, state.step, doubt)

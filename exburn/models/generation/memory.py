@@ -1,0 +1,184 @@
+"""What a model remembers of the tokens so far: a cache, or the tokens themselves.
+
+``begin`` reads the prompts and ``advance`` one more token of each row. Both return the
+memory, whose arrays have the rows on their first axis, and the scores of what comes
+next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from exburn.layers.attention.key_value_cache import (
+    KeyValueCache,
+    PromptCache,
+    StepCache,
+)
+from exburn.module.symbolic_tensor import Operation
+from exburn.module.variable import Static
+from exburn.training.module import SplitModule
+
+if TYPE_CHECKING:
+    from exburn.models.generation.plan import Plan
+
+
+class Memory(Protocol):
+    """How the scores of the next token come about."""
+
+    def begin(self, groups: Any, ids: Any, lengths: Any, slots: int) -> tuple:
+        """The memory of the prompts, the scores after them, and a doubt.
+
+        Args:
+            groups: The model's arrays.
+            ids: ``[batch, prompt]``, filled up behind each row.
+            lengths: ``[batch]``: tokens of each prompt.
+            slots: Tokens that a row may come to have, filling included.
+
+        Returns:
+            The memory, scores ``[batch, vocabulary]``, and by how much scores differ
+            that a causal model computes alike.
+        """
+        ...
+
+    def advance(
+        self, groups: Any, memory: Any, token: Any, step: Any, lengths: Any, prompt: int
+    ) -> tuple:
+        """The memory with one more token of each row, and the scores after it.
+
+        Args:
+            groups: The model's arrays.
+            memory: The memory before.
+            token: ``[batch]``.
+            step: Number of the token behind the prompt.
+            lengths: ``[batch]``: tokens of each prompt.
+            prompt: Size that prompts were filled up to.
+        """
+        ...
+
+
+def run_model(
+    split: SplitModule,
+    groups: Any,
+    ids: Any,
+    cache: KeyValueCache | None,
+    prepare: Any = None,
+) -> Any:
+    """The scores of a model, ``[batch, time, vocabulary]``."""
+    key = jax.random.key(0)  # of layers that draw at inference
+    running = split.running(groups, training=False, key=key, prepare=prepare)
+    with running as (call, ctx):
+        ctx.cache = cache
+        return jax.tree.leaves(call((ids,), {}))[0]
+
+
+def memory_for(plan: Plan) -> Memory:
+    """What a model remembers by its plan."""
+    if plan.why_not_cached is None:
+        return CachedMemory(plan.split, plan.last)
+    return TextMemory(plan.split, plan.length, plan.positions)
+
+
+class CachedMemory:
+    """Keys and values of attention; each step computes one token.
+
+    Args:
+        split: The model.
+        last: As of ``Plan``.
+    """
+
+    def __init__(self, split: SplitModule, last: int | None):
+        self._split, self._last = split, last
+
+    def begin(self, groups, ids, lengths, slots):
+        cache = PromptCache(slots)
+
+        def prepare(copy: Any) -> None:
+            if self._last is not None:
+                _see_last(copy, self._last, lengths)
+
+        scores = run_model(self._split, groups, ids, cache, prepare)
+        if self._last is None:
+            scores = take_last(scores, lengths)
+        return cache.entries, scores[:, 0], jnp.zeros(())
+
+    def advance(self, groups, memory, token, step, lengths, prompt):
+        cache = StepCache(memory, lengths, prompt, prompt + step)
+        scores = run_model(self._split, groups, token[:, None], cache)
+        return cache.entries, scores[:, 0]
+
+
+class TextMemory:
+    """The tokens; each step computes all of them again.
+
+    Args:
+        split: The model, which is causal.
+        length: Number of tokens that it takes, the last ones of a row; ``None`` for
+            all.
+        positions: Number of positions that there are, or ``None``.
+    """
+
+    def __init__(self, split: SplitModule, length: int | None, positions: int | None):
+        self._split, self._length, self._positions = split, length, positions
+
+    def begin(self, groups, ids, lengths, slots):
+        size = max(slots, self._length or 0)
+        size = size if self._positions is None else min(size, self._positions)
+        text = ids[:, :size]  # what is cut off only fills prompts up
+        text = jnp.pad(text, ((0, 0), (0, size - text.shape[1])))
+        scores = self._scores(groups, text, lengths)
+        # What fills a row up comes after it: a causal model does not see it.
+        behind = jnp.arange(text.shape[1])[None] >= lengths[:, None]
+        other = self._scores(groups, jnp.where(behind, 1, text), lengths)
+        size = jnp.abs(scores).max().astype(jnp.float32)
+        return text, scores, jnp.abs(scores - other).max() / (size + 1e-6)
+
+    def advance(self, groups, memory, token, step, lengths, prompt):
+        at = lengths + step
+        here = jnp.arange(memory.shape[1])[None] == at[:, None]
+        text = jnp.where(here, token[:, None], memory)
+        return text, self._scores(groups, text, at + 1)
+
+    def _scores(self, groups: Any, text: Any, counts: Any) -> Any:
+        """Scores after the first ``counts`` tokens of each row."""
+        if self._length is not None:
+            start = jnp.maximum(counts - self._length, 0)
+            places = start[:, None] + jnp.arange(self._length)[None]
+            text = jnp.take_along_axis(text, places, axis=1)
+            counts = counts - start
+        scores = run_model(self._split, groups, text, None)
+        return take_last(scores, counts)[:, 0]
+
+
+def take_last(values: Any, counts: Any) -> Any:
+    """The last of the first ``counts`` positions of each row, ``[batch, 1, …]``."""
+    places = (counts - 1).reshape(-1, *(1,) * (values.ndim - 1))
+    return jnp.take_along_axis(values, places, axis=1)
+
+
+class _AtLast(Operation):
+    """A layer that is called on the last position of each row."""
+
+    def __init__(self, layer: Any, counts: Any):
+        super().__init__()
+        self._layer, self._counts = layer, counts
+
+    def call(self, *args, **kwargs):
+        def narrow(value: Any) -> Any:
+            return take_last(value, self._counts) if hasattr(value, "shape") else value
+
+        args, kwargs = jax.tree.map(narrow, (args, kwargs))
+        return self._layer(*args, **kwargs)
+
+
+def _see_last(copy: Any, number: int, counts: Any) -> None:
+    """Has a copy of a functional model go on from a node on with the last positions."""
+    graph = copy.graph
+    node = graph.nodes[number]
+    layer = copy.nodes[node.target] if isinstance(node.target, str) else node.target
+    nodes = list(graph.nodes)
+    nodes[number] = dataclasses.replace(node, target=_AtLast(layer, counts))
+    vars(copy)["_graph"] = Static(dataclasses.replace(graph, nodes=tuple(nodes)))

@@ -1,0 +1,143 @@
+"""What a model allows generation: found out once, by abstract passes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.core.batch_independence import mixes_rows
+from exburn.core.symbolic_shapes import describe, plain
+from exburn.errors import ArgumentError, ExBurnError
+from exburn.layers.attention.key_value_cache import CacheProbe
+from exburn.models.generation.memory import run_model
+from exburn.module.building import spec_like
+from exburn.module.graph import Ref
+from exburn.training.module import SplitModule
+
+_OP = "generate"
+_TOKENS = 6  # of the sequence that is traced
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a model allows.
+
+    Attributes:
+        split: The model.
+        why_not_cached: Why every step sees all tokens again; ``None`` if it does not.
+        positions: How many positions there are, or ``None`` for any number.
+        length: The length of sequences that the model's input fixes, or ``None``.
+        last: The node of the model's graph from which on the last position alone is
+            needed, or ``None``.
+    """
+
+    split: SplitModule
+    why_not_cached: str | None
+    positions: int | None
+    length: int | None
+    last: int | None
+
+
+def fixed_length(model: Any) -> int | None:
+    """The length of sequences that a model's input fixes, or ``None``.
+
+    Raises:
+        ArgumentError: It has several inputs, or its input is no sequence.
+    """
+    graph = model.graph
+    if graph is None:
+        return None
+    if len(graph.inputs) != 1 or len(graph.inputs[0].shape) != 2:
+        found = ", ".join(describe(spec) for spec in graph.inputs)
+        raise ArgumentError(
+            _OP,
+            "the model must have one input of tokens, [batch, time]",
+            {"inputs": found},
+        )
+    length = graph.inputs[0].shape[1]
+    return length if isinstance(length, int) else None
+
+
+def make_plan(model: Any, split: SplitModule, outputs: Any) -> Plan:
+    """What the model allows.
+
+    Args:
+        model: The model.
+        split: It, split.
+        outputs: Specs of its outputs.
+
+    Raises:
+        ArgumentError: Its output is no array of scores, ``[batch, time, vocabulary]``.
+    """
+    leaves = jax.tree.leaves(outputs)
+    floats = len(leaves) == 1 and jnp.issubdtype(leaves[0].dtype, jnp.floating)
+    if not floats or len(leaves[0].shape) != 3:
+        raise ArgumentError(
+            _OP,
+            "the model must have one output of scores, [batch, time, vocabulary]",
+            {"outputs": ", ".join(map(describe, leaves))},
+            hint="The last layer may be Dense(vocabulary), for every position.",
+        )
+    if (length := fixed_length(model)) is not None:
+        reason = f"its input has {length} steps, neither more nor fewer"
+        return Plan(split, reason, None, length, None)
+    reason, probe = _probe(split)
+    last = None if reason is not None else _last_position(model, probe)
+    return Plan(split, reason, probe.limit, None, last)
+
+
+def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:
+    """Why a cache does not do, or ``None``; and the probe that has seen the model.
+
+    It does if nothing but attention leads from one position to another, and every such
+    call keeps its keys and values; that is read off a trace.
+    """
+    groups = jax.tree.map(spec_like, split.peek())
+    probes: list[CacheProbe] = []
+
+    def forward(groups: Any, ids: Any, places: Any) -> Any:
+        """The model on ``[time, 1]``, so that positions are what rows are elsewhere."""
+        probes.append(CacheProbe(places.T))
+        return run_model(split, groups, ids.T, probes[-1]).swapaxes(0, 1)
+
+    spec = jax.ShapeDtypeStruct((_TOKENS, 1), jnp.int32)
+    try:
+        jax.eval_shape(forward, groups, spec, spec)
+    except ExBurnError as error:
+        return plain(error).reason, probes[-1]
+    probe = probes[-1]
+    if not probe.entries:
+        return "it has no layer of attention that keeps keys and values", probe
+    if mixes_rows(forward, spec, spec, beside=groups):
+        return (
+            "other layers than attention lead from one position to another, or compute "
+            "with the number of a position",
+            probe,
+        )
+    return None, probe
+
+
+def _last_position(model: Any, probe: CacheProbe) -> int | None:
+    """The node from which on the last position alone is needed.
+
+    The scores of all of a prompt's tokens would be the largest array there is.
+    """
+    graph = model.graph
+    if graph is None:
+        return None
+    read = [leaf for node in graph.nodes for leaf in node.leaves]
+    readers = Counter(
+        ref.node for ref in [*read, *graph.outputs] if isinstance(ref, Ref)
+    )
+    caching = {name.partition("/")[0].partition(":")[0] for name in probe.entries}
+    found, at = None, graph.outputs[0].node
+    while at >= 0 and readers[at] == 1 and graph.nodes[at].target not in caching:
+        sources = [ref for ref in graph.nodes[at].leaves if isinstance(ref, Ref)]
+        if len(sources) != 1:
+            break
+        found, at = at, sources[0].node
+    return found

@@ -1,0 +1,22 @@
+"""Records of trainings: what ``fit(run=…)`` writes, to read, compare and show.
+
+A run is a folder: ``config.json`` (what was asked for), ``environment.json`` (where it
+ran), ``metrics.jsonl`` and ``events.jsonl`` (what came of it, a line each, only ever
+added to), ``checkpoints/`` (the whole run, to go on from) and ``report.html`` (all of
+that as one page).
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from exburn.core.missing_names import missing
+from exburn.runs.comparison import Comparison, compare
+from exburn.runs.reading import Run, find, read
+from exburn.runs.report import write_report
+
+__all__ = ["Comparison", "Run", "compare", "find", "read", "write_report"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

@@ -1,0 +1,123 @@
+"""A run's beginning: what was asked for, and the callbacks that record it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn.callbacks.contract import Callback
+from exburn.errors import ExBurnError
+from exburn.runs.directory import FORMAT, RunDirectory, check_place, is_run
+from exburn.runs.environment import describe_environment
+from exburn.runs.recorder import RunCheckpoint, RunRecorder
+from exburn.runtime.sharding import processes
+
+_MOST_JSON = 1_000_000  # characters of an architecture
+
+
+def begin_run(
+    path: Any,
+    model: Any,
+    asked: Mapping[str, Any],
+    *,
+    resume: Any = None,
+    together: bool = False,
+) -> tuple[Path, list[Callback]]:
+    """The folder of a run, and the callbacks that write into it.
+
+    Args:
+        path: The folder. A run that is there is gone on with if ``resume`` says so;
+            else the new one gets the next number: ``mnist``, ``mnist-2`` …
+        model: The model, built and compiled.
+        asked: What ``fit`` was asked for, JSON-able.
+        resume: As ``fit`` was told.
+        together: Whether several processes train the model.
+
+    Raises:
+        ArgumentError: Something else is in the place, or another process writes there.
+        SaveError: The system refuses.
+    """
+
+    def begin() -> RunDirectory:
+        place = check_place(path)
+        if is_run(place) and _goes_on(resume, place):
+            return RunDirectory.go_on(place)
+        config = describe_run(place.name, model, asked)
+        return RunDirectory.create(place, config, describe_environment())
+
+    if together:
+        # A function on process 0 alone; the others learn of its error, too.
+        made: list[RunDirectory] = []
+        processes.on_main(lambda: made.append(begin()), "a run's folder")
+        directory = made[0] if made else None
+        chosen = processes.broadcast(None if directory is None else str(directory.path))
+        place = Path(chosen)
+    else:
+        directory = begin()
+        place = directory.path
+    checkpoint = RunCheckpoint(place)
+    return place, [checkpoint, RunRecorder(directory, checkpoint)]
+
+
+def _goes_on(resume: Any, place: Path) -> bool:
+    """Whether ``resume`` means the run in this folder."""
+    if resume is None or resume == "auto":
+        return resume is not None
+    try:
+        there = Path(resume).expanduser().resolve()
+    except (TypeError, OSError, ValueError):
+        return False  # it is refused where it is read
+    return there == place.resolve() or place.resolve() in there.parents
+
+
+def describe_run(name: str, model: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``config.json`` holds.
+
+    Args:
+        name: The run's name.
+        model: The model.
+        asked: What ``fit`` was asked for.
+    """
+    now = datetime.datetime.now().astimezone()
+    return {
+        "format": FORMAT,
+        "id": uuid.uuid4().hex,
+        "name": name,
+        "created": now.isoformat(timespec="seconds"),
+        "model": _describe_model(model),
+        "compile": _describe_compile(model),
+        "fit": dict(asked),
+    }
+
+
+def _describe_model(model: Any) -> dict[str, Any]:
+    lines: list[str] = []
+    model.summary(print_fn=lambda text, **_: lines.append(text))
+    try:
+        text = model.to_json()
+        architecture = json.loads(text) if len(text) <= _MOST_JSON else None
+    except ExBurnError:  # a part of it cannot be described
+        architecture = None
+    return {
+        "name": model.name,
+        "class": f"{type(model).__module__}.{type(model).__qualname__}",
+        "parameters": model.count_params(),
+        "summary": "\n".join(lines),
+        "architecture": architecture,
+    }
+
+
+def _describe_compile(model: Any) -> Any:
+    try:
+        described = model.get_compile_config()
+        json.dumps(described)
+    except (ExBurnError, TypeError, ValueError):  # a function that no file can name
+        described = None
+    if described is None:
+        optimizer = type(model.optimizer).__name__
+        return {"optimizer": optimizer, "loss": str(getattr(model, "loss", None))}
+    return described

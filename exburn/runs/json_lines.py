@@ -1,0 +1,125 @@
+"""Files of JSON objects, one a line, that are only ever added to.
+
+A line is written by one call of the system, so a killed process leaves whole lines. A
+loss of power, or a full disk, may leave a part of the last one: readers pass over it,
+and the next writer begins a new line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_MOST_VALUES = 1000  # of an array in a record
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class LineFile:
+    """A file that lines are added to.
+
+    Args:
+        path: The file; made if it is not there.
+
+    Raises:
+        OSError: The system refuses, from any method.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "lines.jsonl")
+        >>> file = LineFile(path)
+        >>> file.add({"loss": float("nan")})
+        >>> file.close()
+        >>> path.read_text()
+        '{"loss":"NaN"}\\n'
+    """
+
+    def __init__(self, path: Path):
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o666)
+        size = os.fstat(self._descriptor).st_size
+        self._torn = bool(size) and os.pread(self._descriptor, 1, size - 1) != b"\n"
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Adds a line, by one call of the system."""
+        line = json.dumps(plain(record), separators=(",", ":"), allow_nan=False)
+        data = (b"\n" if self._torn else b"") + line.encode() + b"\n"
+        done = 0
+        try:
+            done = os.write(self._descriptor, data)
+        finally:
+            self._torn = self._torn if not done else done < len(data)
+        if done < len(data):
+            raise OSError(f"{done} of {len(data)} bytes of a line were written")
+
+    def sync(self) -> None:
+        """Brings the lines to the disk."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The objects in a file, and how many lines of it are none.
+
+    Raises:
+        OSError: The system refuses to read it.
+    """
+    found, damaged = [], 0
+    for line in path.read_bytes().split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            found.append(record)
+        else:
+            damaged += 1
+    return found, damaged
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it; numbers that are not finite by their names.
+
+    Example:
+        >>> plain({"a": np.float32(0.5), "b": float("inf"), "c": np.arange(3)})
+        {'a': 0.5, 'b': 'Infinity', 'c': [0, 1, 2]}
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic) or hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.dtype.kind in "biuf" and array.size <= _MOST_VALUES:
+            return plain(array.tolist())
+        return f"array of {array.dtype} {list(array.shape)}"
+    return str(value)
+
+
+def number_of(value: Any) -> float | None:
+    """A number as a record holds it; ``None`` for anything else.
+
+    Example:
+        >>> number_of("-Infinity"), number_of(3), number_of("text")
+        (-inf, 3.0, None)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return _NOT_FINITE.get(value) if isinstance(value, str) else None

@@ -1,0 +1,283 @@
+"""Runs as they are on the disk, while they go on as well as afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn.callbacks.monitor import MonitorCallback
+from exburn.errors import ArgumentError, ExBurnError, MissingFileError
+from exburn.runs.directory import (
+    CHECKPOINTS,
+    CONFIG,
+    ENVIRONMENT,
+    EVENTS,
+    METRICS,
+    is_held,
+    is_run,
+    read_description,
+)
+from exburn.runs.json_lines import number_of, read_lines
+from exburn.saving.atomic import system_error
+from exburn.saving.checkpoint.directory import Checkpoint, CheckpointDirectory
+from exburn.visualization.curves import Point
+
+# Events that end a run, and what the run is then.
+_ENDS = {
+    "end": "finished",
+    "failed": "failed",
+    "interrupted": "interrupted",
+    "terminated": "terminated",
+}
+_FEW = 3  # epochs from which on they make a curve by themselves
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a run's folder holds.
+
+    Attributes:
+        path: The folder.
+        state: ``"running"``, ``"finished"``, ``"failed"``, ``"interrupted"`` (Ctrl-C),
+            ``"terminated"`` (SIGTERM), or ``"killed"``: it ended without a word.
+        config: What the training was asked for.
+        environment: Where it ran.
+        epochs: A record for each finished epoch: ``epoch`` (from 0), ``step``,
+            ``seconds`` since the beginning, ``logs``, and what else is known.
+        chunks: Records within epochs, about one a second.
+        events: What happened, each with its ``time`` and its ``event``.
+        damaged: Lines of the files that are none.
+    """
+
+    path: Path
+    state: str
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    epochs: list[dict[str, Any]]
+    chunks: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    damaged: int
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def planned(self) -> int | None:
+        """The epochs that it was asked for, at last."""
+        asked = [e.get("epochs") for e in self.events if e.get("event") == "begin"]
+        return asked[-1] if asked else self.config.get("fit", {}).get("epochs")
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, or has taken; of a resumed one since it was resumed."""
+        ended = [e for e in self.events[-1:] if e.get("event") in _ENDS]
+        last = [*self.epochs[-1:], *self.chunks[-1:], *ended]
+        return max((number_of(r.get("seconds")) or 0.0 for r in last), default=0.0)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the logged numbers, without ``val_``, in the order of logging."""
+        names: dict[str, None] = {}
+        for record in (*self.epochs[:1], *self.epochs[-1:], *self.chunks[-1:]):
+            for name, value in _logs(record).items():
+                if number_of(value) is not None:
+                    names.setdefault(name.removeprefix("val_"))
+        return list(names)
+
+    def curve(self, name: str) -> list[Point]:
+        """A logged name over the epochs, whose ends are 1, 2, 3 …; of few epochs the
+        means within them, too."""
+        points = [
+            (record["epoch"] + 1.0, value)
+            for record in self.epochs
+            if (value := number_of(_logs(record).get(name))) is not None
+        ]
+        if len(points) >= _FEW or name.startswith("val_"):
+            return points
+        records = (*self.epochs, *self.chunks)
+        steps = self.config.get("fit", {}).get("steps") or 0
+        if not steps:
+            steps = max((record.get("step", 0) for record in records), default=0)
+        within = [
+            (record["epoch"] + record["step"] / max(steps, record["step"], 1), value)
+            for record in self.chunks
+            if (value := number_of(_logs(record).get(name))) is not None
+        ]
+        return sorted({x: y for x, y in (*within, *points)}.items())
+
+    def series(self, name: str) -> list[Point]:
+        """A figure of the epochs' records, such as ``samples_per_second``."""
+        return [
+            (record["epoch"] + 1.0, value)
+            for record in self.epochs
+            if (value := number_of(record.get(name))) is not None
+        ]
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The numbers that the last epoch, or the chunk after it, logged."""
+        record = self.epochs[-1] if self.epochs else next(iter(self.chunks[-1:]), {})
+        values = {name: number_of(value) for name, value in _logs(record).items()}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def best(self) -> dict[str, tuple[float, int]]:
+        """The best value and its epoch, from 1, of names whose direction is known."""
+        found = {}
+        for name in self.last:
+            points = [(x, y) for x, y in self.curve(name) if y == y and x == int(x)]
+            less = _falls(name)
+            if points and less is not None:
+                choose = min if less else max
+                x, y = choose(points, key=lambda point: point[1])
+                found[name] = (y, int(x))
+        return found
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The checkpoints that are listed, oldest first."""
+        return CheckpointDirectory(self.path / CHECKPOINTS).checkpoints()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a listing tells of it, as JSON values.
+
+        Example:
+            >>> Run(Path("a"), "killed", {}, {}, [], [], [], 0).to_dict()["state"]
+            'killed'
+        """
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "id": self.config.get("id"),
+            "state": self.state,
+            "created": self.config.get("created"),
+            "model": self.config.get("model", {}).get("name"),
+            "epochs": len(self.epochs),
+            "epochs_planned": self.planned,
+            "seconds": self.seconds,
+            "last": self.last,
+            "best": {name: list(pair) for name, pair in self.best.items()},
+        }
+
+
+def read(path: Any) -> Run:
+    """Reads a run, also one that goes on.
+
+    Args:
+        path: Its folder.
+
+    Raises:
+        MissingFileError: There is no run.
+        ModelFormatError: A description in it is damaged.
+        SaveError: The system refuses.
+
+    Example:
+        >>> read("no such folder")
+        Traceback (most recent call last):
+        exburn.errors.MissingFileError: runs: there is no run in 'no such folder'
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError("runs", f"the path of a run is needed, received {path!r}")
+    folder = Path(path)
+    if not is_run(folder):
+        inside = [found.name for found in _runs_in(folder)]
+        raise MissingFileError(
+            "runs",
+            f"there is no run in {os.fspath(path)!r}",
+            {"runs in it": ", ".join(inside[:5])} if inside else None,
+        )
+    folder = folder.resolve()
+    try:
+        config = read_description(folder / CONFIG)
+        environment = read_description(folder / ENVIRONMENT)
+        held = is_held(folder)  # before the lines: its last ones come before it lets go
+        lines, damaged = read_lines(folder / METRICS)
+        events, more = read_lines(folder / EVENTS)
+    except OSError as error:
+        raise system_error("runs", folder, error) from error
+    epochs, chunks, void = _valid(lines)
+    state = _state(events, held)
+    return Run(
+        folder,
+        state,
+        config,
+        environment,
+        epochs,
+        chunks,
+        events,
+        damaged + more + void,
+    )
+
+
+def find(folder: Any = "runs") -> list[Run]:
+    """The runs in a folder and in the folders of it, oldest first.
+
+    Example:
+        >>> find("no such folder")
+        []
+    """
+    found = []
+    for path in _runs_in(Path(folder)):
+        try:
+            found.append(read(path))
+        except ExBurnError:  # a damaged one is told by `exburn verify`
+            continue
+    return sorted(found, key=lambda run: str(run.config.get("created", "")))
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    inner = sorted(path for path in folder.iterdir() if path.is_dir())
+    found = [path for path in inner if is_run(path)]
+    for path in inner:
+        if path not in found and not path.name.startswith("."):
+            found += sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
+    return found
+
+
+def _valid(lines: list[dict[str, Any]]) -> tuple[list[dict], list[dict], int]:
+    """The records that count: a run that began again at an epoch has voided others."""
+    epochs: dict[int, dict[str, Any]] = {}
+    chunks: list[dict[str, Any]] = []
+    void = 0
+    for line in lines:
+        epoch, kind = line.get("epoch"), line.get("kind")
+        if not isinstance(epoch, int) or not isinstance(line.get("step", 0), int):
+            void += 1
+        elif kind == "start":
+            epochs = {number: e for number, e in epochs.items() if number < epoch}
+            chunks = [c for c in chunks if c["epoch"] < epoch]
+        elif kind == "epoch":
+            epochs[epoch] = line
+        elif kind == "chunk" and "step" in line:
+            chunks.append(line)
+    return [epochs[number] for number in sorted(epochs)], chunks, void
+
+
+def _state(events: list[dict[str, Any]], held: bool) -> str:
+    if held:
+        return "running"
+    for event in reversed(events):
+        kind = event.get("event")
+        if kind in _ENDS:
+            return _ENDS[kind]
+        if kind == "begin":
+            break
+    return "killed"
+
+
+def _logs(record: Mapping[str, Any]) -> dict[str, Any]:
+    logs = record.get("logs")
+    return logs if isinstance(logs, dict) else {}
+
+
+def _falls(name: str) -> bool | None:
+    """Whether less is better, as far as a name tells."""
+    compared = MonitorCallback(name).monitor_op
+    return None if compared is None else compared.__name__ == "less"

@@ -1,0 +1,322 @@
+"""A run as one page of HTML, which needs no network and no script."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from exburn.core.printing import amount_text, size_text
+from exburn.runs.directory import REPORT
+from exburn.runs.reading import Run, read
+from exburn.saving.atomic import write_atomically
+from exburn.visualization.curves import Curve, Panel, number_text
+from exburn.visualization.svg import DARK, LIGHT, STYLE, draw_panel, variables
+
+_MOST_BYTES = 1_000_000
+_MOST_PANELS = 40
+_MOST_EVENTS = 200
+_MOST_TEXT = 60_000  # characters of a summary or a configuration
+_GAUGES = {
+    "samples_per_second": "samples per second",
+    "epoch_seconds": "seconds per epoch",
+    "learning_rate": "learning rate",
+    "device_bytes": "device memory in use (MB)",
+    "host_bytes": "host memory (MB)",
+}
+# In the first epoch programs are compiled: beside it all others would look alike.
+_SLOW_AT_FIRST = ("samples_per_second", "epoch_seconds")
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+:root{{{light}}}
+@media (prefers-color-scheme:dark){{:root{{{dark}}}}}
+*{{box-sizing:border-box}}
+body{{margin:0;background:var(--surface);color:var(--text);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}}
+main{{max-width:1200px;margin:0 auto;padding:28px 20px 60px}}
+h1{{font-size:26px;margin:0 0 2px}}h2{{font-size:18px;margin:34px 0 10px}}
+p.sub{{color:var(--muted);margin:0 0 18px}}
+.badge{{display:inline-block;border:1px solid currentColor;border-radius:99px;
+padding:1px 10px;font-size:13px;vertical-align:4px;margin-left:8px}}
+.good{{color:var(--good)}}.bad{{color:var(--bad)}}.plain{{color:var(--muted)}}
+.tiles{{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:10px}}
+.tile,.panel{{background:var(--raised);border-radius:8px}}
+.tile{{padding:10px 14px}}.tile b{{display:block;font-size:20px;font-weight:600}}
+.tile span{{color:var(--muted);font-size:13px}}
+.panels{{display:grid;gap:12px;grid-template-columns:repeat(auto-fill,minmax(340px,1fr))}}
+.panel{{padding:8px}}.panel svg{{display:block;width:100%;height:auto}}
+.scroll{{overflow-x:auto}}
+table{{border-collapse:collapse;width:100%;font-size:14px}}
+th,td{{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid var(--grid);
+vertical-align:top}}
+th{{font-weight:600;color:var(--muted)}}td.n{{font-variant-numeric:tabular-nums}}
+td.k{{color:var(--muted);white-space:nowrap}}td.v{{overflow-wrap:anywhere}}
+pre{{background:var(--raised);border-radius:8px;padding:12px;overflow-x:auto;
+font:12.5px/1.35 ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}}
+details>summary{{cursor:pointer;color:var(--muted);margin:10px 0}}
+{style}
+</style></head><body><main>
+{body}
+</main></body></html>
+"""
+
+
+def write_report(run: Any, path: Any = None, *, ends: bool = False) -> Path:
+    """Writes the page of a run; it takes its place as a whole.
+
+    Args:
+        run: The run's folder, or what ``exburn.runs.read`` returned.
+        path: The file; ``report.html`` in the folder by default.
+        ends: Whether the caller is the run itself, which lets go of it after this.
+
+    Returns:
+        The file.
+
+    Raises:
+        MissingFileError: There is no run.
+        SaveError: The system refuses.
+    """
+    found = run if isinstance(run, Run) else read(run)
+    target = found.path / REPORT if path is None else Path(path)
+    data = make_report(found, ends=ends).encode()
+    write_atomically(target, lambda file: file.write(data), op="report")
+    return target
+
+
+def make_report(run: Run, *, ends: bool = False) -> str:
+    """The page of a run, of at most a million bytes.
+
+    Args:
+        run: The run.
+        ends: Whether it says how it ended, though its folder is still held.
+    """
+    state = run.state
+    last = str(run.events[-1].get("event")) if run.events else ""
+    if ends and last in ("end", "failed", "interrupted", "terminated"):
+        state = "finished" if last == "end" else last
+    text = ""
+    for panels, most in ((_MOST_PANELS, _MOST_TEXT), (12, 10_000), (4, 2_000)):
+        text = _page(run, state, panels, most)
+        if len(text.encode()) <= _MOST_BYTES:
+            break
+    return text
+
+
+def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
+    parts = [_head(run, state), _tiles(run), _failure(run, most_text)]
+    panels = _panels(run)
+    if panels:
+        drawn = "".join(_figure(panel) for panel in panels[:most_panels])
+        parts.append(f'<h2>Curves</h2><div class="panels">{drawn}</div>')
+    if left := [panel.title for panel in panels[most_panels:]]:
+        parts.append(f"<p class=sub>Not drawn: {_text(', '.join(left), 2000)}</p>")
+    parts += [_results(run), _checkpoints(run), _events(run, most_text)]
+    model = run.config.get("model", {})
+    if summary := model.get("summary"):
+        parts.append(f"<h2>Model</h2><pre>{_text(summary, most_text)}</pre>")
+    asked = {k: v for k, v in run.config.items() if k in ("fit", "compile")}
+    asked |= {k: v for k, v in run.config.items() if k not in ("model", *asked)}
+    parts += [_table("Asked for", asked), _table("Environment", run.environment)]
+    if model.get("architecture") is not None:
+        code = json.dumps(model["architecture"], indent=1)
+        parts.append(
+            "<details><summary>Architecture as JSON</summary>"
+            f"<pre>{_text(code, most_text)}</pre></details>"
+        )
+    return _PAGE.format(
+        title=html.escape(run.name),
+        light=variables(LIGHT),
+        dark=variables(DARK),
+        style=STYLE,
+        body="\n".join(part for part in parts if part),
+    )
+
+
+def _head(run: Run, state: str) -> str:
+    kind = {"finished": "good", "running": "plain"}.get(state, "bad")
+    model = run.config.get("model", {})
+    facts = [
+        str(model.get("name") or "model"),
+        f"{model.get('parameters') or 0:,} parameters",
+        str(run.environment.get("device", "")),
+        str(run.config.get("created", "")),
+    ]
+    said = html.escape(" · ".join(fact for fact in facts if fact))
+    return (
+        f'<h1>{html.escape(run.name)}<span class="badge {kind}">{state}</span></h1>'
+        f'<p class="sub">{said}</p>'
+    )
+
+
+def _tiles(run: Run) -> str:
+    done = f"{len(run.epochs)}" + (f" of {run.planned}" if run.planned else "")
+    tiles = [("epochs", done), ("time", duration_text(run.seconds))]
+    tiles += [(name, number_text(value)) for name, value in list(run.last.items())[:8]]
+    rates = run.series("samples_per_second")
+    if rates:
+        middle = sorted(rate for _, rate in rates)[len(rates) // 2]
+        tiles.append(("samples/s (median)", amount_text(middle)))
+    if peak := max((b for _, b in run.series("device_bytes")), default=0):
+        tiles.append(("device memory", size_text(peak)))
+    shown = "".join(
+        f"<div class=tile><b>{html.escape(value)}</b>"
+        f"<span>{html.escape(name)}</span></div>"
+        for name, value in tiles
+    )
+    return f"<div class=tiles>{shown}</div>"
+
+
+def _failure(run: Run, most: int) -> str:
+    """What ended the run, or made it useless."""
+    parts = []
+    for event in run.events:
+        if event.get("event") == "nan":
+            names = ", ".join(f"{k} = {v}" for k, v in event.get("values", {}).items())
+            epoch, step = event.get("epoch", 0), event.get("step")
+            place = f"epoch {epoch + 1}, step {step}"
+            parts.append(
+                f"<p class=bad>Not a finite number: {_text(names, 500)}, {place}.</p>"
+            )
+    last = run.events[-1] if run.events else {}
+    if last.get("event") == "failed":
+        said = _text(str(last.get("error", "")), 2000)
+        parts.append(f"<p class=bad>{said}</p>")
+        parts.append(f"<pre>{_text(str(last.get('traceback', '')), most)}</pre>")
+    return "".join(parts)
+
+
+def _panels(run: Run) -> list[Panel]:
+    panels = []
+    for name in run.metrics:
+        found = {"training": run.curve(name), "validation": run.curve(f"val_{name}")}
+        curves = tuple(
+            Curve(label, points)
+            for label, points in found.items()
+            if any(math.isfinite(y) for _, y in points)
+        )
+        if curves:
+            panels.append(Panel(name, curves))
+    for key, title in _GAUGES.items():
+        points = run.series(key)
+        if key in _SLOW_AT_FIRST and len(points) > 3:
+            points = points[1:]
+        if "(MB)" in title:
+            points = [(x, y / 1e6) for x, y in points]
+        if len(points) > 1 and any(y for _, y in points):
+            panels.append(Panel(title, (Curve("", points),)))
+    return panels
+
+
+def _figure(panel: Panel) -> str:
+    width, height = 380, 230
+    drawn = draw_panel(panel, width=width, height=height)
+    return (
+        f'<div class=panel><svg viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{html.escape(panel.title)}">{drawn}</svg></div>'
+    )
+
+
+def _results(run: Run) -> str:
+    best = run.best
+    rows = [
+        (
+            name,
+            number_text(value),
+            number_text(best[name][0]) if name in best else "–",
+            str(best[name][1]) if name in best else "–",
+        )
+        for name, value in run.last.items()
+    ]
+    return _rows("Results", ("", "last", "best", "in epoch"), rows)
+
+
+def _checkpoints(run: Run) -> str:
+    rows = [
+        (
+            c.path.name,
+            f"{c.epoch + 1}" if c.batch else f"{c.epoch}",
+            f"{c.batch}" if c.batch else "–",
+            f"{c.step:,}",
+            "–" if c.score is None else number_text(c.score),
+        )
+        for c in run.checkpoints
+    ]
+    head = ("checkpoint", "epoch", "batch", "steps", "score")
+    return _rows("Checkpoints", head, rows)
+
+
+def _events(run: Run, most: int) -> str:
+    rows = []
+    for event in run.events[-_MOST_EVENTS:]:
+        facts = {
+            k: v
+            for k, v in event.items()
+            if k not in ("time", "event", "traceback") and v is not None
+        }
+        said = ", ".join(f"{name} {value}" for name, value in facts.items())
+        when = time.localtime(event.get("time", 0))
+        shown = time.strftime("%Y-%m-%d %H:%M:%S", when)
+        rows.append((shown, str(event.get("event", "")), said[:most]))
+    return _rows("Events", ("time", "event", ""), rows)
+
+
+def _rows(title: str, head: Iterable[str], rows: list[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    lines = "".join(
+        "<tr>"
+        + "".join(f'<td class="n v">{html.escape(v)}</td>' for v in row)
+        + "</tr>"
+        for row in rows
+    )
+    table = f"<table><tr>{names}</tr>{lines}</table>"
+    return f"<h2>{title}</h2><div class=scroll>{table}</div>"
+
+
+def _table(title: str, values: dict[str, Any]) -> str:
+    lines = "".join(
+        f"<tr><td class=k>{html.escape(name)}</td>"
+        f"<td class=v>{_text(value, 2000)}</td></tr>"
+        for name, value in _pairs(values)
+    )
+    return f"<h2>{title}</h2><div class=scroll><table>{lines}</table></div>"
+
+
+def _pairs(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, dict) and len(found) < 300:
+            found += _pairs(value, f"{prefix}{name}.")
+        elif value is not None and value != [] and value != {}:
+            shown = " ".join(map(str, value)) if isinstance(value, list) else value
+            found.append((prefix + name, shown))
+    return found
+
+
+def _text(value: Any, most: int) -> str:
+    text = str(value)
+    return html.escape(text if len(text) <= most else f"{text[:most]} …")
+
+
+def duration_text(seconds: float) -> str:
+    """A time for people.
+
+    Example:
+        >>> duration_text(4.04), duration_text(192), duration_text(3600)
+        ('4.0 s', '3 min 12 s', '1 h 0 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

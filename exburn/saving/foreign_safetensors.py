@@ -1,0 +1,209 @@
+"""Safetensors files as other libraries write them: names, order, no digests.
+
+The bytes are those that the ``safetensors`` package writes for the same tensors: large
+items first, equal ones by name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.module.variable import alive
+from exburn.saving.atomic import staging, target_of, write_atomically
+from exburn.saving.header import CODES, STORED_AS
+from exburn.weights import Move, Rules
+
+# Of the package, the last one first in a file.
+_ORDER: tuple[str, ...] = (
+    *("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16", "U16", "F16", "BF16"),
+    *("I32", "U32", "F32", "C64", "F64", "I64", "U64"),
+)
+_METADATA = {"format": "pt"}  # which Hugging Face's libraries ask for
+
+
+class _Tensors:
+    """The tensors of a file, each made of a model's weights when it is written.
+
+    Args:
+        weights: The model's weights by path.
+        rules: What becomes of them.
+        dtypes: Dtypes of tensors by name, where they are not those of the weights.
+        extra: Further tensors.
+
+    Attributes:
+        specs: Dtype and shape by name.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, Any],
+        rules: Rules,
+        dtypes: Mapping[str, np.dtype],
+        extra: Mapping[str, np.ndarray],
+    ):
+        self._weights, self._extra, self._dtypes = weights, extra, dtypes
+        self._moves: dict[str, tuple[Move, int]] = {}
+        self.specs: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
+            name: (array.dtype, array.shape) for name, array in extra.items()
+        }
+        for move in rules.save_plan(weights):
+            specs = [weights[path].get_raw_value() for path in move.targets]
+            # Arrays of one number, wherever one looks: their shapes are what counts.
+            ghosts = tuple(
+                np.broadcast_to(np.zeros((), np.dtype(spec.dtype)), spec.shape)
+                for spec in specs
+            )
+            made = move.transform.save(ghosts, len(move.sources))
+            for place, (name, ghost) in enumerate(zip(move.sources, made, strict=True)):
+                dtype = dtypes.get(name, STORED_AS.get(ghost.dtype, ghost.dtype))
+                self.specs[name] = dtype, ghost.shape
+                self._moves[name] = move, place
+
+    def ordered(self, names: list[str]) -> list[str]:
+        def place(name: str) -> tuple[int, str]:
+            return -_ORDER.index(CODES[self.specs[name][0]]), name
+
+        return sorted(names, key=place)
+
+    def arrays(self, names: list[str]) -> Iterator[np.ndarray]:
+        """The arrays of these names; those of one rule are made once in a row."""
+        last: Move | None = None
+        made: tuple[np.ndarray, ...] = ()
+        for name in names:
+            if name in self._extra:
+                yield self._extra[name]
+                continue
+            move, place = self._moves[name]
+            if move is not last:
+                made = ()
+                values = tuple(
+                    np.asarray(jax.device_get(alive(self._weights[p].get_value())))
+                    for p in move.targets
+                )
+                made, last = move.transform.save(values, len(move.sources)), move
+            yield made[place].astype(self.specs[name][0], copy=False)
+
+
+def write_foreign(
+    path: Any,
+    weights: Mapping[str, Any],
+    rules: Rules,
+    *,
+    dtypes: Mapping[str, np.dtype] | None = None,
+    extra: Mapping[str, np.ndarray] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    max_shard_size: int | None = None,
+    op: str = "save_weights",
+) -> Path:
+    """Writes a model's weights under another library's names.
+
+    One tensor after another is fetched, changed and written. Several files have the
+    names that Hugging Face gives them, and an index ``<path>.index.json``.
+
+    Args:
+        path: The file.
+        weights: The model's weights by path.
+        rules: What becomes of them.
+        dtypes: Dtypes of tensors by name, where they are not those of the weights.
+        extra: Further tensors, as they are.
+        metadata: Strings in the file.
+        max_shard_size: Bytes of the tensors in one file.
+        op: The operation named in errors.
+
+    Returns:
+        The file, or the index of several.
+
+    Raises:
+        ArgumentError: There is no rule for a weight, or no such folder.
+        SaveError: The system refuses; a file that was there is intact.
+    """
+    tensors = _Tensors(weights, rules, dtypes or {}, extra or {})
+    target = target_of(path, op)
+    metadata = _METADATA if metadata is None else metadata
+    index = target.with_name(f"{target.name}.index.json")
+    parts = _parts(tensors, max_shard_size)
+    if len(parts) == 1:
+        _write(target, tensors, parts[0], metadata, op)
+        _remove_parts(index, keep=[])
+        return target
+    names = [
+        f"{target.stem}-{number:05d}-of-{len(parts):05d}.safetensors"
+        for number in range(1, len(parts) + 1)
+    ]
+    for name, part in zip(names, parts, strict=True):
+        _write(target.with_name(name), tensors, part, metadata, op)
+    total = sum(map(_bytes, tensors.specs.values()))
+    where = {n: name for name, part in zip(names, parts, strict=True) for n in part}
+    about = {"metadata": {"total_size": total}, "weight_map": where}
+    text = json.dumps(about, indent=2, sort_keys=True) + "\n"
+    old = _indexed(index)
+    write_atomically(index, lambda file: file.write(text.encode()), op=op)
+    for name in {target.name, *old} - set(names):  # else a reader finds both
+        target.with_name(name).unlink(missing_ok=True)
+    return index
+
+
+def _bytes(spec: tuple[np.dtype, tuple[int, ...]]) -> int:
+    return math.prod(spec[1]) * spec[0].itemsize
+
+
+def _parts(tensors: _Tensors, limit: int | None) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    size = 0
+    for name, spec in tensors.specs.items():
+        if parts[-1] and limit is not None and size + _bytes(spec) > limit:
+            parts.append([])
+            size = 0
+        parts[-1].append(name)
+        size += _bytes(spec)
+    return parts
+
+
+def _write(
+    target: Path,
+    tensors: _Tensors,
+    names: list[str],
+    metadata: Mapping[str, str],
+    op: str,
+) -> None:
+    names, place = tensors.ordered(names), 0
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    for name in names:
+        dtype, shape = tensors.specs[name]
+        stop = place + _bytes((dtype, shape))
+        header[name] = {
+            "dtype": CODES[dtype],
+            "shape": list(shape),
+            "data_offsets": [place, stop],
+        }
+        place = stop
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with staging(target, op=op) as staged:
+        staged.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.arrays(names):
+            staged.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+
+def _indexed(index: Path) -> set[str]:
+    """Names of the files that an index of ours names; none if it is another's."""
+    try:
+        listed = json.loads(index.read_text("utf-8"))["weight_map"].values()
+        return {n for n in listed if os.path.basename(n) == n and "-of-" in n}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set()
+
+
+def _remove_parts(index: Path, keep: list[str]) -> None:
+    """Removes an index that a file replaces, and what it names."""
+    for name in _indexed(index) - set(keep):
+        index.with_name(name).unlink(missing_ok=True)
+    index.unlink(missing_ok=True)

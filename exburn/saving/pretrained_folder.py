@@ -1,0 +1,205 @@
+"""Folders of weights as Hugging Face's libraries have them, here or on a hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    FileFormatError,
+    MissingFileError,
+    require,
+)
+from exburn.saving.atomic import Source
+from exburn.saving.header import parse_json
+
+CONFIG = "config.json"
+_MOST_CONFIG = 4 << 20  # bytes
+# The files that other libraries look for, in this order; else the only one of a kind.
+_NAMES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_SUFFIXES = (
+    (".safetensors",),
+    (".weights.h5",),
+    (".keras",),
+    (".h5", ".hdf5"),
+    (".pth", ".pt", ".bin"),
+    (".npz",),
+)
+_FIRST = ("*.safetensors", "*.json", "*.txt", "tokenizer.model")
+_THEN = ("*.bin", "*.h5", "*.keras", "*.pth", "*.pt")
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(?:@[\w./-]+)?")
+_FILE = re.compile(
+    r".*\.(h5|hdf5|keras|safetensors|pth|pt|bin|npz|json)", re.IGNORECASE
+)
+
+
+def is_hub_name(text: Any) -> bool:
+    """Whether a text has the form of a repository's name on a hub.
+
+    Example:
+        >>> is_hub_name("google/vit-base-patch16-224"), is_hub_name("models/vgg.h5")
+        (True, False)
+    """
+    named = isinstance(text, str) and _REPOSITORY.fullmatch(text) is not None
+    return named and not _FILE.fullmatch(text) and not text.startswith((".", "/"))
+
+
+def local_source(given: Any, op: str) -> Path:
+    """The file or folder that a path or the name of a repository means.
+
+    Args:
+        given: A path, or ``"user/model"``, also ``"user/model@revision"``.
+        op: The operation named in errors.
+
+    Raises:
+        MissingFileError: There is no such file or folder, and it is no such name.
+        DataError: The hub does not have it, or cannot be reached.
+        MissingDependencyError: A name needs ``huggingface_hub``.
+    """
+    try:
+        text = os.path.expanduser(os.fspath(given))
+    except TypeError:
+        raise ArgumentError(
+            op, f"a path or the name of a repository is needed, received {given!r}"
+        ) from None
+    if os.path.exists(text):
+        return Path(text)
+    if not is_hub_name(given):
+        raise MissingFileError(op, f"there is no file or folder {text!r}")
+    return _download(given, op)
+
+
+def _download(name: str, op: str) -> Path:
+    hub = require(
+        "huggingface_hub",
+        op,
+        f"there is no file or folder {name!r}, and to fetch it from a hub needs "
+        "huggingface_hub",
+        extra="hub",
+    )
+    repository, _, revision = name.partition("@")
+    options = {"revision": revision or None, "ignore_patterns": ["*/*"]}
+    try:
+        folder = hub.snapshot_download(
+            repository, allow_patterns=list(_FIRST), **options
+        )
+        if not _candidates(Path(folder)):
+            folder = hub.snapshot_download(
+                repository, allow_patterns=[*_FIRST, *_THEN], **options
+            )
+    except Exception as error:  # of the hub's client, or of what it fetches with
+        first = (str(error).splitlines() or [""])[0]
+        raise DataError(
+            op,
+            f"{name!r} is no file or folder here, and the hub does not give it",
+            {"cause": f"{type(error).__name__}: {first}"},
+            hint="Check the name and the network, or give the path of a folder. "
+            "HF_ENDPOINT names another hub, HF_TOKEN lets private ones in.",
+        ) from error
+    return Path(folder)
+
+
+def find_weights(source: Path, op: str) -> Path:
+    """The file of weights that is meant: itself, or the one in a folder.
+
+    Raises:
+        MissingFileError: The folder has none.
+        ArgumentError: It has several, and none of the usual name.
+    """
+    if not os.path.isdir(source):
+        return source
+    for name in _NAMES:
+        if (source / name).is_file():
+            return source / name
+    found = _candidates(source)
+    if not found:
+        listed = sorted(path.name for path in source.iterdir())[:8]
+        raise MissingFileError(
+            op,
+            f"there are no weights in the folder {os.fspath(source)!r}",
+            {"it has": ", ".join(listed) or "nothing"},
+            hint="It should have model.safetensors, or one file of weights.",
+        )
+    if len(found) > 1:
+        raise ArgumentError(
+            op,
+            f"the folder {os.fspath(source)!r} has several files of weights",
+            {"files": ", ".join(path.name for path in found)},
+            hint="Give the path of one of them.",
+        )
+    return found[0]
+
+
+def _candidates(folder: Path) -> list[Path]:
+    """The files of the first kind of which there are any."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    for suffixes in _SUFFIXES:
+        if found := [path for path in files if path.name.endswith(suffixes)]:
+            return found
+    return []
+
+
+def read_config(folder: Path, op: str) -> tuple[dict[str, Any], str]:
+    """What ``config.json`` says, and its text.
+
+    Raises:
+        MissingFileError: There is none.
+        ModelFormatError: It is damaged.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise MissingFileError(
+            op,
+            f"the folder {os.fspath(folder)!r} has no {CONFIG}",
+            hint="It tells the sizes of the model. Make the model yourself, and pass "
+            "the file as weights=.",
+        )
+    return _read_json(path, op)
+
+
+def optional_json(path: Path, op: str) -> dict[str, Any]:
+    """What another file of the folder says; nothing if it is not there.
+
+    Raises:
+        ModelFormatError: It is damaged.
+    """
+    return _read_json(path, op)[0] if path.is_file() else {}
+
+
+def _read_json(path: Path, op: str) -> tuple[dict[str, Any], str]:
+    with Source(path, op=op) as file:
+        if file.size > _MOST_CONFIG:
+            raise FileFormatError(op, f"{path.name} is too large", {"file": path})
+        raw = file.read(0, file.size)
+    found = parse_json(raw, op, path, path.name)
+    if not isinstance(found, dict):
+        raise FileFormatError(op, f"{path.name} must hold an object", {"file": path})
+    return found, raw.decode()
+
+
+def setting(
+    config: Mapping[str, Any], key: str, kind: type, default: Any, op: str
+) -> Any:
+    """A value of ``config.json`` of the type that it must have.
+
+    Raises:
+        FileFormatError: It has another one, or is missing and has no default.
+    """
+    value = config.get(key, default)
+    right = isinstance(value, kind) or (kind is float and type(value) is int)
+    if not right or (isinstance(value, bool) and kind is not bool):
+        raise FileFormatError(
+            op,
+            f"{key!r} in {CONFIG} must be of type {kind.__name__}, received {value!r}",
+        )
+    return kind(value)

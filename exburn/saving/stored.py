@@ -1,0 +1,398 @@
+"""Arrays in files of several formats by name: what they are, then what is in them.
+
+Nothing is read before its shape is known to be wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import ArgumentError, ModelFormatError, ShapeError
+from exburn.saving.atomic import HDF5, ZIP, Source
+from exburn.saving.header import damage_error
+from exburn.saving.keras_archive import KerasArchive, is_keras_archive
+from exburn.saving.own_storage import is_own
+from exburn.saving.shards import TensorFile, listed_files
+from exburn.saving.torch_file import LEGACY, TorchFile, is_torch_zip
+from exburn.saving.zip_directory import open_zip
+from exburn.weights import Move, Rules
+
+_MAX_NPY_HEADER = 10_000  # bytes, NumPy's own limit
+_MOST_ENTRIES = 100_000  # of an HDF5 file that is for no known model
+_ROOM = 64 << 20  # bytes of an array, whatever it has in the file
+_MOST_PACKED = 20  # times as long as in the file
+
+
+class Stored:
+    """Weights in a file, whatever its format.
+
+    Attributes:
+        shapes: Shape of each, by its path in the model, else its name in the file.
+        taken: Paths of weights that a method of their layer's reads.
+        sequential: Whether ``verify`` can find damage before the first array is used,
+            so that ``each`` need not have all of them in memory.
+        dtypes_known: Whether ``dtype`` tells them.
+        metadata: Strings in the file; ``None`` if its format has none.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    taken: frozenset[str] = frozenset()
+    sequential = False
+    dtypes_known = False
+    metadata: Mapping[str, str] | None = None
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        """The arrays of these names; they have been found to fit."""
+        raise NotImplementedError
+
+    def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """The same, one after another, in the order of the file."""
+        yield from self.read(names).items()
+
+    def verify(self, names: Iterable[str]) -> None:
+        """Compares the arrays with what the file says of them, and keeps none.
+
+        Raises:
+            ModelFormatError: Something is damaged.
+        """
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """What an array holds, if that is known before it is read."""
+        return None
+
+    def read_own(self) -> Mapping[str, np.ndarray]:
+        """What layers saved by methods of their own."""
+        return {}
+
+
+class StoredTensors(Stored):
+    """A safetensors file; what is no weight in a model file is left out."""
+
+    dtypes_known = True
+
+    def __init__(self, file: TensorFile):
+        self._file = file
+        # An index has none of its own.
+        self.metadata = None if file.path.suffix == ".json" else file.metadata
+        self.sequential = not file.has_digests  # then there is nothing to compare
+        self.shapes = {
+            name: entry.shape
+            for name, entry in file.entries.items()
+            if not name.startswith("/")
+        }
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        return self._file.read(names)
+
+    def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        for name in names:
+            yield name, self._file.read_one(name)
+
+    def dtype(self, name: str) -> np.dtype | None:
+        return self._file.entries[name].dtype
+
+    def read_own(self) -> Mapping[str, np.ndarray]:
+        """What layers saved by methods of their own."""
+        return self._file.read([name for name in self._file.entries if is_own(name)])
+
+
+class StoredTorch(Stored):
+    """A file of ``torch.save``."""
+
+    sequential = dtypes_known = True
+
+    def __init__(self, file: TorchFile):
+        self._file = file
+        self.shapes = file.shapes
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        return dict(self.each(names))
+
+    def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        for name in self._file.in_order(names):
+            yield name, self._file.read(name)
+
+    def verify(self, names: Iterable[str]) -> None:
+        self._file.verify(names)
+
+    def dtype(self, name: str) -> np.dtype | None:
+        return self._file.tensors[name].dtype
+
+
+class StoredParts(Stored):
+    """The tensors of several files, each of which has some.
+
+    Args:
+        parts: The files.
+        op: The operation named in errors.
+    """
+
+    sequential = dtypes_known = True
+
+    def __init__(self, parts: Iterable[Stored], op: str):
+        self._parts: dict[str, Stored] = {}
+        self.shapes = shapes = {}
+        for part in parts:
+            for name, shape in part.shapes.items():
+                if name in shapes:
+                    raise ModelFormatError(op, f"two files have a tensor {name!r}")
+                self._parts[name], shapes[name] = part, shape
+
+    def _by_part(self, names: Iterable[str]) -> Iterator[tuple[Stored, list[str]]]:
+        found: dict[int, tuple[Stored, list[str]]] = {}
+        for name in names:
+            part = self._parts[name]
+            found.setdefault(id(part), (part, []))[1].append(name)
+        yield from found.values()
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        return dict(self.each(names))
+
+    def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        for part, some in self._by_part(names):
+            yield from part.each(some)
+
+    def verify(self, names: Iterable[str]) -> None:
+        for part, some in self._by_part(names):
+            part.verify(some)
+
+    def dtype(self, name: str) -> np.dtype | None:
+        return self._parts[name].dtype(name)
+
+
+class StoredHDF5(Stored):
+    """The arrays of an HDF5 file by their paths in it."""
+
+    def __init__(self, file: Any):
+        self._file = file
+        self.shapes = file.shapes
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        names = list(names)
+        for name in names:
+            self._file.check_length(name)
+        return {name: self._file.read(name) for name in names}
+
+
+class StoredArrays(Stored):
+    """Arrays that are in memory already."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        self._arrays = arrays
+        self.shapes = {name: array.shape for name, array in arrays.items()}
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        return {name: self._arrays[name] for name in names}
+
+
+class StoredNpz(Stored):
+    """NumPy's ``.npz``: names are paths, or ``arr_0 …`` in the order of the weights.
+
+    Args:
+        path: The file.
+        op: The operation named in errors.
+        wanted: The weights, for those that come in their order.
+    """
+
+    def __init__(self, path: Path, op: str, wanted: Iterable[str] = ()):
+        self._path, self._op, wanted = path, op, list(wanted)
+        with self._archive() as archive:
+            names = [n.removesuffix(".npy") for n in archive.namelist()]
+            by_order = names == [f"arr_{i}" for i in range(len(wanted))]
+            targets = wanted if by_order else names
+            self._members = dict(zip(targets, archive.namelist(), strict=True))
+            if len(self._members) != len(names):
+                raise damage_error(op, path, "a name occurs twice in the zip file")
+            self.shapes = {
+                target: self._header(archive, member)[0]
+                for target, member in self._members.items()
+            }
+
+    @contextlib.contextmanager
+    def _archive(self) -> Iterator[zipfile.ZipFile]:
+        try:
+            with open_zip(self._path, self._op) as archive:
+                yield archive
+        except ModelFormatError:
+            raise
+        except Exception as error:  # of zipfile, zlib, or NumPy's parser
+            raise damage_error(
+                self._op, self._path, "the zip file is damaged", cause=error
+            ) from error
+
+    def _header(self, archive: zipfile.ZipFile, member: str) -> tuple[tuple, Any]:
+        npy = np.lib.format
+        try:
+            with archive.open(member) as file:
+                version = npy.read_magic(file)
+                read = {
+                    (1, 0): npy.read_array_header_1_0,
+                    (2, 0): npy.read_array_header_2_0,
+                }[version]
+                shape, _, dtype = read(file, max_header_size=_MAX_NPY_HEADER)
+                start = file.tell()
+        except Exception as error:  # of zipfile, zlib, or NumPy's parser
+            raise damage_error(
+                self._op, self._path, f"{member} is no array", cause=error
+            ) from error
+        if dtype.hasobject or dtype.kind not in "biufc":
+            raise damage_error(
+                self._op, self._path, f"{member} holds {dtype}, not numbers"
+            )
+        size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        info = archive.getinfo(member)
+        if info.file_size != start + size:
+            raise damage_error(
+                self._op, self._path, f"{member} is not as long as its shape says"
+            )
+        return tuple(shape), dtype
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        arrays = {}
+        with self._archive() as archive:
+            for name in names:
+                with archive.open(self._members[name]) as file:
+                    arrays[name] = np.lib.format.read_array(
+                        file, allow_pickle=False, max_header_size=_MAX_NPY_HEADER
+                    )
+        return arrays
+
+    def check_length(self, name: str) -> None:
+        """Refuses an array that takes far more than it has in the file."""
+        with self._archive() as archive:
+            info = archive.getinfo(self._members[name])
+        if info.file_size > max(_ROOM, _MOST_PACKED * info.compress_size):
+            raise damage_error(
+                self._op, self._path, f"{name} would take {info.file_size} bytes"
+            )
+
+
+class Renamed(Stored):
+    """The arrays of another one, as rules make weights of them.
+
+    Args:
+        stored: The arrays by their names in a file.
+        rules: What becomes of them.
+        wanted: Shapes of the model's weights, by path.
+        op: The operation named in errors.
+
+    Attributes:
+        shapes: Those of what becomes a weight, by its path; of what no rule is for, and
+            of what cannot be changed as its rule says, the shape in the file.
+        ignored: Names that a rule leaves out.
+        moves: What becomes of what.
+    """
+
+    def __init__(
+        self, stored: Stored, rules: Rules, wanted: Mapping[str, tuple], op: str
+    ):
+        self._stored = stored
+        self.sequential, self._wanted = stored.sequential, wanted
+        plan = rules.load_plan(stored.shapes)
+        self.ignored, self.moves = plan.ignored, plan.moves
+        self._moves: dict[str, Move] = {}
+        shapes = {name: stored.shapes[name] for name in plan.unknown}
+        for move in plan.moves:
+            if twice := [t for t in move.targets if t in self._moves]:
+                raise ArgumentError(
+                    op,
+                    f"rules make {twice[0]!r} of several tensors",
+                    {"first": self._moves[twice[0]].sources, "then": move.sources},
+                )
+            for target, shape in zip(move.targets, self._shapes(move), strict=True):
+                self._moves[target], shapes[target] = move, shape
+        self.shapes = shapes
+
+    def _shapes(self, move: Move) -> tuple[tuple[int, ...], ...]:
+        found = tuple(self._stored.shapes[name] for name in move.sources)
+        try:
+            shapes = move.transform.shapes(found, self._targets(move))
+        except ShapeError:
+            shapes = found[:1] * len(move.targets)
+        if len(shapes) != len(move.targets):
+            raise ArgumentError(
+                "rules",
+                f"{move.transform} makes {len(shapes)} arrays of {move.sources}, "
+                f"which are to be {move.targets}",
+                hint="split makes several of one; concat, stack, add one of several.",
+            )
+        return shapes
+
+    def _targets(self, move: Move) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._wanted.get(target, ()) for target in move.targets)
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        return dict(self.each(names))
+
+    def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        names = set(names)
+        moves = {id(self._moves[name]): self._moves[name] for name in names}
+        single = {m.sources[0]: m for m in moves.values() if len(m.sources) == 1}
+        for source, array in self._stored.each(single):
+            yield from self._made(single[source], (array,), names)
+        for move in moves.values():
+            if len(move.sources) > 1:
+                found = self._stored.read(move.sources)
+                arrays = tuple(found[source] for source in move.sources)
+                yield from self._made(move, arrays, names)
+
+    def _made(
+        self, move: Move, arrays: tuple[np.ndarray, ...], names: set[str]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        made = move.transform.load(arrays, self._targets(move))
+        pairs = zip(move.targets, made, strict=True)
+        yield from ((target, array) for target, array in pairs if target in names)
+
+    def verify(self, names: Iterable[str]) -> None:
+        self._stored.verify([s for name in names for s in self._moves[name].sources])
+
+    def dtype(self, name: str) -> np.dtype | None:
+        return self._stored.dtype(self._moves[name].sources[0])
+
+
+@contextlib.contextmanager
+def open_stored(path: Path, op: str) -> Iterator[Stored]:
+    """The arrays of a file of any format, by their names in it.
+
+    Raises:
+        FileFormatError: The file is damaged, or holds what is refused.
+        MissingFileError: There is no such file.
+        MissingDependencyError: A file of Keras' needs h5py.
+    """
+    with contextlib.ExitStack() as stack:
+        with Source(path, op=op) as file:
+            start = file.read(0, len(LEGACY))
+        if start == LEGACY:
+            yield StoredTorch(stack.enter_context(TorchFile(path, op=op)))
+        elif start.startswith(HDF5):
+            from exburn.saving.hdf5 import HDF5File
+
+            file = HDF5File(path, op, _MOST_ENTRIES)
+            yield StoredHDF5(stack.enter_context(file))
+        elif start.startswith(ZIP) and is_keras_archive(path, op):
+            archive = stack.enter_context(KerasArchive(path, op))
+            yield StoredHDF5(stack.enter_context(archive.weights(_MOST_ENTRIES)))
+        elif start.startswith(ZIP) and is_torch_zip(path, op):
+            yield StoredTorch(stack.enter_context(TorchFile(path, op=op)))
+        elif start.startswith(ZIP):
+            yield StoredNpz(path, op)
+        elif start.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+            raise damage_error(
+                op, path, "this is a pickle, which may run anything: it is not read"
+            )
+        elif path.name.endswith(".bin.index.json"):
+            files = [
+                stack.enter_context(TorchFile(path.with_name(name), op=op))
+                for name in listed_files(path, op, ".bin")
+            ]
+            yield StoredParts(map(StoredTorch, files), op)
+        else:
+            tensors = stack.enter_context(TensorFile(path, op=op))
+            tensors.clean()
+            yield StoredTensors(tensors)

@@ -1,0 +1,365 @@
+"""Files of ``torch.save``: zip archives, and those from before PyTorch 1.6.
+
+A description, a pickle, says which tensors there are, as views of storages, which are
+rows of numbers beside it. It is read by an interpreter of our own
+(``tensor_pickle.py``), storages when they are wanted.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exburn.errors import ModelFormatError
+from exburn.saving.atomic import ONCE, ZIP, Source
+from exburn.saving.header import MAX_NAME, damage_error
+from exburn.saving.tensor_pickle import (
+    MAX_BYTES,
+    STORAGES,
+    UNTYPED,
+    Name,
+    Storage,
+    Stream,
+    Tensor,
+    read_pickle,
+)
+from exburn.saving.zip_directory import open_zip
+
+LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # what such a file begins with
+_PROTOCOL = 1001
+_MOST_MEMBERS = 100_000
+_MOST_TENSORS = 100_000
+_DEEPEST = 32
+_LIBRARY = (
+    EOFError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+    zipfile.error,
+    zlib.error,
+)
+
+
+def is_torch_zip(path: Path, op: str) -> bool:
+    """Whether a zip file is one of PyTorch's.
+
+    Raises:
+        ModelFormatError: The zip file is damaged.
+    """
+    try:
+        with open_zip(path, op) as archive:
+            return any(_is_description(name) for name in archive.namelist())
+    except ModelFormatError:
+        raise
+    except _LIBRARY as error:
+        raise damage_error(op, path, "the zip file is damaged", cause=error) from error
+
+
+def _is_description(name: str) -> bool:
+    return name.count("/") == 1 and name.endswith("/data.pkl")
+
+
+class _Place(NamedTuple):
+    """Where a storage lies in the file, and the digest of its bytes."""
+
+    start: int
+    size: int
+    crc: int | None
+
+
+class TorchFile:
+    """The tensors of such a file by their names.
+
+    Those of dicts in dicts have the keys of all of them, joined by dots. Where only one
+    entry of the outermost dict has tensors, but for an optimizer's, they go without its
+    name: ``{"epoch": 3, "state_dict": {…}}`` holds the tensors of the inner one.
+
+    Args:
+        path: The file.
+        op: The operation named in errors.
+
+    Attributes:
+        tensors: What they are, by name.
+
+    Raises:
+        ModelFormatError: The file is damaged, or asks for more than tensors.
+        MissingFileError: There is no such file.
+        LoadError: The system refuses to read it.
+    """
+
+    def __init__(self, path: Any, *, op: str = "load"):
+        self.op, self.path = op, Path(path)
+        self._file = Source(path, op=op)
+        self._places: dict[str, _Place] = {}
+        self._last: tuple[str, np.ndarray] | None = None
+        try:
+            zipped = self._file.read(0, len(ZIP)) == ZIP
+            self.tensors = _named(self._zipped() if zipped else self._legacy(), self)
+            for name, tensor in self.tensors.items():
+                self._check(name, tensor)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each tensor."""
+        return {name: tensor.shape for name, tensor in self.tensors.items()}
+
+    def damage_error(self, reason: str, **details: Any) -> ModelFormatError:
+        """The error for such a file."""
+        return damage_error(self.op, self.path, reason, **details)
+
+    # ------------------------------------------------------------------ zip archives
+    def _zipped(self) -> Any:
+        try:
+            with open_zip(self.path, self.op) as archive:
+                members = archive.infolist()
+        except ModelFormatError:
+            raise
+        except _LIBRARY as error:
+            reason = "the zip file is damaged"
+            raise self.damage_error(reason, cause=error) from error
+        if len(members) > _MOST_MEMBERS:
+            raise self.damage_error(f"the zip file has {len(members)} members")
+        found = [m.filename for m in members if _is_description(m.filename)]
+        if len(found) != 1:
+            raise self.damage_error("the zip file has no data.pkl of weights")
+        folder = found[0].removesuffix("data.pkl")
+        inside = {m.filename.removeprefix(folder): m for m in members}
+        if len(inside) != len(members):
+            raise self.damage_error("a name occurs twice in the zip file")
+        if "constants.pkl" in inside:
+            raise ModelFormatError(
+                self.op,
+                "the file holds a TorchScript program, which is not run",
+                {"file": self.path},
+                hint="Save the weights alone: torch.save(model.state_dict(), path).",
+            )
+        if "byteorder" in inside:
+            place = self._member(inside["byteorder"])
+            if self._file.read(place.start, 16)[: place.size].strip() != b"little":
+                raise self.damage_error("its numbers are big-endian")
+        about = self._member(inside["data.pkl"])
+        if about.size > MAX_BYTES:
+            raise self.damage_error("the description in the file is too long")
+        if zlib.crc32(self._file.read(about.start, about.size)) != about.crc:
+            raise self.damage_error("the description does not fit its checksum")
+
+        def storage(told: Any) -> Storage:
+            made = self._storage(told)
+            if made.key not in self._places:
+                member = inside.get(f"data/{made.key}")
+                if member is None:
+                    raise self.damage_error("a row of numbers is missing in the file")
+                self._places[made.key] = self._member(member)
+            self._check_size(made)
+            return made
+
+        stream = Stream(self._file, about.start, about.start + about.size)
+        return read_pickle(stream, storage)
+
+    def _member(self, info: zipfile.ZipInfo) -> _Place:
+        place = info.header_offset
+        head = self._file.read(place, 30) if place >= 0 else b""
+        if len(head) < 30 or head[:4] != ZIP or info.flag_bits & 1:
+            raise self.damage_error(f"{info.filename!r} is not where the zip file says")
+        names, extra = struct.unpack("<HH", head[26:30])
+        start = info.header_offset + 30 + names + extra
+        size = info.file_size
+        stored = info.compress_type == zipfile.ZIP_STORED and size == info.compress_size
+        if not stored or start + size > self._file.size:
+            raise self.damage_error(f"{info.filename!r} is not stored as PyTorch does")
+        return _Place(start, size, info.CRC)
+
+    # ------------------------------------------------------------------ before 1.6
+    def _legacy(self) -> Any:
+        stream = Stream(self._file, len(LEGACY), self._file.size)
+        if read_pickle(stream) != _PROTOCOL:
+            raise self.damage_error("it is of another version of PyTorch's format")
+        about = read_pickle(stream)
+        if not isinstance(about, dict) or about.get("little_endian") is not True:
+            raise self.damage_error("its numbers are big-endian")
+        wholes: dict[str, Storage] = {}
+
+        def storage(told: Any) -> Storage:
+            made = self._storage(told)
+            whole = wholes.setdefault(made.key, made)
+            if whole.dtype != made.dtype or whole.count != made.count:
+                raise ValueError
+            if told[5] is None:
+                return made
+            _, start, count = told[5]  # a part of it, which others have, too
+            if type(start) is not int or type(count) is not int:
+                raise TypeError
+            if not 0 <= start <= start + count <= made.count:
+                raise ValueError
+            return Storage(made.key, made.dtype, count, start)
+
+        value = read_pickle(stream, storage)
+        keys = read_pickle(stream)
+        if not isinstance(keys, list) or not all(isinstance(k, str) for k in keys):
+            raise self.damage_error("the file does not list its rows of numbers")
+        place = stream.place
+        for key in keys:
+            whole = wholes.get(key)
+            if whole is None or whole.dtype is None or key in self._places:
+                raise self.damage_error("the file lists a row of numbers of no tensor")
+            size = whole.count * whole.dtype.itemsize
+            if self._file.read(place, 8) != whole.count.to_bytes(8, "little"):
+                raise self.damage_error("a row of numbers has another length")
+            self._places[key] = _Place(place + 8, size, None)
+            place += 8 + size
+        if set(wholes) - set(self._places) or place > self._file.size:
+            raise self.damage_error("a row of numbers is missing in the file")
+        return value
+
+    # ------------------------------------------------------------------ storages
+    def _storage(self, told: Any) -> Storage:
+        """A storage by what the description says of it."""
+        kind, of, key, _, count = told[:5]
+        if kind != "storage" or not isinstance(of, Name) or not isinstance(key, str):
+            raise TypeError
+        if type(count) is not int or not 0 <= count < 2**60 or len(key) > 64:
+            raise ValueError
+        if of.name not in STORAGES and of.name != UNTYPED:
+            raise self.damage_error("numbers of a kind that is not known")
+        return Storage(key, STORAGES.get(of.name), count)
+
+    def _check_size(self, storage: Storage) -> None:
+        itemsize = 1 if storage.dtype is None else storage.dtype.itemsize
+        if storage.count * itemsize > self._places[storage.key].size:
+            raise self.damage_error("a row of numbers is shorter than its tensors")
+
+    def _check(self, name: str, tensor: Tensor) -> None:
+        if tensor.storage.key not in self._places:
+            raise self.damage_error(f"the numbers of {name!r} are missing")
+
+    def _read_storage(self, key: str) -> np.ndarray:
+        """The bytes of a storage; the last one is kept for the tensors beside it."""
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
+        self._last = None
+        place = self._places[key]
+        data = np.empty(place.size, np.uint8)
+        digest = 0
+        for at in range(0, place.size, ONCE):
+            part = data.data[at : at + ONCE]
+            if self._file.read_into(place.start + at, part) != len(part):
+                raise self.damage_error("the file is cut off")
+            if place.crc is not None:
+                digest = zlib.crc32(part, digest)
+        if place.crc is not None and digest != place.crc:
+            raise self.damage_error("numbers do not fit their checksum")
+        self._last = key, data
+        return data
+
+    # ------------------------------------------------------------------ tensors
+    def read(self, name: str) -> np.ndarray:
+        """A tensor, as a view of its storage, which is not to be written to.
+
+        Raises:
+            ModelFormatError: The numbers do not fit their checksum.
+        """
+        tensor = self.tensors[name]
+        storage = tensor.storage
+        data = self._read_storage(storage.key)
+        itemsize = tensor.dtype.itemsize
+        own = itemsize if storage.dtype is None else storage.dtype.itemsize
+        numbers = data[storage.start * own :]
+        numbers = numbers[: len(numbers) // itemsize * itemsize].view(tensor.dtype)
+        return np.lib.stride_tricks.as_strided(
+            numbers[tensor.offset :],
+            tensor.shape,
+            [step * itemsize for step in tensor.strides],
+            writeable=False,
+        )
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Names by their storages, so that each is read once: the largest first."""
+
+        def place(name: str) -> tuple[int, int]:
+            found = self._places[self.tensors[name].storage.key]
+            return -found.size, found.start
+
+        return sorted(names, key=place)
+
+    def verify(self, names: Iterable[str]) -> None:
+        """Compares the storages of these tensors with their checksums.
+
+        Raises:
+            ModelFormatError: One does not fit.
+        """
+        for name in self.in_order(names):
+            self._read_storage(self.tensors[name].storage.key)
+        self._last = None
+
+    def close(self) -> None:
+        self._last = None
+        self._file.close()
+
+    def __enter__(self) -> TorchFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# ---------------------------------------------------------------------- names
+def _named(value: Any, file: TorchFile) -> dict[str, Tensor]:
+    """The tensors that a value holds, by their names."""
+    if isinstance(value, Mapping):
+        parts = {
+            key: inner
+            for key, inner in value.items()
+            if _holds_tensors(inner) and not _is_optimizer(key, inner)
+        }
+        only = next(iter(parts.values())) if len(parts) == 1 else None
+        value = only if isinstance(only, dict) else parts
+    found: dict[str, Tensor] = {}
+    for name, tensor in _walk(value, "", 0, set()):
+        if len(found) > _MOST_TENSORS or len(name) > MAX_NAME:
+            raise file.damage_error("it has too many tensors, or too long names")
+        if name in found:
+            raise file.damage_error(f"tensor {name!r} occurs twice")
+        found[name] = tensor
+    if not found:
+        raise file.damage_error("the file holds no tensors")
+    return found
+
+
+def _is_optimizer(key: Any, value: Any) -> bool:
+    return str(key)[:5] == "optim" and not isinstance(value, Tensor)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return next(_walk(value, "", 0, set()), None) is not None
+
+
+def _walk(
+    value: Any, path: str, depth: int, seen: set[int]
+) -> Iterator[tuple[str, Tensor]]:
+    """Tensors in dicts, lists and tuples; a container that occurs twice counts once."""
+    if isinstance(value, Tensor):
+        yield path, value
+        return
+    if not isinstance(value, dict | list | tuple) or depth > _DEEPEST:
+        return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    entries = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in entries:
+        named = isinstance(key, str | int)
+        if named and isinstance(inner, Tensor | dict | list | tuple):
+            name = f"{path}.{key}" if path else str(key)
+            yield from _walk(inner, name[: MAX_NAME + 1], depth + 1, seen)

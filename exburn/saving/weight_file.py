@@ -1,0 +1,90 @@
+"""A file of weights as a mapping from names to arrays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from exburn.saving.atomic import path_of
+from exburn.saving.header import damage_error
+from exburn.saving.stored import StoredNpz, open_stored
+
+_OP = "read_weights"
+_ROOM = 64 << 20  # bytes that a tensor may take whatever it has in the file
+
+
+class WeightFile(Mapping[str, np.ndarray]):
+    """The arrays of a file by their names there; each is read when it is asked for.
+
+    It is closed at the end of a ``with`` block, or with the last reference to it.
+
+    Args:
+        path: As of ``read_weights``.
+
+    Attributes:
+        shapes: Shape of each, of which nothing has been read.
+    """
+
+    def __init__(self, path: Any):
+        self.path = path_of(path, ".safetensors", _OP, exists=True)
+        self._stack = contextlib.ExitStack()
+        self._stored = self._stack.enter_context(open_stored(self.path, _OP))
+        self.shapes = dict(self._stored.shapes)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        shape = self.shapes[name]
+        if isinstance(self._stored, StoredNpz):
+            self._stored.check_length(name)
+        found = self._stored.read([name])[name]
+        if 0 in found.strides and found.nbytes > _ROOM:
+            raise damage_error(_OP, self.path, f"{name!r} would take {shape}")
+        return np.array(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._stack.close()
+
+    def __enter__(self) -> WeightFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"WeightFile({str(self.path)!r}, {len(self)} arrays)"
+
+
+def read_weights(path: Any) -> WeightFile:
+    """The arrays of a file by their names there, as a mapping that reads lazily.
+
+    Nothing in a file is run: descriptions in PyTorch's are read by an interpreter that
+    knows tensors alone.
+
+    Args:
+        path: A safetensors file or its index, a file of ``torch.save`` (``.pth``,
+            ``.pt``, ``.bin``), NumPy's ``.npz``, or Keras' ``.weights.h5``, ``.keras``
+            and ``.h5``: its content tells what it is.
+
+    Raises:
+        FileFormatError: The file is damaged, or holds more than arrays.
+        MissingFileError: There is no such file.
+        MissingDependencyError: A file of Keras' needs h5py.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "w.npz")
+        >>> np.savez(path, **{"fc.weight": np.ones((2, 3))})
+        >>> with read_weights(path) as weights:
+        ...     weights.shapes, weights["fc.weight"].sum().item()
+        ({'fc.weight': (2, 3)}, 6.0)
+    """
+    return WeightFile(path)

@@ -1,0 +1,22 @@
+"""Text for models that generate: tokenizers, and how the next token is chosen.
+
+Example:
+    >>> import numpy as np
+    >>> from exburn.applications import GPT2
+    >>> model = GPT2(vocabulary_size=50, layers=1, width=16, heads=2, positions=32)
+    >>> prompt = np.array([1, 2, 3])
+    >>> model.generate(prompt, 5, sampler=TopP(0.9, temperature=0.7), seed=1).shape
+    (5,)
+"""
+
+from typing import NoReturn
+
+from exburn.core.missing_names import missing
+from exburn.text.samplers import Greedy, MinP, RandomSampler, Sampler, TopK, TopP
+from exburn.text.tokenizer import Tokenizer
+
+__all__ = ["Greedy", "MinP", "RandomSampler", "Sampler", "Tokenizer", "TopK", "TopP"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

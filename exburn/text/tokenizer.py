@@ -1,0 +1,291 @@
+"""Texts as numbers, and back: a tokenizer of the package ``tokenizers``.
+
+A tokenizer is the text of a ``tokenizer.json``, which is read when it is first used: so
+a model's file with a tokenizer loads without the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.core.checks import check_count
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    DTypeError,
+    FileFormatError,
+    MissingFileError,
+    require,
+)
+from exburn.saving.atomic import write_atomically
+
+_LARGEST = 64 << 20  # bytes of a file
+_FILE = "tokenizer.json"
+# What the token that ends a text is called, in the order in which it is looked for.
+_ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[EOS]")
+
+
+class Tokenizer:
+    """Turns texts into token numbers and back.
+
+    Args:
+        text: The content of a ``tokenizer.json``.
+        end: The token that ends a text; found by its usual names if ``None``.
+
+    Raises:
+        FileFormatError: It is no JSON object.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["so it is, so it was"] * 9, 270)
+        >>> tokenizer.decode(tokenizer.encode("it was so"))
+        'it was so'
+
+    Source: Sennrich et al., *Neural Machine Translation of Rare Words with Subword
+    Units*, 2016.
+    """
+
+    def __init__(self, text: str, end: str | None = None):
+        self._text, self._end, self._made = _checked(text), end, None
+
+    # ------------------------------------------------------------------ making
+    @classmethod
+    def train(
+        cls,
+        texts: str | Iterable[str],
+        vocabulary_size: int,
+        *,
+        end: str = "<|endoftext|>",
+        special: Sequence[str] = (),
+        min_frequency: int = 2,
+    ) -> Tokenizer:
+        """Learns byte pairs from texts, as GPT-2's were: any text can be encoded.
+
+        Args:
+            texts: A text or an iterable of them.
+            vocabulary_size: Number of tokens at most; at least 256 and the special
+                ones.
+            end: The token that ends a text.
+            special: More tokens that no text is cut into.
+            min_frequency: How often a pair has to come to be one token.
+
+        Raises:
+            ArgumentError: The size is too small, or something is no text.
+            MissingDependencyError: ``tokenizers`` is not installed.
+        """
+        package = _package()
+        named = list(dict.fromkeys([end, *special]))
+        op = "Tokenizer.train"
+        size = check_count(op, "vocabulary_size", vocabulary_size, 256 + len(named))
+        check_count(op, "min_frequency", min_frequency)
+        made = package.Tokenizer(package.models.BPE())
+        made.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.decoder = package.decoders.ByteLevel()
+        trainer = package.trainers.BpeTrainer(
+            vocab_size=size,
+            special_tokens=named,
+            min_frequency=min_frequency,
+            show_progress=False,
+            initial_alphabet=package.pre_tokenizers.ByteLevel.alphabet(),
+        )
+        lines = [texts] if isinstance(texts, str) else texts
+        made.train_from_iterator((_is_text(op, line) for line in lines), trainer)
+        return cls(made.to_str(), end)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike, end: str | None = None, *, lazy: bool = False
+    ) -> Tokenizer:
+        """Reads a ``tokenizer.json``, or that of a folder.
+
+        Args:
+            path: The file or the folder.
+            end: The token that ends a text; found by its usual names if ``None``.
+            lazy: Whether the package reads the text when it is first used.
+
+        Raises:
+            MissingFileError: There is none.
+            FileFormatError: It is too large, or no tokenizer.
+            MissingDependencyError: ``tokenizers`` is not installed.
+        """
+        path, op = Path(path).expanduser(), "Tokenizer.load"
+        path = path / _FILE if path.is_dir() else path
+        if not path.is_file():
+            raise MissingFileError(op, f"there is no file {str(path)!r}")
+        if (size := path.stat().st_size) > _LARGEST:
+            raise FileFormatError(op, f"{path} has {size} bytes, more than {_LARGEST}")
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise FileFormatError(op, f"{path} is not text: {error}") from None
+        made = cls(text, end)
+        if not lazy:
+            made._tokens()
+        return made
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a ``tokenizer.json``; into a folder under that name.
+
+        What was there before survives any failure.
+
+        Raises:
+            SaveError: The disk is full, or writing is not permitted.
+        """
+        path = Path(path).expanduser()
+        path = path / _FILE if path.is_dir() else path
+        data = self._text.encode()
+        write_atomically(path, lambda file: file.write(data), op="Tokenizer.save")
+
+    def to_json(self) -> str:
+        """The content of its file."""
+        return self._text
+
+    def state_dict(self) -> dict[str, Any]:
+        """What makes an equal one: JSON-able."""
+        return {"text": self._text, "end": self._end}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Tokenizer:
+        """The inverse of ``state_dict``.
+
+        Raises:
+            FileFormatError: It is no such state.
+        """
+        text, end = state.get("text"), state.get("end")
+        if not isinstance(text, str) or not isinstance(end, str | None):
+            raise FileFormatError("Tokenizer", "it is no state of a tokenizer")
+        return cls(text, end)
+
+    # ------------------------------------------------------------------ using
+    def encode(self, text: Any, *, special: bool = True) -> Any:
+        """Token numbers: an array for a text, a list of them for several.
+
+        Args:
+            text: A text or a sequence of them.
+            special: Whether tokens that begin or end texts are added, where the
+                tokenizer has a rule for them.
+
+        Raises:
+            ArgumentError: It is no text.
+            MissingDependencyError: ``tokenizers`` is not installed.
+        """
+        made, op = self._tokens(), "Tokenizer.encode"
+        if isinstance(text, str):
+            found = made.encode(text, add_special_tokens=special)
+            return np.array(found.ids, np.int32)
+        if not isinstance(text, list | tuple):
+            _is_text(op, text)
+        lines = [_is_text(op, line) for line in text]
+        found = made.encode_batch(lines, add_special_tokens=special)
+        return [np.array(one.ids, np.int32) for one in found]
+
+    def decode(self, tokens: Any, *, special: bool = False) -> Any:
+        """The text of token numbers; a list of texts for several rows.
+
+        Args:
+            tokens: Integers, or a sequence of rows of them.
+            special: Whether special tokens are written, too.
+
+        Raises:
+            DTypeError: They are no integers.
+            DataError: A number is negative.
+        """
+        made = self._tokens()
+        if isinstance(tokens, list | tuple) and any(np.ndim(t) for t in tokens):
+            return [self.decode(row, special=special) for row in tokens]
+        ids = np.asarray(tokens)
+        if ids.size and ids.dtype.kind not in "iu":
+            raise DTypeError(
+                "Tokenizer.decode", f"integers are needed, received {ids.dtype}"
+            )
+        if ids.ndim == 2:
+            return [self.decode(row, special=special) for row in ids]
+        if ids.size and ids.min() < 0:
+            raise DataError(
+                "Tokenizer.decode", f"token numbers are ≥ 0, received {ids.min()}"
+            )
+        return made.decode(ids.tolist(), skip_special_tokens=not special)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of tokens, special ones included."""
+        return self._tokens().get_vocab_size()
+
+    def number_of(self, token: str) -> int | None:
+        """The number of a token, or ``None`` if there is no such token."""
+        return self._tokens().token_to_id(token)
+
+    @property
+    def end(self) -> str | None:
+        """The token that ends a text, or ``None``."""
+        names = _ENDS if self._end is None else (self._end,)
+        return next((name for name in names if self.number_of(name) is not None), None)
+
+    def _tokens(self) -> Any:
+        """The package's tokenizer, which neither fills up nor cuts."""
+        if self._made is None:
+            self._made = _parse(_package(), self._text)
+        return self._made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tokenizer) and (
+            self._text == other._text and self._end == other._end
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._text, self._end))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_text": self._text, "_end": self._end, "_made": None}
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({len(self._text)} bytes, end={self._end!r})"
+
+
+def _package() -> Any:
+    return require(
+        "tokenizers", "Tokenizer", "texts are cut by `tokenizers`", extra="text"
+    )
+
+
+def _checked(text: Any) -> str:
+    """The text, if it is that of a JSON object."""
+    if not isinstance(text, str):
+        raise ArgumentError(
+            "Tokenizer", f"the text of a tokenizer.json is needed, received {text!r}"
+        )
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError("Tokenizer", f"it is no JSON: {error}") from None
+    if not isinstance(value, dict) or "model" not in value:
+        raise FileFormatError("Tokenizer", "it is no JSON object with a model")
+    return text
+
+
+def _parse(package: Any, text: str) -> Any:
+    try:
+        made = package.Tokenizer.from_str(text)
+        made.no_padding()
+        made.no_truncation()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic in Rust is no Exception
+        cause = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise FileFormatError(
+            "Tokenizer",
+            "the file describes no tokenizer that the package `tokenizers` knows",
+            {"cause": cause},
+        ) from None
+    return made
+
+
+def _is_text(op: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ArgumentError(op, f"a text is needed, received {type(value).__name__}")
+    return value

@@ -1,0 +1,129 @@
+"""Curves of numbers over time: thinned, scaled, and with round numbers on the axes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+Point = tuple[float, float]
+_LOGARITHMIC = 50.0  # largest over smallest, from which on an axis is logarithmic
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One line of a panel.
+
+    Attributes:
+        name: What the legend calls it.
+        points: Pairs (x, y) with rising x; those that are not finite are gaps.
+    """
+
+    name: str
+    points: Sequence[Point]
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """Curves with the same axes.
+
+    Attributes:
+        title: What they show.
+        curves: The lines, drawn in this order.
+    """
+
+    title: str
+    curves: tuple[Curve, ...]
+
+
+def thin(points: Sequence[Point], most: int) -> list[Point]:
+    """At most so many of the points, peaks and valleys among them.
+
+    Of each of ``most // 2`` pieces of equal length the smallest and the largest stay.
+
+    Example:
+        >>> points = [(x, 9.0 if x == 70 else 1.0) for x in range(1000)]
+        >>> few = thin(points, 50)
+        >>> len(few) <= 50, max(y for _, y in few)
+        (True, 9.0)
+    """
+    kept = [(x, y) for x, y in points if math.isfinite(y)]
+    if len(kept) <= most:
+        return kept
+    count = max(most // 2 - 1, 1)
+    inner, found = kept[1:-1], [kept[0]]
+    for number in range(count):
+        piece = inner[number * len(inner) // count : (number + 1) * len(inner) // count]
+        ends = {min(piece, key=_height), max(piece, key=_height)}
+        found += sorted(ends)
+    return [*found, kept[-1]]
+
+
+def _height(point: Point) -> float:
+    return point[1]
+
+
+class Axis:
+    """Places of values between 0 and 1, linear or logarithmic.
+
+    Args:
+        values: Those that must have a place.
+        logarithmic: Whether to divide by decades; ``None``: where all are positive and
+            the largest is fifty times the smallest.
+
+    Attributes:
+        low, high: The ends.
+
+    Example:
+        >>> axis = Axis([0.0, 2.0])
+        >>> axis.place(1.0), axis.ticks(3)
+        (0.5, [0.0, 1.0, 2.0])
+    """
+
+    def __init__(self, values: Iterable[float], logarithmic: bool | None = None):
+        found = [value for value in values if math.isfinite(value)]
+        self.low, self.high = min(found, default=0.0), max(found, default=1.0)
+        if logarithmic is None:
+            logarithmic = self.low > 0 and self.high / self.low > _LOGARITHMIC
+        self.logarithmic = logarithmic
+        if self.low == self.high:
+            pad = abs(self.low) * 0.1 or 0.5
+            self.low, self.high = self.low - pad, self.high + pad
+
+    def place(self, value: float) -> float:
+        """Where a value is: 0 at the low end, 1 at the high one."""
+        low, high = self._scale(self.low), self._scale(self.high)
+        return (self._scale(value) - low) / (high - low)
+
+    def _scale(self, value: float) -> float:
+        return math.log10(value) if self.logarithmic else value
+
+    def ticks(self, most: int) -> list[float]:
+        """Round values between the ends, about as many as asked for."""
+        if self.logarithmic:
+            first, last = math.ceil(self._scale(self.low)), self._scale(self.high)
+            count = math.floor(last) - first + 1
+            if count >= 2:
+                step = -(-count // most)
+                return [10.0**n for n in range(first, math.floor(last) + 1, step)]
+            return [self.low, self.high]
+        rough = (self.high - self.low) / max(most - 1, 1)
+        size = 10.0 ** math.floor(math.log10(rough))
+        step = next(size * f for f in (1, 2, 2.5, 5, 10) if size * f >= rough * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        count = math.floor(self.high / step + 1e-9) - first + 1
+        return [(first + number) * step for number in range(count)]
+
+
+def number_text(value: float) -> str:
+    """A number for an axis or a table: at most four digits that say something.
+
+    Example:
+        >>> [number_text(v) for v in (0.123456, 12345678.0, 3.0, float("nan"))]
+        ['0.1235', '1.235e+07', '3', 'nan']
+    """
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) or (value == round(value) and abs(value) < 1e6):
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
+    return f"{value:.4g}"

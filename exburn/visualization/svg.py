@@ -1,0 +1,155 @@
+"""Panels of curves as SVG, which pages and notebooks show without any library."""
+
+from __future__ import annotations
+
+import html
+
+from exburn.visualization.curves import Axis, Panel, number_text, thin
+
+_MOST_POINTS = 400  # of a curve: more than a panel has pixels to tell apart
+_MARKED = 12  # points up to which each has a dot
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 14, 30, 34
+
+# Colours by class, so that a page may say others for a dark screen.
+LIGHT = {
+    "surface": "#ffffff",
+    "raised": "#f6f7f9",
+    "text": "#1c2430",
+    "muted": "#5d6776",
+    "grid": "#e3e6eb",
+    "first": "#1f6fd1",
+    "second": "#c2570c",
+    "third": "#1a8a5a",
+    "bad": "#b42318",
+    "good": "#1a7f4b",
+}
+DARK = {
+    "surface": "#12161c",
+    "raised": "#1a2029",
+    "text": "#e7ebf0",
+    "muted": "#9aa5b4",
+    "grid": "#2c3440",
+    "first": "#6aa9f7",
+    "second": "#f0924f",
+    "third": "#57c794",
+    "bad": "#ff8f85",
+    "good": "#63cf94",
+}
+STYLE = """
+.bg{fill:var(--surface)}.t{fill:var(--text)}.m{fill:var(--muted)}
+.g{stroke:var(--grid);stroke-width:1}.l{fill:none;stroke-width:1.8;stroke-linejoin:round}
+.s0{stroke:var(--first)}.s1{stroke:var(--second)}.s2{stroke:var(--third)}
+.f0{fill:var(--first)}.f1{fill:var(--second)}.f2{fill:var(--third)}
+svg text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+"""
+
+
+def variables(colors: dict[str, str]) -> str:
+    """The colours as variables of CSS."""
+    return ";".join(f"--{name}:{value}" for name, value in colors.items())
+
+
+def draw_panel(
+    panel: Panel,
+    *,
+    width: int = 380,
+    height: int = 230,
+    left: float = 0,
+    top: float = 0,
+    x_title: str = "epoch",
+) -> str:
+    """One panel as a group of SVG: title, legend, axes, curves.
+
+    Args:
+        panel: The curves.
+        width, height: Its size.
+        left, top: Its place.
+        x_title: What the horizontal axis counts.
+    """
+    curves = [(c.name, thin(c.points, _MOST_POINTS)) for c in panel.curves]
+    xs = Axis((x for _, points in curves for x, _ in points), logarithmic=False)
+    ys = Axis(y for _, points in curves for _, y in points)
+    inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
+
+    def x_at(x: float) -> float:
+        return _LEFT + inner * xs.place(x)
+
+    def y_at(y: float) -> float:
+        return _TOP + tall * (1 - ys.place(y))
+
+    parts = [f'<g transform="translate({left:g},{top:g})">']
+    title = panel.title + (" (logarithmic)" if ys.logarithmic else "")
+    parts.append(_text(_LEFT, 16, title, "t", size=13, weight=600))
+    for value in ys.ticks(4):
+        y = y_at(value)
+        parts.append(
+            f'<line class="g" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" '
+            f'y2="{y:.1f}"/>'
+        )
+        parts.append(_text(_LEFT - 6, y + 3.5, number_text(value), "m", anchor="end"))
+    for value in xs.ticks(5):
+        text = number_text(value)
+        parts.append(_text(x_at(value), height - 16, text, "m", anchor="middle"))
+    parts.append(_text(width - _RIGHT, height - 3, x_title, "m", anchor="end", size=10))
+    place = width - _RIGHT
+    for number, (name, points) in reversed(list(enumerate(curves))):
+        kind = number % 3
+        path = " ".join(f"{x_at(x):.1f},{y_at(y):.1f}" for x, y in points)
+        parts.append(f'<polyline class="l s{kind}" points="{path}"/>')
+        if len(points) <= _MARKED:
+            parts += [
+                f'<circle class="f{kind}" cx="{x_at(x):.1f}" cy="{y_at(y):.1f}" '
+                f'r="2.6">'
+                f"<title>{html.escape(name)}: {number_text(y)}</title></circle>"
+                for x, y in points
+            ]
+        if len(curves) > 1 and name:
+            parts.append(_text(place, 16, name, f"f{kind}", anchor="end"))
+            place -= 8 + 6.2 * len(name)
+    return "".join([*parts, "</g>"])
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    kind: str,
+    *,
+    anchor: str = "start",
+    size: float = 11,
+    weight: int = 400,
+) -> str:
+    return (
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" '
+        f'font-weight="{weight}" text-anchor="{anchor}">{html.escape(text)}</text>'
+    )
+
+
+def draw_page(
+    lines: list[str], panels: list[Panel], *, columns: int = 2, width: int = 380
+) -> str:
+    """A picture of its own: lines of text, and panels in rows below them.
+
+    It has a background, since a page that shows it may be dark or light.
+    """
+    height, gap, line = 230, 8, 18
+    columns = max(min(columns, len(panels)), 1)
+    rows = -(-len(panels) // columns)
+    head = 12 + line * len(lines)
+    wide = max(columns * (width + gap) + gap, 640)
+    tall = head + rows * (height + gap) + gap
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{tall}" '
+        f'viewBox="0 0 {wide} {tall}" role="img">',
+        f"<style>svg{{{variables(LIGHT)}}}{STYLE}</style>",
+        f'<rect class="bg" width="{wide}" height="{tall}" rx="6"/>',
+    ]
+    for number, text in enumerate(lines):
+        weight, kind = (600, "t") if not number else (400, "m")
+        y = 22 + number * line
+        parts.append(_text(14, y, text, kind, size=13, weight=weight))
+    for number, panel in enumerate(panels):
+        row, column = divmod(number, columns)
+        left, top = gap + column * (width + gap), head + row * (height + gap)
+        parts.append(draw_panel(panel, width=width, height=height, left=left, top=top))
+    return "".join([*parts, "</svg>"])

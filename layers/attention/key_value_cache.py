@@ -1,0 +1,200 @@
+"""Keys and values of the tokens that a pass which generates text does not see again.
+
+The arrays belong to the state of the program that generates, which gives them to a pass
+and takes the new ones from it; no layer holds any. Layers find the cache in the forward
+context: attention reads and writes it, positions come from it.
+
+A row has ``prompt`` slots for its prompt, which begins at the first and may end before
+the last of them, and behind them one for each token that was generated. So all rows
+write one slot at a time, whatever the lengths of their prompts, and slots that a short
+prompt leaves free are not read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from exburn.core import forward_context
+from exburn.errors import ArgumentError
+
+Entry = tuple[jax.Array, ...]
+
+
+class KeyValueCache:
+    """What layers see of the cache in one pass.
+
+    Attributes:
+        entries: ``keys, values`` of each call of attention, by the layer's path and the
+            number of the call: ``[batch, key heads, slots, size]``.
+    """
+
+    def __init__(self, entries: dict[str, Entry]):
+        self.entries = dict(entries)
+        self._calls: Counter[str] = Counter()
+
+    def positions(self, count: Any) -> jax.Array:
+        """Positions of the pass' tokens, ``[batch or 1, count]``."""
+        raise NotImplementedError
+
+    def attend(
+        self,
+        layer: Any,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        *,
+        whole: Callable[..., jax.Array],
+        scale: float,
+        window: int | None,
+    ) -> jax.Array:
+        """What the heads read, ``[batch, tokens, heads, value size]``.
+
+        Args:
+            layer: The layer, whose path names the entry.
+            query: ``[batch, tokens, heads, size]``.
+            key, value: ``[batch, tokens, key heads, size]`` of the same tokens.
+            whole: Causal attention among the pass' tokens alone.
+            scale: Factor of the scores.
+            window: Whether a token sees only those less than this many steps away.
+        """
+        raise NotImplementedError
+
+    def limit_positions(self, count: int) -> None:
+        """Notes that there are no more than so many positions."""
+
+    def _name(self, layer: Any) -> str:
+        """The entry of this call."""
+        ctx = forward_context.current()
+        paths = {} if ctx is None else ctx.paths
+        path = str(paths.get(id(layer), layer.name))
+        self._calls[path] += 1
+        return f"{path}:{self._calls[path]}"
+
+
+class PromptCache(KeyValueCache):
+    """The cache in the pass over the prompts, which makes its arrays.
+
+    Args:
+        slots: Slots of a row.
+    """
+
+    def __init__(self, slots: int):
+        super().__init__({})
+        self._slots = slots
+
+    def positions(self, count):
+        return jnp.arange(count)[None]
+
+    def attend(self, layer, query, key, value, *, whole, scale, window):
+        self.entries[self._name(layer)] = self._padded(key), self._padded(value)
+        return whole(query, key, value)
+
+    def _padded(self, heads: jax.Array) -> jax.Array:
+        free = self._slots - heads.shape[1]
+        return jnp.pad(heads.swapaxes(1, 2), ((0, 0), (0, 0), (0, free), (0, 0)))
+
+
+class StepCache(KeyValueCache):
+    """The cache in a pass over one token of each row.
+
+    Args:
+        entries: The arrays so far.
+        lengths: ``[batch]``: tokens of the prompts.
+        prompt: Slots of the prompts.
+        index: Slot of the token.
+    """
+
+    def __init__(
+        self, entries: dict[str, Entry], lengths: jax.Array, prompt: int, index: Any
+    ):
+        super().__init__(entries)
+        self._lengths, self._prompt, self._index = lengths, prompt, index
+        self._seen: dict[int | None, jax.Array] = {}
+
+    def positions(self, count):
+        return (self._lengths + self._index - self._prompt)[:, None]
+
+    def attend(self, layer, query, key, value, *, whole, scale, window):
+        name = self._name(layer)
+        keys, values = self.entries[name]
+        keys = self._with(keys, key)
+        values = self._with(values, value)
+        self.entries[name] = keys, values
+        batch, _, heads, size = query.shape
+        groups = keys.shape[1]
+        query = (query * jnp.asarray(scale, query.dtype)).reshape(
+            batch, groups, heads // groups, size
+        )
+        wide = jnp.promote_types(query.dtype, jnp.float32)
+        scores = jnp.einsum("bkgh,bksh->bkgs", query, keys, preferred_element_type=wide)
+        seen = self._readable(window, keys.shape[2])[:, None, None]
+        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        out = jnp.einsum("bkgs,bksv->bkgv", weights.astype(values.dtype), values)
+        return out.reshape(batch, 1, heads, -1)
+
+    def _with(self, kept: jax.Array, new: jax.Array) -> jax.Array:
+        """The array with the token's heads in its slot."""
+        heads = new.swapaxes(1, 2).astype(kept.dtype)
+        return lax.dynamic_update_slice(kept, heads, (0, 0, self._index, 0))
+
+    def _readable(self, window: int | None, slots: int) -> jax.Array:
+        """``[batch, slots]``: which slots the token sees; it always sees its own."""
+        if window not in self._seen:
+            slot, lengths = jnp.arange(slots)[None], self._lengths[:, None]
+            seen = (slot < lengths) | ((slot >= self._prompt) & (slot <= self._index))
+            if window is not None:
+                behind = slot >= self._prompt
+                place = jnp.where(behind, lengths + slot - self._prompt, slot)
+                seen &= lengths + self._index - self._prompt - place < window
+            self._seen[window] = seen
+        return self._seen[window]
+
+
+class CacheProbe(KeyValueCache):
+    """The cache in a pass that finds out what a model needs of it; it keeps nothing.
+
+    Attention reads the token's own value, so that every position is computed by itself
+    wherever nothing but attention leads from one to another.
+
+    Args:
+        places: Positions of the tokens, ``[1, tokens]``.
+
+    Attributes:
+        limit: The number of positions that there are, or ``None``.
+    """
+
+    def __init__(self, places: jax.Array):
+        super().__init__({})
+        self._places = places
+        self.limit: int | None = None
+
+    def positions(self, count):
+        return self._places
+
+    def attend(self, layer, query, key, value, *, whole, scale, window):
+        self.entries[self._name(layer)] = ()  # its name alone
+        return jnp.repeat(value, query.shape[2] // value.shape[2], axis=2)
+
+    def limit_positions(self, count):
+        self.limit = count if self.limit is None else min(self.limit, count)
+
+
+def current_cache() -> KeyValueCache | None:
+    """The cache of the pass under way, or ``None`` outside of generation."""
+    ctx = forward_context.current()
+    return None if ctx is None else ctx.cache
+
+
+def refuse(layer: Any, reason: str) -> None:
+    """Raises because a call of attention has no place in a cache.
+
+    Raises:
+        ArgumentError: Always.
+    """
+    raise ArgumentError(layer.name, f"its keys and values cannot be kept: {reason}")

@@ -1,0 +1,82 @@
+"""Decoders in the style of Llama beside their formulas in NumPy, and trained."""
+
+import numpy as np
+import pytest
+from tests.applications.test_gpt2 import random_weights, softmax
+
+import exburn
+from exburn.applications import Llama
+from exburn.errors import ArgumentError, FileFormatError
+
+SIZES = {"vocabulary_size": 13, "layers": 2, "width": 16, "heads": 4, "mlp_width": 20}
+
+
+def rms(x, scale):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale
+
+
+def turned(x, base):
+    """``[batch, heads, time, size]`` by the complex numbers of the paper."""
+    half = x.shape[-1] // 2
+    speeds = base ** (-np.arange(half) / half)
+    turns = np.exp(1j * np.arange(x.shape[2])[:, None] * speeds)
+    z = (x[..., :half] + 1j * x[..., half:]) * turns
+    return np.concatenate([z.real, z.imag], axis=-1)
+
+
+def reference(weights, ids, base):
+    """Scores by the formulas, in float64."""
+    time = ids.shape[1]
+    x = weights["token_embedding/embeddings"][ids]
+    for block in ("block_0", "block_1"):
+        part = {
+            name.removeprefix(f"{block}_"): value
+            for name, value in weights.items()
+            if name.startswith(f"{block}_")
+        }
+        h = rms(x, part["attention_norm/scale"])
+        q, k, v = (
+            np.einsum("btd,dnh->bnth", h, part[f"attention/{n}/kernel"])
+            for n in ("query", "key", "value")
+        )
+        k, v = (np.repeat(turned(k, base), 2, 1), np.repeat(v, 2, 1))
+        scores = turned(q, base) @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
+        scores = np.where(np.tri(time, dtype=bool), scores, -np.inf)
+        kernel = part["attention/attention_output/kernel"]
+        x = x + np.einsum("bnth,nhd->btd", softmax(scores) @ v, kernel)
+        h = rms(x, part["mlp_norm/scale"])
+        gate = h @ part["gate/kernel"]
+        h = gate / (1 + np.exp(-gate)) * (h @ part["up/kernel"])
+        x = x + h @ part["down/kernel"]
+    x = rms(x, weights["norm/scale"])
+    return x @ weights["token_embedding/reverse_embeddings"]
+
+
+def test_scores_are_those_of_the_formulas_and_it_learns():
+    exburn.set_random_seed(0)
+    model = Llama(**SIZES, key_value_heads=2, rope_base=500.0)
+    ids = np.random.default_rng(1).integers(0, 13, (3, 7))
+    expected = reference(random_weights(model), ids, 500.0)
+    np.testing.assert_allclose(model(ids), expected, atol=1e-4, rtol=1e-4)
+    model.compile("adam", exburn.losses.SparseCategoricalCrossentropy(from_logits=True))
+    losses = model.fit(ids, np.roll(ids, -1, 1), epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] - 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"heads": 3}, "multiple of heads"),
+        ({"key_value_heads": 3}, "multiple of key_value_heads"),
+        ({"mlp_width": 2.5}, "mlp_width must be an integer"),
+    ],
+)
+def test_bad_arguments_are_errors(options, text):
+    with pytest.raises(ArgumentError, match=text):
+        Llama(**(SIZES | options))
+
+
+def test_a_configuration_of_another_computation_is_refused():
+    for told in ({"rope_scaling": {"type": "linear"}}, {"head_dim": 7}):
+        with pytest.raises(FileFormatError, match="must be"):
+            Llama.arguments_of(told, None)

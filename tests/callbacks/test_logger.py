@@ -1,0 +1,176 @@
+"""``Logger``: what its receivers get, and what becomes of slow and failing ones."""
+
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from exburn.callbacks import Logger
+from exburn.callbacks.log_queue import LogQueue, Record
+from exburn.errors import CallbackError, MissingDependencyError, UnknownNameError
+
+ROWS = [{"loss": 1.0, "val_loss": 2.0}, {"loss": 0.5, "val_loss": 1.5}]
+
+
+class Receiver:
+    def __init__(self, sleep=0.0):
+        self.sleep, self.got, self.threads = sleep, [], set()
+
+    def log(self, values, step):
+        time.sleep(self.sleep)
+        self.threads.add(threading.current_thread().name)
+        self.got.append((step, values))
+
+
+@pytest.mark.parametrize(
+    ("every", "steps", "prefix"),
+    [
+        ("chunk", [1, 2, 3, 4, 5, 6, 7, 8], "chunk/"),
+        ("epoch", [], ""),
+        (2, [2, 4, 6, 8], "step/"),
+    ],
+)
+def test_what_is_sent(every, steps, prefix, drive, model):
+    receiver = Receiver()
+    logger = Logger(receiver, every=every)
+    drive([logger], model, ROWS, steps=4)
+    assert logger.flush(5) and logger.dropped == 0
+    epochs = [(s, v) for s, v in receiver.got if "epoch" in v]
+    assert epochs == [(4, ROWS[0] | {"epoch": 1.0}), (8, ROWS[1] | {"epoch": 2.0})]
+    within = [(s, v) for s, v in receiver.got if "epoch" not in v]
+    assert [s for s, _ in within] == steps
+    assert all(set(v) == {f"{prefix}loss"} for _, v in within)
+    assert receiver.threads == {"exburn-logger"}
+
+
+def test_an_object_that_takes_no_step_finds_it_among_the_values(drive, model):
+    got = []
+    logger = Logger(SimpleNamespace(log=got.append), every="epoch")
+    drive([logger], model, ROWS, steps=4)
+    assert logger.flush(5) and [values["step"] for values in got] == [4, 8]
+
+
+def test_a_slow_receiver_costs_nothing_and_what_it_misses_is_told(drive, model):
+    receiver = Receiver(0.2)
+    logger = Logger(receiver, limit=8)
+    began = time.perf_counter()
+    with pytest.warns(RuntimeWarning, match=r"Logger: \d+ of 66 records were left out"):
+        drive([logger], model, [{"loss": 1.0}] * 6, steps=10)
+    assert (
+        time.perf_counter() - began < 1.2
+    )  # it waits a quarter of a second at the end
+    queue = logger._queue
+    assert logger.sent + logger.dropped + queue.waiting == 66
+    # Of the epochs, which count most, as many are left as there is room for.
+    left = [record for record in queue._records if record.epoch]
+    assert len(left) >= 4
+    queue._records.clear()
+
+
+def test_a_receiver_that_fails_costs_a_warning(drive, model):
+    def refuse(values, step):
+        raise ConnectionError("no network")
+
+    logger = Logger(SimpleNamespace(log=refuse), every="epoch")
+    with pytest.warns(RuntimeWarning) as warned:
+        drive([logger], model, ROWS * 10, steps=2)
+    assert "ConnectionError: no network; the training goes on" in str(warned[0].message)
+    assert logger.failed == 10 and logger.failed + logger.dropped == 20
+
+
+def test_thinning_keeps_the_shape_of_a_curve():
+    gate = threading.Event()
+    queue = LogQueue(lambda record: gate.wait(5), limit=8)
+    for step in range(100):
+        queue.put(Record({}, step, 0.0, step % 25 == 0))
+    steps = [record.step for record in queue._records]
+    assert steps == sorted(steps) and {25, 50, 75} <= {*steps} and len(steps) <= 8
+    gate.set()
+    assert queue.close(wait=5.0) and queue.sent + queue.dropped == 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"target": "wanndb"}, UnknownNameError),
+        ({"target": 3}, CallbackError),
+        ({"target": __import__("logging").getLogger("x")}, CallbackError),
+        ({"target": Receiver(), "every": "minute"}, CallbackError),
+        ({"target": Receiver(), "every": 0}, CallbackError),
+        ({"target": Receiver(), "limit": 0}, CallbackError),
+        ({"target": Receiver(), "project": "p"}, CallbackError),
+    ],
+)
+def test_what_can_never_work_is_refused(arguments, error):
+    with pytest.raises(error):
+        Logger(**arguments)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'exburn\[wandb\]'"):
+        Logger("wandb")
+
+
+class Calls:
+    """A package that notes how it is called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            self.calls.append((name, args, kwargs))
+            return self
+
+        return call
+
+
+def test_wandb_gets_the_open_run_or_one_of_its_own(monkeypatch, drive, model):
+    run, package = Calls(), Calls()
+    package.run = None
+    package.init = lambda **options: package.calls.append(options) or run
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    logger = Logger("wandb", every="epoch", project="digits")
+    drive([logger], model, ROWS, steps=4)
+    assert package.calls[0]["project"] == "digits"
+    assert package.calls[0]["config"]["batch_size"] == 8
+    assert [call[0] for call in run.calls] == ["log", "log", "finish"]
+    assert run.calls[0][2] == {"step": 4} and run.calls[2][2] == {"exit_code": 0}
+    package.run = open_run = Calls()
+    drive([Logger("wandb", every="epoch")], model, ROWS, steps=4)
+    assert [call[0] for call in open_run.calls] == ["log", "log"]  # left open
+
+
+def test_tensorboard_files_hold_the_values(tmp_path, drive, model):
+    pytest.importorskip("tensorboardX")
+    drive([Logger("tensorboard", logdir=str(tmp_path))], model, ROWS, steps=4)
+    (file,) = tmp_path.glob("events.*")
+    data = file.read_bytes()
+    assert b"val_loss" in data and b"chunk/loss" in data
+
+
+@pytest.mark.long
+@pytest.mark.longest
+@pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
+def test_the_packages_themselves(name, tmp_path, monkeypatch, drive, model):
+    package = pytest.importorskip(name)
+    monkeypatch.chdir(tmp_path)
+    options = {"wandb": {"mode": "offline"}, "trackio": {"project": "p"}, "mlflow": {}}
+    if name == "mlflow":
+        monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        package.set_tracking_uri(f"file://{tmp_path}/mlruns")
+    if name == "trackio":
+        monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    logger = Logger(name, **options[name])
+    drive([logger], model, ROWS, steps=4)
+    logger._queue._thread.join(60)
+    assert (logger.failed, logger.dropped) == (0, 0) and logger.sent == 10
+    if name == "mlflow":
+        client = package.MlflowClient()
+        (run,) = client.search_runs(["0"])
+        values = client.get_metric_history(run.info.run_id, "val_loss")
+        assert [(v.step, v.value) for v in values] == [(4, 2.0), (8, 1.5)]
+        assert run.info.status == "FINISHED"

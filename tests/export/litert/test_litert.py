@@ -1,0 +1,149 @@
+"""LiteRT files beside their models, where LiteRT's packages are installed."""
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.errors import ArgumentError, ExportError, MissingDependencyError
+from exburn.export.litert.file import signatures
+
+X = np.random.default_rng(0).standard_normal((11, 8, 8, 3)).astype(np.float32)
+
+longest = pytest.mark.longest
+
+
+@pytest.fixture
+def litert():
+    for package in ("litert_converter", "ai_edge_litert", "litert_quantizer"):
+        pytest.importorskip(package)
+
+
+def convnet():
+    return exburn.Sequential(
+        [
+            exburn.Input((8, 8, 3), name="image"),
+            layers.Conv2D(8, 3, activation="relu"),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            layers.Dense(4, activation="softmax", name="kind"),
+        ],
+        name="net",
+    )
+
+
+def test_missing_packages_are_named_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"exburn\[litert\]"):
+        convnet().export(tmp_path / "m.tflite")
+    assert not list(tmp_path.iterdir())
+
+
+@longest
+def test_a_file_has_a_signature_for_each_number_of_rows(tmp_path, litert):
+    model, path = convnet(), tmp_path / "m.tflite"
+    report = model.export(path, batch_sizes=(1, 4), samples=X)
+    assert report.format == "litert"
+    assert report.error < 1e-5
+    assert report.operators["CONV_2D"] == 2
+    assert "ai-edge-litert" in report.checked
+    found = signatures(path.read_bytes())
+    assert [(each.name, each.rows) for each in found] == [
+        ("serving_default", 1),
+        ("rows_4", 4),
+    ]
+    assert found[0].inputs == ("image",)
+    assert found[0].outputs == ("kind",)
+    wanted = model.predict(X, verbose=0)
+    np.testing.assert_allclose(exburn.predict(path, X), wanted, atol=1e-5)
+    np.testing.assert_allclose(exburn.predict(path, {"image": X}), wanted, atol=1e-5)
+
+
+@longest
+def test_weights_are_in_a_file_once(tmp_path, litert):
+    model = exburn.Sequential([exburn.Input((256,)), layers.Dense(1024)])
+    report = model.export(tmp_path / "m.tflite", batch_sizes=(1, 8, 32))
+    assert report.bytes <= 1.05 * report.weights
+
+
+@longest
+@pytest.mark.parametrize("strides", [1, 2, 3])
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_transposed_convolutions_with_same_padding(tmp_path, litert, size, strides):
+    """LiteRT's converter gives another shape for them, and says nothing."""
+    layer = layers.Conv2DTranspose(5, size, strides=strides, padding="same")
+    model = exburn.Sequential([exburn.Input((7, 6, 3)), layer])
+    x = X[:3, :7, :6]
+    report = model.export(tmp_path / "m.tflite", samples=x)
+    assert report.error < 1e-5
+    found = exburn.predict(tmp_path / "m.tflite", x)
+    assert found.shape == (3, 7 * strides, 6 * strides, 5)
+
+
+@longest
+def test_recurrences_have_no_loop(tmp_path, litert):
+    model = exburn.Sequential(
+        [exburn.Input((9, 3)), layers.LSTM(4, return_sequences=True), layers.GRU(3)]
+    )
+    report = model.export(tmp_path / "m.tflite")
+    assert report.error < 1e-5
+    assert not {"WHILE", "STABLEHLO_WHILE", "IF"} & set(report.operators)
+
+
+@longest
+def test_an_operation_that_cannot_be_expressed_names_its_layer(tmp_path, litert):
+    path = tmp_path / "m.tflite"
+    path.write_bytes(b"the old file")
+    spectrum = layers.Lambda(lambda x: exburn.ops.fft((x, x * 0))[0], name="spectrum")
+    model = exburn.Sequential([exburn.Input((8,)), layers.Dense(8), spectrum])
+    with pytest.raises(ExportError) as caught:
+        model.export(path)
+    assert caught.value.layer == "spectrum"
+    assert caught.value.primitive == "complex"
+    assert path.read_bytes() == b"the old file"
+    problems = exburn.export.check(model, "litert")
+    assert [(p.layer, p.primitive) for p in problems] == [
+        ("spectrum", "complex"),
+        ("spectrum", "fft"),
+    ]
+
+
+@longest
+@pytest.mark.parametrize("quantize", ["int8", "int8_weights"])
+def test_int8_files_are_small_and_near(tmp_path, litert, quantize):
+    model = exburn.Sequential(
+        [
+            exburn.Input((8, 8, 3)),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+            layers.Dense(4),
+        ]
+    )
+    path = tmp_path / "m.tflite"
+    report = model.export(path, quantize=quantize, samples=X)
+    assert report.bytes < 0.35 * report.weights
+    wanted = model.predict(X, verbose=0)
+    np.testing.assert_allclose(
+        exburn.predict(path, X), wanted, atol=0.1 * np.abs(wanted).max()
+    )
+
+
+@longest
+def test_options_that_cannot_be_are_refused(tmp_path, litert):
+    model = convnet()
+    for options, says in [
+        ({"quantize": "int8"}, "calibrated on samples"),
+        ({"quantize": "int3"}, "quantize"),
+        ({"batch_sizes": ()}, "numbers of rows"),
+        ({"batch_sizes": (2,), "batch_size": 3}, "batch_size=3 fixes"),
+    ]:
+        with pytest.raises(ArgumentError, match=says):
+            model.export(tmp_path / "m.tflite", **options)
+    open_ = exburn.Sequential([exburn.Input((None, 3)), layers.Dense(2)])
+    with pytest.raises(ArgumentError, match="every size"):
+        open_.export(tmp_path / "m.tflite")
+    x = np.ones((2, 5, 3), np.float32)
+    report = open_.export(tmp_path / "m.tflite", dynamic=None, samples=x)
+    assert report.error < 1e-5

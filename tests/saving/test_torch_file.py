@@ -1,0 +1,209 @@
+"""Files of PyTorch are read without PyTorch, and nothing of them runs."""
+
+import random
+import resource
+import time
+import zipfile
+
+import numpy as np
+import pytest
+from tests.saving import torch_files
+
+from exburn import layers, models, saving
+from exburn.errors import FileFormatError, ModelFormatError
+from exburn.weights import rules, transpose
+
+FORMS = {"zip": torch_files.zipped, "legacy": torch_files.legacy}
+
+
+@pytest.fixture(params=FORMS)
+def form(request):
+    return FORMS[request.param]
+
+
+def test_tensors_are_views_of_storages(form, tmp_path):
+    path = tmp_path / "model.pth"
+    path.write_bytes(form(torch_files.sample()))
+    expected = torch_files.expected()
+    with saving.read_weights(path) as found:
+        assert set(found) == set(expected)  # the optimizer's are not among them
+        for name, array in expected.items():
+            assert found.shapes[name] == array.shape
+            assert found[name].dtype == array.dtype
+            np.testing.assert_array_equal(found[name], array)
+
+
+def test_entries_of_several_dicts_keep_their_names(form, tmp_path):
+    path = tmp_path / "model.pt"
+    made = [torch_files.tensor(np.full(2, i, "f4"), str(i)) for i in range(3)]
+    path.write_bytes(form({"net": {"w": made[0]}, "ema": [made[1], made[2]]}))
+    found = saving.read_weights(path)
+    assert list(found) == ["net.w", "ema.0", "ema.1"]
+    path.write_bytes(form({"w": made[0]}))
+    assert list(saving.read_weights(path)) == ["w"]
+
+
+def test_a_part_of_another_storage(tmp_path):
+    path = tmp_path / "model.pth"
+    numbers = np.arange(10, dtype="f4")
+    whole = torch_files.Storage(numbers, "0")
+    part = torch_files.Storage(numbers, "0", view=("0v", 4, 3))
+    tensors = {
+        "a": torch_files.Tensor(whole, (10,)),
+        "b": torch_files.Tensor(part, (3,)),
+    }
+    path.write_bytes(torch_files.legacy(tensors))
+    assert saving.read_weights(path)["b"].tolist() == [4, 5, 6]
+
+
+def test_a_model_loads_by_rules(form, tmp_path):
+    path = tmp_path / "model.pth"
+    weight = np.arange(6, dtype="f4").reshape(2, 3)
+    tensors = {"fc.weight": (weight, "0"), "fc.bias": (np.array([1, 2], "f4"), "1")}
+    path.write_bytes(
+        form({name: torch_files.tensor(*about) for name, about in tensors.items()})
+    )
+    model = models.Sequential([layers.Input((3,)), layers.Dense(2, name="fc")])
+    named = rules([("fc.weight", "fc/kernel", transpose), ("fc.bias", "fc/bias")])
+    assert model.load_weights(path, rules=named).complete
+    np.testing.assert_array_equal(model.get_weights()[0], weight.T)
+    with pytest.raises(FileFormatError, match=r"not in the model: fc\.weight"):
+        model.load_weights(path)
+
+
+@pytest.mark.parametrize("name, pickled", list(torch_files.hostile()))
+def test_nothing_runs_and_nothing_grows(name, pickled, tmp_path):
+    path = tmp_path / "model.pth"
+    for data in (
+        torch_files.archive({"data.pkl": pickled, "version": b"3"}),
+        _legacy_of(pickled),
+    ):
+        path.write_bytes(data)
+        before, at = _memory(), time.process_time()
+        with pytest.raises(ModelFormatError) as caught:
+            saving.read_weights(path)
+        assert time.process_time() - at < 1
+        assert _memory() - before < 64 << 20
+        assert len(str(caught.value)) < 2000
+
+
+def _legacy_of(pickled):
+    import pickle
+
+    info = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
+    start = [pickle.dumps(part, 2) for part in (torch_files.MAGIC, 1001, info)]
+    return b"".join([*start, pickled, pickle.dumps([], 2)])
+
+
+def _memory():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_what_no_weights_need_is_named(tmp_path):
+    path = tmp_path / "model.pth"
+    pickled = b"\x80\x02cnets\nResNet\n)\x81."
+    path.write_bytes(torch_files.archive({"data.pkl": pickled}))
+    with pytest.raises(ModelFormatError, match=r"asks for nets\.ResNet.*\n.*\n.*state"):
+        saving.read_weights(path)
+    path.write_bytes(
+        torch_files.archive({"data.pkl": b"\x80\x02N.", "constants.pkl": b""})
+    )
+    with pytest.raises(ModelFormatError, match="TorchScript"):
+        saving.read_weights(path)
+    path.write_bytes(b"\x80\x04N.")
+    with pytest.raises(ModelFormatError, match="a pickle"):
+        saving.read_weights(path)
+
+
+def test_damage_is_found_before_a_weight_changes(tmp_path):
+    path = tmp_path / "model.pth"
+    arrays = {"fc/kernel": np.ones((3, 2), "f4"), "fc/bias": np.full(2, 5, "f4")}
+    data = torch_files.zipped(
+        {n: torch_files.tensor(a, str(i)) for i, (n, a) in enumerate(arrays.items())}
+    )
+    at = data.index(arrays["fc/bias"].tobytes())
+    path.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
+    model = models.Sequential([layers.Input((3,)), layers.Dense(2, name="fc")])
+    before = model.get_weights()
+    with pytest.raises(ModelFormatError, match="checksum"):
+        model.load_weights(path)
+    np.testing.assert_array_equal(before[0], model.get_weights()[0])
+    path.write_bytes(data)
+    assert model.load_weights(path).complete
+
+
+def test_members_that_are_packed_or_missing(tmp_path):
+    path = tmp_path / "model.pth"
+    about, storages = torch_files.dump({"w": torch_files.tensor(np.ones(9), "0")})
+    numbers = storages["0"].array.tobytes()
+    for members, packing in (
+        ({"data.pkl": about}, zipfile.ZIP_STORED),
+        ({"data.pkl": about, "data/0": numbers[:-1]}, zipfile.ZIP_STORED),
+        ({"data.pkl": about, "data/0": numbers}, zipfile.ZIP_DEFLATED),
+        (
+            {"data.pkl": about, "data/0": numbers, "byteorder": b"big"},
+            zipfile.ZIP_STORED,
+        ),
+    ):
+        path.write_bytes(torch_files.archive(members, packing=packing))
+        with pytest.raises(ModelFormatError):
+            saving.read_weights(path)
+
+
+def mutate(data, rng):
+    """Some bytes changed, cut out, doubled or put elsewhere."""
+    data = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(data))
+        size = rng.choice((1, 1, 2, 4, 8, 32))
+        match rng.randrange(5):
+            case 0:
+                data[at] ^= 1 << rng.randrange(8)
+            case 1:
+                data[at : at + size] = rng.randbytes(size)
+            case 2:
+                del data[at : at + size]
+            case 3:
+                data[at:at] = data[at : at + size]
+            case 4:
+                data[at : at + size] = b"\xff" * size
+        if not data:
+            return b""
+    return bytes(data)
+
+
+def read_all(path):
+    """Whether a file could be read; any error but ours is one of the test."""
+    try:
+        with saving.read_weights(path) as found:
+            for name in found:
+                found[name]
+    except FileFormatError:
+        return False
+    return True
+
+
+def sealed(rng):
+    """A zip file whose description is changed, and whose checksums fit all the same."""
+    about, storages = torch_files.dump(torch_files.sample())
+    members = {f"data/{key}": s.array.tobytes() for key, s in storages.items()}
+    return torch_files.archive({"data.pkl": mutate(about, rng), **members})
+
+
+@pytest.mark.parametrize(
+    "draws", [50, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.longest])]
+)
+@pytest.mark.parametrize("kind", [*FORMS, "sealed"])
+def test_mutated_files(kind, draws, tmp_path):
+    rng = random.Random(draws)
+    good = FORMS.get(kind, torch_files.zipped)(torch_files.sample())
+    path = tmp_path / "model.pth"
+    before, slowest, read = _memory(), 0.0, 0
+    for _ in range(draws):
+        data = sealed(rng) if kind == "sealed" else mutate(good, rng)
+        path.write_bytes(data)
+        at = time.process_time()
+        read += read_all(path)
+        slowest = max(slowest, time.process_time() - at)
+    assert slowest < 1 and _memory() - before < 64 << 20
+    assert read < draws
