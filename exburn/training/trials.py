@@ -23,6 +23,7 @@ from exburn.training.state import TrainState, seed_data
 from exburn.training.trainer import Trainer
 
 _LONGEST = 100  # steps of one measurement
+_KEPT = 0.7  # of the moving average, with each loss
 
 
 @contextlib.contextmanager
@@ -70,7 +71,7 @@ def try_rates(
     batch_size: int,
     rates: Sequence[float],
     worst: float,
-) -> list[float]:
+) -> tuple[list[float], bool]:
     """The loss of one step after another, each with the next of the learning rates.
 
     Args:
@@ -78,7 +79,10 @@ def try_rates(
         dataset: Its rows are shuffled, and gone through as often as need be.
         batch_size: Rows of a step.
         rates: One for each step.
-        worst: How many times the best loss so far ends the trial, as does NaN.
+        worst: How many times the best moving average ends the trial, as does NaN.
+
+    Returns:
+        The losses, and whether the trial ended so.
 
     Raises:
         ArgumentError: The model's own step logs no loss.
@@ -89,7 +93,7 @@ def try_rates(
     state, totals = trial_state(trainer), preparer.fresh_totals("train")
     feed = make_feed(preparer, dataset, batch_size, training=True, shuffle=True)
     losses: list[float] = []
-    best, epoch = np.inf, 0
+    average, epoch = _Average(worst), 0
     with contextlib.closing(feed), holder.placement.scope():
         while len(losses) < len(rates):
             begun = len(losses)
@@ -100,17 +104,38 @@ def try_rates(
                 given[: len(part)] = part
                 args, _ = holder.placement.bind((state, *chunk.arguments), 1)
                 state, readings = program(args[0], totals, given, *args[1:])
-                found = _losses(readings)[: len(part)]
-                losses += found
-                best = min([best, *(v for v in found if np.isfinite(v))])
-                if not np.isfinite(found).all() or max(found) > worst * best:
-                    return losses
+                for loss in _losses(readings)[: len(part)]:
+                    losses.append(loss)
+                    if average.rises(loss):
+                        return losses, True
                 if len(losses) >= len(rates):
                     break
             if len(losses) == begun:  # the source gives no batch any more
                 break
             epoch += 1
-    return losses
+    return losses, False
+
+
+class _Average:
+    """The moving average of losses, which says when they have risen for good.
+
+    Args:
+        worst: How many times the lowest average that is.
+    """
+
+    def __init__(self, worst: float):
+        self._worst, self._lowest = worst, np.inf
+        self._mean, self._count = 0.0, 0
+
+    def rises(self, loss: float) -> bool:
+        """Whether this loss ends the trial: single batches may be unlike others."""
+        if not np.isfinite(loss):
+            return True
+        self._count += 1
+        self._mean = _KEPT * self._mean + (1 - _KEPT) * loss
+        mean = self._mean / (1 - _KEPT**self._count)
+        self._lowest = min(self._lowest, mean)
+        return mean - self._lowest > (self._worst - 1) * abs(self._lowest)
 
 
 def _steps_of(source: Any) -> int:
