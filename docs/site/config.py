@@ -124,7 +124,7 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
         },
         {"How-to": _pages(_HOW_TO)},
         {"Explanation": _pages(_EXPLANATION)},
-        {"Reference": reference},
+        {"Reference": [{"Variables of the environment": "variables.md"}, *reference]},
         {
             "Project": [
                 *_pages(_PROJECT),
