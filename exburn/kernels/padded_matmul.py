@@ -22,6 +22,7 @@ from jax import lax
 from jax.core import Tracer
 
 from exburn.core import forward_context, quick_trace
+from exburn.runtime import portable
 
 WIDE = 4_096  # columns
 # GPUs' matrix units need rows of whole 16 bytes; their tiles are 128 columns wide.
@@ -54,7 +55,8 @@ def wide_product(
         (2, 5000)
     """
     columns, ctx = kernel.shape[1], forward_context.current()
-    wide = columns >= WIDE and jax.default_backend() == "gpu"
+    here = portable.current() is None and jax.default_backend() == "gpu"
+    wide = columns >= WIDE and here
     if ctx is not None and ctx.cache is not None:
         wide = False  # a few rows: filling up would copy the kernel for every token
     spare = -columns % ALIGNED if wide else 0
