@@ -107,8 +107,17 @@ class Pretrained(Model):
             Model.__init__(self, inputs, outputs, name=name, dtype=dtype)
 
     def _fill(self, weights: Any) -> None:
-        """Takes the weights that the user names, once the model knows all of itself."""
+        """Takes the weights that the user names, once the model knows all of itself.
+
+        Raises:
+            FileFormatError: It is a model's file that names them: files open no others.
+        """
         if weights is not None:
+            if registry.from_file():
+                raise FileFormatError(
+                    type(self).__name__,
+                    f"a file must not name other files, received weights={weights!r}",
+                )
             self.load_pretrained(weights)
             materialize(self)
             place(self)
