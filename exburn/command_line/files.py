@@ -28,7 +28,7 @@ class Found:
         path: Where it is.
         kind: ``"model"``, ``"weights"``, ``"keras model"``, ``"run"``,
             ``"checkpoints"``, ``"checkpoint"``, ``"onnx"``, ``"stablehlo"``,
-            ``"tflite"`` or ``"core ml"``.
+            ``"tflite"``, ``"core ml"`` or ``"mobile bundle"``.
         bytes: Its size, of a folder with all that is in it.
     """
 
@@ -72,6 +72,8 @@ def _folder_kind(path: Path) -> str | None:
         return "checkpoint"
     if path.suffix in (".mlpackage", ".mlmodelc"):
         return "core ml"
+    if (path / "contract.json").is_file():
+        return "mobile bundle"
     return "checkpoints" if CheckpointDirectory(path).checkpoints() else None
 
 

@@ -17,7 +17,7 @@ from exburn.runtime.device import device_info
 _PACKAGES = "exburn jax jaxlib flax optax orbax-checkpoint numpy safetensors".split()
 # Variables that change what programs are; never all of them: others hold secrets.
 _VARIABLES = re.compile(r"(JAX|XLA|EXBURN|NCCL)_\w+|CUDA_VISIBLE_DEVICES|TF_GPU_\w+")
-_SECRET = re.compile(r"(?i)(key|token|secret|password|passwd|auth)")
+_SECRET = re.compile(r"(?i)(key|token|secret|password|passwd|credential)")
 _HIDDEN = "(hidden)"
 
 

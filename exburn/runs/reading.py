@@ -82,12 +82,7 @@ class Run:
     @property
     def metrics(self) -> list[str]:
         """Names of the logged numbers, without ``val_``, in the order of logging."""
-        names: dict[str, None] = {}
-        for record in (*self.epochs[:1], *self.epochs[-1:], *self.chunks[-1:]):
-            for name, value in _logs(record).items():
-                if number_of(value) is not None:
-                    names.setdefault(name.removeprefix("val_"))
-        return list(names)
+        return list(dict.fromkeys(name.removeprefix("val_") for name in self.last))
 
     def curve(self, name: str) -> list[Point]:
         """A logged name over the epochs, whose ends are 1, 2, 3 …; of few epochs the
@@ -120,10 +115,13 @@ class Run:
 
     @property
     def last(self) -> dict[str, float]:
-        """The numbers that the last epoch, or the chunk after it, logged."""
-        record = self.epochs[-1] if self.epochs else next(iter(self.chunks[-1:]), {})
-        values = {name: number_of(value) for name, value in _logs(record).items()}
-        return {name: value for name, value in values.items() if value is not None}
+        """The last value of each logged number, also where not all epochs log it."""
+        found: dict[str, float] = {}
+        for record in self.epochs or self.chunks:
+            for name, value in _logs(record).items():
+                if (number := number_of(value)) is not None:
+                    found[name] = number
+        return found
 
     @property
     def best(self) -> dict[str, tuple[float, int]]:

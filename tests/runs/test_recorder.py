@@ -55,6 +55,10 @@ def test_a_resumed_run_goes_on_in_its_folder(recorded, tmp_path):
     whole = small_model().fit(x, y, epochs=4, batch_size=16, verbose=0)
     np.testing.assert_array_equal(history.history["loss"], whole.history["loss"])
     assert not (tmp_path / "a-2").exists()
+    # Without recording, too, its folder is one to go on from.
+    later = {"batch_size": 16, "verbose": 0, "resume": tmp_path / "a"}
+    history = small_model().fit(x, y, epochs=5, learning_rate=0.1, **later)
+    assert len(history.epoch) == 5 and history.run is None
 
 
 class Ends(Callback):
