@@ -123,8 +123,8 @@ class RunRecorder(Callback):
         facts: dict[str, Any] = {"seconds": seconds, "epoch": self._epoch}
         if self._lost:
             facts["lost_lines"] = self._lost
-        if error is None:
-            stopped = bool(getattr(self.model, "stop_training", False))
+        if error is None or isinstance(error, GeneratorExit):  # `break` in a loop
+            stopped = bool(error or getattr(self.model, "stop_training", False))
             self._event("end", stopped_early=stopped, **facts)
         else:
             facts["step"] = self._step
