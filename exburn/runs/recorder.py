@@ -124,7 +124,8 @@ class RunRecorder(Callback):
         if self._lost:
             facts["lost_lines"] = self._lost
         if error is None or isinstance(error, GeneratorExit):  # `break` in a loop
-            stopped = bool(error or getattr(self.model, "stop_training", False))
+            planned = (self.params or {}).get("epochs") or 0
+            stopped = self._started and self._epoch + 1 < planned
             self._event("end", stopped_early=stopped, **facts)
         else:
             facts["step"] = self._step
