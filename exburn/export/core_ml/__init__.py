@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from exburn.core.checks import check_choice
@@ -26,7 +27,7 @@ from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
-from exburn.export.rows import batches, fix_rows, flatten
+from exburn.export.rows import batches, fix_rows, flatten, load_arrays
 from exburn.export.signature import Interface
 
 SCRIPT = Path(__file__).with_name("conversion.py")
@@ -60,7 +61,9 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     check_choice("export", "precision", precision, ("float32", "float16"))
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
         folder = Path(room)
-        function, specs = flatten(fix_rows(program, program.rows or 1))
+        fixed = fix_rows(program, program.rows or 1)
+        function, specs = flatten(fixed)
+        function = functools.partial(_compute_apart, fixed, function)
         (folder / "program.stablehlo").write_bytes(artifact(function, specs, "coreml"))
         inputs, _ = trials(program)[-1]
         parts = _save_batches(folder, program, inputs)
@@ -98,6 +101,21 @@ def problems(program: Program) -> list[Problem]:
     return find_problems(fix_rows(program, program.rows or 1), SCRIPT, NAME)
 
 
+def _compute_apart(program: Program, function: Callable, *inputs: Any) -> list[Any]:
+    """The function's outputs, each as a value of its own.
+
+    In a package the names of inputs and outputs are those of values: one that is an
+    input, or an output already, cannot have another name. The maximum of a value and
+    itself is one that no pass of the converter takes out.
+    """
+    taken = {id(slot) for slot in program.operations.inputs}
+    outputs = []
+    for slot, value in zip(program.operations.outputs, function(*inputs), strict=True):
+        outputs.append(jax.lax.max(value, value) if id(slot) in taken else value)
+        taken.add(id(slot))
+    return outputs
+
+
 def _evaluate(
     program: Interface, path: Path, inputs: list[np.ndarray]
 ) -> list[np.ndarray]:
@@ -121,7 +139,7 @@ def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) ->
 def _load_outputs(
     folder: Path, program: Interface, parts: int, rows: int
 ) -> list[np.ndarray]:
-    found = [dict(np.load(folder / f"outputs_{n}.npz")) for n in range(parts)]
+    found = [load_arrays(folder / f"outputs_{n}.npz") for n in range(parts)]
     return _join(program, found, rows)
 
 

@@ -168,8 +168,10 @@ def try_one(folder: pathlib.Path, piece: dict) -> int:
     try:
         model, _ = convert(folder / f"{name}.stablehlo", "float32")
         write(model, piece, package)
-        outputs = evaluate(package, dict(np.load(folder / f"{name}.in.npz")))
-        np.savez(folder / f"{name}.out.npz", **outputs)
+        for draw in range(2):
+            inputs = dict(np.load(folder / f"{name}.in_{draw}.npz"))
+            outputs = evaluate(package, inputs)
+            np.savez(folder / f"{name}.out_{draw}.npz", **outputs)
         return 0
     except BaseException as error:
         text = f"{type(error).__name__}: {error}"
