@@ -126,7 +126,7 @@ class Logger(Callback):
         queue = self._queue
         if queue is None or queue.closed:
             return
-        failed = error is not None
+        failed = not (error is None or isinstance(error, GeneratorExit))
         self._target.leave(failed)
         wait = max(_LEAST_WAIT, _SHARE * (time.monotonic() - self._began))
         queue.close(wait=wait, finish=lambda: self._target.finish(failed))

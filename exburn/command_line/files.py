@@ -1,4 +1,4 @@
-"""What a file or folder is, told by its content, and what is in it."""
+"""Tells what a file or folder is, by its content, and what is in it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Found:
 
     @property
     def is_model(self) -> bool:
-        """Whether ``exburn.load_model`` reads it."""
+        """Tells whether ``exburn.load_model`` reads it."""
         return self.kind in ("model", "keras model")
 
 

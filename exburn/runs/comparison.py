@@ -19,7 +19,7 @@ _MOST_TEXT = 60
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What `compare` found; printing it shows tables.
+    """The result of `compare`; printing it shows tables.
 
     Attributes:
         runs: The runs, in the order that they were given in.

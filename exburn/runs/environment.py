@@ -22,7 +22,7 @@ _HIDDEN = "(hidden)"
 
 
 def describe_environment() -> dict[str, Any]:
-    """What ``environment.json`` holds.
+    """The contents of ``environment.json``.
 
     Example:
         >>> found = describe_environment()
@@ -40,7 +40,7 @@ def describe_environment() -> dict[str, Any]:
         "device_memory_bytes": info["memory_bytes"],
         "processes": jax.process_count(),
         "command": hide_secrets(sys.argv),
-        "folder": os.getcwd(),
+        "folder": os.environ.get("PWD"),
         "git": _commit(),
         "variables": {
             name: value

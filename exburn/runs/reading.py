@@ -37,7 +37,7 @@ _FEW = 3  # epochs from which on they make a curve by themselves
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a run's folder holds.
+    """The contents of a run's folder.
 
     Attributes:
         path: The folder.
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long it took, or has taken; of a resumed one since it was resumed."""
+        """Its time so far; of a resumed run the time since it was resumed."""
         ended = [e for e in self.events[-1:] if e.get("event") in _ENDS]
         last = [*self.epochs[-1:], *self.chunks[-1:], *ended]
         return max((number_of(r.get("seconds")) or 0.0 for r in last), default=0.0)
@@ -142,7 +142,7 @@ class Run:
         return CheckpointDirectory(self.path / CHECKPOINTS).checkpoints()
 
     def to_dict(self) -> dict[str, Any]:
-        """What a listing tells of it, as JSON values.
+        """The facts that a listing shows, as JSON values.
 
         Example:
             >>> Run(Path("a"), "killed", {}, {}, [], [], [], 0).to_dict()["state"]
@@ -276,6 +276,6 @@ def _logs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _falls(name: str) -> bool | None:
-    """Whether less is better, as far as a name tells."""
+    """Tells whether less is better, as far as a name tells."""
     compared = MonitorCallback(name).monitor_op
     return None if compared is None else compared.__name__ == "less"

@@ -91,7 +91,7 @@ class Axis:
             self.low, self.high = self.low - pad, self.high + pad
 
     def place(self, value: float) -> float:
-        """Where a value is: 0 at the low end, 1 at the high one."""
+        """The place of a value: 0 at the low end, 1 at the high one."""
         low, high = self._scale(self.low), self._scale(self.high)
         return (self._scale(value) - low) / (high - low)
 

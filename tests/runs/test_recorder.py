@@ -61,6 +61,16 @@ def test_a_resumed_run_goes_on_in_its_folder(recorded, tmp_path):
     assert len(history.epoch) == 5 and history.run is None
 
 
+def test_a_loop_of_ones_own_is_recorded_and_may_be_left(tmp_path):
+    model, (x, y) = small_model(), rows()
+    for event in model.training(x, y, epochs=9, every="epoch", run=tmp_path / "a"):
+        if event.epoch == 2:
+            break
+    run = runs.read(tmp_path / "a")
+    assert run.state == "finished" and run.events[-1]["stopped_early"]
+    assert len(run.epochs) == 3
+
+
 class Ends(Callback):
     """Logs what is no number, and then ends the training as it is told."""
 
