@@ -194,6 +194,9 @@ def mish(x):
 def softplus(x):
     """``log(1 + exp(x))``, without overflow.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> softplus([-1000.0, 1000.0]).tolist()
         [0.0, 1000.0]

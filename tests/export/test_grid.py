@@ -17,7 +17,8 @@ PACKAGES = {
 # What these formats, or their converters, cannot express.
 REFUSED: dict[str, set[str]] = {
     "tflite": {"op while", "op integers", "op segment sum", "op searchsorted"},
-    "mlpackage": set(),
+    "mlpackage": {"mel spectrogram", "op argsort", "op tile", "op integers"}
+    | {"op extract patches", "op searchsorted", "op unfold"},
 }
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         job = {
             "file": "program.stablehlo",
             "precision": precision,
-            "inputs": program.input_names,
-            "outputs": program.output_names,
+            "inputs": feature_names(program.input_names),
+            "outputs": feature_names(program.output_names),
             "batches": 0 if _IS_MAC else parts,
         }
         try:
@@ -99,6 +100,24 @@ def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
 def problems(program: Program) -> list[Problem]:
     """What the converter cannot convert, or converts wrongly."""
     return find_problems(fix_rows(program, program.rows or 1), SCRIPT, NAME)
+
+
+def feature_names(names: Sequence[str]) -> list[str]:
+    """The names that inputs or outputs have in a package: letters, digits and ``_``.
+
+    Example:
+        >>> feature_names(["image", "my input", "2", "my-input"])
+        ['image', 'my_input', '_2', 'my_input_1']
+    """
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        plain = f"_{plain}" if plain[:1].isdigit() or not plain else plain
+        unique, number = plain, 1
+        while unique in found:
+            unique, number = f"{plain}_{number}", number + 1
+        found.append(unique)
+    return found
 
 
 def _compute_apart(program: Program, function: Callable, *inputs: Any) -> list[Any]:
@@ -131,7 +150,7 @@ def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) ->
     """Writes inputs in batches of the package's rows, and returns how many."""
     parts, _ = batches(inputs, program.rows or 1)
     for number, part in enumerate(parts):
-        named = dict(zip(program.input_names, part, strict=True))
+        named = dict(zip(feature_names(program.input_names), part, strict=True))
         np.savez(folder / f"batch_{number}.npz", **named)
     return len(parts)
 
@@ -150,12 +169,13 @@ def _predict(
 
     model = coremltools.models.MLModel(str(path))
     parts, rows = batches(inputs, program.rows or 1)
-    feeds = [dict(zip(program.input_names, part, strict=True)) for part in parts]
+    names = feature_names(program.input_names)
+    feeds = [dict(zip(names, part, strict=True)) for part in parts]
     return _join(program, [model.predict(feed) for feed in feeds], rows)
 
 
 def _join(program: Interface, found: list[Any], rows: int) -> list[np.ndarray]:
     return [
         np.concatenate([np.asarray(part[name]) for part in found])[:rows]
-        for name in program.output_names
+        for name in feature_names(program.output_names)
     ]
