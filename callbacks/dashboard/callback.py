@@ -27,7 +27,7 @@ class View(Protocol):
         ...
 
     def resized(self) -> bool:
-        """Whether what was drawn does not fit any more."""
+        """Tells whether what was drawn does not fit any more."""
         ...
 
     def close(self, persistent: bool) -> None:
@@ -81,7 +81,7 @@ class Dashboard(Callback):
 
     @property
     def shows_progress(self) -> bool:  # type: ignore[override]
-        """Whether there is a place to draw on."""
+        """Tells whether there is a place to draw on."""
         return self._place() is not None
 
     # ------------------------------------------------------------------ hooks
@@ -130,8 +130,8 @@ class Dashboard(Callback):
         self._finished = True
 
     def on_exit(self, error: BaseException | None = None) -> None:
-        if error is None:
-            self._close("finished" if self._finished else "")
+        if error is None or isinstance(error, GeneratorExit):  # `break` in a loop
+            self._close("finished" if self._finished or error else "")
         elif isinstance(error, KeyboardInterrupt):
             self._close("interrupted")
         else:

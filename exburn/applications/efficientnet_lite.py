@@ -71,6 +71,7 @@ _SIZES = (
     (1.4, 1.8, 300, 0.3),
 )
 _DROP_RATE = 0.2
+_EPSILONS = {"symmetric": 1e-5, "same": 1e-3}  # of the two libraries
 _COLOURS = {
     "symmetric": IMAGENET,
     "same": ((127 / 255,) * 3, (128 / 255,) * 3),
@@ -170,6 +171,8 @@ class EfficientNetLite(ImageModel):
         dropout: Share of the features before the classifier that is dropped.
         padding: Where a convolution of stride 2 has zeros: ``"symmetric"``, as in
             PyTorch, or ``"same"``, as in TensorFlow.
+        epsilon: Of the normalizations; by default 1e-3 with TensorFlow's padding, and
+            1e-5 with PyTorch's.
         mean: Of each channel, of pixels from 0 to 1: for ``preprocess``. By default
             TensorFlow's 127 / 255 with its padding, and ImageNet's with PyTorch's.
         deviation: The same of their deviations.
@@ -213,6 +216,7 @@ class EfficientNetLite(ImageModel):
         size: int = 224,
         dropout: float = 0.2,
         padding: str = "symmetric",
+        epsilon: float | None = None,
         mean: Any = None,
         deviation: Any = None,
         crop: float | None = 0.875,
@@ -238,7 +242,7 @@ class EfficientNetLite(ImageModel):
                 "this network has its channels last",
                 hint="exburn.config.set_image_data_format('channels_last')",
             )
-        net = _Network(app, padding)
+        net = _Network(app, padding, _EPSILONS[padding] if epsilon is None else epsilon)
         x = net.activate(
             net.norm(net.convolve(app.input, 3, 2, "stem_conv", _STEM), "stem_bn")
         )
@@ -296,7 +300,6 @@ class EfficientNetLite(ImageModel):
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
-        mean, deviation = self.colours
         sizes = tuple(made[key] for key in ("width", "depth", "size", "dropout"))
         number = next((n for n, known in enumerate(_SIZES) if known == sizes), None)
         start = "tf_" if made["padding"] == "same" else ""
@@ -309,7 +312,7 @@ class EfficientNetLite(ImageModel):
             "pretrained_cfg": {
                 "input_size": [3, made["size"], made["size"]],
                 "num_classes": classes,
-                **timm_config(made | {"mean": mean, "deviation": deviation}),
+                **timm_config(self.colours, made),
             },
         }
 
@@ -337,11 +340,11 @@ _NAMES = {
 class _Network:
     """The parts of the network, for images with their channels last."""
 
-    def __init__(self, app: Application, padding: str):
-        self._app, self._padding = app, padding
+    def __init__(self, app: Application, padding: str, epsilon: float):
+        self._app, self._padding, self._epsilon = app, padding, epsilon
 
     def norm(self, x: Any, name: str) -> Any:
-        return self._app.norm(x, name, momentum=0.99, epsilon=1e-3)
+        return self._app.norm(x, name, momentum=0.99, epsilon=self._epsilon)
 
     def activate(self, x: Any) -> Any:
         return ReLU(6.0)(x)

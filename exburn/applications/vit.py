@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 _OP = "ViT.from_pretrained"
+_PREPROCESSOR = "preprocessor_config.json"
 _KERNEL = transpose(2, 3, 1, 0)  # [out, in, height, width] of PyTorch
 _PARTS = ("query", "key", "value")
 _BODY = [
@@ -99,6 +100,42 @@ _BODY = [
     (r"layernorm.weight", "norm/gamma"),
     (r"layernorm.bias", "norm/beta"),
     (r"pooler\..*", None),
+]
+# The modules' names in transformers 5, whose files have those above all the same.
+_NEW = [
+    *(
+        entry
+        for letter, part in zip("qkv", _PARTS, strict=True)
+        for entry in (
+            (
+                rf"layers.(\d+).attention.{letter}_proj.weight",
+                f"block_{{1}}/attention/{part}/kernel",
+                transpose >> split_heads,
+            ),
+            (
+                rf"layers.(\d+).attention.{letter}_proj.bias",
+                f"block_{{1}}/attention/{part}/bias",
+                split_heads,
+            ),
+        )
+    ),
+    (
+        r"layers.(\d+).attention.o_proj.weight",
+        "block_{1}/attention/attention_output/kernel",
+        transpose >> split_heads(axis=0),
+    ),
+    (
+        r"layers.(\d+).attention.o_proj.bias",
+        "block_{1}/attention/attention_output/bias",
+    ),
+    (r"layers.(\d+).layernorm_before.weight", "block_{1}/attention_norm/gamma"),
+    (r"layers.(\d+).layernorm_before.bias", "block_{1}/attention_norm/beta"),
+    (r"layers.(\d+).layernorm_after.weight", "block_{1}/mlp_norm/gamma"),
+    (r"layers.(\d+).layernorm_after.bias", "block_{1}/mlp_norm/beta"),
+    (r"layers.(\d+).mlp.fc1.weight", "block_{1}/mlp_in/kernel", transpose),
+    (r"layers.(\d+).mlp.fc1.bias", "block_{1}/mlp_in/bias"),
+    (r"layers.(\d+).mlp.fc2.weight", "block_{1}/mlp_out/kernel", transpose),
+    (r"layers.(\d+).mlp.fc2.bias", "block_{1}/mlp_out/bias"),
 ]
 _TOP = [
     (r"classifier.weight", "predictions/kernel", transpose),
@@ -195,6 +232,7 @@ class ViT(ImageModel):
     """
 
     styles = ("transformers", "timm")
+    further = (_PREPROCESSOR,)
     fresh = ("predictions/",)
 
     def __init__(
@@ -214,8 +252,8 @@ class ViT(ImageModel):
         attention_dropout: float = 0.0,
         activation: Any = "gelu",
         epsilon: float = 1e-6,
-        mean: Any = HALF[0],
-        deviation: Any = HALF[1],
+        mean: Any = 0.5,
+        deviation: Any = 0.5,
         crop: float | None = None,
         interpolation: str = "bilinear",
         labels: Any = None,
@@ -283,18 +321,20 @@ class ViT(ImageModel):
     def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         if architecture(config):
             return _timm_arguments(config)
-        about = optional_json(folder / "preprocessor_config.json", _OP)
 
         def get(key: str, kind: type, default: Any) -> Any:
             return setting(config, key, kind, default, _OP)
 
+        about = optional_json(folder / _PREPROCESSOR, _OP)
+        channels = get("num_channels", int, 3)
+        half = (0.5,) * channels, (0.5,) * channels
         side = get("image_size", int, 224)
         top = "ViTForImageClassification" in architectures(config)
         if not config.get("qkv_bias", True):
             raise FileFormatError(_OP, "a ViT without biases of attention is unknown")
         return {
             "include_top": top,
-            "input_shape": (side, side, get("num_channels", int, 3)),
+            "input_shape": (side, side, channels),
             "classes": number_of_labels(config, _OP) if top else 1000,
             "patch_size": get("patch_size", int, 16),
             "layers": get("num_hidden_layers", int, 12),
@@ -307,7 +347,7 @@ class ViT(ImageModel):
             "epsilon": get("layer_norm_eps", float, 1e-12),
             "labels": label_names(config, _OP) if top else None,
             "interpolation": "bicubic" if about.get("resample") == 3 else "bilinear",
-            **colours(about, "image_mean", "image_std", HALF, _OP),
+            **colours(about, "image_mean", "image_std", half, _OP),
         }
 
     def config_for(self, style: str) -> dict[str, Any]:
@@ -321,7 +361,7 @@ class ViT(ImageModel):
                 "pretrained_cfg": {
                     "input_size": [channels, *made["input_shape"][:2]],
                     "num_classes": made["classes"] if self.has_top else 0,
-                    **timm_config(made),
+                    **timm_config(self.colours, made),
                 },
             }
         top = "ViTForImageClassification" if self.has_top else "ViTModel"
@@ -344,11 +384,28 @@ class ViT(ImageModel):
         names = label_entries(self.labels, made["classes"])
         return config | (names if self.has_top else {})
 
+    def further_files(self, style: str) -> dict[str, dict[str, Any]]:
+        if style == "timm":
+            return {}
+        (height, width), (mean, deviation) = self.sides, self.colours
+        about = {
+            "do_normalize": True,
+            "do_rescale": True,
+            "do_resize": True,
+            "image_mean": list(mean),
+            "image_processor_type": "ViTImageProcessor",
+            "image_std": list(deviation),
+            "resample": 3 if self.get_config()["interpolation"] == "bicubic" else 2,
+            "rescale_factor": 1 / 255,
+            "size": {"height": height, "width": width},
+        }
+        return {_PREPROCESSOR: about}
+
     def weight_rules(self, style: str) -> Rules:
         if style == "timm":
             top = _TIMM_TOP if self.has_top else [(r"head\..*", None)]
             return rules([*_TIMM, *top])
-        body = rules(_BODY, prefix="vit.", write_prefix=self.has_top)
+        body = rules([*_BODY, *_NEW], prefix="vit.", write_prefix=self.has_top)
         return body + rules(_TOP if self.has_top else [(r"classifier\..*", None)])
 
 

@@ -22,9 +22,10 @@ import numpy as np
 from exburn.errors import ExportError
 from exburn.export.comparison import difference
 from exburn.export.converter import artifact, run_converter
-from exburn.export.operations import Known, Operation, Rule, Slot, apply, run
+from exburn.export.operations import Known, Operation, Rule, Slot, run
 from exburn.export.program import Program
 from exburn.export.report import Problem
+from exburn.export.rows import fold_weights, load_arrays
 
 _LIMIT = 1e-4  # of the error of one operation, beside its greatest entry
 
@@ -66,7 +67,7 @@ def find_problems(
         target: The converter's name, as errors have it.
         rules: What the converter is given in place of some primitives.
     """
-    steps, failed = _with_weights_known(program), []
+    steps, failed = fold_weights(program)[0], []
     for pieces in (_each_once(steps), _by_layer(steps)):
         try:
             tried = _try(pieces, script, program.target, target, rules)
@@ -80,26 +81,6 @@ def find_problems(
         names = ", ".join(dict.fromkeys(each.name for each in piece.steps))
         problems.append(Problem(step.layer, names, piece.error))
     return list(dict.fromkeys(problems))
-
-
-def _with_weights_known(program: Program) -> list[Operation]:
-    """The operations that depend on the inputs, with the weights' values put in."""
-    operations = program.operations
-    *slots, key = operations.inputs
-    values: dict[int, Any] = {id(key): Known(key.aval, jax.random.key(0))}
-    for slot, weight in zip(slots, program.weights, strict=False):
-        values[id(slot)] = Known(slot.aval, weight)
-    kept = []
-    for step in operations.steps:
-        given = tuple(values.get(id(slot), slot) for slot in step.inputs)
-        step = dataclasses.replace(step, inputs=given)
-        if all(isinstance(slot, Known) for slot in given):
-            found = apply(step, [slot.value for slot in given])
-            for slot, value in zip(step.outputs, found, strict=True):
-                values[id(slot)] = Known(slot.aval, value)
-        else:
-            kept.append(step)
-    return kept
 
 
 def _each_once(steps: Sequence[Operation]) -> list[Piece]:
@@ -153,17 +134,21 @@ def _try(
         folder = Path(room)
         jobs, wanted = [], []
         for number, piece in enumerate(pieces):
-            inputs = _draw(piece)
+            draws = _draw(piece)
+            compute = jax.jit(partial(piece.compute, None))
             with jax.default_matmul_precision("highest"):
-                found = jax.jit(partial(piece.compute, None))(*inputs)
-            wanted.append([np.asarray(value) for value in found])
+                found = [list(map(np.asarray, compute(*inputs))) for inputs in draws]
+            wanted.append(found)
+            inputs = draws[0]
             specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
             data = artifact(partial(piece.compute, rules), specs, traced_for)
             name = f"piece_{number}"
             (folder / f"{name}.stablehlo").write_bytes(data)
             ins = [f"x{place}" for place, _ in enumerate(inputs)]
-            outs = [f"y{place}" for place, _ in enumerate(found)]
-            np.savez(folder / f"{name}.in.npz", **dict(zip(ins, inputs, strict=True)))
+            outs = [f"y{place}" for place, _ in enumerate(found[0])]
+            for draw, inputs in enumerate(draws):
+                named = dict(zip(ins, inputs, strict=True))
+                np.savez(folder / f"{name}.in_{draw}.npz", **named)
             jobs.append({"name": name, "inputs": ins, "outputs": outs})
         run_converter(script, folder, {"pieces": jobs}, target=target)
         for job, piece, want in zip(jobs, pieces, wanted, strict=True):
@@ -171,33 +156,37 @@ def _try(
     return pieces
 
 
-def _outcome(folder: Path, job: dict, wanted: list[np.ndarray]) -> str:
+def _outcome(folder: Path, job: dict, wanted: list[list[np.ndarray]]) -> str:
     """What went wrong with a piece; empty if nothing did."""
     name = job["name"]
-    outputs, reason = folder / f"{name}.out.npz", folder / f"{name}.json"
-    if not outputs.exists():
-        return json.loads(reason.read_text()) if reason.exists() else "the process died"
-    found = np.load(outputs)
-    for place, want in zip(job["outputs"], wanted, strict=True):
-        got = found[place]
-        if got.shape != want.shape:
-            return f"its result has the shape {got.shape}, not {want.shape}"
-        if not (error := difference(want, got)) <= _LIMIT:
-            return f"its result is another one, by {error:.1e}"
+    reason = folder / f"{name}.json"
+    for draw, values in enumerate(wanted):
+        outputs = folder / f"{name}.out_{draw}.npz"
+        if not outputs.exists():
+            known = reason.exists()
+            return json.loads(reason.read_text()) if known else "the process died"
+        found = load_arrays(outputs)
+        for place, want in zip(job["outputs"], values, strict=True):
+            got = found[place]
+            if got.shape != want.shape:
+                return f"its result has the shape {got.shape}, not {want.shape}"
+            if not (error := difference(want, got)) <= _LIMIT:
+                return f"its result is another one, by {error:.1e}"
     return ""
 
 
-def _draw(piece: Piece) -> list[np.ndarray]:
-    """Numbers that most operations can be told apart by: positive, below one."""
+def _draw(piece: Piece) -> list[list[np.ndarray]]:
+    """Inputs that tell operations apart: positive ones, and others of any sign."""
     random = np.random.default_rng(0)
-    drawn = []
+    first: list[np.ndarray] = []
+    second: list[np.ndarray] = []
     for slot in piece.inputs:
         shape, dtype = slot.aval.shape, np.dtype(slot.aval.dtype)
-        if dtype.kind == "b":
-            value = random.integers(0, 2, shape).astype(bool)
-        elif dtype.kind in "iu":
+        if dtype.kind in "biu":
             value = random.integers(0, 2, shape).astype(dtype)
+            first.append(value)
+            second.append((1 - value.astype(np.int32)).astype(dtype))
         else:
-            value = random.uniform(0.1, 0.9, shape).astype(dtype)
-        drawn.append(value)
-    return drawn
+            first.append(random.uniform(0.1, 0.9, shape).astype(dtype))
+            second.append(random.uniform(-2, 2, shape).astype(dtype))
+    return [first, second]

@@ -175,6 +175,14 @@ def run(
     return values
 
 
+def outputs_of(operations: Operations, values: Mapping[int, Any]) -> list[Any]:
+    """The outputs of a program among the values that ``run`` returns."""
+    return [
+        jnp.asarray(slot.value) if isinstance(slot, Known) else values[id(slot)]
+        for slot in operations.outputs
+    ]
+
+
 def bodies(step: Operation) -> list[Operations]:
     """What is in the loops and branches of an operation."""
     found = []

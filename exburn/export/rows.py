@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from exburn.errors import ArgumentError
-from exburn.export.operations import Known, Rule, run
+from exburn.errors import ArgumentError, ExportError
+from exburn.export.operations import (
+    Known,
+    Operation,
+    Rule,
+    Slot,
+    apply,
+    outputs_of,
+    run,
+)
 from exburn.export.program import Program
+
+_SMALL = 1 << 10  # bytes that a value may take in any case
 
 
 def fix_rows(program: Program, rows: int) -> Program:
@@ -43,22 +54,69 @@ def flatten(
     Args:
         program: The program.
         rules: By primitive what computes it instead: see `operations.apply`.
+
+    Raises:
+        ExportError: The program draws random numbers.
     """
     operations = program.operations
-    weights = jax.tree.leaves(program.groups)
-    specs = jax.tree.leaves(program.specs)
+    steps, known = fold_weights(program)
+    places = list(map(id, operations.inputs))[len(program.weights) : -1]
 
     def function(*leaves: Any) -> list[Any]:
-        values = [*weights, *leaves, jax.random.key(0)]
-        slots = map(id, operations.inputs)
-        known = dict(zip(slots, values, strict=True))
-        found = run(operations.steps, known, rules)
-        return [
-            jnp.asarray(slot.value) if isinstance(slot, Known) else found[id(slot)]
-            for slot in operations.outputs
-        ]
+        values = {place: slot.value for place, slot in known.items()}
+        values |= dict(zip(places, leaves, strict=True))
+        return outputs_of(operations, run(steps, values, rules))
 
-    return function, specs
+    return function, jax.tree.leaves(program.specs)
+
+
+def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
+    """The operations that depend on the inputs, and the other values by slot.
+
+    What depends on weights alone is computed here, unless that takes more bytes than
+    what it is computed from.
+
+    Raises:
+        ExportError: An output depends on random numbers.
+    """
+    *slots, key = program.operations.inputs
+    known = {
+        id(slot): Known(slot.aval, weight)
+        for slot, weight in zip(slots, program.weights, strict=False)
+    }
+    kept = []
+    for step in program.operations.steps:
+        if any(slot is key for slot in step.inputs):
+            raise ExportError(
+                "export",
+                "a file for another runtime draws no random numbers",
+                {"layer": step.layer, "primitive": step.name},
+            )
+        given = tuple(known.get(id(slot), slot) for slot in step.inputs)
+        step = dataclasses.replace(step, inputs=given)
+        fixed = all(isinstance(slot, Known) for slot in given)
+        fixed = fixed and not any(map(_is_key, step.outputs))
+        if fixed and _size(step.outputs) <= max(_size(given), _SMALL):
+            found = apply(step, [slot.value for slot in given])
+            for slot, value in zip(step.outputs, found, strict=True):
+                known[id(slot)] = Known(slot.aval, np.asarray(value))
+        else:
+            kept.append(step)
+    return kept, known
+
+
+def _is_key(slot: Slot) -> bool:
+    return jax.dtypes.issubdtype(slot.aval.dtype, jax.dtypes.extended)
+
+
+def _size(slots: Sequence[Slot]) -> int:
+    return sum(slot.aval.size * slot.aval.dtype.itemsize for slot in slots)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file by name."""
+    with np.load(path) as file:
+        return dict(file)
 
 
 def batches(

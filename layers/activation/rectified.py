@@ -56,12 +56,13 @@ class ReLU(Layer):
         x = inputs.astype(jnp.int32) if inputs.dtype == bool else inputs
         if is_float(x.dtype):  # integers stay integers
             x = self.cast(x)
-        if not (self.threshold or self.negative_slope) and self.max_value is None:
-            return quick_trace.relu(x)
-        # 0 * (x - threshold) would be NaN at -inf
-        slope = self.negative_slope
-        below = slope * (x - self.threshold) if slope else 0
-        y = jnp.where(x > self.threshold, x, below)
+        if not (self.threshold or self.negative_slope):
+            y = quick_trace.relu(x)
+        else:
+            # 0 * (x - threshold) would be NaN at -inf
+            slope = self.negative_slope
+            below = slope * (x - self.threshold) if slope else 0
+            y = jnp.where(x > self.threshold, x, below)
         return y if self.max_value is None else jnp.minimum(y, self.max_value)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.applications import hub_files
 from tests.saving import torch_files
 
-from exburn import applications, load_model
+from exburn import applications, load_model, predict
 from exburn.applications import BERT, ViT
 from exburn.errors import (
     ArgumentError,
@@ -205,6 +205,29 @@ def test_weights_of_applications_come_from_folders_too(tmp_path, monkeypatch):
     applications.MobileNetV2(**options, weights="user/mobilenet")
     with pytest.raises(FileFormatError, match="another model"):
         applications.VGG16(weights=str(tmp_path), input_shape=(32, 32, 3), classes=10)
+
+
+@pytest.mark.long
+@pytest.mark.longest
+def test_families_go_out_as_onnx(tmp_path):
+    pytest.importorskip("onnxruntime")
+    sizes = {"vocabulary_size": 50, "layers": 1, "width": 16, "heads": 2}
+    text = BERT(**sizes, mlp_width=32, positions=16, pooling="mean")
+    ids = np.array([[1, 2, 3], [4, 5, 6]], "int32")
+    x = {"input_ids": ids, "attention_mask": ids % 2, "token_type_ids": 0 * ids}
+    lite = applications.EfficientNetLite(width=0.25, depth=0.3, size=32, classes=3)
+    images = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")
+    vit = ViT(**SMALL | {"input_shape": (8, 8, 3)}, include_top=False)
+    for name, model, samples in (
+        ("bert", text, x),
+        ("lite", lite, images),
+        ("vit", vit, images[:, :8, :8]),
+    ):
+        report = model.export(tmp_path / f"{name}.onnx", samples=samples, verbose=0)
+        assert report.error < 1e-4
+        found = predict(tmp_path / f"{name}.onnx", samples)
+        expected = model.predict(samples, verbose=0)
+        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-5)
 
 
 HUB = """

@@ -40,6 +40,18 @@ def test_an_archive_of_programs(tmp_path):
         keras.export.ExportArchive()
 
 
+@says("`model.export` takes the format from the path's suffix")
+def test_an_export(tmp_path):
+    pytest.importorskip("onnxruntime")
+    model = compiled(exburn)
+    report = model.export(tmp_path / "model.onnx")
+    assert report.format == "onnx" and report.error < 1e-5
+    with pytest.raises(ValueError, match="tf_saved_model"):
+        model.export(tmp_path / "model", format="tf_saved_model")
+    with pytest.raises(ImportError, match="tensorflow"):
+        compiled(keras).export(str(tmp_path / "keras"))
+
+
 @says("`saving.KerasFileEditor` sees the layers inside of layers")
 def test_the_editor_sees_layers_in_layers(tmp_path, capsys):
     pytest.importorskip("h5py")

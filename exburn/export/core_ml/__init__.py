@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from exburn.core.checks import check_choice
@@ -26,7 +28,7 @@ from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
-from exburn.export.rows import batches, fix_rows, flatten
+from exburn.export.rows import batches, fix_rows, flatten, load_arrays
 from exburn.export.signature import Interface
 
 SCRIPT = Path(__file__).with_name("conversion.py")
@@ -60,15 +62,17 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     check_choice("export", "precision", precision, ("float32", "float16"))
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
         folder = Path(room)
-        function, specs = flatten(fix_rows(program, program.rows or 1))
+        fixed = fix_rows(program, program.rows or 1)
+        function, specs = flatten(fixed)
+        function = functools.partial(_compute_apart, fixed, function)
         (folder / "program.stablehlo").write_bytes(artifact(function, specs, "coreml"))
         inputs, _ = trials(program)[-1]
         parts = _save_batches(folder, program, inputs)
         job = {
             "file": "program.stablehlo",
             "precision": precision,
-            "inputs": program.input_names,
-            "outputs": program.output_names,
+            "inputs": feature_names(program.input_names),
+            "outputs": feature_names(program.output_names),
             "batches": 0 if _IS_MAC else parts,
         }
         try:
@@ -98,6 +102,39 @@ def problems(program: Program) -> list[Problem]:
     return find_problems(fix_rows(program, program.rows or 1), SCRIPT, NAME)
 
 
+def feature_names(names: Sequence[str]) -> list[str]:
+    """The names that inputs or outputs have in a package: letters, digits and ``_``.
+
+    Example:
+        >>> feature_names(["image", "my input", "2", "my-input"])
+        ['image', 'my_input', '_2', 'my_input_1']
+    """
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        plain = f"_{plain}" if plain[:1].isdigit() or not plain else plain
+        unique, number = plain, 1
+        while unique in found:
+            unique, number = f"{plain}_{number}", number + 1
+        found.append(unique)
+    return found
+
+
+def _compute_apart(program: Program, function: Callable, *inputs: Any) -> list[Any]:
+    """The function's outputs, each as a value of its own.
+
+    In a package the names of inputs and outputs are those of values: one that is an
+    input, or an output already, cannot have another name. The maximum of a value and
+    itself is one that no pass of the converter takes out.
+    """
+    taken = {id(slot) for slot in program.operations.inputs}
+    outputs = []
+    for slot, value in zip(program.operations.outputs, function(*inputs), strict=True):
+        outputs.append(jax.lax.max(value, value) if id(slot) in taken else value)
+        taken.add(id(slot))
+    return outputs
+
+
 def _evaluate(
     program: Interface, path: Path, inputs: list[np.ndarray]
 ) -> list[np.ndarray]:
@@ -113,7 +150,7 @@ def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) ->
     """Writes inputs in batches of the package's rows, and returns how many."""
     parts, _ = batches(inputs, program.rows or 1)
     for number, part in enumerate(parts):
-        named = dict(zip(program.input_names, part, strict=True))
+        named = dict(zip(feature_names(program.input_names), part, strict=True))
         np.savez(folder / f"batch_{number}.npz", **named)
     return len(parts)
 
@@ -121,7 +158,7 @@ def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) ->
 def _load_outputs(
     folder: Path, program: Interface, parts: int, rows: int
 ) -> list[np.ndarray]:
-    found = [dict(np.load(folder / f"outputs_{n}.npz")) for n in range(parts)]
+    found = [load_arrays(folder / f"outputs_{n}.npz") for n in range(parts)]
     return _join(program, found, rows)
 
 
@@ -132,12 +169,13 @@ def _predict(
 
     model = coremltools.models.MLModel(str(path))
     parts, rows = batches(inputs, program.rows or 1)
-    feeds = [dict(zip(program.input_names, part, strict=True)) for part in parts]
+    names = feature_names(program.input_names)
+    feeds = [dict(zip(names, part, strict=True)) for part in parts]
     return _join(program, [model.predict(feed) for feed in feeds], rows)
 
 
 def _join(program: Interface, found: list[Any], rows: int) -> list[np.ndarray]:
     return [
         np.concatenate([np.asarray(part[name]) for part in found])[:rows]
-        for name in program.output_names
+        for name in feature_names(program.output_names)
     ]

@@ -96,23 +96,47 @@ def convert(path: pathlib.Path, precision: str) -> tuple[Any, dict[str, int]]:
 def write(model: Any, job: dict, path: str) -> None:
     """Gives inputs and outputs their names, and writes the package."""
     import coremltools
-    from coremltools.models.utils import rename_feature
 
     spec = model.get_spec()
-    for kind, names in (("input", job["inputs"]), ("output", job["outputs"])):
+    names: dict[str, str] = {}
+    for kind, wanted in (("input", job["inputs"]), ("output", job["outputs"])):
         found = [each.name for each in getattr(spec.description, kind)]
-        if len(found) != len(names):
-            raise ValueError(f"{len(names)} {kind}s became {len(found)}: {found}")
-        # In two turns, as a new name may be the old one of another.
-        for number, name in enumerate(found):
-            rename_feature(spec, name, f"exburn_{kind}_{number}")
-        for number, name in enumerate(names):
-            rename_feature(spec, f"exburn_{kind}_{number}", name)
-    weights = model.weights_dir
+        if len(found) != len(wanted):
+            raise ValueError(f"{len(wanted)} {kind}s became {len(found)}: {found}")
+        names |= dict(zip(found, wanted, strict=True))
+    rename(spec, names)
     renamed = coremltools.models.MLModel(
-        spec, weights_dir=weights, skip_model_load=True
+        spec, weights_dir=model.weights_dir, skip_model_load=True
     )
     renamed.save(path)
+
+
+def rename(spec: Any, names: dict[str, str]) -> None:
+    """Renames values, wherever they are used; one that has a new name makes room."""
+    (function,) = spec.mlProgram.functions.values()
+    blocks = list(function.block_specializations.values())
+    made: set[str] = {each.name for each in function.inputs}
+    for block in blocks:  # grows by the blocks of loops and branches
+        made |= {each.name for each in block.inputs}
+        for operation in block.operations:
+            made |= {each.name for each in operation.outputs}
+            blocks += operation.blocks
+    for name in (made & set(names.values())) - set(names):
+        names[name] = next(n for i in range(99) if (n := f"{name}_{i}") not in made)
+    for features in (spec.description.input, spec.description.output, function.inputs):
+        for each in features:
+            each.name = names.get(each.name, each.name)
+    for block in blocks:
+        for each in block.inputs:
+            each.name = names.get(each.name, each.name)
+        block.outputs[:] = [names.get(name, name) for name in block.outputs]
+        for operation in block.operations:
+            for each in operation.outputs:
+                each.name = names.get(each.name, each.name)
+            for argument in operation.inputs.values():
+                for each in argument.arguments:
+                    if each.WhichOneof("binding") == "name":
+                        each.name = names.get(each.name, each.name)
 
 
 def compute(folder: pathlib.Path, package: str, count: int) -> None:
@@ -168,8 +192,10 @@ def try_one(folder: pathlib.Path, piece: dict) -> int:
     try:
         model, _ = convert(folder / f"{name}.stablehlo", "float32")
         write(model, piece, package)
-        outputs = evaluate(package, dict(np.load(folder / f"{name}.in.npz")))
-        np.savez(folder / f"{name}.out.npz", **outputs)
+        for draw in range(2):
+            inputs = dict(np.load(folder / f"{name}.in_{draw}.npz"))
+            outputs = evaluate(package, inputs)
+            np.savez(folder / f"{name}.out_{draw}.npz", **outputs)
         return 0
     except BaseException as error:
         text = f"{type(error).__name__}: {error}"

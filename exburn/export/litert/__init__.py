@@ -27,7 +27,7 @@ from exburn.export.litert.file import Signature, operators, signatures
 from exburn.export.litert.rewriting import RULES
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
-from exburn.export.rows import batches, fix_rows, flatten
+from exburn.export.rows import batches, fix_rows, flatten, load_arrays
 from exburn.export.signature import Interface
 
 SCRIPT = Path(__file__).with_name("conversion.py")
@@ -117,7 +117,8 @@ def _run(
         runs = [{"signature": signature.name} for _ in parts]
         job = {"model": str(path), "runs": runs}
         run_converter(SCRIPT, folder, job, target="LiteRT's interpreter")
-        found = [np.load(folder / f"outputs_{n}.npz") for n, _ in enumerate(parts)]
+        files = [folder / f"outputs_{number}.npz" for number, _ in enumerate(parts)]
+        found = list(map(load_arrays, files))
         return [
             np.concatenate([part[name] for part in found])[:count]
             for name in program.output_names

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.export.operations import Operation, Rule
+from exburn.export.operations import Operation, Rule, inline, outputs_of, run
+
+_LONGEST = 256  # steps of a loop that is written out
 
 
 def _total_order(compare: Callable, below: Callable) -> Rule:
@@ -82,9 +84,42 @@ def _spread(x: Any, axis: int, gap: int) -> Any:
     return wide.reshape(*shape[:axis], -1, *shape[axis + 1 :])
 
 
+def _unroll(step: Operation, values: Sequence[Any]) -> Any:
+    """A loop of known length, written out."""
+    params = step.params
+    length, reverse = params["length"], params["reverse"]
+    if not 0 < length <= _LONGEST:
+        return NotImplemented
+    place, held = params["num_consts"], params["num_carry"]
+    constants, state = values[:place], list(values[place : place + held])
+    rows, steps = values[place + held :], range(length)
+    results = []
+    for number in reversed(steps) if reverse else steps:
+        here = [row[number] for row in rows]
+        found = _call(params["jaxpr"], [*constants, *state, *here], step.layer)
+        state, ends = found[:held], found[held:]
+        results.append(ends)
+    results = results[::-1] if reverse else results
+    return [*state, *(jnp.stack(each) for each in zip(*results, strict=True))]
+
+
+def _call(closed: Any, values: Sequence[Any], layer: str) -> list[Any]:
+    """The outputs of a jaxpr within an operation."""
+    inner = inline(closed, layer)
+    known = dict(zip(map(id, inner.inputs), values, strict=True))
+    return outputs_of(inner, run(inner.steps, known, RULES))
+
+
+def _differ(step: Operation, values: Sequence[Any]) -> Any:
+    """Exclusive or, for booleans."""
+    return jnp.not_equal(*values) if values[0].dtype == bool else NotImplemented
+
+
 RULES: dict[str, Rule] = {
     "conv_general_dilated": _convolve,
     "le_to": _total_order(lax.le, lambda found, a, b: found | b),
     "lt_to": _total_order(lax.lt, lambda found, a, b: found | (b & ~a)),
+    "scan": _unroll,
     "sort": _sort,
+    "xor": _differ,
 }

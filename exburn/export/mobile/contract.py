@@ -40,6 +40,7 @@ import numpy as np
 
 from exburn import layers
 from exburn.errors import ArgumentError
+from exburn.export.core_ml import feature_names
 from exburn.export.litert.file import signatures
 from exburn.export.mobile.verification import FORMAT, digests
 from exburn.export.program import Program
@@ -175,6 +176,9 @@ def _file(
         about["rows"] = found[0].rows
         about["precision"] = options.get("quantize") or "float32"
     elif report.format == "coreml":
+        for kind in ("inputs", "outputs"):
+            names = list(about[kind])
+            about[kind] = dict(zip(names, feature_names(names), strict=True))
         about["rows"] = program.rows or 1
         about["precision"] = options.get("precision") or "float32"
         about["systems"] = {"ios": "18.0", "macos": "15.0"}

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from exburn.export.onnx.graph import Constant, Graph, Value, broadcast, file_dtype
+from exburn.export.onnx.graph import (
+    Constant,
+    Graph,
+    Tensor,
+    Value,
+    broadcast,
+    file_dtype,
+)
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
 
 # Dtypes that onnxruntime's operators compute in, on the CPU.
@@ -226,17 +233,35 @@ def _extreme(low: Lowering, step, a, b):
     graph, largest = low.graph, step.name == "max"
     if a.dtype == np.bool_:
         return graph.binary("Or" if largest else "And", a, b)
-    if largest and a.dtype == np.float32:
-        for x, other in ((a, b), (b, a)):
-            if (
-                isinstance(other, Constant)
-                and other.array.size == 1
-                and not other.array
-            ):
-                if broadcast(x.shape, other.shape) == x.shape:
-                    return graph.unary("Relu", x)
+    for x, bound in ((a, b), (b, a)):
+        short = _bounded(graph, x, bound, largest)
+        if short is not None:
+            return short
     known = (*WIDE, "uint32", "uint64")
     return computed(graph, "Max" if largest else "Min", a, b, known=known)
+
+
+def _bounded(graph: Graph, x: Value, bound: Value, largest: bool) -> Value | None:
+    """``Relu`` or ``Clip``, which runtimes join with the convolution before them."""
+    if not isinstance(bound, Constant) or bound.array.size != 1:
+        return None
+    if x.dtype != np.float32 or x.ndim < bound.ndim:
+        return None
+    if not largest and isinstance(x, Rectified):
+        most = graph.reshape(bound, ())
+        return graph.add("Clip", x.source, graph.like(0, x), most, shape=x.shape)
+    if largest and not bound.array.item():
+        return Rectified(graph.unary("Relu", x), x)
+    return None
+
+
+class Rectified(Tensor):
+    """A value without what is below 0, which may yet be cut above."""
+
+    def __init__(self, made: Value, source: Value):
+        assert isinstance(made, Tensor)
+        super().__init__(made.name, made.shape, made.dtype)
+        self.source = source
 
 
 _COMPARED = {"eq": "Equal", "lt": "Less", "gt": "Greater"}

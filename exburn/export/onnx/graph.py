@@ -57,7 +57,7 @@ class Constant(Value):
     """
 
     def __init__(self, array: Any, path: str = "", shared: bool = False):
-        if not jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+        if not jax.numpy.issubdtype(array.dtype, jax.dtypes.extended):
             array = np.asarray(array)
             array = array.astype(file_dtype(array.dtype), copy=False)
         self.array, self.path, self.shared = array, path, shared
@@ -154,7 +154,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
-        self._done: dict[Any, Tensor] = {}  # what need not be computed twice
+        self._done: dict[Any, tuple[Tensor, Any]] = {}  # what is there already
         if parent is None:
             self.initializers: dict[str, np.ndarray] = {}
             self.layer = ""
@@ -408,6 +408,30 @@ class Graph:
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         shape = broadcast(condition.shape, broadcast(a.shape, b.shape))
         return self.add("Where", condition, a, b, shape=shape, dtype=a.dtype)
+
+
+def prune(graph: Graph) -> None:
+    """Removes the nodes that no output depends on, and initializers that none reads."""
+    wanted = {tensor.name for tensor in graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.outputs):
+            kept.append(node)
+            wanted |= _names_read(node)
+    graph.nodes = kept[::-1]
+    unread = graph.initializers.keys() - wanted
+    for name in unread:
+        del graph.initializers[name]
+
+
+def _names_read(node: Node) -> set[str]:
+    """What a node reads, in its bodies too."""
+    names = set(node.inputs)
+    for body in node.attributes.values():
+        if isinstance(body, Graph):
+            names |= {tensor.name for tensor in body.outputs}
+            names |= set().union(*map(_names_read, body.nodes))
+    return names
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:

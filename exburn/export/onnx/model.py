@@ -17,7 +17,7 @@ from exburn.export.onnx import (  # noqa: F401  (their rules register themselves
     sorting,
     windows,
 )
-from exburn.export.onnx.graph import Constant, Graph, Node, Tensor, file_dtype
+from exburn.export.onnx.graph import Constant, Graph, Node, Tensor, file_dtype, prune
 from exburn.export.onnx.lowering import (
     Lowering,
     add_inputs,
@@ -41,6 +41,7 @@ def make_graph(program: Program) -> Graph:
         label = graph.fresh(f"output {name}")
         graph.nodes.append(Node("Identity", [graph.name_of(value)], [name], {}, label))
         graph.outputs.append(Tensor(name, value.shape, value.dtype))
+    prune(graph)
     return graph
 
 
