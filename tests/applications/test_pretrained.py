@@ -51,7 +51,7 @@ def test_a_folder_is_written_as_it_was_read(folder, model, tmp_path):
     same_files(folder, tmp_path / "new")
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16])
 def test_halves_stay_halves(dtype, tmp_path):
     tensors = hub_files.arrays(hub_files.bert_shapes())
     tensors = {name: a.astype(dtype) for name, a in tensors.items()}
