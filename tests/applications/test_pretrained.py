@@ -382,8 +382,8 @@ print(status("VmHWM") - before, model.count_params() * 4)
 @pytest.mark.long
 def test_the_memory_is_hardly_more_than_that_of_the_weights(folder, tmp_path):
     config = hub_files.BERT | {"hidden_size": 512, "intermediate_size": 2048}
-    config |= {"num_hidden_layers": 24, "vocab_size": 4000}
-    sizes = {"vocabulary_size": 4000, "layers": 24, "width": 512, "heads": 2}
+    config |= {"num_hidden_layers": 4, "vocab_size": 60000}
+    sizes = {"vocabulary_size": 60000, "layers": 4, "width": 512, "heads": 2}
     BERT(**sizes, mlp_width=2048, positions=12).save_pretrained(tmp_path / "large")
     script = tmp_path / "script.py"
     script.write_text(PEAK)
