@@ -53,6 +53,7 @@ _INDEX = "exburn-index-1"
 _SHARD = "exburn-shard-1"
 _MOST_TENSORS = 8192  # in one file, so that no header grows too large
 _MOST_SHARDS = 512
+_ALIGNMENT = 64  # bytes
 _THREADS = 2  # that compute digests while the disk is busy
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -416,14 +417,23 @@ class TensorFile:
         with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
             return dict(zip(names, pool.map(self.read_one, names), strict=True))
 
-    def read_one(self, name: str) -> np.ndarray:
-        """The array of this name, as of ``read``."""
-        entry = self.entries[name]
-        return self._read(name).view(entry.dtype).reshape(entry.shape)
+    def read_one(self, name: str, *, aligned: bool = False) -> np.ndarray:
+        """The array of this name, as of ``read``.
 
-    def _read(self, name: str) -> np.ndarray:
+        Args:
+            name: Its name.
+            aligned: Whether its memory begins where JAX, on a CPU, takes it as it is.
+        """
+        entry = self.entries[name]
+        data = self._read(name, _ALIGNMENT if aligned else 1)
+        return data.view(entry.dtype).reshape(entry.shape)
+
+    def _read(self, name: str, alignment: int) -> np.ndarray:
         entry, (file, start, digest) = self.entries[name], self._places[name]
-        data = np.empty(entry.stop - entry.start, np.uint8)
+        size = entry.stop - entry.start
+        data = np.empty(size + alignment - 1, np.uint8)
+        first = -data.ctypes.data % alignment
+        data = data[first : first + size]
         view, made = data.data, hashlib.sha256()
         for at in range(0, len(view), ONCE):  # digested while it is in the cache
             part = view[at : at + ONCE]

@@ -52,7 +52,7 @@ class Stored:
         raise NotImplementedError
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """The same, one after another, in the order of the file."""
+        """The same, one after another; nobody else has the memory of any of them."""
         yield from self.read(names).items()
 
     def verify(self, names: Iterable[str]) -> None:
@@ -92,7 +92,7 @@ class StoredTensors(Stored):
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         for name in names:
-            yield name, self._file.read_one(name)
+            yield name, self._file.read_one(name, aligned=True)
 
     def dtype(self, name: str) -> np.dtype | None:
         return self._file.entries[name].dtype
@@ -116,7 +116,7 @@ class StoredTorch(Stored):
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         for name in self._file.in_order(names):
-            yield name, self._file.read(name)
+            yield name, np.array(self._file.read(name))  # others may share the storage
 
     def verify(self, names: Iterable[str]) -> None:
         self._file.verify(names)

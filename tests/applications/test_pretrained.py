@@ -51,7 +51,7 @@ def test_a_folder_is_written_as_it_was_read(folder, model, tmp_path):
     same_files(folder, tmp_path / "new")
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16])
 def test_halves_stay_halves(dtype, tmp_path):
     tensors = hub_files.arrays(hub_files.bert_shapes())
     tensors = {name: a.astype(dtype) for name, a in tensors.items()}
@@ -381,9 +381,8 @@ print(status("VmHWM") - before, model.count_params() * 4)
 @pytest.mark.longest
 @pytest.mark.long
 def test_the_memory_is_hardly_more_than_that_of_the_weights(folder, tmp_path):
-    config = hub_files.BERT | {"hidden_size": 512, "intermediate_size": 2048}
-    config |= {"num_hidden_layers": 24, "vocab_size": 4000}
-    sizes = {"vocabulary_size": 4000, "layers": 24, "width": 512, "heads": 2}
+    # The table of tokens is most of it, as in small language models.
+    sizes = {"vocabulary_size": 60000, "layers": 4, "width": 512, "heads": 2}
     BERT(**sizes, mlp_width=2048, positions=12).save_pretrained(tmp_path / "large")
     script = tmp_path / "script.py"
     script.write_text(PEAK)
