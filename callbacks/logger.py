@@ -16,7 +16,7 @@ from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
 
 _GAP = 0.1  # seconds between two chunks' records
-_LEAST_WAIT, _SHARE = 0.25, 0.005  # seconds, and part of the run, to wait at its end
+_LEAST_WAIT, _SHARE = 0.1, 0.005  # seconds, and part of the run, to wait at its end
 
 
 class Logger(Callback):

@@ -22,6 +22,7 @@ from exburn.applications.efficientnet import conv, depthwise, rounded
 from exburn.applications.image_model import (
     IMAGENET,
     ImageModel,
+    timm_arguments_in,
     timm_colours,
     timm_config,
 )
@@ -286,6 +287,10 @@ class EfficientNetLite(ImageModel):
         classes = setting(config, "num_classes", int, 1000, _OP)
         width, depth, size, dropout = _SIZES[_NAMES[name]]
         padding = "same" if name.startswith("tf_") else "symmetric"
+        changed = timm_arguments_in(config, _OP)
+        width = setting(changed, "channel_multiplier", float, width, _OP)
+        depth = setting(changed, "depth_multiplier", float, depth, _OP)
+        size = setting(changed, "img_size", int, size, _OP)
         return {
             "include_top": classes > 0,
             "classes": classes or 1000,
@@ -304,9 +309,14 @@ class EfficientNetLite(ImageModel):
         number = next((n for n, known in enumerate(_SIZES) if known == sizes), None)
         start = "tf_" if made["padding"] == "same" else ""
         classes = made["classes"] if self.has_top else 0
-        name = "efficientnet_lite" if number is None else f"efficientnet_lite{number}"
+        changed = {
+            "channel_multiplier": made["width"],
+            "depth_multiplier": made["depth"],
+            "img_size": made["size"],
+        }
         return {
-            "architecture": start + name,
+            "architecture": f"{start}efficientnet_lite{number or 0}",
+            **({"model_args": changed} if number is None else {}),
             "num_classes": classes,
             "num_features": _HEAD,
             "pretrained_cfg": {

@@ -15,6 +15,7 @@ from exburn.core.checks import check_choice, check_float
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
 from exburn.saving.pretrained_folder import setting
 
+IMAGENET_CLASSES = 1000
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean, deviation
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
@@ -152,8 +153,8 @@ class ImageModel(Pretrained):
     def decode(self, predictions: Any, top: int = 5) -> list[list[tuple]]:
         """The likeliest classes of each image, the best first.
 
-        With labels of the model's own no file is needed; else the names are ImageNet's,
-        which are downloaded once.
+        The names are the model's labels; without any, ImageNet's for 1,000 classes,
+        which are downloaded once, and numbers for others.
 
         Args:
             predictions: What the model predicted.
@@ -182,10 +183,12 @@ class ImageModel(Pretrained):
             >>> model.decode(np.array([[0.25, 0.75]]), top=1)
             [[('1', 'dog', 0.75)]]
         """
-        if self._labels is None:
+        names, count = self._labels, self.output_shape[-1]
+        if names is None and count == IMAGENET_CLASSES:
             return decode_predictions(predictions, top)
+        names = names or [str(number) for number in range(count)]
         op = f"{type(self).__name__}.decode"
-        return rank_classes(op, predictions, self._labels, top)
+        return rank_classes(op, predictions, names, top)
 
 
 def colours(
@@ -227,6 +230,18 @@ def timm_colours(config: Mapping[str, Any], default: tuple, op: str) -> dict[str
         "interpolation": way if way in ("bilinear", "bicubic") else "bicubic",
         **colours(about, "mean", "std", default, op),
     }
+
+
+def timm_arguments_in(config: Mapping[str, Any], op: str) -> dict[str, Any]:
+    """The arguments that a folder of timm's gives its function of the architecture.
+
+    Raises:
+        FileFormatError: They are no object.
+    """
+    found = config.get("model_args", {})
+    if not isinstance(found, dict):
+        raise FileFormatError(op, "'model_args' must be an object")
+    return found
 
 
 def timm_config(

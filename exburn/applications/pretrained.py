@@ -309,10 +309,13 @@ class Pretrained(Model):
         style = style or (origin.style if origin else self.styles[0])
         if style not in self.styles:
             raise unknown_name("style", style, self.styles, op=op)
-        same = origin is not None and origin.style == style
-        rules = self.weight_rules(style)
-        if same and origin is not None:
-            rules = rules.written_as(origin.names)
+        kept = origin if origin is not None and origin.style == style else None
+        config = self.config_for(style)
+        rules, forms = self.weight_rules(style), {}
+        if kept is not None and _agree(_kind(config), kept.config):
+            rules = rules.written_as(kept.names)
+            forms = {"dtypes": kept.dtypes, "extra": kept.extra}
+            forms["metadata"] = kept.metadata
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -320,18 +323,25 @@ class Pretrained(Model):
             reason = f"the folder {os.fspath(folder)!r} cannot be made"
             raise ArgumentError(op, reason, {"cause": error}) from error
         weights = {name: w for name, w, _ in iter_weights(self, carried=False)}
-        kept = origin if same and origin is not None else None
+        if lost := [name for name in weights if not rules.knows(name)]:
+            raise ArgumentError(
+                op,
+                "the folder's names have none for some of the weights",
+                {"weights": ", ".join(lost[:4])},
+                hint="model.merge_lora() makes adapters a part of the weights. "
+                "model.save(path) writes any model.",
+            )
         file = write_foreign(
             target / "model.safetensors",
             weights,
             rules,
-            dtypes=kept.dtypes if kept else None,
-            extra=kept.extra if kept else None,
-            metadata=kept.metadata if kept else None,
             max_shard_size=byte_count(max_shard_size, op),
             op=op,
+            **forms,
         )
-        texts = {CONFIG: _config_text(kept, self.config_for(style))}
+        with open_stored(file, op) as stored:
+            dtype = _common_dtype(stored) or "float32"
+        texts = {CONFIG: _config_text(kept, config, dtype)}
         if kept is None:
             files = self.further_files(style).items()
             texts |= {name: _json(value) for name, value in files}
@@ -418,14 +428,21 @@ def _fitting(
     return [n for n in shapes if n in found and shapes[n] == found[n]]
 
 
-def _config_text(origin: _Origin | None, config: dict[str, Any]) -> str:
+def _agree(config: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether two configurations say the same, where both say something."""
+    return all(others.get(key, value) == value for key, value in config.items())
+
+
+def _config_text(origin: _Origin | None, config: dict[str, Any], dtype: str) -> str:
     """``config.json``: as it was, if it says the same of the model."""
-    if origin is not None and origin.config:
-        changed = {k: v for k, v in config.items() if origin.config.get(k, v) != v}
-        if not changed:
-            return origin.text
-        config = {**origin.config, **config}
-    return _json(config)
+    if origin is None or not origin.config:
+        return _json(config)
+    for key in ("dtype", "torch_dtype"):
+        if isinstance(origin.config.get(key), str):
+            config = config | {key: dtype}
+    if _agree(config, origin.config):
+        return origin.text
+    return _json({**origin.config, **config})
 
 
 def _json(value: Any) -> str:

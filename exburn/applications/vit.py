@@ -23,6 +23,7 @@ from exburn.applications.image_model import (
     HALF,
     ImageModel,
     colours,
+    timm_arguments_in,
     timm_colours,
     timm_config,
 )
@@ -355,7 +356,7 @@ class ViT(ImageModel):
         height, _, channels = made["input_shape"]
         if style == "timm":
             return {
-                "architecture": _timm_name(made),
+                **_timm_architecture(made),
                 "num_classes": made["classes"] if self.has_top else 0,
                 "num_features": made["width"],
                 "pretrained_cfg": {
@@ -423,27 +424,49 @@ _TIMM_SIZES = {
 def _timm_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
     width, layers, heads, patch, side = _TIMM_SIZES[config["architecture"]]
     classes = setting(config, "num_classes", int, 1000, _OP)
+    changed = timm_arguments_in(config, _OP)
+
+    def get(key: str, default: Any, kind: type = int) -> Any:
+        return setting(changed, key, kind, default, _OP)
+
+    side, width, channels = (
+        get("img_size", side),
+        get("embed_dim", width),
+        get("in_chans", 3),
+    )
     return {
         "include_top": classes > 0,
         "classes": classes or 1000,
-        "input_shape": (side, side, 3),
-        "patch_size": patch,
-        "layers": layers,
+        "input_shape": (side, side, channels),
+        "patch_size": get("patch_size", patch),
+        "layers": get("depth", layers),
         "width": width,
-        "heads": heads,
-        "mlp_width": 4 * width,
+        "heads": get("num_heads", heads),
+        "mlp_width": int(get("mlp_ratio", 4.0, float) * width),
         "epsilon": 1e-6,
         "labels": label_names(config, _OP),
         **timm_colours(config, HALF, _OP),
     }
 
 
-def _timm_name(made: Mapping[str, Any]) -> str:
-    numbers = made["width"], made["layers"], made["heads"], made["patch_size"]
-    for name, sizes in _TIMM_SIZES.items():
-        if sizes == (*numbers, made["input_shape"][0]):
-            return name
-    return "vit"
+def _timm_architecture(made: Mapping[str, Any]) -> dict[str, Any]:
+    """The network of timm's that has these sizes, or that gets them by arguments."""
+    side, _, channels = made["input_shape"]
+    width, ratio = made["width"], made["mlp_width"] / made["width"]
+    sizes = width, made["layers"], made["heads"], made["patch_size"], side
+    names = [name for name, known in _TIMM_SIZES.items() if known == sizes]
+    if names and ratio == 4 and channels == 3:
+        return {"architecture": names[0]}
+    changed = {
+        "depth": made["layers"],
+        "embed_dim": width,
+        "img_size": side,
+        "in_chans": channels,
+        "mlp_ratio": ratio,
+        "num_heads": made["heads"],
+        "patch_size": made["patch_size"],
+    }
+    return {"architecture": "vit_base_patch16_224", "model_args": changed}
 
 
 def _variant(function: str, size: str, patch: int):

@@ -21,7 +21,12 @@ _SIZES = ((6, 9), (24, 33), (96, 120), (224, 256))
 
 
 def compare(
-    program: Program, run: Run, rtol: float, *, at_once: bool = False
+    program: Program,
+    run: Run,
+    rtol: float,
+    *,
+    at_once: bool = False,
+    typical: bool = False,
 ) -> tuple[float, str]:
     """Runs a file and its model on the same rows.
 
@@ -34,6 +39,8 @@ def compare(
         rtol: The greatest error that is taken.
         at_once: Whether one run with several rows will do: those of a file that knows
             its sizes are cut into batches in any case.
+        typical: Whether the error is the root of the mean square of the differences:
+            in int8 a single entry says little.
 
     Returns:
         The greatest error, and the rows in words.
@@ -54,13 +61,15 @@ def compare(
                 {"cause": f"{type(error).__name__}: {error}"},
                 hint="Please report it: this is a fault of the export.",
             ) from error
-        worst = max(worst, _check(program, inputs, wanted, found, rtol))
+        worst = max(worst, _check(program, inputs, wanted, found, rtol, typical))
         counts.append(len(inputs[0]) if inputs and np.ndim(inputs[0]) else 1)
     rows = " and ".join(str(n) for n in dict.fromkeys(counts))
     return worst, f"{rows} row{'' if rows == '1' else 's'}"
 
 
-def _check(program: Program, inputs, wanted, found, rtol: float) -> float:
+def _check(
+    program: Program, inputs, wanted, found, rtol: float, typical: bool
+) -> float:
     worst = 0.0
     for name, want, got in zip(program.output_names, wanted, found, strict=True):
         got = np.asarray(got)
@@ -72,7 +81,7 @@ def _check(program: Program, inputs, wanted, found, rtol: float) -> float:
         }
         if got.shape != want.shape:
             raise _difference("another shape", facts)
-        error = difference(want, got)
+        error = difference(want, got, typical)
         if not error <= rtol:
             facts["error"] = f"{error:.2e} (rtol is {rtol:.0e})"
             raise _difference("other values", facts)
@@ -89,10 +98,11 @@ def _difference(what: str, facts: dict[str, Any]) -> ExportError:
     )
 
 
-def difference(want: np.ndarray, got: np.ndarray) -> float:
+def difference(want: np.ndarray, got: np.ndarray, typical: bool = False) -> float:
     """The greatest difference as a part of the greatest entry; infinite for others.
 
-    NaN and infinities must be where the model has them.
+    NaN and infinities must be where the model has them. ``typical`` asks for the root
+    of the mean square instead of the greatest.
     """
     if want.dtype.kind in "biu":
         return 0.0 if np.array_equal(want, got) else np.inf
@@ -104,10 +114,9 @@ def difference(want: np.ndarray, got: np.ndarray) -> float:
         return np.inf
     if not finite.any():
         return 0.0
-    scale = np.abs(want[finite]).max()
-    return float(np.abs(want - got, where=finite, out=np.zeros_like(want)).max()) / (
-        scale or 1.0
-    )
+    scale, apart = np.abs(want[finite]).max(), np.abs((want - got)[finite])
+    error = np.sqrt(np.mean(apart**2)) if typical else apart.max()
+    return float(error) / (scale or 1.0)
 
 
 def trials(program: Program) -> list[tuple[list, list]]:

@@ -85,7 +85,7 @@ def write_checked(
     error, checked = written.error, written.checked
     if error is None:
         runs = written.runs or form.writer.runner(program, path)
-        error, checked = _checked(form, program, runs, limit)
+        error, checked = _checked(form, program, runs, limit, written.typical)
     inputs, outputs = program.described()
     return ExportReport(
         path,
@@ -142,7 +142,7 @@ def check(
 
 
 def _checked(
-    form: Format, program: Program, runner: Any, rtol: float
+    form: Format, program: Program, runner: Any, rtol: float, typical: bool
 ) -> tuple[float | None, str]:
     if runner is None:
         return None, "it was not run: nothing here runs this format"
@@ -150,7 +150,10 @@ def _checked(
     if not runs:
         return None, name
     try:
-        found = [compare(program, run, rtol, at_once=form.fixed) for run in runs]
+        found = [
+            compare(program, run, rtol, at_once=form.fixed, typical=typical)
+            for run in runs
+        ]
     except ExportError as error:
         raise explain(error, form.writer.problems(program)) from error
     return max(error for error, _ in found), f"{name}, {found[0][1]}"

@@ -33,6 +33,7 @@ class Written(NamedTuple):
         error: The greatest difference that it found.
         rtol: The greatest that is taken, where the caller names none and the file is
             not in float32.
+        typical: Whether it is compared by the mean square, not by the greatest.
         runs: As ``runner`` returns them, if the writer has run the file already.
     """
 
@@ -40,6 +41,7 @@ class Written(NamedTuple):
     checked: str = ""
     error: float | None = None
     rtol: float | None = None
+    typical: bool = False
     runs: tuple[str, Sequence[Callable]] | None = None
 
 
@@ -54,7 +56,8 @@ class ExportReport:
         weights: Bytes of the model's weights, in the dtypes of the file.
         operators: How often each operator is in it.
         error: The greatest difference from the model's outputs, as a part of the
-            greatest output; ``None`` if the file was not run.
+            greatest output; of int8 the root of the mean square of all; ``None`` if the
+            file was not run.
         rtol: The greatest error that was taken.
         checked: What ran it, and on how many rows; or why it was not run.
         inputs, outputs: Their names and what they are, ``float32[batch, 3]``.

@@ -22,7 +22,7 @@ from exburn.errors import (
     MissingFileError,
     UnknownNameError,
 )
-from exburn.saving import pretrained_folder
+from exburn.saving import pretrained_folder, read_weights
 
 FILES = ("model.safetensors", "config.json")
 IDS = np.array([[2, 5, 9, 3, 0], [2, 7, 3, 0, 0]])
@@ -64,6 +64,30 @@ def test_halves_stay_halves(dtype, tmp_path):
     assert full.weights[0].dtype == np.float32
     full.save_pretrained(tmp_path / "full")
     same_files(there, tmp_path / "full")
+
+
+def test_changed_numbers_are_not_rounded(tmp_path):
+    tensors = hub_files.arrays(hub_files.bert_shapes())
+    tensors = {name: a.astype(ml_dtypes.bfloat16) for name, a in tensors.items()}
+    config = hub_files.BERT | {"torch_dtype": "bfloat16"}
+    there = hub_files.write(tmp_path / "there", config, tensors)
+    model = BERT.from_pretrained(there, dtype="float32")
+    model.save_pretrained(tmp_path / "same")
+    same_files(there, tmp_path / "same")
+    for weight in model.weights:
+        weight.assign(np.asarray(weight) + 1e-5)
+    model.save_pretrained(tmp_path / "new")
+    about = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert about["torch_dtype"] == "float32"
+    again = BERT.from_pretrained(tmp_path / "new")
+    for one, two in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_new_top_has_the_names_that_its_class_has(folder, tmp_path):
+    BERT.from_pretrained(folder, classes=3).save_pretrained(tmp_path)
+    names = list(read_weights(tmp_path / "model.safetensors"))
+    assert {name.partition(".")[0] for name in names} == {"bert", "classifier"}
 
 
 def test_several_files_with_an_index(folder, model, tmp_path):
@@ -179,6 +203,10 @@ def test_what_is_wrong_is_told(folder, tmp_path, monkeypatch):
             applications.from_pretrained(tmp_path)
     with pytest.raises(UnknownNameError, match="style"):
         BERT.from_pretrained(folder).save_pretrained(tmp_path, style="timm")
+    adapted = BERT.from_pretrained(folder)
+    adapted.add_lora(rank=2)
+    with pytest.raises(ArgumentError, match=r"lora_a.*\n.*merge_lora"):
+        adapted.save_pretrained(tmp_path)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingDependencyError, match=r"exburn\[hub\]"):
         BERT.from_pretrained("user/model")

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 from tests.applications import hub_files, numpy_encoders
 
 from exburn import load_model
-from exburn.applications import ViT, ViTTiny16, vit
+from exburn.applications import ViT, ViTTiny16, from_pretrained, vit
 from exburn.errors import ArgumentError, ShapeError
 
 SIZES = {"input_shape": (8, 8, 3), "patch_size": 4, "layers": 2, "width": 16}
@@ -85,6 +85,15 @@ def test_scores_by_names_of_timm(tmp_path):
     model = ViT(**options, classifier_activation=None)
     expected = numpy_encoders.timm_vit(tensors, IMAGES)
     np.testing.assert_allclose(np.asarray(model(IMAGES)), expected, atol=2e-5)
+
+
+def test_sizes_that_timm_has_no_name_for(tmp_path):
+    model = ViT(**SIZES | {"input_shape": (8, 8, 1)}, mlp_width=24)
+    model.save_pretrained(tmp_path, style="timm")
+    again = from_pretrained(tmp_path)
+    x = IMAGES[..., :1]
+    np.testing.assert_array_equal(np.asarray(model(x)), np.asarray(again(x)))
+    assert model.decode(model(x), top=1)[0][0][1] in ("0", "1", "2")
 
 
 def test_a_folder_of_timm_tells_the_sizes(tmp_path):

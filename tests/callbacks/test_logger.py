@@ -70,9 +70,7 @@ def test_a_slow_receiver_costs_nothing_and_what_it_misses_is_told(
     began = time.perf_counter()
     with pytest.warns(RuntimeWarning, match=r"Logger: \d+ of 66 records were left out"):
         drive([logger], model, [{"loss": 1.0}] * 6, steps=10)
-    assert (
-        time.perf_counter() - began < 1.2
-    )  # it waits a quarter of a second at the end
+    assert time.perf_counter() - began < 1.2  # it waits a tenth of a second at the end
     queue = logger._queue
     assert logger.sent + logger.dropped + queue.waiting == 66
     # Of the epochs, which count most, as many are left as there is room for.

@@ -99,3 +99,19 @@ def test_models_in_json(draws):
         text[0] = mutations.mutate(good.encode(), rng).decode("utf-8", "replace")
 
     mutations.check(lambda: models.model_from_json(text[0]), make, draws)
+
+
+@pytest.mark.parametrize("draws", DRAWS)
+def test_tokenizers(draws, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    from exburn.text import Tokenizer
+
+    words = {"[PAD]": 0, "[UNK]": 1, "so": 2, "it": 3, "is": 4}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    path, good = tmp_path / "tokenizer.json", made.to_str().encode()
+
+    def make(rng):
+        path.write_bytes(mutations.mutate(good, rng))
+
+    mutations.check(lambda: Tokenizer.load(path).encode("so it is"), make, draws)

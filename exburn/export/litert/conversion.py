@@ -114,9 +114,10 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
         made = work.quantize(enable_progress_report=False)
         return bytes(made.quantized_model)
     work.load_quantization_recipe(recipe.static_wi8_ai8())
-    for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
+    for name in ("INPUT", "OUTPUT", "SOFTMAX"):  # 256 probabilities are few
+        kind = qtyping.TFLOperationName[name]
         keep = algorithm_manager.AlgorithmName.NO_QUANTIZE
-        work.update_quantization_recipe(".*", end, algorithm_key=keep)
+        work.update_quantization_recipe(".*", kind, algorithm_key=keep)
     arrays = dict(np.load(samples))
     seen = {p["signature"]: batches(p, arrays) for p in job["programs"]}
     made = work.quantize(work.calibrate(seen), enable_progress_report=False)

@@ -26,7 +26,12 @@ from exburn.export.comparison import draw_inputs, sample_inputs
 from exburn.export.exporting import write_checked
 from exburn.export.formats import FORMATS, Format
 from exburn.export.mobile.contract import check_labels, contract_of
-from exburn.export.mobile.verification import CONTRACT, GOLDEN, digest
+from exburn.export.mobile.verification import (
+    CONTRACT,
+    GOLDEN,
+    digest,
+    golden_error,
+)
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written
 
@@ -78,6 +83,10 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         "sha256": digest(path / GOLDEN),
         "rows": len(next(iter(inputs.values()))),
     }
+    golden = {name: np.asarray(value) for name, value in tensors.items()}
+    for kind, about in contract["files"].items():
+        if about.get("precision", "float32") != "float32":  # no bound is known before
+            about["tolerance"] = 1.5 * golden_error(path, contract, kind, golden)
     text = json.dumps(contract, indent=2, ensure_ascii=False, allow_nan=False)
     (path / CONTRACT).write_text(text + "\n", encoding="utf-8")
     errors = [report.error for report in reports.values() if report.error is not None]

@@ -62,7 +62,7 @@ def verify(folder: Any) -> dict[str, str]:
         elif importlib.util.find_spec(module) is None:
             found[kind] = f"not run: {module} is not installed"
         else:
-            error = _error(folder, contract, kind, golden)
+            error = golden_error(folder, contract, kind, golden)
             if not error <= about["tolerance"]:
                 raise ExportError(
                     "verify",
@@ -139,7 +139,7 @@ class _Names(NamedTuple):
     rows: int | None
 
 
-def _error(
+def golden_error(
     folder: Path, contract: Mapping[str, Any], kind: str, golden: Mapping[str, Any]
 ) -> float:
     """The greatest difference of a file's outputs from the golden ones."""
