@@ -173,9 +173,9 @@ def find_learning_rate(
     """Trains a copy for some steps, each with a larger learning rate than the last.
 
     The loss falls where rates are large enough to learn, and rises where they are too
-    large; the suggestion is the rate at which it falls most steeply. The model is as
-    it was afterwards, to the last bit: weights, optimizer, metrics and seeds. It may be
-    called in a hook of a callback, where it looks for a rate for the rest of the run.
+    large; the suggestion is a rate at which it falls steeply, as a share of it. The
+    model is as it was afterwards, to the last bit: weights, optimizer, metrics, seeds.
+    It may be called in a hook, where it looks for a rate for the rest of the run.
 
     Args:
         x, y, sample_weight: Data as of ``fit``; rows are shuffled, and gone through as
