@@ -120,7 +120,7 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
     if job["quantize"] == "int8_weights":
         work.load_quantization_recipe(recipe.dynamic_wi8_afp32())
         made = work.quantize(enable_progress_report=False)
-        return bytes(made.quantized_model)
+        return bytes(made.quantized_model or b"")
     work.load_quantization_recipe(recipe.static_wi8_ai8())
     for name in ("INPUT", "OUTPUT", "SOFTMAX"):  # 256 probabilities are few
         kind = qtyping.TFLOperationName[name]
@@ -134,7 +134,7 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
     measured = calibrator.Calibrator(data, qsv_update_func=qsv_utils.min_max_update)
     measured.calibrate(seen, recipes)
     made = work.quantize(measured.get_model_qsvs(), enable_progress_report=False)
-    return bytes(made.quantized_model)
+    return bytes(made.quantized_model or b"")
 
 
 def batches(program: dict, arrays: dict) -> list[dict]:
