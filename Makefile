@@ -24,7 +24,7 @@ export PYTHONSAFEPATH := 1
 test: export EXBURN_COMPILATION_CACHE := off
 export KERAS_BACKEND ?= jax
 
-.PHONY: demo test setup clean
+.PHONY: demo test setup docs clean
 
 demo: $(READY)
 	$(PY) -m exburn.demo --data $(DATA)
@@ -33,6 +33,11 @@ test: $(READY)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 setup: $(READY)
+
+# The site is written into build/site/html.
+docs: $(READY)
+	$(PY) -m pip install --quiet -e '.[docs]'
+	PYTHONPATH=. KERAS_BACKEND=jax JAX_PLATFORMS=cpu $(PY) -m docs.site
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "ExBurn needs Python 3.11 or newer" \

@@ -66,7 +66,10 @@ def started(peer: str, work: str, python: str) -> Iterator[int]:
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(
             [python, script, peer, str(port), work],
-            env=environment_of(HTTP_PORT=str(port)),  # by which they are found
+            env=environment_of(
+                HTTP_PORT=str(port),  # by which they are found
+                XLA_PYTHON_CLIENT_MEM_FRACTION="0.3",  # of a GPU that two share
+            ),
             stdout=subprocess.DEVNULL,
             stderr=said,
             start_new_session=True,

@@ -79,12 +79,12 @@ class LogQueue:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more records."""
+        """Tells whether it takes no more records."""
         return self._closing
 
     @property
     def given_up(self) -> bool:
-        """Whether the receiver has failed too often to be asked again."""
+        """Tells whether the receiver has failed too often to be asked again."""
         return self._in_a_row >= _FAILURES
 
     @property

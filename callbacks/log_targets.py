@@ -200,7 +200,7 @@ _TARGETS: dict[str, Callable[[dict[str, Any]], Target]] = {
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function takes an argument of this name."""
+    """Tells whether a function takes an argument of this name."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some built-ins tell nothing

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, Occasions, check_every
 from exburn.callbacks.log_queue import LogQueue, Record
 from exburn.callbacks.log_targets import target_of
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
 
-_LEAST_WAIT, _SHARE = 0.25, 0.005  # seconds, and part of the run, to wait at its end
+_GAP = 0.1  # seconds between two chunks' records
+_LEAST_WAIT, _SHARE = 0.1, 0.005  # seconds, and part of the run, to wait at its end
 
 
 class Logger(Callback):
@@ -33,9 +35,8 @@ class Logger(Callback):
         target: ``"wandb"``, ``"mlflow"``, ``"trackio"``, ``"tensorboard"``, or an
             object with a method ``log(values, step=…)`` or ``log(values)``. A run of
             the package that is open already is used, and left open.
-        every: ``"chunk"``: about ten times a second and at epochs' ends, which costs
-            the training nothing; ``"epoch"``; or a number of steps, at which chunks
-            end.
+        every: ``"chunk"``: ten times a second at most, which costs the training
+            nothing; ``"epoch"``; a number of steps; or an ``Every``.
         limit: Records that may wait to be sent.
         **options: For ``wandb.init``, ``mlflow.start_run``, ``trackio.init`` or
             ``tensorboardX.SummaryWriter``.
@@ -64,20 +65,17 @@ class Logger(Callback):
     def __init__(
         self,
         target: Any,
-        every: str | int = "chunk",
+        every: int | str | Every | None = "chunk",
         *,
         limit: int = 1000,
         **options: Any,
     ):
-        self.chunks = every == "chunk"
-        if every not in ("chunk", "epoch"):
-            if isinstance(every, str):
-                raise CallbackError(
-                    "Logger",
-                    "every must be 'chunk', 'epoch' or a number of steps",
-                    {"received": repr(every)},
-                )
-            self.every = check_count("Logger", "every", every, error=CallbackError)
+        self._chunks = every == "chunk"
+        chosen = None if self._chunks else check_every("Logger", every)
+        by_epoch = chosen is None or chosen.unit == "epochs"
+        self._epochs = Occasions(chosen if chosen and by_epoch else Every(epochs=1))
+        if not by_epoch:
+            self.every = chosen
             # Set on the object: a class with batch hooks would ask for single steps.
             self.on_train_batch_end = self._after_step
         self._limit = check_count("Logger", "limit", limit, error=CallbackError)
@@ -85,7 +83,7 @@ class Logger(Callback):
         self._queue: LogQueue | None = None
         self._before = self._done = 0  # steps of the epochs before, and of this one
         self._restored = self._told = False
-        self._began = 0.0
+        self._began = self._chunk_at = 0.0
 
     sent = property(lambda self: 0 if self._queue is None else self._queue.sent)
     dropped = property(lambda self: 0 if self._queue is None else self._queue.dropped)
@@ -109,7 +107,9 @@ class Logger(Callback):
 
     def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
         self._done = step
-        if self.chunks:
+        now = time.monotonic()
+        if self._chunks and now - self._chunk_at >= _GAP:
+            self._chunk_at = now
             self._put(logs, "chunk/", epoch=None)
 
     def _after_step(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -117,14 +117,16 @@ class Logger(Callback):
         self._put(logs, "step/", epoch=None)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._put(logs, "", epoch=epoch)
+        if self._epochs.in_epoch(epoch):
+            self._put(logs, "", epoch=epoch)
+            self._epochs.pass_once()
         self._before, self._done = self._before + self._done, 0
 
     def on_exit(self, error: BaseException | None = None) -> None:
         queue = self._queue
         if queue is None or queue.closed:
             return
-        failed = error is not None
+        failed = not (error is None or isinstance(error, GeneratorExit))
         self._target.leave(failed)
         wait = max(_LEAST_WAIT, _SHARE * (time.monotonic() - self._began))
         queue.close(wait=wait, finish=lambda: self._target.finish(failed))

@@ -203,7 +203,8 @@ class PredictionGallery(_Pictures):
         given = self.shown, true, predicted
         if self.kind == "images":
             return predictions.plot_prediction_images(*given, title=title)
-        return predictions.plot_prediction_table(*given, self.names, title)
+        judged = self.labels is not None or outputs.size > len(outputs)
+        return predictions.plot_prediction_table(*given, self.names, title, judged)
 
     def _texts(self, values: Any) -> list[str]:
         """Names of classes; numbers, where there are none."""

@@ -65,6 +65,9 @@ def clear_session(free_memory: bool = True) -> None:
 def get_uid(prefix: str = "") -> int:
     """1, 2, 3 … for each prefix.
 
+    Args:
+        prefix: What is counted.
+
     Example:
         >>> get_uid("probe"), get_uid("probe")
         (1, 2)
@@ -76,6 +79,9 @@ def get_uid(prefix: str = "") -> int:
 def is_float_dtype(dtype: Any) -> bool:
     """Whether a dtype is a floating one.
 
+    Args:
+        dtype: A dtype, or its name.
+
     Example:
         >>> is_float_dtype("bfloat16"), is_float_dtype("int8")
         (True, False)
@@ -86,6 +92,9 @@ def is_float_dtype(dtype: Any) -> bool:
 def is_int_dtype(dtype: Any) -> bool:
     """Whether a dtype is an integer one, signed or not.
 
+    Args:
+        dtype: A dtype, or its name.
+
     Example:
         >>> is_int_dtype("uint8"), is_int_dtype("bool")
         (True, False)
@@ -95,6 +104,9 @@ def is_int_dtype(dtype: Any) -> bool:
 
 def is_keras_tensor(x: Any) -> bool:
     """Whether a value is a symbol: a tensor of a functional model under construction.
+
+    Args:
+        x: Any value.
 
     Example:
         >>> is_keras_tensor(jnp.ones(2))

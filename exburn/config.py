@@ -113,6 +113,9 @@ def epsilon() -> float:
 def set_epsilon(value: float) -> None:
     """Sets :func:`epsilon`.
 
+    Args:
+        value: The small number.
+
     Raises:
         ArgumentError: It is not a positive finite number.
 
@@ -182,22 +185,41 @@ def set_dtype_policy(policy: Any) -> None:
 
 
 def backend() -> str:
-    """``"jax"``, always."""
+    """``"jax"``, always.
+
+    Example:
+        >>> from exburn import config
+        >>> config.backend()
+        'jax'
+    """
     return "jax"
 
 
 def set_backend(backend: str) -> None:
     """Accepts ``"jax"``, for code that chooses its backend.
 
+    Args:
+        backend: Its name.
+
     Raises:
         UnknownNameError: Another backend is asked for.
+
+    Example:
+        >>> from exburn import config
+        >>> config.set_backend("jax")
     """
     if backend != "jax":
         raise unknown_name("backend", backend, ["jax"], op="set_backend")
 
 
 def is_nnx_enabled() -> bool:
-    """True: every layer is a ``flax.nnx.Module``."""
+    """True: every layer is a ``flax.nnx.Module``.
+
+    Example:
+        >>> from exburn import config
+        >>> config.is_nnx_enabled()
+        True
+    """
     return True
 
 
@@ -217,7 +239,14 @@ def is_flash_attention_enabled() -> bool | None:
 
 
 def enable_gpu_kernels() -> None:
-    """Lets ExBurn's own kernels run for large half-precision arrays: the default."""
+    """Lets ExBurn's own kernels run for large half-precision arrays: the default.
+
+    Example:
+        >>> from exburn import config
+        >>> config.enable_gpu_kernels()
+        >>> config.is_gpu_kernels_enabled()
+        True
+    """
     _settings["gpu_kernels"] = True
 
 
@@ -240,12 +269,25 @@ def disable_gpu_kernels() -> None:
 
 
 def is_gpu_kernels_enabled() -> bool:
-    """Whether ExBurn's own kernels may run."""
+    """Whether ExBurn's own kernels may run.
+
+    Example:
+        >>> from exburn import config
+        >>> config.is_gpu_kernels_enabled()
+        True
+    """
     return _settings["gpu_kernels"]
 
 
 def enable_convolution_forms() -> None:
-    """Lets convolutions take ExBurn's own forms: the default."""
+    """Lets convolutions take ExBurn's own forms: the default.
+
+    Example:
+        >>> from exburn import config
+        >>> config.enable_convolution_forms()
+        >>> config.is_convolution_forms_enabled()
+        True
+    """
     _settings["convolution_forms"] = True
 
 
@@ -266,27 +308,61 @@ def disable_convolution_forms() -> None:
 
 
 def is_convolution_forms_enabled() -> bool:
-    """Whether convolutions may take ExBurn's own forms."""
+    """Whether convolutions may take ExBurn's own forms.
+
+    Example:
+        >>> from exburn import config
+        >>> config.is_convolution_forms_enabled()
+        True
+    """
     return _settings["convolution_forms"]
 
 
 def enable_interactive_logging() -> None:
-    """Makes progress bars draw themselves anew in place."""
+    """Makes progress bars draw themselves anew in place.
+
+    Example:
+        >>> from exburn import config
+        >>> config.enable_interactive_logging()
+        >>> config.is_interactive_logging_enabled()
+        True
+    """
     _settings["interactive_logging"] = True
 
 
 def disable_interactive_logging() -> None:
-    """Makes progress go to the ``exburn`` logger, one line at its end."""
+    """Makes progress go to the ``exburn`` logger, one line at its end.
+
+    Example:
+        >>> from exburn import config
+        >>> config.disable_interactive_logging()
+        >>> config.is_interactive_logging_enabled()
+        False
+        >>> config.enable_interactive_logging()
+    """
     _settings["interactive_logging"] = False
 
 
 def is_interactive_logging_enabled() -> bool:
-    """Whether progress is drawn, not logged."""
+    """Whether progress is drawn, not logged.
+
+    Example:
+        >>> from exburn import config
+        >>> config.is_interactive_logging_enabled()
+        True
+    """
     return _settings["interactive_logging"]
 
 
 def enable_traceback_filtering() -> None:
-    """Leaves JAX's own frames out of tracebacks."""
+    """Leaves JAX's own frames out of tracebacks.
+
+    Example:
+        >>> from exburn import config
+        >>> config.enable_traceback_filtering()
+        >>> config.is_traceback_filtering_enabled()
+        True
+    """
     jax.config.update("jax_traceback_filtering", "auto")
 
 
@@ -296,35 +372,73 @@ def disable_traceback_filtering() -> None:
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Whether JAX's own frames are left out of tracebacks."""
+    """Whether JAX's own frames are left out of tracebacks.
+
+    Example:
+        >>> from exburn import config
+        >>> config.is_traceback_filtering_enabled() in (True, False)
+        True
+    """
     values: Any = jax.config
     return values.jax_traceback_filtering != "off"
 
 
 def max_epochs() -> int | None:
-    """The most epochs that ``fit`` runs, for quick trials; ``None`` for no limit."""
+    """The most epochs that ``fit`` runs, for quick trials; ``None`` for no limit.
+
+    Example:
+        >>> from exburn import config
+        >>> config.max_epochs() is None
+        True
+    """
     return _settings["max_epochs"]
 
 
 def set_max_epochs(max_epochs: int | None) -> None:
     """Limits the epochs of every ``fit`` from now on.
 
+    Args:
+        max_epochs: The most epochs; ``None`` for no limit.
+
     Raises:
         ArgumentError: It is neither ``None`` nor an integer >= 1.
+
+    Example:
+        >>> from exburn import config
+        >>> config.set_max_epochs(2)
+        >>> config.max_epochs()
+        2
+        >>> config.set_max_epochs(None)
     """
     _settings["max_epochs"] = _limit("max_epochs", max_epochs)
 
 
 def max_steps_per_epoch() -> int | None:
-    """The most batches of an epoch, for quick trials; ``None`` for no limit."""
+    """The most batches of an epoch, for quick trials; ``None`` for no limit.
+
+    Example:
+        >>> from exburn import config
+        >>> config.max_steps_per_epoch() is None
+        True
+    """
     return _settings["max_steps_per_epoch"]
 
 
 def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
     """Limits the batches of every epoch from now on.
 
+    Args:
+        max_steps_per_epoch: The most batches; ``None`` for no limit.
+
     Raises:
         ArgumentError: It is neither ``None`` nor an integer >= 1.
+
+    Example:
+        >>> from exburn import config
+        >>> config.set_max_steps_per_epoch(3)
+        >>> config.max_steps_per_epoch()
+        3
+        >>> config.set_max_steps_per_epoch(None)
     """
     limit = _limit("max_steps_per_epoch", max_steps_per_epoch)
     _settings["max_steps_per_epoch"] = limit

@@ -238,6 +238,9 @@ def get(identifier: Any) -> Any:
 def serialize(constraint: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
+    Args:
+        constraint: A constraint.
+
     Example:
         >>> serialize(NonNeg())["class_name"]
         'NonNeg'

@@ -79,6 +79,9 @@ def deserialize(
 def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
     """The policy's class and configuration, JSON-able; see :func:`deserialize`.
 
+    Args:
+        dtype_policy: A policy.
+
     Example:
         >>> serialize(DTypePolicy("mixed_float16"))["config"]
         {'name': 'mixed_float16'}

@@ -236,6 +236,9 @@ def get(identifier: Any) -> Any:
 def serialize(regularizer: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
+    Args:
+        regularizer: A regularizer.
+
     Example:
         >>> serialize(L2(0.5))["config"]
         {'l2': 0.5}

@@ -35,6 +35,9 @@ class MAP_TO_NONE:
 def is_nested(structure: Any) -> bool:
     """Whether a value is a list, a tuple or a dict.
 
+    Args:
+        structure: Any value.
+
     Example:
         >>> is_nested([1]), is_nested("ab")
         (True, False)
@@ -53,6 +56,9 @@ def _structure(value: Any, is_leaf: Callable = _is_leaf) -> Any:
 def flatten(structure: Any) -> list[Any]:
     """The leaves in order; those of a dict in the order of its sorted keys.
 
+    Args:
+        structure: A nested structure of lists, tuples and dicts.
+
     Example:
         >>> flatten({"b": [1, None], "a": 3})
         [3, 1, None]
@@ -62,6 +68,9 @@ def flatten(structure: Any) -> list[Any]:
 
 def flatten_with_path(structure: Any) -> list[tuple[tuple, Any]]:
     """Every leaf with the keys and positions that lead to it.
+
+    Args:
+        structure: A nested structure of lists, tuples and dicts.
 
     Example:
         >>> flatten_with_path({"b": [1, 2]})
@@ -166,6 +175,10 @@ def assert_same_structure(a: Any, b: Any, check_types: Any = None) -> None:
 def assert_same_paths(a: Any, b: Any) -> None:
     """Raises unless two structures have leaves at the same keys and positions.
 
+    Args:
+        a: A nested structure of lists, tuples and dicts.
+        b: Another one.
+
     Raises:
         ArgumentError: They do not.
 
@@ -184,6 +197,10 @@ def assert_same_paths(a: Any, b: Any) -> None:
 
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     """The inverse of :func:`flatten`: a structure with other leaves.
+
+    Args:
+        structure: A nested structure of lists, tuples and dicts.
+        flat_sequence: Its leaves.
 
     Raises:
         ArgumentError: The number of leaves differs.
@@ -204,6 +221,9 @@ def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 def lists_to_tuples(structure: Any) -> Any:
     """A tree with tuples instead of lists.
 
+    Args:
+        structure: A nested structure of lists, tuples and dicts.
+
     Example:
         >>> lists_to_tuples([1, {"k": [2]}])
         (1, {'k': (2,)})
@@ -215,6 +235,10 @@ def lists_to_tuples(structure: Any) -> Any:
 
 def map_shape_structure(func: Callable, structure: Any) -> Any:
     """``func`` of every shape, a tuple or list of sizes, in a structure.
+
+    Args:
+        func: A function of a shape.
+        structure: A structure whose leaves are shapes.
 
     Example:
         >>> map_shape_structure(len, {"a": (None, 3), "b": [(1,)]})

@@ -125,6 +125,9 @@ SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2
 def serialize(layer: Layer) -> dict[str, Any]:
     """The layer's class name and configuration; see :func:`deserialize`.
 
+    Args:
+        layer: A layer.
+
     Example:
         >>> serialize(Flatten(name="flat"))["class_name"]
         'Flatten'

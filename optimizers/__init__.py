@@ -125,6 +125,9 @@ def get(identifier: Any) -> Optimizer:
 def serialize(optimizer: Optimizer) -> dict[str, Any]:
     """The optimizer's class name and configuration, JSON-able.
 
+    Args:
+        optimizer: An optimizer.
+
     Example:
         >>> serialize(SGD(0.5))["class_name"]
         'SGD'

@@ -106,6 +106,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if any(value is sys.modules.get("keras", item) for value in _values(item)):
             item.add_marker("keras")  # is about Keras itself, beside a case of ours
+        if item.get_closest_marker("longest"):
+            item.add_marker("long")
     asked = {mark for mark in ON_REQUEST if mark in config.option.markexpr}
     left = [item for item in items if not _marks(item) & ON_REQUEST <= asked]
     config.hook.pytest_deselected(items=left)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from exburn.core.checks import check_count, check_number
-from exburn.errors import CallbackError
+from exburn.errors import ArgumentError, CallbackError
 from exburn.runtime.sharding import processes
 
 _UNITS = ("steps", "seconds", "epochs", "chunks")
@@ -108,12 +107,8 @@ def check_every(op: str, value: Any, *units: str) -> Every | None:
     if isinstance(value, str) and value in _WORDS:
         counted: dict[str, Any] = {_WORDS[value]: 1}
         value = Every(**counted)
-    if (
-        isinstance(value, int | np.integer)
-        and not isinstance(value, bool)
-        and value > 0
-    ):
-        counted = {units[0]: int(value)}
+    with contextlib.suppress(ArgumentError, TypeError):
+        counted = {units[0]: check_count(op, "every", value)}
         value = Every(**counted)
     if value is not None and not isinstance(value, Every):
         raise CallbackError(

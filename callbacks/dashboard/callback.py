@@ -15,7 +15,7 @@ from exburn.errors import warn
 from exburn.runtime.device import device_info
 from exburn.runtime.usage import memory_use
 
-_SHARE = 0.01  # of the time may go into drawing
+_SHARE = 0.005  # of the time may go into drawing
 _SHORTEST, _LONGEST = 0.25, 3.0  # seconds between two drawings
 
 
@@ -27,7 +27,7 @@ class View(Protocol):
         ...
 
     def resized(self) -> bool:
-        """Whether what was drawn does not fit any more."""
+        """Tells whether what was drawn does not fit any more."""
         ...
 
     def close(self, persistent: bool) -> None:
@@ -42,8 +42,8 @@ class Dashboard(Callback):
     meanwhile stays in the terminal, and its last lines are shown below the curves. In a
     notebook it is a picture that is updated in place, and that stays in the saved file.
     Elsewhere, in a pipe or a file, `fit`'s own lines are printed instead. It draws four
-    times a second at most, and less often where that would take more than one hundredth
-    of the time.
+    times a second at most, and where that would take more than a two-hundredth of the
+    time less often, down to every three seconds.
 
     Args:
         persistent: Whether the last picture stays in the terminal when the run is over;
@@ -81,7 +81,7 @@ class Dashboard(Callback):
 
     @property
     def shows_progress(self) -> bool:  # type: ignore[override]
-        """Whether there is a place to draw on."""
+        """Tells whether there is a place to draw on."""
         return self._place() is not None
 
     # ------------------------------------------------------------------ hooks
@@ -130,8 +130,8 @@ class Dashboard(Callback):
         self._finished = True
 
     def on_exit(self, error: BaseException | None = None) -> None:
-        if error is None:
-            self._close("finished" if self._finished else "")
+        if error is None or isinstance(error, GeneratorExit):  # `break` in a loop
+            self._close("finished" if self._finished or error else "")
         elif isinstance(error, KeyboardInterrupt):
             self._close("interrupted")
         else:

@@ -36,7 +36,7 @@ class LiveFigure:
             self._handle.update(self)
 
     def lines(self) -> list[str]:
-        """What stands above the curves."""
+        """The lines above the curves."""
         state = self.state
         total = f" of {state.epochs}" if state.epochs else ""
         first = [state.title, state.phase, f"epoch {state.epoch}{total}"]

@@ -209,16 +209,10 @@ def _panel(panel: Panel, width: int, height: int, plain: bool) -> list[Line]:
 
 
 def _colored(row: list[tuple[str, int]]) -> list[Segment]:
-    """Neighbouring cells of one colour as one segment."""
-    found: list[tuple[str, int]] = []
-    for text, owner in row:
-        if found and (owner == found[-1][1] or text in " ⠀"):
-            found[-1] = found[-1][0] + text, found[-1][1]
-        else:
-            found.append((text, owner))
+    """The runs of a row in the colours of their curves."""
     return [
         Segment(text, _style(_COLORS[owner % 3] if owner >= 0 else ""))
-        for text, owner in found
+        for text, owner in row
     ]
 
 

@@ -13,11 +13,13 @@ import contextlib
 import io
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -65,6 +67,19 @@ class Screen:
                 self._replaced[name] = original, through
                 setattr(sys, name, through)
         self._redirect_loggers()
+        if threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+                signal.signal(signal.SIGTSTP, self._suspend)
+
+    def _suspend(self, signum: int, frame: FrameType | None) -> None:
+        """Ctrl-Z: the shell gets the terminal as it was, until the process goes on."""
+        with self._lock:
+            self._write(_LEAVE)
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTSTP)  # and here it goes on
+            if self._open:
+                signal.signal(signal.SIGTSTP, self._suspend)
+                self._write(_ENTER + self._frame)
 
     def draw(self, lines: list[str]) -> None:
         """Shows lines that fill the window."""
@@ -102,6 +117,9 @@ class Screen:
 
     def close(self) -> None:
         """Gives the terminal back as it was."""
+        if threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGTSTP) == self._suspend:
+                signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         for handler, stream in self._handlers:
             handler.setStream(stream)
         self._handlers = []

@@ -1,4 +1,4 @@
-"""What a dashboard shows: progress, speed, memory, curves."""
+"""The state that a dashboard shows: progress, speed, memory, curves."""
 
 from __future__ import annotations
 

@@ -90,6 +90,9 @@ def get(identifier: Any) -> Callable[..., Any]:
 def serialize(activation: Any) -> Any:
     """The name of an activation, or the configuration of one that is not built in.
 
+    Args:
+        activation: A function, or a name.
+
     Raises:
         ArgumentError: It is a function that is not registered.
 

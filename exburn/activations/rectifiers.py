@@ -65,6 +65,10 @@ def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
 def leaky_relu(x, negative_slope=0.2):
     """``x`` if positive, else ``negative_slope * x``.
 
+    Args:
+        x: An array of any shape.
+        negative_slope: Its slope where ``x`` is negative.
+
     Example:
         >>> leaky_relu([-5.0, 2.0]).tolist()
         [-1.0, 2.0]
@@ -75,6 +79,9 @@ def leaky_relu(x, negative_slope=0.2):
 def relu6(x):
     """``min(max(x, 0), 6)``.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> relu6([-1.0, 3.0, 9.0]).tolist()
         [0.0, 3.0, 6.0]
@@ -84,6 +91,10 @@ def relu6(x):
 
 def elu(x, alpha=1.0):
     """Exponential linear unit: ``x`` if positive, else ``alpha * (exp(x) - 1)``.
+
+    Args:
+        x: An array of any shape.
+        alpha: How far below 0 it goes.
 
     Example:
         >>> elu([-100.0, 2.0], alpha=0.5).tolist()
@@ -100,6 +111,9 @@ def selu(x):
 
     Goes with ``lecun_normal`` and ``AlphaDropout``.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> selu([0.0, 1.0]).round(4).tolist() == [0.0, jnp.float32(1.0507)]
         True
@@ -111,6 +125,10 @@ def selu(x):
 
 def celu(x, alpha=1.0):
     """Smooth ELU: ``x`` if positive, else ``alpha * (exp(x / alpha) - 1)``.
+
+    Args:
+        x: An array of any shape.
+        alpha: How far below 0 it goes.
 
     Example:
         >>> celu([-100.0, 2.0], alpha=2.0).tolist()
@@ -146,6 +164,9 @@ def _tanh_gelu(x):
 def silu(x):
     """``x * sigmoid(x)``, also called swish.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> silu([-100.0, 0.0, 100.0]).tolist()
         [-0.0, 0.0, 100.0]
@@ -157,6 +178,9 @@ def silu(x):
 
 def mish(x):
     """``x * tanh(softplus(x))``.
+
+    Args:
+        x: An array of any shape.
 
     Example:
         >>> mish([0.0, 100.0]).tolist()
@@ -170,6 +194,9 @@ def mish(x):
 def softplus(x):
     """``log(1 + exp(x))``, without overflow.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> softplus([-1000.0, 1000.0]).tolist()
         [0.0, 1000.0]
@@ -179,6 +206,9 @@ def softplus(x):
 
 def sparse_plus(x):
     """0 up to -1, ``(x + 1)² / 4`` up to 1, then ``x``.
+
+    Args:
+        x: An array of any shape.
 
     Example:
         >>> sparse_plus([-2.0, 0.0, 3.0]).tolist()
@@ -192,6 +222,10 @@ def sparse_plus(x):
 def squareplus(x, b=4):
     """``(x + √(x² + b)) / 2``.
 
+    Args:
+        x: An array of any shape.
+        b: How round it is at 0, where it is ``√b / 2``.
+
     Example:
         >>> squareplus([0.0, 1.5]).tolist()
         [1.0, 2.0]
@@ -203,6 +237,9 @@ def squareplus(x, b=4):
 
 def hard_silu(x):
     """``x * hard_sigmoid(x)``, also called hard swish.
+
+    Args:
+        x: An array of any shape.
 
     Example:
         >>> hard_silu([-4.0, 0.0, 4.0]).tolist()
@@ -216,6 +253,9 @@ def hard_silu(x):
 def exponential(x):
     """``exp(x)``.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> exponential([0.0]).tolist()
         [1.0]
@@ -225,6 +265,9 @@ def exponential(x):
 
 def linear(x):
     """``x`` itself.
+
+    Args:
+        x: An array of any shape.
 
     Example:
         >>> linear(3)

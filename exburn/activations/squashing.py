@@ -23,6 +23,9 @@ __all__ = [
 def sigmoid(x):
     """``1 / (1 + exp(-x))``.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> sigmoid([-100.0, 0.0, 100.0]).tolist()
         [0.0, 0.5, 1.0]
@@ -33,6 +36,9 @@ def sigmoid(x):
 def log_sigmoid(x):
     """``log(sigmoid(x))``, without overflow.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> log_sigmoid([-1000.0, 1000.0]).tolist()
         [-1000.0, -0.0]
@@ -42,6 +48,9 @@ def log_sigmoid(x):
 
 def sparse_sigmoid(x):
     """0 up to -1, ``(x + 1) / 2`` up to 1, then 1.
+
+    Args:
+        x: An array of any shape.
 
     Example:
         >>> sparse_sigmoid([-3.0, 0.0, 3.0]).tolist()
@@ -55,6 +64,9 @@ def sparse_sigmoid(x):
 def hard_sigmoid(x):
     """``relu6(x + 3) / 6``: a sigmoid of straight lines.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> hard_sigmoid([-3.0, 0.0, 3.0]).tolist()
         [0.0, 0.5, 1.0]
@@ -64,6 +76,9 @@ def hard_sigmoid(x):
 
 def tanh(x):
     """Hyperbolic tangent.
+
+    Args:
+        x: An array of any shape.
 
     Example:
         >>> tanh([-100.0, 0.0, 100.0]).tolist()
@@ -75,6 +90,9 @@ def tanh(x):
 def hard_tanh(x):
     """``x``, cut off at -1 and 1.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> hard_tanh([-2.0, 0.5, 2.0]).tolist()
         [-1.0, 0.5, 1.0]
@@ -84,6 +102,9 @@ def hard_tanh(x):
 
 def softsign(x):
     """``x / (1 + abs(x))``.
+
+    Args:
+        x: An array of any shape.
 
     Example:
         >>> softsign([-3.0, 1.0]).tolist()
@@ -95,6 +116,9 @@ def softsign(x):
 def tanh_shrink(x):
     """``x - tanh(x)``.
 
+    Args:
+        x: An array of any shape.
+
     Example:
         >>> tanh_shrink([-10.0, 0.0]).tolist()
         [-9.0, 0.0]
@@ -105,6 +129,10 @@ def tanh_shrink(x):
 
 def soft_shrink(x, threshold=0.5):
     """``x`` moved towards 0 by ``threshold``, and 0 if it is closer than that.
+
+    Args:
+        x: An array of any shape.
+        threshold: How far values are moved.
 
     Example:
         >>> soft_shrink([-2.0, 0.25, 2.0]).tolist()
@@ -118,6 +146,10 @@ def soft_shrink(x, threshold=0.5):
 def hard_shrink(x, threshold=0.5):
     """``x`` if ``abs(x) > threshold``, else 0.
 
+    Args:
+        x: An array of any shape.
+        threshold: Up to here values become 0.
+
     Example:
         >>> hard_shrink([-2.0, 0.25, 2.0]).tolist()
         [-2.0, 0.0, 2.0]
@@ -128,6 +160,11 @@ def hard_shrink(x, threshold=0.5):
 
 def threshold(x, threshold, default_value):
     """``x`` if it exceeds ``threshold``, else ``default_value``.
+
+    Args:
+        x: An array of any shape.
+        threshold: What values must exceed to stay.
+        default_value: What the others become.
 
     Example:
         >>> threshold([-1.0, 2.0], 0.0, 7.0).tolist()

@@ -15,13 +15,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from exburn import activations
 from exburn.applications.pretrained import (
-    Pretrained,
     architectures,
     label_entries,
     label_names,
+    rank_classes,
 )
+from exburn.applications.text_model import TextModel
 from exburn.applications.transformer import (
     TextEmbedding,
     TokenPooling,
@@ -106,7 +109,7 @@ _TOP = [
 
 
 @register_builtin
-class BERT(Pretrained):
+class BERT(TextModel):
     """The BERT network: its vectors of tokens, one of a text, or scores of classes.
 
     Its inputs are a dict, as tokenizers give it: ``input_ids``; ``attention_mask``, 0
@@ -228,7 +231,88 @@ class BERT(Pretrained):
         self._make(inputs, x, name, weights, dtype)
         self.has_top, self.pools = classes is not None, chosen == "pooler"
         self._labels = None if labels is None else tuple(map(str, labels))
+        self.positions = positions
         self._fill(weights)
+
+    # ------------------------------------------------------------------ texts
+    def preprocess(
+        self, texts: Any, *, truncate: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Texts as the model takes them, filled up to the longest.
+
+        Args:
+            texts: A text, or a list of them.
+            truncate: Whether texts with more tokens than there are positions are cut.
+
+        Returns:
+            ``input_ids``, ``attention_mask`` and ``token_type_ids``, each
+            [texts, tokens].
+
+        Raises:
+            ArgumentError: The model has no tokenizer, or a text is too long.
+            MissingDependencyError: ``tokenizers`` is not installed.
+        """
+        op = f"{type(self).__name__}.preprocess"
+        if self.tokenizer is None:
+            raise ArgumentError(
+                op,
+                "the model has no tokenizer",
+                hint="model.tokenizer = exburn.text.Tokenizer.load('tokenizer.json')",
+            )
+        lines = [texts] if isinstance(texts, str) else list(texts)
+        rows = self.tokenizer.encode(lines)
+        longest = max(map(len, rows), default=0)
+        if longest > self.positions and not truncate:
+            raise ArgumentError(
+                op,
+                f"a text has {longest} tokens, of {self.positions} that there may be",
+                hint="truncate=True cuts it.",
+            )
+        ids = np.full((len(rows), min(longest, self.positions)), self._pad, np.int32)
+        mask = np.zeros_like(ids)
+        for number, row in enumerate(rows):
+            if len(row) > self.positions:  # the token that ends it stays
+                row = np.append(row[: self.positions - 1], row[-1])
+            ids[number, : len(row)], mask[number, : len(row)] = row, 1
+        return {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(ids),
+        }
+
+    @property
+    def _pad(self) -> int:
+        assert self.tokenizer is not None  # asked before
+        return self.tokenizer.number_of("[PAD]") or 0
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Names of the classes, if the folder or the user has told them."""
+        return self._labels
+
+    def decode(self, predictions: Any, top: int = 5) -> list[list[tuple]]:
+        """The likeliest classes of each text, the best first.
+
+        Args:
+            predictions: What a model with ``classes`` predicted.
+            top: How many classes are told of each text.
+
+        Shape:
+            predictions: [batch, classes]
+
+        Returns:
+            For each text a list of (identifier, name, score).
+
+        Raises:
+            ShapeError: They have another shape.
+
+        Example:
+            >>> model = BERT(9, 1, 8, 2, 8, classes=2, labels=["no", "yes"])
+            >>> model.decode([[0.25, 0.75]], top=1)
+            [[('1', 'yes', 0.75)]]
+        """
+        names = self._labels or [f"LABEL_{n}" for n in range(self.output_shape[-1])]
+        return rank_classes(f"{type(self).__name__}.decode", predictions, names, top)
 
     # ------------------------------------------------------------------ folders
     @classmethod

@@ -22,6 +22,7 @@ from exburn.applications.efficientnet import conv, depthwise, rounded
 from exburn.applications.image_model import (
     IMAGENET,
     ImageModel,
+    timm_arguments_in,
     timm_colours,
     timm_config,
 )
@@ -71,6 +72,7 @@ _SIZES = (
     (1.4, 1.8, 300, 0.3),
 )
 _DROP_RATE = 0.2
+_EPSILONS = {"symmetric": 1e-5, "same": 1e-3}  # of the two libraries
 _COLOURS = {
     "symmetric": IMAGENET,
     "same": ((127 / 255,) * 3, (128 / 255,) * 3),
@@ -170,6 +172,8 @@ class EfficientNetLite(ImageModel):
         dropout: Share of the features before the classifier that is dropped.
         padding: Where a convolution of stride 2 has zeros: ``"symmetric"``, as in
             PyTorch, or ``"same"``, as in TensorFlow.
+        epsilon: Of the normalizations; by default 1e-3 with TensorFlow's padding, and
+            1e-5 with PyTorch's.
         mean: Of each channel, of pixels from 0 to 1: for ``preprocess``. By default
             TensorFlow's 127 / 255 with its padding, and ImageNet's with PyTorch's.
         deviation: The same of their deviations.
@@ -213,6 +217,7 @@ class EfficientNetLite(ImageModel):
         size: int = 224,
         dropout: float = 0.2,
         padding: str = "symmetric",
+        epsilon: float | None = None,
         mean: Any = None,
         deviation: Any = None,
         crop: float | None = 0.875,
@@ -238,7 +243,7 @@ class EfficientNetLite(ImageModel):
                 "this network has its channels last",
                 hint="exburn.config.set_image_data_format('channels_last')",
             )
-        net = _Network(app, padding)
+        net = _Network(app, padding, _EPSILONS[padding] if epsilon is None else epsilon)
         x = net.activate(
             net.norm(net.convolve(app.input, 3, 2, "stem_conv", _STEM), "stem_bn")
         )
@@ -282,6 +287,10 @@ class EfficientNetLite(ImageModel):
         classes = setting(config, "num_classes", int, 1000, _OP)
         width, depth, size, dropout = _SIZES[_NAMES[name]]
         padding = "same" if name.startswith("tf_") else "symmetric"
+        changed = timm_arguments_in(config, _OP)
+        width = setting(changed, "channel_multiplier", float, width, _OP)
+        depth = setting(changed, "depth_multiplier", float, depth, _OP)
+        size = setting(changed, "img_size", int, size, _OP)
         return {
             "include_top": classes > 0,
             "classes": classes or 1000,
@@ -296,20 +305,24 @@ class EfficientNetLite(ImageModel):
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
-        mean, deviation = self.colours
         sizes = tuple(made[key] for key in ("width", "depth", "size", "dropout"))
         number = next((n for n, known in enumerate(_SIZES) if known == sizes), None)
         start = "tf_" if made["padding"] == "same" else ""
         classes = made["classes"] if self.has_top else 0
-        name = "efficientnet_lite" if number is None else f"efficientnet_lite{number}"
+        changed = {
+            "channel_multiplier": made["width"],
+            "depth_multiplier": made["depth"],
+            "img_size": made["size"],
+        }
         return {
-            "architecture": start + name,
+            "architecture": f"{start}efficientnet_lite{number or 0}",
+            **({"model_args": changed} if number is None else {}),
             "num_classes": classes,
             "num_features": _HEAD,
             "pretrained_cfg": {
                 "input_size": [3, made["size"], made["size"]],
                 "num_classes": classes,
-                **timm_config(made | {"mean": mean, "deviation": deviation}),
+                **timm_config(self.colours, made),
             },
         }
 
@@ -337,11 +350,11 @@ _NAMES = {
 class _Network:
     """The parts of the network, for images with their channels last."""
 
-    def __init__(self, app: Application, padding: str):
-        self._app, self._padding = app, padding
+    def __init__(self, app: Application, padding: str, epsilon: float):
+        self._app, self._padding, self._epsilon = app, padding, epsilon
 
     def norm(self, x: Any, name: str) -> Any:
-        return self._app.norm(x, name, momentum=0.99, epsilon=1e-3)
+        return self._app.norm(x, name, momentum=0.99, epsilon=self._epsilon)
 
     def activate(self, x: Any) -> Any:
         return ReLU(6.0)(x)

@@ -10,11 +10,12 @@ import numpy as np
 
 from exburn import ops
 from exburn.applications.imagenet_utils import decode_predictions
-from exburn.applications.pretrained import Pretrained
-from exburn.core.checks import check_choice, check_count, check_float
+from exburn.applications.pretrained import Pretrained, rank_classes
+from exburn.core.checks import check_choice, check_float
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
 from exburn.saving.pretrained_folder import setting
 
+IMAGENET_CLASSES = 1000
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean, deviation
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
@@ -72,6 +73,11 @@ class ImageModel(Pretrained):
         return self._labels
 
     @property
+    def sides(self) -> tuple[Any, Any]:
+        """Height and width that ``preprocess`` gives images."""
+        return self._sides
+
+    @property
     def colours(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of each channel, of pixels from 0 to 1."""
         return self._colours
@@ -99,7 +105,7 @@ class ImageModel(Pretrained):
             >>> sizes = {"patch_size": 8, "layers": 1, "width": 8, "heads": 1}
             >>> model = ViT(input_shape=(16, 16, 3), classes=2, mlp_width=8, **sizes)
             >>> x = model.preprocess(np.full((20, 30, 3), 255, np.uint8))
-            >>> x.shape, float(x[0, 0, 0, 0])
+            >>> x.shape, round(float(x[0, 0, 0, 0]), 3)
             ((1, 16, 16, 3), 1.0)
         """
         single = getattr(images, "ndim", 0) == 3
@@ -147,8 +153,8 @@ class ImageModel(Pretrained):
     def decode(self, predictions: Any, top: int = 5) -> list[list[tuple]]:
         """The likeliest classes of each image, the best first.
 
-        With labels of the model's own no file is needed; else the names are ImageNet's,
-        which are downloaded once.
+        The names are the model's labels; without any, ImageNet's for 1,000 classes,
+        which are downloaded once, and numbers for others.
 
         Args:
             predictions: What the model predicted.
@@ -177,22 +183,12 @@ class ImageModel(Pretrained):
             >>> model.decode(np.array([[0.25, 0.75]]), top=1)
             [[('1', 'dog', 0.75)]]
         """
-        if self._labels is None:
+        names, count = self._labels, self.output_shape[-1]
+        if names is None and count == IMAGENET_CLASSES:
             return decode_predictions(predictions, top)
+        names = names or [str(number) for number in range(count)]
         op = f"{type(self).__name__}.decode"
-        scores, count = np.asarray(predictions), len(self._labels)
-        if scores.ndim != 2 or scores.shape[1] != count:
-            raise ShapeError(
-                op, f"predictions must be [batch, {count}], received {scores.shape}"
-            )
-        check_count(op, "top", top)
-        return [
-            [
-                (str(i), self._labels[i], row[i].item())
-                for i in row.argsort()[::-1][:top]
-            ]
-            for row in scores
-        ]
+        return rank_classes(op, predictions, names, top)
 
 
 def colours(
@@ -236,11 +232,30 @@ def timm_colours(config: Mapping[str, Any], default: tuple, op: str) -> dict[str
     }
 
 
-def timm_config(made: Mapping[str, Any]) -> dict[str, Any]:
-    """What such a folder says of a model's images."""
+def timm_arguments_in(config: Mapping[str, Any], op: str) -> dict[str, Any]:
+    """The arguments that a folder of timm's gives its function of the architecture.
+
+    Raises:
+        FileFormatError: They are no object.
+    """
+    found = config.get("model_args", {})
+    if not isinstance(found, dict):
+        raise FileFormatError(op, "'model_args' must be an object")
+    return found
+
+
+def timm_config(
+    colours: tuple[Sequence[float], Sequence[float]], made: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What such a folder says of a model's images.
+
+    Args:
+        colours: Mean and deviation.
+        made: The model's configuration.
+    """
     return {
-        "mean": list(made["mean"]),
-        "std": list(made["deviation"]),
+        "mean": list(colours[0]),
+        "std": list(colours[1]),
         "crop_pct": made["crop"] or 1.0,
         "interpolation": made["interpolation"],
     }

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from exburn.core import registry
-from exburn.errors import ArgumentError, FileFormatError, unknown_name
+from exburn.core.checks import check_count
+from exburn.errors import ArgumentError, FileFormatError, ShapeError, unknown_name
 from exburn.models import Model
 from exburn.module.building import materialize, place
 from exburn.module.layer.configuration import given_arguments
@@ -57,6 +58,7 @@ class _Origin:
         config: What ``config.json`` says.
         text: Its text.
         metadata: Strings in the file.
+        further: Texts of further files by name.
     """
 
     style: str
@@ -66,6 +68,7 @@ class _Origin:
     config: Mapping[str, Any]
     text: str
     metadata: Mapping[str, str] | None
+    further: Mapping[str, str]
 
 
 class Pretrained(Model):
@@ -80,10 +83,12 @@ class Pretrained(Model):
             written by default first.
         fresh: Beginnings of the paths of weights that a file may lack, and then are
             drawn: those of a classifier.
+        further: Names of the JSON files that there may be beside ``config.json``.
     """
 
     styles: ClassVar[tuple[str, ...]] = ("transformers",)
     fresh: ClassVar[tuple[str, ...]] = ()
+    further: ClassVar[tuple[str, ...]] = ()
     families: ClassVar[list[type[Pretrained]]] = []
 
     _origin: Any = None
@@ -102,8 +107,17 @@ class Pretrained(Model):
             Model.__init__(self, inputs, outputs, name=name, dtype=dtype)
 
     def _fill(self, weights: Any) -> None:
-        """Takes the weights that the user names, once the model knows all of itself."""
+        """Takes the weights that the user names, once the model knows all of itself.
+
+        Raises:
+            FileFormatError: It is a model's file that names them: files open no others.
+        """
         if weights is not None:
+            if registry.from_file():
+                raise FileFormatError(
+                    type(self).__name__,
+                    f"a file must not name other files, received weights={weights!r}",
+                )
             self.load_pretrained(weights)
             materialize(self)
             place(self)
@@ -130,6 +144,10 @@ class Pretrained(Model):
     def config_for(self, style: str) -> dict[str, Any]:
         """What ``config.json`` says of this model."""
         raise NotImplementedError
+
+    def further_files(self, style: str) -> dict[str, dict[str, Any]]:
+        """What JSON files beside ``config.json`` say, by their names."""
+        return {}
 
     def weight_rules(self, style: str) -> Rules:
         """Which tensor of a file is which weight."""
@@ -185,7 +203,13 @@ class Pretrained(Model):
                 arguments["dtype"] = dtype
             with registry.reading_file():  # no first weights
                 model = cls(**arguments)
-            model._take(path, stored, op, config, text, classes="classes" in changes)
+            further = {
+                name: (folder / name).read_text("utf-8", "replace")
+                for name in cls.further
+                if (folder / name).is_file()
+            }
+            about = config, text, further
+            model._take(path, stored, op, about, classes="classes" in changes)
         return model
 
     def _take(
@@ -193,12 +217,12 @@ class Pretrained(Model):
         path: Path,
         stored: Stored,
         op: str,
-        config: Mapping[str, Any],
-        text: str,
+        about: tuple[Mapping[str, Any], str, Mapping[str, str]],
         *,
         classes: bool,
     ) -> None:
         """Gives the weights their values; those that the file may lack are drawn."""
+        config, text, further = about
         own = {name: w for name, w, _ in iter_weights(self, carried=False)}
         shapes = {name: tuple(weight.shape) for name, weight in own.items()}
         style = self._style_of(stored.shapes)
@@ -225,6 +249,7 @@ class Pretrained(Model):
                 config,
                 text,
                 stored.metadata,
+                further,
             )
         )
 
@@ -255,7 +280,7 @@ class Pretrained(Model):
             if not paths.isdisjoint(stored.shapes) or not stored.dtypes_known:
                 self.load_weights(path)
                 return
-            self._take(path, stored, op, {}, "", classes=False)
+            self._take(path, stored, op, ({}, "", {}), classes=False)
 
     # ------------------------------------------------------------------ writing
     def save_pretrained(
@@ -284,10 +309,13 @@ class Pretrained(Model):
         style = style or (origin.style if origin else self.styles[0])
         if style not in self.styles:
             raise unknown_name("style", style, self.styles, op=op)
-        same = origin is not None and origin.style == style
-        rules = self.weight_rules(style)
-        if same and origin is not None:
-            rules = rules.written_as(origin.names)
+        kept = origin if origin is not None and origin.style == style else None
+        config = self.config_for(style)
+        rules, forms = self.weight_rules(style), {}
+        if kept is not None and _agree(_kind(config), kept.config):
+            rules = rules.written_as(kept.names)
+            forms = {"dtypes": kept.dtypes, "extra": kept.extra}
+            forms["metadata"] = kept.metadata
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -295,19 +323,33 @@ class Pretrained(Model):
             reason = f"the folder {os.fspath(folder)!r} cannot be made"
             raise ArgumentError(op, reason, {"cause": error}) from error
         weights = {name: w for name, w, _ in iter_weights(self, carried=False)}
-        kept = origin if same and origin is not None else None
+        if lost := [name for name in weights if not rules.knows(name)]:
+            raise ArgumentError(
+                op,
+                "the folder's names have none for some of the weights",
+                {"weights": ", ".join(lost[:4])},
+                hint="model.merge_lora() makes adapters a part of the weights. "
+                "model.save(path) writes any model.",
+            )
         file = write_foreign(
             target / "model.safetensors",
             weights,
             rules,
-            dtypes=kept.dtypes if kept else None,
-            extra=kept.extra if kept else None,
-            metadata=kept.metadata if kept else None,
             max_shard_size=byte_count(max_shard_size, op),
             op=op,
+            **forms,
         )
-        text = _config_text(kept, self.config_for(style))
-        write_atomically(target / CONFIG, lambda f: f.write(text.encode()), op=op)
+        with open_stored(file, op) as stored:
+            dtype = _common_dtype(stored) or "float32"
+        texts = {CONFIG: _config_text(kept, config, dtype)}
+        if kept is None:
+            files = self.further_files(style).items()
+            texts |= {name: _json(value) for name, value in files}
+        else:
+            texts |= kept.further
+        for name, text in texts.items():
+            data = text.encode()
+            write_atomically(target / name, lambda f, d=data: f.write(d), op=op)
         return file
 
     def get_config(self) -> dict[str, Any]:
@@ -386,14 +428,49 @@ def _fitting(
     return [n for n in shapes if n in found and shapes[n] == found[n]]
 
 
-def _config_text(origin: _Origin | None, config: dict[str, Any]) -> str:
+def _agree(config: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether two configurations say the same, where both say something."""
+    return all(others.get(key, value) == value for key, value in config.items())
+
+
+def _config_text(origin: _Origin | None, config: dict[str, Any], dtype: str) -> str:
     """``config.json``: as it was, if it says the same of the model."""
-    if origin is not None and origin.config:
-        changed = {k: v for k, v in config.items() if origin.config.get(k, v) != v}
-        if not changed:
-            return origin.text
-        config = {**origin.config, **config}
-    return json.dumps(config, indent=2, sort_keys=True) + "\n"
+    if origin is None or not origin.config:
+        return _json(config)
+    for key in ("dtype", "torch_dtype"):
+        if isinstance(origin.config.get(key), str):
+            config = config | {key: dtype}
+    if _agree(config, origin.config):
+        return origin.text
+    return _json({**origin.config, **config})
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
+
+
+def rank_classes(
+    op: str, predictions: Any, names: Sequence[str], top: int
+) -> list[list[tuple]]:
+    """The likeliest classes of each row: (number, name, score), the best first.
+
+    Raises:
+        ShapeError: There are not as many scores as names.
+
+    Example:
+        >>> rank_classes("decode", [[0.25, 0.75]], ["cat", "dog"], 1)
+        [[('1', 'dog', 0.75)]]
+    """
+    scores, count = np.asarray(predictions), len(names)
+    if scores.ndim != 2 or scores.shape[1] != count:
+        raise ShapeError(
+            op, f"predictions must be [batch, {count}], received {scores.shape}"
+        )
+    check_count(op, "top", top)
+    return [
+        [(str(i), names[i], row[i].item()) for i in row.argsort()[::-1][:top]]
+        for row in scores
+    ]
 
 
 def architecture(config: Mapping[str, Any]) -> str:

@@ -203,7 +203,7 @@ class ClassToken(Layer):
 
     def call(self, x):
         token = jnp.broadcast_to(
-            self.cast(self.token.get_value()), (len(x), 1, x.shape[2])
+            self.cast(self.token.get_value()), (x.shape[0], 1, x.shape[2])
         )
         return jnp.concatenate([token, x], 1) + self.cast(self.positions.get_value())
 

@@ -23,6 +23,7 @@ from exburn.applications.image_model import (
     HALF,
     ImageModel,
     colours,
+    timm_arguments_in,
     timm_colours,
     timm_config,
 )
@@ -58,6 +59,7 @@ __all__ = [
 ]
 
 _OP = "ViT.from_pretrained"
+_PREPROCESSOR = "preprocessor_config.json"
 _KERNEL = transpose(2, 3, 1, 0)  # [out, in, height, width] of PyTorch
 _PARTS = ("query", "key", "value")
 _BODY = [
@@ -99,6 +101,42 @@ _BODY = [
     (r"layernorm.weight", "norm/gamma"),
     (r"layernorm.bias", "norm/beta"),
     (r"pooler\..*", None),
+]
+# The modules' names in transformers 5, whose files have those above all the same.
+_NEW = [
+    *(
+        entry
+        for letter, part in zip("qkv", _PARTS, strict=True)
+        for entry in (
+            (
+                rf"layers.(\d+).attention.{letter}_proj.weight",
+                f"block_{{1}}/attention/{part}/kernel",
+                transpose >> split_heads,
+            ),
+            (
+                rf"layers.(\d+).attention.{letter}_proj.bias",
+                f"block_{{1}}/attention/{part}/bias",
+                split_heads,
+            ),
+        )
+    ),
+    (
+        r"layers.(\d+).attention.o_proj.weight",
+        "block_{1}/attention/attention_output/kernel",
+        transpose >> split_heads(axis=0),
+    ),
+    (
+        r"layers.(\d+).attention.o_proj.bias",
+        "block_{1}/attention/attention_output/bias",
+    ),
+    (r"layers.(\d+).layernorm_before.weight", "block_{1}/attention_norm/gamma"),
+    (r"layers.(\d+).layernorm_before.bias", "block_{1}/attention_norm/beta"),
+    (r"layers.(\d+).layernorm_after.weight", "block_{1}/mlp_norm/gamma"),
+    (r"layers.(\d+).layernorm_after.bias", "block_{1}/mlp_norm/beta"),
+    (r"layers.(\d+).mlp.fc1.weight", "block_{1}/mlp_in/kernel", transpose),
+    (r"layers.(\d+).mlp.fc1.bias", "block_{1}/mlp_in/bias"),
+    (r"layers.(\d+).mlp.fc2.weight", "block_{1}/mlp_out/kernel", transpose),
+    (r"layers.(\d+).mlp.fc2.bias", "block_{1}/mlp_out/bias"),
 ]
 _TOP = [
     (r"classifier.weight", "predictions/kernel", transpose),
@@ -195,6 +233,7 @@ class ViT(ImageModel):
     """
 
     styles = ("transformers", "timm")
+    further = (_PREPROCESSOR,)
     fresh = ("predictions/",)
 
     def __init__(
@@ -214,8 +253,8 @@ class ViT(ImageModel):
         attention_dropout: float = 0.0,
         activation: Any = "gelu",
         epsilon: float = 1e-6,
-        mean: Any = HALF[0],
-        deviation: Any = HALF[1],
+        mean: Any = 0.5,
+        deviation: Any = 0.5,
         crop: float | None = None,
         interpolation: str = "bilinear",
         labels: Any = None,
@@ -283,18 +322,20 @@ class ViT(ImageModel):
     def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         if architecture(config):
             return _timm_arguments(config)
-        about = optional_json(folder / "preprocessor_config.json", _OP)
 
         def get(key: str, kind: type, default: Any) -> Any:
             return setting(config, key, kind, default, _OP)
 
+        about = optional_json(folder / _PREPROCESSOR, _OP)
+        channels = get("num_channels", int, 3)
+        half = (0.5,) * channels, (0.5,) * channels
         side = get("image_size", int, 224)
         top = "ViTForImageClassification" in architectures(config)
         if not config.get("qkv_bias", True):
             raise FileFormatError(_OP, "a ViT without biases of attention is unknown")
         return {
             "include_top": top,
-            "input_shape": (side, side, get("num_channels", int, 3)),
+            "input_shape": (side, side, channels),
             "classes": number_of_labels(config, _OP) if top else 1000,
             "patch_size": get("patch_size", int, 16),
             "layers": get("num_hidden_layers", int, 12),
@@ -307,7 +348,7 @@ class ViT(ImageModel):
             "epsilon": get("layer_norm_eps", float, 1e-12),
             "labels": label_names(config, _OP) if top else None,
             "interpolation": "bicubic" if about.get("resample") == 3 else "bilinear",
-            **colours(about, "image_mean", "image_std", HALF, _OP),
+            **colours(about, "image_mean", "image_std", half, _OP),
         }
 
     def config_for(self, style: str) -> dict[str, Any]:
@@ -315,13 +356,13 @@ class ViT(ImageModel):
         height, _, channels = made["input_shape"]
         if style == "timm":
             return {
-                "architecture": _timm_name(made),
+                **_timm_architecture(made),
                 "num_classes": made["classes"] if self.has_top else 0,
                 "num_features": made["width"],
                 "pretrained_cfg": {
                     "input_size": [channels, *made["input_shape"][:2]],
                     "num_classes": made["classes"] if self.has_top else 0,
-                    **timm_config(made),
+                    **timm_config(self.colours, made),
                 },
             }
         top = "ViTForImageClassification" if self.has_top else "ViTModel"
@@ -344,11 +385,28 @@ class ViT(ImageModel):
         names = label_entries(self.labels, made["classes"])
         return config | (names if self.has_top else {})
 
+    def further_files(self, style: str) -> dict[str, dict[str, Any]]:
+        if style == "timm":
+            return {}
+        (height, width), (mean, deviation) = self.sides, self.colours
+        about = {
+            "do_normalize": True,
+            "do_rescale": True,
+            "do_resize": True,
+            "image_mean": list(mean),
+            "image_processor_type": "ViTImageProcessor",
+            "image_std": list(deviation),
+            "resample": 3 if self.get_config()["interpolation"] == "bicubic" else 2,
+            "rescale_factor": 1 / 255,
+            "size": {"height": height, "width": width},
+        }
+        return {_PREPROCESSOR: about}
+
     def weight_rules(self, style: str) -> Rules:
         if style == "timm":
             top = _TIMM_TOP if self.has_top else [(r"head\..*", None)]
             return rules([*_TIMM, *top])
-        body = rules(_BODY, prefix="vit.", write_prefix=self.has_top)
+        body = rules([*_BODY, *_NEW], prefix="vit.", write_prefix=self.has_top)
         return body + rules(_TOP if self.has_top else [(r"classifier\..*", None)])
 
 
@@ -366,27 +424,49 @@ _TIMM_SIZES = {
 def _timm_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
     width, layers, heads, patch, side = _TIMM_SIZES[config["architecture"]]
     classes = setting(config, "num_classes", int, 1000, _OP)
+    changed = timm_arguments_in(config, _OP)
+
+    def get(key: str, default: Any, kind: type = int) -> Any:
+        return setting(changed, key, kind, default, _OP)
+
+    side, width, channels = (
+        get("img_size", side),
+        get("embed_dim", width),
+        get("in_chans", 3),
+    )
     return {
         "include_top": classes > 0,
         "classes": classes or 1000,
-        "input_shape": (side, side, 3),
-        "patch_size": patch,
-        "layers": layers,
+        "input_shape": (side, side, channels),
+        "patch_size": get("patch_size", patch),
+        "layers": get("depth", layers),
         "width": width,
-        "heads": heads,
-        "mlp_width": 4 * width,
+        "heads": get("num_heads", heads),
+        "mlp_width": int(get("mlp_ratio", 4.0, float) * width),
         "epsilon": 1e-6,
         "labels": label_names(config, _OP),
         **timm_colours(config, HALF, _OP),
     }
 
 
-def _timm_name(made: Mapping[str, Any]) -> str:
-    numbers = made["width"], made["layers"], made["heads"], made["patch_size"]
-    for name, sizes in _TIMM_SIZES.items():
-        if sizes == (*numbers, made["input_shape"][0]):
-            return name
-    return "vit"
+def _timm_architecture(made: Mapping[str, Any]) -> dict[str, Any]:
+    """The network of timm's that has these sizes, or that gets them by arguments."""
+    side, _, channels = made["input_shape"]
+    width, ratio = made["width"], made["mlp_width"] / made["width"]
+    sizes = width, made["layers"], made["heads"], made["patch_size"], side
+    names = [name for name, known in _TIMM_SIZES.items() if known == sizes]
+    if names and ratio == 4 and channels == 3:
+        return {"architecture": names[0]}
+    changed = {
+        "depth": made["layers"],
+        "embed_dim": width,
+        "img_size": side,
+        "in_chans": channels,
+        "mlp_ratio": ratio,
+        "num_heads": made["heads"],
+        "patch_size": made["patch_size"],
+    }
+    return {"architecture": "vit_base_patch16_224", "model_args": changed}
 
 
 def _variant(function: str, size: str, patch: int):

@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave the optimizer's state out of an .exburn file",
     )
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help="of model.export: onnx, litert, coreml, stablehlo, mobile (by the suffix)",
+    )
     add_import(parser)
 
 
@@ -65,19 +70,29 @@ def run(options: argparse.Namespace) -> None:
             f"files that end in {suffix} are read here, but not written",
             hint=f"Write {target.with_suffix('.exburn').name}.",
         )
-    if not suffix:
-        raise ArgumentError("convert", "the suffix of OUT tells what is written")
+    if not (suffix or options.format):
+        raise ArgumentError(
+            "convert",
+            "the suffix of OUT tells what is written, and it has none",
+            hint="Name a format: --format mobile.",
+        )
     if target.exists() and not options.force:
         raise ArgumentError(
             "convert", f"{str(target)!r} is there already", hint="Pass --force."
         )
-    model: Any = load_model(source, compile=suffix == ".exburn")
-    if suffix == ".exburn":
+    whole = suffix == ".exburn" and options.format is None
+    model: Any = load_model(source, compile=whole)
+    facts: dict[str, Any] = {"from": str(source), "to": str(target)}
+    if whole:
         model.save(target, include_optimizer=not options.no_optimizer)
-    elif suffix == ".safetensors":
+    elif suffix == ".safetensors" and options.format is None:
         model.save_weights(target)
     else:
-        model.export(target)
-    size = examine(target).bytes
-    facts = {"from": str(source), "to": str(target), "bytes": size}
-    show(options, facts, f"{source} → {target}, {size_text(size)}")
+        report = model.export(target, options.format)
+        facts |= {"format": report.format, "operators": dict(report.operators)}
+        facts |= {"greatest_error": report.error, "checked": report.checked}
+    facts["bytes"] = size = examine(target).bytes
+    text = f"{source} → {target}, {size_text(size)}"
+    if facts.get("greatest_error") is not None:
+        text += f"; greatest error {facts['greatest_error']:.1e} ({facts['checked']})"
+    show(options, facts, text)

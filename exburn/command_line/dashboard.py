@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def state_of(run: Any) -> Any:
-    """What a dashboard shows of a run: its records, taken in as when they were made."""
+    """The state of a dashboard of a run: its records, as when they were made."""
     from exburn.callbacks.dashboard.state import DashboardState, memory_texts
     from exburn.runtime.usage import MemoryUse
 

@@ -1,4 +1,4 @@
-"""What a file or folder is, told by its content, and what is in it."""
+"""Tells what a file or folder is, by its content, and what is in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Found:
         path: Where it is.
         kind: ``"model"``, ``"weights"``, ``"keras model"``, ``"run"``,
             ``"checkpoints"``, ``"checkpoint"``, ``"onnx"``, ``"stablehlo"``,
-            ``"tflite"`` or ``"core ml"``.
+            ``"tflite"``, ``"core ml"`` or ``"mobile bundle"``.
         bytes: Its size, of a folder with all that is in it.
     """
 
@@ -38,7 +38,7 @@ class Found:
 
     @property
     def is_model(self) -> bool:
-        """Whether ``exburn.load_model`` reads it."""
+        """Tells whether ``exburn.load_model`` reads it."""
         return self.kind in ("model", "keras model")
 
 
@@ -72,6 +72,8 @@ def _folder_kind(path: Path) -> str | None:
         return "checkpoint"
     if path.suffix in (".mlpackage", ".mlmodelc"):
         return "core ml"
+    if (path / "contract.json").is_file():
+        return "mobile bundle"
     return "checkpoints" if CheckpointDirectory(path).checkpoints() else None
 
 

@@ -58,7 +58,31 @@ def _describe(found: Found, tensors: bool) -> tuple[dict[str, Any], str]:
         return _checkpoints(found)
     if found.kind == "weights" and found.path.suffix not in (".h5", ".npz"):
         return _weights(found.path, tensors)
+    if found.kind == "onnx":
+        return _onnx(found.path)
     return {}, ""
+
+
+def _onnx(path: Path) -> tuple[dict[str, Any], str]:
+    from exburn.models.interop import onnx_models
+
+    session = onnx_models.load(str(path))
+    facts = {
+        part: [
+            {"name": one.name, "type": one.type, "shape": list(one.shape)}
+            for one in values
+        ]
+        for part, values in (
+            ("inputs", session.get_inputs()),
+            ("outputs", session.get_outputs()),
+        )
+    }
+    lines = [
+        f"  {part[:-1]} {one['name']}: {one['type']} {one['shape']}"
+        for part, values in facts.items()
+        for one in values
+    ]
+    return facts, "\n".join(lines)
 
 
 def _model(path: Path) -> tuple[dict[str, Any], str]:

@@ -1,4 +1,4 @@
-"""How commands tell their results: text for people, or one object of JSON."""
+"""The results of commands: text for people, or one object of JSON."""
 
 from __future__ import annotations
 

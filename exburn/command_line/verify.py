@@ -118,6 +118,13 @@ def _run(found: Found, checked: list[str], wrong: list[str]) -> None:
     )
 
 
+def _bundle(found: Found, checked: list[str], wrong: list[str]) -> None:
+    """Compares digests, and outputs with the golden ones."""
+    from exburn.export.mobile.verification import verify
+
+    checked += [f"{name}: {text}" for name, text in verify(found.path).items()]
+
+
 def _structure(found: Found, checked: list[str], wrong: list[str]) -> None:
     """Has the reader of the format look at the file."""
     import zipfile
@@ -150,4 +157,5 @@ _VERIFIERS = {
     "checkpoint": _checkpoints,
     "checkpoints": _checkpoints,
     "run": _run,
+    "mobile bundle": _bundle,
 }

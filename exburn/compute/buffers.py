@@ -133,37 +133,107 @@ def _dtype(value: Any) -> np.dtype:
 
 
 def read(array: jax.Array) -> np.ndarray:
-    """The contents in host memory; waits for the device."""
+    """The contents in host memory; waits for the device.
+
+    Args:
+        array: A buffer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import compute
+        >>> array = compute.buffer(np.arange(6, dtype=np.float32).reshape(2, 3))
+        >>> compute.read(array).tolist()
+        [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    """
     return np.asarray(array)
 
 
 def to_binary(array: jax.Array) -> bytes:
-    """The contents as bytes in row order, as `buffer` takes them."""
+    """The contents as bytes in row order, as `buffer` takes them.
+
+    Args:
+        array: A buffer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import compute
+        >>> array = compute.buffer(np.arange(6, dtype=np.float32).reshape(2, 3))
+        >>> compute.to_binary(array)[:4] == np.float32(0).tobytes()
+        True
+    """
     return read(array).tobytes()
 
 
 def shape(array: jax.Array) -> tuple[int, ...]:
-    """The shape."""
+    """The shape.
+
+    Args:
+        array: A buffer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import compute
+        >>> array = compute.buffer(np.arange(6, dtype=np.float32).reshape(2, 3))
+        >>> compute.shape(array)
+        (2, 3)
+    """
     return tuple(array.shape)
 
 
 def dtype(array: jax.Array) -> str:
-    """The dtype's name."""
+    """The dtype's name.
+
+    Args:
+        array: A buffer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import compute
+        >>> array = compute.buffer(np.arange(6, dtype=np.float32).reshape(2, 3))
+        >>> compute.dtype(array)
+        'float32'
+    """
     return array.dtype.name
 
 
 def size(array: jax.Array) -> int:
-    """Bytes on the device."""
+    """Bytes on the device.
+
+    Args:
+        array: A buffer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import compute
+        >>> array = compute.buffer(np.arange(6, dtype=np.float32).reshape(2, 3))
+        >>> compute.size(array)
+        24
+    """
     return array.nbytes
 
 
 def free(array: jax.Array) -> None:
-    """Gives the memory back now; the array must not be used any more."""
+    """Gives the memory back now; the array must not be used any more.
+
+    Args:
+        array: A buffer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import compute
+        >>> array = compute.buffer(np.arange(6, dtype=np.float32).reshape(2, 3))
+        >>> compute.free(array)
+        >>> array.is_deleted()
+        True
+    """
     array.delete()
 
 
 def dtypes(device: Any = None) -> list[str]:
     """Names of the dtypes that a device holds.
+
+    Args:
+        device: A device or its name; the default one if ``None``.
 
     Example:
         >>> {"float32", "bfloat16", "int8", "bool"} <= set(dtypes())

@@ -68,6 +68,9 @@ def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
 def poll(command: Command) -> str:
     """``"running"``, ``"completed"`` or ``"failed"``; never waits.
 
+    Args:
+        command: What ``submit`` returned.
+
     Raises:
         DTypeError: It is no command.
     """

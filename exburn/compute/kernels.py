@@ -24,6 +24,10 @@ def register_kernel(name: str, fn: Callable | None = None) -> Any:
     Positional arguments are arrays, keyword arguments are compiled in. Also a
     decorator. A name that exists is replaced.
 
+    Args:
+        name: The kernel's name, which is free.
+        fn: The function.
+
     Raises:
         ArgumentError: No name, or no function.
 
@@ -46,15 +50,29 @@ def register_kernel(name: str, fn: Callable | None = None) -> Any:
 
 
 def kernels() -> list[str]:
-    """Names of the registered kernels."""
+    """Names of the registered kernels.
+
+    Example:
+        >>> from exburn import compute
+        >>> isinstance(compute.kernels()[0], str)
+        True
+    """
     return sorted(_kernels)
 
 
 def kernel(name: str) -> Callable:
     """The function behind a name.
 
+    Args:
+        name: The kernel's name.
+
     Raises:
         UnknownNameError: No kernel has that name.
+
+    Example:
+        >>> from exburn import compute
+        >>> callable(compute.kernel(compute.kernels()[0]))
+        True
     """
     if name not in _kernels:
         raise unknown_name("kernel", name, _kernels, op="kernel")
@@ -86,6 +104,11 @@ def run_kernel(name: str, *inputs: Any, **params: Any) -> Any:
 
 def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
     """Compiles a kernel ahead, for inputs like these; ``.cost_analysis()`` tells more.
+
+    Args:
+        name: The kernel's name.
+        inputs: Arrays of the shapes and dtypes that are meant.
+        params: Its keyword arguments.
 
     Example:
         >>> spec = jax.ShapeDtypeStruct((2, 2), "float32")

@@ -11,7 +11,13 @@ from exburn.runtime.device import device_of
 
 
 def device_count() -> int:
-    """Number of devices of the default kind."""
+    """Number of devices of the default kind.
+
+    Example:
+        >>> from exburn import compute
+        >>> compute.device_count() >= 1
+        True
+    """
     return jax.device_count()
 
 
@@ -19,6 +25,9 @@ def memory_info(device: Any = None) -> dict[str, int | None]:
     """Bytes of a device: ``total``, ``used``, ``free``; None where it does not tell.
 
     For a CPU these are the machine's memory, what JAX' arrays take, and what is left.
+
+    Args:
+        device: A device or its name; the default one if ``None``.
 
     Example:
         >>> sorted(memory_info())
@@ -41,7 +50,12 @@ def memory_info(device: Any = None) -> dict[str, int | None]:
 
 
 def synchronize() -> None:
-    """Waits until the devices have done all that was asked of them so far."""
+    """Waits until the devices have done all that was asked of them so far.
+
+    Example:
+        >>> from exburn import compute
+        >>> compute.synchronize()
+    """
     for array in jax.live_arrays():
         array.block_until_ready()
     jax.effects_barrier()

@@ -47,16 +47,25 @@ _leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
 )
 # Classes of packages that `import exburn` leaves out, and files may name.
 _LATE = {
+    "BERT": "exburn.applications.bert",
+    "ClassToken": "exburn.applications.transformer",
     "Cross": "exburn.utils.features",
     "CustomScaleLayer": "exburn.applications.inception_resnet_v2",
     "Distiller": "exburn.distillation.distiller",
+    "EfficientNetLite": "exburn.applications.efficientnet_lite",
     "Ensemble": "exburn.tuning.ensemble",
     "EnsembleMean": "exburn.tuning.ensemble",
     "Feature": "exburn.utils.features",
     "FeatureDistillation": "exburn.distillation.losses",
     "FeatureSpace": "exburn.utils.feature_space",
+    "GPT2": "exburn.applications.gpt2",
     "LayerScale": "exburn.applications.convnext",
+    "Llama": "exburn.applications.llama",
     "LogitsDistillation": "exburn.distillation.losses",
+    "TextEmbedding": "exburn.applications.transformer",
+    "TokenPooling": "exburn.applications.transformer",
+    "TransformerBlock": "exburn.applications.transformer",
+    "ViT": "exburn.applications.vit",
 }
 _PACKAGES = ("activations", "losses", "metrics")  # of functions that need no prefix
 _LONG = 256  # entries of an array that a file keeps as a tensor

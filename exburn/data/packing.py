@@ -10,6 +10,11 @@ from exburn.errors import DataError
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """A batch as ``x`` alone, ``(x, y)`` or ``(x, y, sample_weight)``.
 
+    Args:
+        x: Inputs.
+        y: Targets.
+        sample_weight: Weights of the rows.
+
     Example:
         >>> pack_x_y_sample_weight(1, 2)
         (1, 2)
@@ -21,6 +26,9 @@ def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
     """``x``, ``y`` and ``sample_weight`` of a batch, ``None`` for what it lacks.
+
+    Args:
+        data: A batch, or a tuple of up to three of these.
 
     Raises:
         DataError: A tuple of more than three.

@@ -173,7 +173,8 @@ def draw_inputs(program: Program, rows: int, sizes: dict[str, int]) -> list[np.n
         if dtype.kind == "b":
             value = random.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":
-            bound = min(program.id_bound or 2, 100)
+            pixels = dtype == np.uint8 and program.id_bound is None
+            bound = 256 if pixels else min(program.id_bound or 2, 100)
             value = random.integers(0, max(bound, 1), shape).astype(dtype)
         else:
             value = random.standard_normal(shape).astype(dtype)

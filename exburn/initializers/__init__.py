@@ -98,6 +98,9 @@ def get(identifier: Any) -> Any:
 def serialize(initializer: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
+    Args:
+        initializer: An initializer.
+
     Example:
         >>> serialize(Constant(2.0))["config"]
         {'value': 2.0}

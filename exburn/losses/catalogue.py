@@ -153,6 +153,9 @@ def serialize(loss: Any) -> dict[str, Any] | str:
 
     A function of this package becomes its name.
 
+    Args:
+        loss: A loss, or a function.
+
     Example:
         >>> serialize(Huber(delta=2.0))["config"]["delta"]
         2.0

@@ -233,6 +233,9 @@ def serialize(metric: Any) -> dict[str, Any] | str:
 
     A function of this package becomes its name.
 
+    Args:
+        metric: A metric, or a function.
+
     Example:
         >>> serialize(AUC(curve="PR"))["config"]["curve"]
         'PR'

@@ -33,7 +33,7 @@ _RISE = 0.25  # of what the loss had fallen: more is no noise
 _STEEP = 0.9  # of the steepest fall: the smallest rate that reaches it is suggested
 _GAIN = 0.9  # of the best speed: the smallest batch that reaches it is suggested
 _SECONDS = 0.3  # of one measurement
-_PAUSES = 2  # sizes in a row without a gain after which no larger one is run
+_PAUSES = 3  # sizes in a row without a gain after which no larger one is run
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -47,6 +47,8 @@ class LearningRates:
         losses: The loss of each step.
         smoothed: Their mean with those around, by which the suggestion was found.
         diverged: Whether the loss rose so far, or was NaN, that the trial ended.
+        fall: The share of the loss that was lost at the best rates, from 0 to 1. Where
+            it is small, nothing was learnt at any rate, and the suggestion is a guess.
     """
 
     suggestion: float
@@ -54,6 +56,11 @@ class LearningRates:
     losses: list[float]
     smoothed: list[float]
     diverged: bool
+
+    @property
+    def fall(self) -> float:
+        start = float(np.mean(self.smoothed[:_FIRST]))
+        return (start - min(self.smoothed)) / (abs(start) or 1.0)
 
     def plot(self) -> Any:
         """Draws the losses over the rates, and marks the suggestion.
@@ -87,7 +94,10 @@ class LearningRates:
             f"{len(self.rates)} steps from {self.rates[0]:.2g} to {self.rates[-1]:.2g}"
         )
         end = ", where the loss diverged" if self.diverged else ""
-        return f"<LearningRates: suggestion {self.suggestion:.2g}; {tried}{end}>"
+        hardly = "; the loss hardly fell" if self.fall < 0.1 else ""
+        return (
+            f"<LearningRates: suggestion {self.suggestion:.2g}; {tried}{end}{hardly}>"
+        )
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -206,7 +216,8 @@ def find_learning_rate(
     _check_rate(op, trainer)
     with prepared_aside(self, op, x, y, sample_weight, batch_size) as data:
         rates = np.geomspace(lowest, highest, steps).tolist()
-        losses = try_rates(trainer, data.dataset, data.batch_size, rates, _WORST)
+        given = trainer, data.dataset, data.batch_size
+        losses, diverged = try_rates(*given, rates, _WORST)
     rates = rates[: len(losses)]
     smoothed = smooth(losses)
     return LearningRates(
@@ -214,7 +225,7 @@ def find_learning_rate(
         rates=rates,
         losses=losses,
         smoothed=smoothed,
-        diverged=len(losses) < steps or not np.isfinite(losses[-1]),
+        diverged=diverged,
     )
 
 

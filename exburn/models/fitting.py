@@ -90,7 +90,7 @@ def fit(
         accuracy: Adds accuracy to the metrics, for good.
         device: Moves the model there, for good: see ``to_device``.
         profile: Records in ``history.profile`` what each epoch's time went to.
-        resume: A checkpoint, or a folder of them, to go on from; ``"auto"`` for
+        resume: A checkpoint, a folder of them, or a run, to go on from; ``"auto"`` for
             the newest intact one of the callbacks, if there is any. ``epochs``
             counts those before it, too.
         resident: Whether arrays stay on the device for the whole run; by default if
@@ -223,15 +223,16 @@ def steps_of_fit(
     )
     callbacks.set_together(spans_processes(self))
     self.history = history
-    options = self.options(
-        learning_rate=learning_rate,
-        lr_schedule=lr_schedule,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        clip_value=clip_value,
-        accumulate_gradients=accumulate_gradients,
-        nesterov=nesterov,
-    )
+    changes = {
+        "learning_rate": learning_rate,
+        "lr_schedule": lr_schedule,
+        "weight_decay": weight_decay,
+        "clip_norm": clip_norm,
+        "clip_value": clip_value,
+        "accumulate_gradients": accumulate_gradients,
+        "nesterov": nesterov,
+    }
+    options = self.options(**changes)
     guarded = guard_run(self, "fit", dataset, data.batch_size, validation)
     with (
         defer_signals(),
@@ -241,7 +242,8 @@ def steps_of_fit(
         exits(callbacks),
     ):
         if run is not None:
-            history.run = _record(self, callbacks, run, resume, shuffle)
+            asked = {"shuffle": shuffle, "initial_epoch": initial_epoch, **changes}
+            history.run = _record(self, callbacks, run, resume, asked)
         begun = trainer.begin_fit(
             dataset,
             batch_size=data.batch_size,
@@ -267,16 +269,16 @@ def steps_of_fit(
 
 
 def _record(
-    model: Model, callbacks: CallbackList, run: Any, resume: Any, shuffle: Any
+    model: Model, callbacks: CallbackList, run: Any, resume: Any, asked: dict
 ) -> Path:
     """Begins a run's folder, and adds the callbacks that write into it."""
     from exburn.runs.beginning import begin_run
 
     params, together = callbacks.params, spans_processes(model)
+    names = "epochs", "steps", "batch_size", "samples", "validation"
     asked = {
-        **{name: params[name] for name in ("epochs", "steps", "batch_size", "samples")},
-        "validation": params["validation"],
-        "shuffle": shuffle if isinstance(shuffle, bool | str) else None,
+        **{name: params[name] for name in names},
+        **{name: value for name, value in asked.items() if value is not None},
         "seed": model.history.seed,
         "callbacks": [type(callback).__name__ for callback in callbacks.callbacks],
     }

@@ -50,6 +50,10 @@ threshold = bind(activations.threshold, "x, /, threshold, default_value")
 def squareplus(x, b=4):
     """``(x + sqrt(x² + b)) / 2``, a smooth rectifier.
 
+    Args:
+        x: An array, or a symbol.
+        b: How round it is at 0.
+
     Example:
         >>> squareplus(0.0).tolist()
         1.0

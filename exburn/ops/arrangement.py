@@ -106,6 +106,10 @@ def squeeze(x, axis=None):
 def get_item(x, key):
     """``x[key]``.
 
+    Args:
+        x: An array, or a symbol.
+        key: An index, a slice, or a tuple of these.
+
     Example:
         >>> get_item([[1, 2], [3, 4]], (slice(None), 0)).tolist()
         [1, 3]
@@ -115,6 +119,9 @@ def get_item(x, key):
 
 def ndim(x):
     """Number of axes.
+
+    Args:
+        x: An array, or a symbol.
 
     Example:
         >>> ndim([[1, 2]])
@@ -126,6 +133,9 @@ def ndim(x):
 @op
 def size(x):
     """Number of elements; of a symbol, a symbol.
+
+    Args:
+        x: An array, or a symbol.
 
     Example:
         >>> size([[1, 2, 3]])
@@ -178,6 +188,11 @@ def pad(x, pad_width, mode="constant", constant_values=None):
 def repeat(x, repeats, axis=None):
     """Every element (or slice along ``axis``), repeated in place.
 
+    Args:
+        x: An array, or a symbol.
+        repeats: How often, for all or for each.
+        axis: Along which axis; flat if ``None``.
+
     Example:
         >>> repeat([1, 2], [2, 1]).tolist()
         [1, 1, 2]
@@ -221,6 +236,10 @@ def vectorize(pyfunc, *, excluded=None, signature=None):
 @op
 def view(x, dtype=None):
     """The same bits, read as another dtype; the last axis grows or shrinks to fit.
+
+    Args:
+        x: An array, or a symbol.
+        dtype: A dtype of other bytes for the same memory.
 
     Example:
         >>> import numpy as np

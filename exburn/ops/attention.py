@@ -9,6 +9,7 @@ from exburn.config import is_flash_attention_enabled
 from exburn.errors import ShapeError
 from exburn.kernels.softmax import shares
 from exburn.ops.binding import op
+from exburn.runtime import portable
 
 __all__ = ["dot_product_attention"]
 
@@ -96,7 +97,8 @@ def _cudnn_fits(query) -> bool:
     size = query.shape[-1]
     half = query.dtype in (jnp.float16, jnp.bfloat16)
     fits = isinstance(size, int) and size % 8 == 0 and size <= 128
-    return half and fits and jax.default_backend() in ("gpu", "cuda")
+    here = portable.current() is None and jax.default_backend() in ("gpu", "cuda")
+    return half and fits and here
 
 
 def _attend_capped(query, key, value, bias, mask, scale, is_causal, cap):

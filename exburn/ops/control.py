@@ -84,6 +84,12 @@ def associative_scan(f, elems, reverse=False, axis=0):
 def fori_loop(lower, upper, body_fun, init_val):
     """``value = body_fun(i, value)`` for each ``i`` from ``lower`` to below ``upper``.
 
+    Args:
+        lower: The first number.
+        upper: The number before which it ends.
+        body_fun: ``value = body_fun(number, value)``.
+        init_val: The first value.
+
     Example:
         >>> int(fori_loop(0, 4, lambda i, v: v + i, 0))
         6
@@ -94,6 +100,10 @@ def fori_loop(lower, upper, body_fun, init_val):
 @_control
 def map(f, xs):
     """``f`` of every slice along the first axis, one after the other, stacked.
+
+    Args:
+        f: A function of one element.
+        xs: An array, or a structure of arrays, whose first axis is gone along.
 
     Example:
         >>> map(lambda x: x**2, jnp.arange(3)).tolist()
@@ -106,6 +116,11 @@ def map(f, xs):
 def vectorized_map(function, elements):
     """``function`` of every slice along the first axis, all at once, stacked.
 
+    Args:
+        function: A function of one element.
+        elements: An array, or a structure of arrays, whose first axis is gone
+            along.
+
     Example:
         >>> vectorized_map(lambda x: x.sum(), jnp.ones((3, 2))).tolist()
         [2.0, 2.0, 2.0]
@@ -116,6 +131,10 @@ def vectorized_map(function, elements):
 @_control
 def switch(index, branches, *operands):
     """The result of ``branches[index](*operands)``; the index is clamped.
+
+    Args:
+        index: Which branch.
+        branches: Functions.
 
     Example:
         >>> int(switch(1, [lambda x: x, lambda x: -x], 5))

@@ -30,6 +30,10 @@ stop_gradient = bind(lax.stop_gradient, "variable, /")
 def cast(x, dtype):
     """``x`` in another dtype.
 
+    Args:
+        x: An array, or a symbol.
+        dtype: The new dtype.
+
     Example:
         >>> cast([1.7, 2.0], "int32").tolist()
         [1, 2]
@@ -67,6 +71,9 @@ def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
 def convert_to_numpy(x):
     """A NumPy array of the values, a copy that may be changed.
 
+    Args:
+        x: An array or a variable.
+
     Example:
         >>> convert_to_numpy(jnp.ones(2))
         array([1., 1.], dtype=float32)
@@ -78,6 +85,9 @@ def convert_to_numpy(x):
 def shape(x):
     """The sizes as a tuple; ``None`` where a symbol's is unknown.
 
+    Args:
+        x: An array, or a symbol.
+
     Example:
         >>> shape([[1, 2, 3]])
         (1, 3)
@@ -87,6 +97,9 @@ def shape(x):
 
 def dtype(x):
     """The dtype's name.
+
+    Args:
+        x: An array, or a symbol.
 
     Example:
         >>> dtype([True])
@@ -100,6 +113,9 @@ def dtype(x):
 def is_tensor(x) -> bool:
     """Whether a value is a JAX array.
 
+    Args:
+        x: Any value.
+
     Example:
         >>> is_tensor(jnp.ones(2)), is_tensor([1.0])
         (True, False)
@@ -110,6 +126,10 @@ def is_tensor(x) -> bool:
 @op
 def saturate_cast(x, dtype):
     """``x`` in another dtype; what does not fit becomes the nearest value that does.
+
+    Args:
+        x: An array, or a symbol.
+        dtype: The new dtype, whose range bounds the values.
 
     Example:
         >>> saturate_cast([-3.0, 300.0], "uint8").tolist()

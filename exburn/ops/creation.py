@@ -34,6 +34,10 @@ zeros_like = bind(jnp.zeros_like, "x, /, dtype")
 def array(x, dtype=None):
     """A new array of the values.
 
+    Args:
+        x: Numbers, an array or a symbol.
+        dtype: The dtype; that of ``x`` if ``None``.
+
     Example:
         >>> array([1.0, 2.0], dtype="int32").tolist()
         [1, 2]
@@ -44,6 +48,10 @@ def array(x, dtype=None):
 @op
 def empty(shape, dtype=None):
     """An array whose values nobody relies on (they are zeros).
+
+    Args:
+        shape: The shape.
+        dtype: The dtype.
 
     Example:
         >>> empty((2, 3)).shape
@@ -56,6 +64,12 @@ def empty(shape, dtype=None):
 def eye(N, M=None, k=0, dtype=None):
     """Ones on the diagonal ``k``, zeros elsewhere.
 
+    Args:
+        N: Rows.
+        M: Columns; ``N`` if ``None``.
+        k: Which diagonal: 0 is the main one.
+        dtype: The dtype.
+
     Example:
         >>> eye(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
@@ -66,6 +80,11 @@ def eye(N, M=None, k=0, dtype=None):
 @op
 def full(shape, fill_value, dtype=None):
     """An array of one value.
+
+    Args:
+        shape: The shape.
+        fill_value: What it is full of.
+        dtype: The dtype; that of the value if ``None``.
 
     Example:
         >>> full((2,), 7.0).tolist()
@@ -78,6 +97,10 @@ def full(shape, fill_value, dtype=None):
 def identity(n, dtype=None):
     """The identity matrix.
 
+    Args:
+        n: Rows and columns.
+        dtype: The dtype.
+
     Example:
         >>> identity(1).tolist()
         [[1.0]]
@@ -88,6 +111,10 @@ def identity(n, dtype=None):
 @op
 def ones(shape, dtype=None):
     """An array of ones.
+
+    Args:
+        shape: The shape.
+        dtype: The dtype.
 
     Example:
         >>> ones((2,), "bool").tolist()
@@ -100,6 +127,12 @@ def ones(shape, dtype=None):
 def tri(N, M=None, k=0, dtype=None):
     """Ones at and below the diagonal ``k``, zeros elsewhere.
 
+    Args:
+        N: Rows.
+        M: Columns; ``N`` if ``None``.
+        k: Up to which diagonal there are ones.
+        dtype: The dtype.
+
     Example:
         >>> tri(2).tolist()
         [[1.0, 0.0], [1.0, 1.0]]
@@ -110,6 +143,10 @@ def tri(N, M=None, k=0, dtype=None):
 @op
 def zeros(shape, dtype=None):
     """An array of zeros.
+
+    Args:
+        shape: The shape.
+        dtype: The dtype.
 
     Example:
         >>> zeros((2,), "int32").tolist()

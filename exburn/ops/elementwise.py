@@ -129,6 +129,9 @@ erfinv = bind(special.erfinv, "x, /")
 def ceil(x):
     """The smallest whole number that is not less than ``x``, as a float.
 
+    Args:
+        x: An array, or a symbol.
+
     Example:
         >>> ceil([-1.5, 2.1]).tolist()
         [-1.0, 3.0]
@@ -139,6 +142,9 @@ def ceil(x):
 @op
 def floor(x):
     """The largest whole number that does not exceed ``x``, as a float.
+
+    Args:
+        x: An array, or a symbol.
 
     Example:
         >>> floor([-1.5, 2.1]).tolist()
@@ -169,6 +175,11 @@ def round(x, decimals=0):
 def clip(x, x_min, x_max):
     """``x``, but at least ``x_min`` and at most ``x_max``.
 
+    Args:
+        x: An array, or a symbol.
+        x_min: The lower bound.
+        x_max: The upper bound.
+
     Example:
         >>> clip([-1, 2, 5], 0, 3).tolist()
         [0, 2, 3]
@@ -180,6 +191,9 @@ def clip(x, x_min, x_max):
 def rsqrt(x):
     """``1 / sqrt(x)``.
 
+    Args:
+        x: An array, or a symbol.
+
     Example:
         >>> rsqrt(4).tolist()
         0.5
@@ -190,6 +204,10 @@ def rsqrt(x):
 @op
 def divide_no_nan(x1, x2):
     """``x1 / x2``, and 0 where ``x2`` is 0; its gradients are finite there.
+
+    Args:
+        x1: What is divided.
+        x2: By what.
 
     Example:
         >>> divide_no_nan([1.0, 2.0], [0.0, 4.0]).tolist()

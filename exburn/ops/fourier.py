@@ -280,6 +280,10 @@ def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:
 def polar(abs_, angle):
     """Complex numbers of given length and angle.
 
+    Args:
+        abs_: Lengths.
+        angle: Angles in radians.
+
     Example:
         >>> polar([2.0], [0.0]).tolist()
         [(2+0j)]
@@ -290,6 +294,9 @@ def polar(abs_, angle):
 @op
 def view_as_complex(x):
     """Pairs of real and imaginary parts as complex numbers.
+
+    Args:
+        x: Pairs of real and imaginary parts ``[…, 2]``.
 
     Shape:
         x: [..., 2] → [...]
@@ -312,6 +319,9 @@ def view_as_complex(x):
 @op
 def view_as_real(x):
     """Complex numbers as pairs of real and imaginary parts.
+
+    Args:
+        x: Complex numbers.
 
     Shape:
         x: [...] → [..., 2]

@@ -100,6 +100,10 @@ def in_top_k(targets, predictions, k):
 def cdist(x, y):
     """Euclidean distances between all pairs of rows.
 
+    Args:
+        x: Points ``[…, n, d]``.
+        y: Points ``[…, m, d]``.
+
     Shape:
         x: [..., n, d]; y: [..., m, d] → [..., n, m]
 

@@ -97,6 +97,9 @@ def lstsq(a, b, rcond=None):
 def lu_factor(x):
     """``L`` and ``U`` in one matrix, and the rows that were exchanged.
 
+    Args:
+        x: Matrices ``[…, n, n]``.
+
     Shape:
         x: [..., m, n] → [..., m, n] and [..., min(m, n)]
 
@@ -111,6 +114,10 @@ def lu_factor(x):
 @op
 def matrix_rank(x, tol=None):
     """Number of singular values above ``tol``.
+
+    Args:
+        x: Matrices ``[…, m, n]``.
+        tol: Singular values up to it count as 0.
 
     Raises:
         ShapeError: ``x`` is no matrix.
@@ -127,6 +134,9 @@ def matrix_rank(x, tol=None):
 @op
 def logdet(x):
     """Logarithm of the determinant of positive definite matrices.
+
+    Args:
+        x: Positive definite matrices ``[…, n, n]``.
 
     Shape:
         x: [..., n, n] → [...]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from exburn.callbacks.contract import Callback
-from exburn.errors import ExBurnError
 from exburn.runs.directory import FORMAT, RunDirectory, check_place, is_run
 from exburn.runs.environment import describe_environment
 from exburn.runs.recorder import RunCheckpoint, RunRecorder
@@ -64,7 +63,7 @@ def begin_run(
 
 
 def _goes_on(resume: Any, place: Path) -> bool:
-    """Whether ``resume`` means the run in this folder."""
+    """Tells whether ``resume`` means the run in this folder."""
     if resume is None or resume == "auto":
         return resume is not None
     try:
@@ -75,7 +74,7 @@ def _goes_on(resume: Any, place: Path) -> bool:
 
 
 def describe_run(name: str, model: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``config.json`` holds.
+    """The contents of ``config.json``.
 
     Args:
         name: The run's name.
@@ -95,29 +94,38 @@ def describe_run(name: str, model: Any, asked: Mapping[str, Any]) -> dict[str, A
 
 
 def _describe_model(model: Any) -> dict[str, Any]:
-    lines: list[str] = []
-    model.summary(print_fn=lambda text, **_: lines.append(text))
-    try:
+    def summarize() -> str:
+        lines: list[str] = []
+        model.summary(print_fn=lambda text, **_: lines.append(text))
+        return "\n".join(lines)
+
+    def describe() -> Any:
         text = model.to_json()
-        architecture = json.loads(text) if len(text) <= _MOST_JSON else None
-    except ExBurnError:  # a part of it cannot be described
-        architecture = None
+        return json.loads(text) if len(text) <= _MOST_JSON else None
+
     return {
         "name": model.name,
         "class": f"{type(model).__module__}.{type(model).__qualname__}",
         "parameters": model.count_params(),
-        "summary": "\n".join(lines),
-        "architecture": architecture,
+        "summary": _attempt(summarize),
+        "architecture": _attempt(describe),
     }
 
 
 def _describe_compile(model: Any) -> Any:
-    try:
+    def describe() -> Any:
         described = model.get_compile_config()
         json.dumps(described)
-    except (ExBurnError, TypeError, ValueError):  # a function that no file can name
-        described = None
-    if described is None:
-        optimizer = type(model.optimizer).__name__
-        return {"optimizer": optimizer, "loss": str(getattr(model, "loss", None))}
-    return described
+        return described
+
+    optimizer = type(model.optimizer).__name__
+    named = {"optimizer": optimizer, "loss": str(getattr(model, "loss", None))}
+    return _attempt(describe) or named
+
+
+def _attempt(describe: Callable[[], Any]) -> Any:
+    """A description, or ``None``: not all that is trained can be described."""
+    try:
+        return describe()
+    except Exception:  # a lambda, or whatever a class of the user's raises
+        return None

@@ -12,14 +12,14 @@ from exburn.runs.reading import Run, read
 from exburn.visualization.curves import number_text
 
 # What differs between any two runs, and tells nothing.
-_OWN = {"id", "created", "name", "path", "run"}
-_LONG = {"architecture", "summary"}
+_OWN = {"id", "created", "name", "summary"}
+_LONG = {"architecture"}
 _MOST_TEXT = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What `compare` found; printing it shows tables.
+    """The result of `compare`; printing it shows tables.
 
     Attributes:
         runs: The runs, in the order that they were given in.
@@ -52,12 +52,13 @@ class Comparison:
             ("Differences", self._different()),
         ):
             table = Table(title=title, title_justify="left")
-            table.add_column()
+            table.add_column(overflow="fold")
             for run in self.runs:
                 table.add_column(run.name, justify="right", overflow="fold")
             for name, values in rows.items():
                 table.add_row(name, *values)
-            pages.append(page_text(table, 40 + 24 * len(self.runs)).rstrip())
+            text = page_text(table, 44 + 28 * len(self.runs))
+            pages.append("\n".join(line.rstrip() for line in text.splitlines()))
         return "\n\n".join(pages)
 
     def _results(self) -> dict[str, list[str]]:
@@ -123,13 +124,14 @@ def compare(*runs: Any) -> Comparison:
 
 
 def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by dotted names; long parts as one, and lists as they are."""
+    """Values by dotted names; an architecture as one, and lists as they are."""
     found: dict[str, Any] = {}
     for name, one in value.items():
-        if not prefix and name in _OWN or name in _LONG and one is None:
+        if name in _OWN:
             continue
         if isinstance(one, Mapping) and name not in _LONG:
-            found |= _flatten(one, f"{prefix}{name}.")
+            inner = prefix if name == "config" else f"{prefix}{name}."
+            found |= _flatten(one, inner)
         else:
             found[prefix + name] = one
     return found

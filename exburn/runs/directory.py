@@ -167,7 +167,7 @@ def check_place(path: Any) -> Path:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder holds a run.
+    """Tells whether a folder holds a run.
 
     Example:
         >>> is_run(Path("no such folder"))
@@ -177,7 +177,7 @@ def is_run(path: Path) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process is writing into a run: whether its lock is taken."""
+    """Tells whether a process is writing into a run: whether its lock is taken."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -17,12 +17,12 @@ from exburn.runtime.device import device_info
 _PACKAGES = "exburn jax jaxlib flax optax orbax-checkpoint numpy safetensors".split()
 # Variables that change what programs are; never all of them: others hold secrets.
 _VARIABLES = re.compile(r"(JAX|XLA|EXBURN|NCCL)_\w+|CUDA_VISIBLE_DEVICES|TF_GPU_\w+")
-_SECRET = re.compile(r"(?i)(key|token|secret|password|passwd|auth)")
+_SECRET = re.compile(r"(?i)(key|token|secret|password|passwd|credential)")
 _HIDDEN = "(hidden)"
 
 
 def describe_environment() -> dict[str, Any]:
-    """What ``environment.json`` holds.
+    """The contents of ``environment.json``.
 
     Example:
         >>> found = describe_environment()
@@ -40,7 +40,7 @@ def describe_environment() -> dict[str, Any]:
         "device_memory_bytes": info["memory_bytes"],
         "processes": jax.process_count(),
         "command": hide_secrets(sys.argv),
-        "folder": os.getcwd(),
+        "folder": os.environ.get("PWD"),
         "git": _commit(),
         "variables": {
             name: value

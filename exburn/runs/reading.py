@@ -37,7 +37,7 @@ _FEW = 3  # epochs from which on they make a curve by themselves
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a run's folder holds.
+    """The contents of a run's folder.
 
     Attributes:
         path: The folder.
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long it took, or has taken; of a resumed one since it was resumed."""
+        """Its time so far; of a resumed run the time since it was resumed."""
         ended = [e for e in self.events[-1:] if e.get("event") in _ENDS]
         last = [*self.epochs[-1:], *self.chunks[-1:], *ended]
         return max((number_of(r.get("seconds")) or 0.0 for r in last), default=0.0)
@@ -82,12 +82,7 @@ class Run:
     @property
     def metrics(self) -> list[str]:
         """Names of the logged numbers, without ``val_``, in the order of logging."""
-        names: dict[str, None] = {}
-        for record in (*self.epochs[:1], *self.epochs[-1:], *self.chunks[-1:]):
-            for name, value in _logs(record).items():
-                if number_of(value) is not None:
-                    names.setdefault(name.removeprefix("val_"))
-        return list(names)
+        return list(dict.fromkeys(name.removeprefix("val_") for name in self.last))
 
     def curve(self, name: str) -> list[Point]:
         """A logged name over the epochs, whose ends are 1, 2, 3 …; of few epochs the
@@ -120,10 +115,13 @@ class Run:
 
     @property
     def last(self) -> dict[str, float]:
-        """The numbers that the last epoch, or the chunk after it, logged."""
-        record = self.epochs[-1] if self.epochs else next(iter(self.chunks[-1:]), {})
-        values = {name: number_of(value) for name, value in _logs(record).items()}
-        return {name: value for name, value in values.items() if value is not None}
+        """The last value of each logged number, also where not all epochs log it."""
+        found: dict[str, float] = {}
+        for record in self.epochs or self.chunks:
+            for name, value in _logs(record).items():
+                if (number := number_of(value)) is not None:
+                    found[name] = number
+        return found
 
     @property
     def best(self) -> dict[str, tuple[float, int]]:
@@ -144,7 +142,7 @@ class Run:
         return CheckpointDirectory(self.path / CHECKPOINTS).checkpoints()
 
     def to_dict(self) -> dict[str, Any]:
-        """What a listing tells of it, as JSON values.
+        """The facts that a listing shows, as JSON values.
 
         Example:
             >>> Run(Path("a"), "killed", {}, {}, [], [], [], 0).to_dict()["state"]
@@ -278,6 +276,6 @@ def _logs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _falls(name: str) -> bool | None:
-    """Whether less is better, as far as a name tells."""
+    """Tells whether less is better, as far as a name tells."""
     compared = MonitorCallback(name).monitor_op
     return None if compared is None else compared.__name__ == "less"

@@ -123,8 +123,9 @@ class RunRecorder(Callback):
         facts: dict[str, Any] = {"seconds": seconds, "epoch": self._epoch}
         if self._lost:
             facts["lost_lines"] = self._lost
-        if error is None:
-            stopped = bool(getattr(self.model, "stop_training", False))
+        if error is None or isinstance(error, GeneratorExit):  # `break` in a loop
+            planned = (self.params or {}).get("epochs") or 0
+            stopped = self._started and self._epoch + 1 < planned
             self._event("end", stopped_early=stopped, **facts)
         else:
             facts["step"] = self._step

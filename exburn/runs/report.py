@@ -176,7 +176,7 @@ def _tiles(run: Run) -> str:
 
 
 def _failure(run: Run, most: int) -> str:
-    """What ended the run, or made it useless."""
+    """The error that ended the run, and values that are no numbers."""
     parts = []
     for event in run.events:
         if event.get("event") == "nan":

@@ -1,4 +1,4 @@
-"""How much memory this process uses now, on its device and on the host."""
+"""The memory that this process uses now, on its device and on the host."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ class _Tensors:
     Args:
         weights: The model's weights by path.
         rules: What becomes of them.
-        dtypes: Dtypes of tensors by name, where they are not those of the weights.
+        dtypes: Dtypes of tensors by name, where they are not those of the weights, and
+            can hold the numbers all the same.
         extra: Further tensors.
 
     Attributes:
@@ -63,9 +64,16 @@ class _Tensors:
             )
             made = move.transform.save(ghosts, len(move.sources))
             for place, (name, ghost) in enumerate(zip(move.sources, made, strict=True)):
-                dtype = dtypes.get(name, STORED_AS.get(ghost.dtype, ghost.dtype))
-                self.specs[name] = dtype, ghost.shape
+                own = STORED_AS.get(ghost.dtype, ghost.dtype)
                 self._moves[name] = move, place
+                self.specs[name] = own, ghost.shape
+                if dtypes.get(name, own) != own and self._fits(name, dtypes[name]):
+                    self.specs[name] = dtypes[name], ghost.shape
+
+    def _fits(self, name: str, dtype: np.dtype) -> bool:
+        """Whether a tensor has the same numbers in another dtype."""
+        (array,) = self.arrays([name])
+        return np.array_equal(array, array.astype(dtype).astype(array.dtype))
 
     def ordered(self, names: list[str]) -> list[str]:
         def place(name: str) -> tuple[int, str]:
@@ -112,7 +120,8 @@ def write_foreign(
         path: The file.
         weights: The model's weights by path.
         rules: What becomes of them.
-        dtypes: Dtypes of tensors by name, where they are not those of the weights.
+        dtypes: Dtypes of tensors by name, where they are not those of the weights, and
+            can hold the numbers all the same.
         extra: Further tensors, as they are.
         metadata: Strings in the file.
         max_shard_size: Bytes of the tensors in one file.

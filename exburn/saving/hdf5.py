@@ -78,7 +78,7 @@ class HDF5File:
     def _visit(self, group: Any, path: str, depth: int) -> None:
         """Every array and group below one; nothing is read yet."""
         h5py: Any = self._h5py
-        address = h5py.h5o.get_info(group.id).addr
+        address = h5py.h5g.get_objinfo(group.id).objno
         if address in self._seen:
             raise self.damage_error(f"{path} is a second name of another group")
         self._seen.add(address)

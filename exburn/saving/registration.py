@@ -59,6 +59,9 @@ def register_keras_serializable(
 def get_registered_name(obj: Any) -> str:
     """The name that a class or function is registered under, else its own.
 
+    Args:
+        obj: A class or a function.
+
     Example:
         >>> get_registered_name(len)
         'len'
@@ -91,6 +94,9 @@ def get_registered_object(
 
 def serialize_keras_object(obj: Any) -> Any:
     """A JSON-able description of an object.
+
+    Args:
+        obj: An object that has a configuration, or a structure of these.
 
     Raises:
         ArgumentError: It has no ``get_config`` and is not registered.

@@ -7,29 +7,39 @@ text, which comes as soon as the model has written it.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exburn.core.checks import check_count
+import jax
+import jax.numpy as jnp
+
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
-from exburn.text import Greedy, MinP, RandomSampler, TopK, TopP
+from exburn.models.generation import position_limit
+from exburn.text import Sampler
 
 _OP = "generate_stream"
 _OWN = ("max_tokens", "stop", "seed", "stream")
 _OF_SAMPLERS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+_TOKENS, _PROMPT = 256, 512  # by default, where there are so many positions
 
 
 class TextStream:
     """Answers of ``model.generate`` in parts: ``Server({"gpt": TextStream(model)})``.
 
+    All requests share two programs, whatever they ask for; they are compiled here.
+
     Args:
         model: A model with a tokenizer.
-        max_tokens: Tokens that a request may ask for, and gets if it says nothing.
+        max_tokens: Tokens that a request may ask for, and gets if it says nothing; 256
+            by default, or half of the model's positions.
+        max_prompt: Tokens that a prompt may have; 512 by default, or the rest of them.
         chunk: Tokens of a part.
 
     Raises:
-        ArgumentError: The model has no tokenizer, or a number is no integer >= 1.
+        ArgumentError: The model has no tokenizer, or fewer positions than that.
 
     Example:
         >>> from exburn.text import Tokenizer
@@ -41,25 +51,49 @@ class TextStream:
         True
     """
 
-    def __init__(self, model: Any, max_tokens: int = 256, chunk: int = 8):
+    def __init__(
+        self,
+        model: Any,
+        max_tokens: int | None = None,
+        max_prompt: int | None = None,
+        chunk: int = 8,
+    ):
+        op = "TextStream"
         if getattr(model, "tokenizer", None) is None:
             raise ArgumentError(
-                "TextStream",
+                op,
                 "the model needs a tokenizer",
                 hint="model.tokenizer = exburn.text.Tokenizer.load(path)",
             )
         self.model, self.name = model, model.name
-        self.max_tokens = check_count("TextStream", "max_tokens", max_tokens)
-        self.chunk = check_count("TextStream", "chunk", chunk)
+        limit = position_limit(model)
+        most = 2 * _PROMPT if limit is None else limit
+        if max_tokens is None:
+            max_tokens = max(min(_TOKENS, most // 2), 1)
+        self.max_tokens = check_count(op, "max_tokens", max_tokens)
+        if max_prompt is None:
+            max_prompt = max(min(_PROMPT, most - self.max_tokens), 1)
+        self.max_prompt = check_count(op, "max_prompt", max_prompt)
+        if limit is not None and self.max_tokens + self.max_prompt > limit:
+            raise ArgumentError(
+                op,
+                f"the model has {limit} positions, fewer than max_prompt and "
+                "max_tokens together",
+                {"max_prompt": self.max_prompt, "max_tokens": self.max_tokens},
+            )
+        self.chunk = check_count(op, "chunk", chunk)
         self._starting = threading.Lock()  # a model is prepared by one at a time
+        if self.max_tokens > 1:
+            self._generate([[0]], 2, {})  # compiles what all requests need
 
     def stream(self, request: Mapping[str, Any]) -> Iterator[str]:
         """The parts of the answer to a request.
 
         Args:
             request: ``text_input``, and ``parameters``: ``max_tokens``, ``temperature``
-                (0 takes the likeliest token), ``top_k``, ``top_p``, ``min_p``,
-                ``repetition_penalty``, ``seed``, ``stop`` (a text or several).
+                (0 takes the likeliest token, as no parameter does), ``top_k``,
+                ``top_p``, ``min_p``, ``repetition_penalty``, ``seed``, ``stop`` (a
+                text or several).
 
         Raises:
             ArgumentError: It has something else, or a number is out of range.
@@ -85,35 +119,70 @@ class TextStream:
             raise ArgumentError(
                 _OP, f"max_tokens must be at most {self.max_tokens}, received {count}"
             )
+        stop = told.get("stop")
+        words = stop if isinstance(stop, list) else [] if stop is None else [stop]
+        if not all(isinstance(word, str) for word in words):
+            raise ArgumentError(_OP, f"stop is a text or several, received {stop!r}")
+        options = {"stop": words or None, "seed": told.get("seed")}
+        return self._generate(text, count, told, stream=self.chunk, **options)
+
+    def _generate(self, prompt: Any, count: int, told: Mapping[str, Any], **options):
         with self._starting:
             return self.model.generate(
-                text,
+                prompt,
                 count,
                 sampler=_sampler_of(told),
-                stop=told.get("stop"),
-                seed=told.get("seed"),
-                stream=self.chunk,
+                room=(self.max_prompt, self.max_tokens),
+                **options,
             )
 
 
-def _sampler_of(told: Mapping[str, Any]) -> Any:
-    """The sampler that parameters ask for; the likeliest token without any."""
+@dataclasses.dataclass(frozen=True)
+class _AnySampler(Sampler):
+    """All samplers in one, whose choice is a matter of its numbers.
+
+    Args:
+        greedy: 1 to take the likeliest token, else 0.
+        k, p, min_p: As of ``TopK``, ``TopP`` and ``MinP``; tokens need all of them.
+    """
+
+    greedy: Any = 0
+    k: Any = 1 << 30
+    p: Any = 1.0
+    min_p: Any = 0.0
+
+    def keep(self, logits):
+        ordered = jnp.sort(logits, axis=-1, descending=True)
+        shares = jax.nn.softmax(ordered, axis=-1)
+        needed = jnp.cumsum(shares, axis=-1) - shares < self.p
+        needed &= jnp.arange(logits.shape[-1]) < self.k
+        needed &= shares >= self.min_p * shares[..., :1]
+        least = jnp.where(needed, ordered, jnp.inf).min(axis=-1, keepdims=True)
+        return jnp.where(logits < least, -jnp.inf, logits)
+
+    def __call__(self, logits, keys):
+        drawn = super().__call__(logits, keys)
+        return jnp.where(self.greedy == 1, logits.argmax(axis=-1), drawn)
+
+
+def _sampler_of(told: Mapping[str, Any]) -> Sampler:
+    """The sampler that parameters ask for; the likeliest token without any.
+
+    Raises:
+        ArgumentError: A number is out of range.
+    """
     given = {n: told[n] for n in _OF_SAMPLERS if told.get(n) is not None}
-    kinds = [name for name in ("top_p", "top_k", "min_p") if name in given]
-    if kinds not in ([], ["top_p"], ["top_k"], ["min_p"], ["top_p", "top_k"]):
-        raise ArgumentError(_OP, f"{' and '.join(kinds)} do not go together")
-    options = {}
-    if "repetition_penalty" in given:
-        options["repetition_penalty"] = given["repetition_penalty"]
-    cold = given.get("temperature") == 0
-    if cold or (not kinds and "temperature" not in given):
-        return Greedy(**options)
-    options["temperature"] = given.get("temperature", 1.0)
-    match kinds:
-        case ["top_p", *_]:
-            return TopP(given["top_p"], given.get("top_k"), **options)
-        case ["top_k"]:
-            return TopK(given["top_k"], **options)
-        case ["min_p"]:
-            return MinP(given["min_p"], **options)
-    return RandomSampler(**options)
+    heat = check_number(_OP, "temperature", given.get("temperature", 1.0))
+    penalty = given.get("repetition_penalty", 1.0)
+    drawn = {"temperature", "top_k", "top_p", "min_p"} & given.keys()
+    p = check_number(_OP, "top_p", given.get("top_p", 1.0), high=1, open_low=True)
+    return _AnySampler(
+        int(heat == 0 or not drawn),
+        min(check_count(_OP, "top_k", given.get("top_k", 1 << 30)), 1 << 30),
+        p,
+        check_number(_OP, "min_p", given.get("min_p", 0.0), high=1),
+        temperature=heat or 1.0,
+        repetition_penalty=check_number(
+            _OP, "repetition_penalty", penalty, open_low=True
+        ),
+    )

@@ -6,9 +6,10 @@ a model's file with a tokenizer loads without the package.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,16 +173,19 @@ class Tokenizer:
 
         Raises:
             ArgumentError: It is no text.
+            FileFormatError: Its file is damaged.
             MissingDependencyError: ``tokenizers`` is not installed.
         """
         made, op = self._tokens(), "Tokenizer.encode"
         if isinstance(text, str):
-            found = made.encode(text, add_special_tokens=special)
+            with _failures(op):
+                found = made.encode(text, add_special_tokens=special)
             return np.array(found.ids, np.int32)
         if not isinstance(text, list | tuple):
             _is_text(op, text)
         lines = [_is_text(op, line) for line in text]
-        found = made.encode_batch(lines, add_special_tokens=special)
+        with _failures(op):
+            found = made.encode_batch(lines, add_special_tokens=special)
         return [np.array(one.ids, np.int32) for one in found]
 
     def decode(self, tokens: Any, *, special: bool = False) -> Any:
@@ -209,7 +213,8 @@ class Tokenizer:
             raise DataError(
                 "Tokenizer.decode", f"token numbers are ≥ 0, received {ids.min()}"
             )
-        return made.decode(ids.tolist(), skip_special_tokens=not special)
+        with _failures("Tokenizer.decode"):
+            return made.decode(ids.tolist(), skip_special_tokens=not special)
 
     @property
     def vocabulary_size(self) -> int:
@@ -245,6 +250,26 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer({len(self._text)} bytes, end={self._end!r})"
+
+
+@contextlib.contextmanager
+def _failures(op: str) -> Iterator[None]:
+    """What the package says of a tokenizer that was read but does not work.
+
+    Raises:
+        FileFormatError: It failed.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic in Rust is no Exception
+        raise FileFormatError(
+            op,
+            "the tokenizer does not work",
+            {"cause": error},
+            hint="Take another copy of its file.",
+        ) from error
 
 
 def _package() -> Any:

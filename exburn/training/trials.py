@@ -22,7 +22,8 @@ from exburn.training.objective.readings import Readings
 from exburn.training.state import TrainState, seed_data
 from exburn.training.trainer import Trainer
 
-_LONGEST = 30  # steps of one measurement
+_LONGEST = 100  # steps of one measurement
+_KEPT = 0.7  # of the moving average, with each loss
 
 
 @contextlib.contextmanager
@@ -70,7 +71,7 @@ def try_rates(
     batch_size: int,
     rates: Sequence[float],
     worst: float,
-) -> list[float]:
+) -> tuple[list[float], bool]:
     """The loss of one step after another, each with the next of the learning rates.
 
     Args:
@@ -78,7 +79,10 @@ def try_rates(
         dataset: Its rows are shuffled, and gone through as often as need be.
         batch_size: Rows of a step.
         rates: One for each step.
-        worst: How many times the best loss so far ends the trial, as does NaN.
+        worst: How many times the best moving average ends the trial, as does NaN.
+
+    Returns:
+        The losses, and whether the trial ended so.
 
     Raises:
         ArgumentError: The model's own step logs no loss.
@@ -89,7 +93,7 @@ def try_rates(
     state, totals = trial_state(trainer), preparer.fresh_totals("train")
     feed = make_feed(preparer, dataset, batch_size, training=True, shuffle=True)
     losses: list[float] = []
-    best, epoch = np.inf, 0
+    average, epoch = _Average(worst), 0
     with contextlib.closing(feed), holder.placement.scope():
         while len(losses) < len(rates):
             begun = len(losses)
@@ -100,17 +104,38 @@ def try_rates(
                 given[: len(part)] = part
                 args, _ = holder.placement.bind((state, *chunk.arguments), 1)
                 state, readings = program(args[0], totals, given, *args[1:])
-                found = _losses(readings)[: len(part)]
-                losses += found
-                best = min([best, *(v for v in found if np.isfinite(v))])
-                if not np.isfinite(found).all() or max(found) > worst * best:
-                    return losses
+                for loss in _losses(readings)[: len(part)]:
+                    losses.append(loss)
+                    if average.rises(loss):
+                        return losses, True
                 if len(losses) >= len(rates):
                     break
             if len(losses) == begun:  # the source gives no batch any more
                 break
             epoch += 1
-    return losses
+    return losses, False
+
+
+class _Average:
+    """The moving average of losses, which says when they have risen for good.
+
+    Args:
+        worst: How many times the lowest average that is.
+    """
+
+    def __init__(self, worst: float):
+        self._worst, self._lowest = worst, np.inf
+        self._mean, self._count = 0.0, 0
+
+    def rises(self, loss: float) -> bool:
+        """Whether this loss ends the trial: single batches may be unlike others."""
+        if not np.isfinite(loss):
+            return True
+        self._count += 1
+        self._mean = _KEPT * self._mean + (1 - _KEPT) * loss
+        mean = self._mean / (1 - _KEPT**self._count)
+        self._lowest = min(self._lowest, mean)
+        return mean - self._lowest > (self._worst - 1) * abs(self._lowest)
 
 
 def _steps_of(source: Any) -> int:
@@ -172,14 +197,13 @@ def time_step(trainer: Trainer, batch: tuple, rows: int, seconds: float) -> Time
             arguments = placement.send(chunk.data), chunk.index, chunk.count
             state, readings = program(state, *arguments)
             jax.block_until_ready(readings)
-            steps, start = 0, time.perf_counter()
-            while not steps or (
-                steps < _LONGEST and time.perf_counter() - start < seconds
-            ):
+            times: list[float] = []
+            while not times or (len(times) < _LONGEST and sum(times) < seconds):
+                start = time.perf_counter()
                 state, readings = program(state, *arguments)
                 jax.block_until_ready(readings)
-                steps += 1
-            return Timed(rows, (time.perf_counter() - start) / steps)
+                times.append(time.perf_counter() - start)
+            return Timed(rows, min(times))  # others may be waiting for a core
     except Exception as error:
         if not is_exhausted(error):
             raise

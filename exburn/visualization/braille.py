@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from exburn.visualization.curves import Axis, Point
+import numpy as np
+
+from exburn.visualization.curves import Axis, Point, thin
 
 # Bits of a cell's dots by row and column, from U+2800 on.
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 _BLANK = 0x2800
+_MARKS = "*+x"
 
-Cell = tuple[str, int]  # what is printed, and the number of the curve (-1: none)
+Run = tuple[str, int]  # neighbouring cells of one curve, and its number (-1: none)
 
 
 def draw_braille(
@@ -22,14 +24,17 @@ def draw_braille(
     x: Axis,
     y: Axis,
     plain: bool = False,
-) -> list[list[Cell]]:
-    """Curves in rows of cells; where two meet, the later one gives the colour.
+) -> list[list[Run]]:
+    """Curves as rows of text; where two meet, the later one gives the colour.
 
     Args:
         curves: Points of each, with rising x.
         width, height: In cells.
         x, y: Their axes.
         plain: Letters of ASCII instead of braille's.
+
+    Returns:
+        For each row its runs of cells of one colour.
 
     Example:
         >>> rising = [(0.0, 0.0), (1.0, 1.0)]
@@ -38,58 +43,59 @@ def draw_braille(
         >>> ["".join(text for text, _ in row) for row in rows]
         ['⠀⠀⡠⠊', '⡠⠊⠀⠀']
     """
-    across, down = (1, 1) if plain else (2, 4)
-    columns, rows = width * across, height * down
-    cells = [[0] * width for _ in range(height)]
-    owners = [[-1] * width for _ in range(height)]
+    down, across = (1, 1) if plain else _DOTS.shape
+    weights = np.ones((1, 1), int) if plain else _DOTS
+    cells = np.zeros((height, width), int)
+    owners = np.full((height, width), -1)
     for number, points in enumerate(curves):
-        for column, low, high in _columns(points, columns, rows, x, y):
-            for row in range(low, high + 1):
-                line, place = row // down, column // across
-                cells[line][place] |= _DOTS[row % down][column % across]
-                owners[line][place] = number
-    marks = "*+x"
-
-    def text(bits: int, owner: int) -> str:
-        if plain:
-            return marks[owner % 3] if bits else " "
-        return chr(_BLANK + bits)
-
+        dots = _draw_line(points, height * down, width * across, x, y)
+        parts = dots.reshape(height, down, width, across)
+        bits = np.einsum("hdwa,da->hw", parts, weights)
+        owners[bits > 0] = number
+        cells |= bits
+    if plain:
+        marks = np.array([ord(" "), *map(ord, _MARKS)])
+        codes = marks[np.where(owners < 0, 0, 1 + owners % len(_MARKS))]
+    else:
+        codes = _BLANK + cells
+    text = codes.astype("<u4").tobytes().decode("utf-32-le")
     return [
-        [(text(bits, owner), owner) for bits, owner in zip(line, own, strict=True)]
-        for line, own in zip(cells, owners, strict=True)
+        _runs(text[row * width : (row + 1) * width], owners[row])
+        for row in range(height)
     ]
 
 
-def _columns(
-    points: Sequence[Point], columns: int, rows: int, x: Axis, y: Axis
-) -> list[tuple[int, int, int]]:
-    """Of each column of dots the highest and the lowest row that the curve passes."""
-    dots = [
-        (
-            min(max(round(x.place(px) * (columns - 1)), 0), columns - 1),
-            min(max(round((1 - y.place(py)) * (rows - 1)), 0), rows - 1),
-        )
-        for px, py in points
-        if math.isfinite(py) and (py > 0 or not y.logarithmic)
+def _draw_line(
+    points: Sequence[Point], rows: int, columns: int, x: Axis, y: Axis
+) -> np.ndarray:
+    """The dots [rows, columns] that a curve passes, without gaps where it is steep."""
+    dots = np.zeros((rows, columns), int)
+    places = [
+        ((columns - 1) * x.place(px), (rows - 1) * (1 - y.place(py)))
+        for px, py in thin(points, 2 * columns)
+        if py > 0 or not y.logarithmic
     ]
-    spans: dict[int, tuple[int, int]] = {}
+    if not places:
+        return dots
+    places = np.clip(np.round(places), 0, [columns - 1, rows - 1])
+    moves = np.diff(places, axis=0)
+    steps = np.maximum(np.abs(moves).max(axis=1), 1).astype(int)
+    segments = np.repeat(np.arange(len(steps)), steps)
+    passed = np.arange(len(segments)) - np.repeat(np.cumsum(steps) - steps, steps)
+    parts = (passed / steps[segments])[:, None]
+    line = np.vstack([places[segments] + moves[segments] * parts, places[-1]])
+    at = np.floor(line + 0.5).astype(int)
+    dots[at[:, 1], at[:, 0]] = 1
+    return dots
 
-    def mark(column: int, *at: int) -> None:
-        low, high = spans.get(column, (at[0], at[0]))
-        spans[column] = min(low, *at), max(high, *at)
 
-    for number, (column, row) in enumerate(dots):
-        mark(column, row)
-        if not number:
-            continue
-        before, old = dots[number - 1]
-        last = old
-        for between in range(before + 1, column + 1):
-            now = round(old + (row - old) * (between - before) / (column - before))
-            # A steep line goes on in this column where it ended in the one before.
-            mark(between, last + (now > last) - (now < last), now)
-            last = now
-        if before == column:
-            mark(column, old, row)
-    return [(column, low, high) for column, (low, high) in spans.items()]
+def _runs(text: str, owners: np.ndarray) -> list[Run]:
+    """A row's cells, those of one curve together, with the blank ones after them."""
+    last = np.maximum.accumulate(np.where(owners >= 0, np.arange(len(owners)), -1))
+    filled = np.where(last >= 0, owners[last], -1)
+    ends = [*(np.flatnonzero(np.diff(filled)) + 1).tolist(), len(text)]
+    begins = [0, *ends[:-1]]
+    return [
+        (text[begin:end], int(filled[begin]))
+        for begin, end in zip(begins, ends, strict=True)
+    ]

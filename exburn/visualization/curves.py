@@ -91,7 +91,7 @@ class Axis:
             self.low, self.high = self.low - pad, self.high + pad
 
     def place(self, value: float) -> float:
-        """Where a value is: 0 at the low end, 1 at the high one."""
+        """The place of a value: 0 at the low end, 1 at the high one."""
         low, high = self._scale(self.low), self._scale(self.high)
         return (self._scale(value) - low) / (high - low)
 
@@ -119,11 +119,14 @@ def number_text(value: float) -> str:
     """A number for an axis or a table: at most four digits that say something.
 
     Example:
-        >>> [number_text(v) for v in (0.123456, 12345678.0, 3.0, float("nan"))]
-        ['0.1235', '1.235e+07', '3', 'nan']
+        >>> [number_text(v) for v in (0.123456, 3.0, 74050.5, 12345678.0)]
+        ['0.1235', '3', '74,050', '12.35M']
     """
     if not isinstance(value, int | float) or not math.isfinite(value):
         return str(value)
-    if isinstance(value, int) or (value == round(value) and abs(value) < 1e6):
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{unit}"
+    if value == round(value) or abs(value) >= 10_000:
         return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
     return f"{value:.4g}"

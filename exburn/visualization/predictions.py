@@ -204,6 +204,7 @@ def plot_prediction_table(
     y_pred: Any,
     names: Sequence[str] | None = None,
     title: str = "",
+    judged: bool = True,
 ) -> Any:
     """Draws rows of a table, or texts, with what is true and what a model says.
 
@@ -212,6 +213,7 @@ def plot_prediction_table(
         y_true, y_pred: A text for each row; ``y_true`` may be None.
         names: Of the columns.
         title: Stands above them.
+        judged: Whether what is right is green, and what is not red; numbers are not.
 
     Returns:
         The ``matplotlib.figure.Figure``.
@@ -232,7 +234,9 @@ def plot_prediction_table(
     _check_texts(op, len(cells), y_true, y_pred)
     width = max(len(row) for row in cells)
     if names is None:
-        names = ["text"] if width == 1 else [str(n) for n in range(width)]
+        names = [str(number) for number in range(width)]
+        if width == 1 and np.asarray(rows).dtype.kind in "USO":
+            names = ["text"]
     if len(names) != width:
         raise ShapeError(op, f"there are {width} columns, and {len(names)} names")
     texts = width == 1
@@ -241,7 +245,7 @@ def plot_prediction_table(
     shown = [*names, *(["true"] if y_true is not None else []), "predicted"]
     body, colors = [], []
     for at, row in enumerate(cells):
-        _, color = _verdict(y_true, y_pred, at)
+        color = _verdict(y_true, y_pred, at)[1] if judged else "black"
         true = [] if y_true is None else [_short(y_true[at], 22)]
         body.append([*row, *true, _short(y_pred[at], 22)])
         colors.append(color)

@@ -326,6 +326,10 @@ class Rules:
         both._rules += [r for i, r in enumerate(self._rules) if i not in used]
         return both
 
+    def knows(self, path: str) -> bool:
+        """Whether there is a rule that a weight is saved by."""
+        return any(rule.match_target(path) is not None for rule in self._rules)
+
     def __len__(self) -> int:
         return len(self._rules)
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.kernels.attention_softmax import masked_softmax, softmax_form
+from exburn.runtime import portable
 from exburn.runtime.cached_trace import traced_once
 
 
@@ -37,6 +38,8 @@ def position_mask(targets: Any, sources: Any, *, causal: bool, window: int | Non
 
 def why_not_cudnn(query, key, value, mask) -> str | None:
     """Why cuDNN's flash attention cannot run, or None if it can."""
+    if portable.current() is not None:
+        return "the program is traced to run elsewhere"
     if jax.default_backend() != "gpu":
         return f"JAX runs on {jax.default_backend()}"
     kinds = {jnp.dtype(v.dtype).name for v in (query, key, value)}

@@ -27,6 +27,9 @@ __all__ = [
 def add(inputs, **kwargs):
     """Sum of a list of inputs; see :class:`exburn.layers.Add`.
 
+    Args:
+        inputs: Symbols or arrays of one shape.
+
     Example:
         >>> import numpy as np
         >>> add([np.array([1.0]), np.array([2.0])]).tolist()
@@ -37,6 +40,9 @@ def add(inputs, **kwargs):
 
 def subtract(inputs, **kwargs):
     """First input minus the second; see :class:`exburn.layers.Subtract`.
+
+    Args:
+        inputs: Symbols or arrays of one shape.
 
     Example:
         >>> import numpy as np
@@ -49,6 +55,9 @@ def subtract(inputs, **kwargs):
 def multiply(inputs, **kwargs):
     """Product of a list of inputs; see :class:`exburn.layers.Multiply`.
 
+    Args:
+        inputs: Symbols or arrays of one shape.
+
     Example:
         >>> import numpy as np
         >>> multiply([np.array([3.0]), np.array([2.0])]).tolist()
@@ -59,6 +68,9 @@ def multiply(inputs, **kwargs):
 
 def average(inputs, **kwargs):
     """Mean of a list of inputs; see :class:`exburn.layers.Average`.
+
+    Args:
+        inputs: Symbols or arrays of one shape.
 
     Example:
         >>> import numpy as np
@@ -71,6 +83,9 @@ def average(inputs, **kwargs):
 def maximum(inputs, **kwargs):
     """Largest of a list of inputs; see :class:`exburn.layers.Maximum`.
 
+    Args:
+        inputs: Symbols or arrays of one shape.
+
     Example:
         >>> import numpy as np
         >>> maximum([np.array([3.0]), np.array([2.0])]).tolist()
@@ -81,6 +96,9 @@ def maximum(inputs, **kwargs):
 
 def minimum(inputs, **kwargs):
     """Smallest of a list of inputs; see :class:`exburn.layers.Minimum`.
+
+    Args:
+        inputs: Symbols or arrays of one shape.
 
     Example:
         >>> import numpy as np
@@ -93,6 +111,10 @@ def minimum(inputs, **kwargs):
 def concatenate(inputs, axis=-1, **kwargs):
     """Joins a list of inputs along an axis; see :class:`exburn.layers.Concatenate`.
 
+    Args:
+        inputs: Symbols or arrays.
+        axis: Along which axis.
+
     Example:
         >>> import numpy as np
         >>> concatenate([np.ones((2, 3)), np.ones((2, 4))]).shape
@@ -103,6 +125,10 @@ def concatenate(inputs, axis=-1, **kwargs):
 
 def dot(inputs, axes=-1, **kwargs):
     """Dot product of two inputs, sample by sample; see :class:`exburn.layers.Dot`.
+
+    Args:
+        inputs: Two symbols or arrays.
+        axes: The axis of each, or of both, that is summed over.
 
     Example:
         >>> import numpy as np

@@ -85,6 +85,9 @@ def get(identifier: Any) -> Callable[[Any], Any]:
 def serialize(learning_rate_schedule: Callable[[Any], Any]) -> Any:
     """The schedule's class name and configuration, JSON-able.
 
+    Args:
+        learning_rate_schedule: A schedule.
+
     Example:
         >>> serialize(ExponentialDecay(0.1, 100, 0.5))["class_name"]
         'ExponentialDecay'

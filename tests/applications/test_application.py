@@ -176,7 +176,7 @@ def test_the_smallest_are_those_of_keras(name, alpha, golden):
     assert model.count_params() == count
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_channels_may_come_first():
     last = SMALL(weights=None, classes=3)
     x = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")

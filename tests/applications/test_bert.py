@@ -87,3 +87,35 @@ def test_arguments(model):
     long = np.ones((1, 13), int)
     with pytest.raises(ShapeError, match="12 tokens, received 13"):
         model({"input_ids": long, "attention_mask": None, "token_type_ids": None})
+
+
+def test_texts_go_in_and_names_come_out(folder, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "so": 4, "it": 5, "is": 6}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    made.save(str(tmp_path / "tokenizer.json"))
+    model = BERT.from_pretrained(tmp_path, classes=2, labels=["no", "yes"])
+    x = model.preprocess(["so it is", "it"])
+    assert x["input_ids"].tolist() == [[2, 4, 5, 6, 3], [2, 5, 3, 0, 0]]
+    assert x["attention_mask"].tolist() == [[1] * 5, [1, 1, 1, 0, 0]]
+    scores = model.predict(x, verbose=0)
+    assert {name for _, name, _ in model.decode(scores)[0]} == {"no", "yes"}
+    with pytest.raises(ArgumentError, match="14 tokens, of 12"):
+        model.preprocess("so " * 12)
+    cut = model.preprocess("so " * 12, truncate=True)["input_ids"]
+    assert cut.shape == (1, 12) and cut[0, -1] == 3
+    model.save_pretrained(tmp_path / "again")
+    again = BERT.from_pretrained(tmp_path / "again")
+    assert again.labels == ("no", "yes")
+    np.testing.assert_allclose(again.predict(x, verbose=0), scores, atol=1e-6)
+
+
+def test_a_model_without_a_tokenizer(model):
+    with pytest.raises(ArgumentError, match="no tokenizer"):
+        model.preprocess("so it is")

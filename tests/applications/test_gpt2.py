@@ -1,5 +1,7 @@
 """GPT-2 beside its formulas in NumPy, and trained."""
 
+import json
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -59,6 +61,7 @@ def random_weights(model, seed=0):
     return {w.path: np.asarray(w, np.float64) for w in model.weights}
 
 
+@pytest.mark.long
 def test_scores_are_those_of_the_formulas_and_it_learns():
     exburn.set_random_seed(0)
     model = GPT2(**SIZES, positions=10)
@@ -70,10 +73,20 @@ def test_scores_are_those_of_the_formulas_and_it_learns():
     assert losses[-1] < losses[0] - 0.05
 
 
+@pytest.mark.long
 def test_the_size_by_default_is_that_of_the_paper():
     layers = GPT2(layers=1).count_params()
     block = 12 * 768**2 + 13 * 768
     assert layers + 11 * block == 124_439_808
+
+
+def test_a_file_cannot_have_other_files_read(tmp_path):
+    model = GPT2(**SIZES, positions=10)
+    model.save_weights(other := tmp_path / "other.safetensors")
+    told = json.loads(model.to_json())
+    told["config"]["weights"] = str(other)
+    with pytest.raises(ValueError, match="must not name other files"):
+        exburn.models.model_from_json(json.dumps(told))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +102,7 @@ def test_bad_arguments_are_errors(options, error, text):
         GPT2(**(SIZES | options))
 
 
+@pytest.mark.long
 def test_folders_of_others_are_written_and_read(tmp_path):
     model = GPT2(**SIZES, positions=10)
     random_weights(model)

@@ -12,7 +12,7 @@ import pytest
 from tests.applications import hub_files
 from tests.saving import torch_files
 
-from exburn import applications, load_model
+from exburn import applications, load_model, predict
 from exburn.applications import BERT, ViT
 from exburn.errors import (
     ArgumentError,
@@ -22,7 +22,7 @@ from exburn.errors import (
     MissingFileError,
     UnknownNameError,
 )
-from exburn.saving import pretrained_folder
+from exburn.saving import pretrained_folder, read_weights
 
 FILES = ("model.safetensors", "config.json")
 IDS = np.array([[2, 5, 9, 3, 0], [2, 7, 3, 0, 0]])
@@ -64,6 +64,30 @@ def test_halves_stay_halves(dtype, tmp_path):
     assert full.weights[0].dtype == np.float32
     full.save_pretrained(tmp_path / "full")
     same_files(there, tmp_path / "full")
+
+
+def test_changed_numbers_are_not_rounded(tmp_path):
+    tensors = hub_files.arrays(hub_files.bert_shapes())
+    tensors = {name: a.astype(ml_dtypes.bfloat16) for name, a in tensors.items()}
+    config = hub_files.BERT | {"torch_dtype": "bfloat16"}
+    there = hub_files.write(tmp_path / "there", config, tensors)
+    model = BERT.from_pretrained(there, dtype="float32")
+    model.save_pretrained(tmp_path / "same")
+    same_files(there, tmp_path / "same")
+    for weight in model.weights:
+        weight.assign(np.asarray(weight) + 1e-5)
+    model.save_pretrained(tmp_path / "new")
+    about = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert about["torch_dtype"] == "float32"
+    again = BERT.from_pretrained(tmp_path / "new")
+    for one, two in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_new_top_has_the_names_that_its_class_has(folder, tmp_path):
+    BERT.from_pretrained(folder, classes=3).save_pretrained(tmp_path)
+    names = list(read_weights(tmp_path / "model.safetensors"))
+    assert {name.partition(".")[0] for name in names} == {"bert", "classifier"}
 
 
 def test_several_files_with_an_index(folder, model, tmp_path):
@@ -179,6 +203,10 @@ def test_what_is_wrong_is_told(folder, tmp_path, monkeypatch):
             applications.from_pretrained(tmp_path)
     with pytest.raises(UnknownNameError, match="style"):
         BERT.from_pretrained(folder).save_pretrained(tmp_path, style="timm")
+    adapted = BERT.from_pretrained(folder)
+    adapted.add_lora(rank=2)
+    with pytest.raises(ArgumentError, match=r"lora_a.*\n.*merge_lora"):
+        adapted.save_pretrained(tmp_path)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingDependencyError, match=r"exburn\[hub\]"):
         BERT.from_pretrained("user/model")
@@ -205,6 +233,29 @@ def test_weights_of_applications_come_from_folders_too(tmp_path, monkeypatch):
     applications.MobileNetV2(**options, weights="user/mobilenet")
     with pytest.raises(FileFormatError, match="another model"):
         applications.VGG16(weights=str(tmp_path), input_shape=(32, 32, 3), classes=10)
+
+
+@pytest.mark.long
+@pytest.mark.longest
+def test_families_go_out_as_onnx(tmp_path):
+    pytest.importorskip("onnxruntime")
+    sizes = {"vocabulary_size": 50, "layers": 1, "width": 16, "heads": 2}
+    text = BERT(**sizes, mlp_width=32, positions=16, pooling="mean")
+    ids = np.array([[1, 2, 3], [4, 5, 6]], "int32")
+    x = {"input_ids": ids, "attention_mask": ids % 2, "token_type_ids": 0 * ids}
+    lite = applications.EfficientNetLite(width=0.25, depth=0.3, size=32, classes=3)
+    images = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")
+    vit = ViT(**SMALL | {"input_shape": (8, 8, 3)}, include_top=False)
+    for name, model, samples in (
+        ("bert", text, x),
+        ("lite", lite, images),
+        ("vit", vit, images[:, :8, :8]),
+    ):
+        report = model.export(tmp_path / f"{name}.onnx", samples=samples, verbose=0)
+        assert report.error < 1e-4
+        found = predict(tmp_path / f"{name}.onnx", samples)
+        expected = model.predict(samples, verbose=0)
+        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-5)
 
 
 HUB = """

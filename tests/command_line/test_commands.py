@@ -116,6 +116,20 @@ def test_convert(files, capsys, tmp_path):
         told(capsys, "convert", files / source, tmp_path / wrong, code=1)
 
 
+@pytest.mark.long
+def test_convert_exports(files, capsys, tmp_path):
+    pytest.importorskip("onnxruntime")
+    target = tmp_path / "m.onnx"
+    found = told(capsys, "convert", files / "m.exburn", target)
+    assert found["format"] == "onnx" and found["greatest_error"] < 1e-4
+    found = told(capsys, "info", target)
+    assert found["kind"] == "onnx" and found["inputs"][0]["shape"][1] == 4
+    assert told(capsys, "verify", target)["ok"]
+    target.write_bytes(target.read_bytes()[:100])
+    told(capsys, "verify", target, code=1)
+    told(capsys, "convert", files / "m.exburn", tmp_path / "m", code=1)
+
+
 def test_bench(files, capsys):
     found = told(capsys, "bench", files / "m.exburn", "--rows", 2, "--runs", 3)
     assert found["rows"] == 2 and found["runs"] == 3 and found["median_ms"] > 0

@@ -55,6 +55,12 @@ def test_files_are_called_by_their_names(served):
     assert options == {"log_level": "INFO"} and served[1] == "ran"
 
 
+def test_what_is_served_is_told_as_json(served, capsys):
+    assert main(["serve", "a/iris.exburn", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"models": {"iris": {"1": "a/iris.exburn"}}, "pid": os.getpid()}
+
+
 def test_names_and_versions(served):
     files = ["old.exburn", "new.exburn", "b.exburn"]
     names = ["--name", "iris:1", "--name", "iris:2", "--name", "mood"]

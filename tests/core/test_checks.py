@@ -46,7 +46,7 @@ COUNTS: dict[str, Callable[[Any], Any]] = {
         lambda v: optimizers.Adam(gradient_accumulation_steps=v)
     ),
     "callbacks.EpochCheckpoint.epochs": callbacks.EpochCheckpoint,
-    "callbacks.StochasticWeightAveraging.every": (
+    "callbacks.StochasticWeightAveraging.period": (
         lambda v: callbacks.StochasticWeightAveraging(0, every=v)
     ),
     "losses.SparseCategoricalCrossentropy.ignore_class": (
@@ -112,7 +112,7 @@ def test_an_integer_comes_in_any_form_of_a_number(name):
 @pytest.mark.parametrize("name", COUNTS)
 def test_what_is_no_integer_has_one_error(name):
     *_, op, argument = name.split(".")
-    argument = "every" if op == "EpochCheckpoint" else argument
+    argument = "every" if name.startswith("callbacks") else argument
     error = CallbackError if name.startswith("callbacks") else ArgumentError
     floats = () if name in STEPS else (3.0, np.float32(3))
     for value in ("3", True, 2.5, *floats, [3], float("nan"), np.array([3])):

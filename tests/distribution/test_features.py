@@ -192,6 +192,9 @@ CI = {"a_loader data", "adapters fsdp", "accumulated_gradients zero"}
     ],
 )
 @on_devices
+@pytest.mark.longest_cases(
+    "accumulated_gradients zero", "a_loader data", "adapters fsdp"
+)
 def test_the_same_numbers(way, mesh):
     found, wanted = globals()[way](MESHES[mesh]()), globals()[way](None)
     assert_close(found, wanted, 1e-2 if way == "bfloat16" else 1e-5)

@@ -71,6 +71,9 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "mesh", "batch"), CASES)
 @on_devices
+@pytest.mark.longest_cases(
+    "transformer-2 x 4 tensor-60", "mlp-8 fsdp-64", "convnet-8 data-60"
+)
 def test_the_history_of_one_device(name, mesh, batch):
     history, scores, outputs, traces = run(name, batch, mesh)
     wanted, their_scores, their_outputs, their_traces = run(name, batch)

@@ -292,6 +292,7 @@ def train(kind, tied, layout=True):
 @pytest.mark.long
 @pytest.mark.parametrize("kind, tied", [("all", False), ("grouped", True)])
 @on_devices
+@pytest.mark.longest_cases("all-False")
 def test_histories_are_those_of_one_device(kind, tied):
     (one, alone), (eight, together) = (train(kind, tied, on) for on in (False, True))
     np.testing.assert_allclose(together, alone, rtol=1e-5)

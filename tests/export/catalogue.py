@@ -329,6 +329,15 @@ def _masked_attention(x: Any) -> Any:
 
 
 # ------------------------------------------------------------------ operations
+def _spectra(x: Any) -> Any:
+    """Spectra of two axes, and the way back from one."""
+    return L.Lambda(
+        lambda v: (
+            jnp.abs(jnp.fft.fft2(v)) + jnp.fft.irfft(jnp.fft.rfft(v, axis=1), axis=1)
+        )
+    )(x)
+
+
 def op(name: str, shape: Any, function: Callable[[Any], Any]) -> None:
     case(f"op {name}", shape, lambda: function)
 
@@ -375,6 +384,8 @@ op("erf", FLAT, ops.erf)
 op("trigonometry", FLAT, lambda x: ops.sin(x) + ops.arctan2(x, x + 1) + ops.arctan(x))
 op("logs", FLAT, lambda x: ops.log1p(ops.abs(x)) + ops.expm1(x) + ops.rsqrt(x * x + 1))
 op("rounding", FLAT, lambda x: ops.round(x) + ops.floor(x) + ops.ceil(x) + ops.sign(x))
+op("ties", FLAT, lambda x: ops.round(ops.floor(x * 4) / 2))
+op("fourier", SEQUENCE, _spectra)
 op("modulo", FLAT, lambda x: ops.mod(x, 0.7) + ops.power(ops.abs(x), 1.3))
 op(
     "integers",

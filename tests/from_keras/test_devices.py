@@ -84,7 +84,7 @@ def devices_of(model):
     return len(model.layers[-1].kernel.value.devices())
 
 
-@pytest.mark.long
+@pytest.mark.longest
 @says("A distribution holds for what runs from then on")
 @on_devices
 def test_weights_follow_the_distribution_in_force():

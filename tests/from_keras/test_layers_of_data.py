@@ -199,6 +199,10 @@ def gap(layer, form="xyxy", **where):
     ],
 )
 @pytest.mark.long
+@pytest.mark.longest_cases(
+    "RandomPerspective-args2-rel_xywh-where2-False",
+    "RandomRotation-args1-rel_xywh-where1-False",
+)
 def test_boxes_follow(name, args, form, where, close):
     """``close``: whether Keras' boxes are where they should be."""
     found = []
@@ -211,7 +215,7 @@ def test_boxes_follow(name, args, form, where, close):
 
 
 @says("`RandAugment` moves bounding boxes in the order of its operations")
-@pytest.mark.long
+@pytest.mark.longest
 def test_the_order_of_operations():
     layer = keras.layers.RandAugment(num_ops=2, bounding_box_format="xyxy")
     drawn = layer.get_random_transformation(scene())

@@ -212,6 +212,7 @@ def refused(kind, arguments):
     "area",
     "callbacks constraints initializers layers losses metrics optimizers".split(),
 )
+@pytest.mark.longest_cases("layers")
 def test_whatever_keras_refuses_in_a_constructor_is_refused(
     area, tmp_path, monkeypatch
 ):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.kernels.wide import KERNEL, X
 
+from exburn.core import forward_context
 from exburn.kernels import padded_matmul as module
 from exburn.kernels.padded_matmul import wide_product
 
@@ -33,3 +34,16 @@ def test_columns_are_filled_up_on_a_gpu_only(monkeypatch):
     assert not widths()
     monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
     assert widths()
+
+
+@pytest.mark.cpu
+def test_while_a_text_is_written_rows_are_filled_up_and_no_columns(monkeypatch):
+    monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
+    ctx = forward_context.Context()
+    ctx.cache = object()
+    row = X.reshape(-1, X.shape[-1])[:1][None]
+    with forward_context.forward(ctx):
+        text = str(jax.make_jaxpr(lambda x: wide_product(x, KERNEL))(row))
+        found = wide_product(row, KERNEL)
+    assert f"[8,{KERNEL.shape[1]}]" in text and "5120" not in text
+    np.testing.assert_allclose(found, row @ KERNEL, rtol=1e-4, atol=1e-4)

@@ -55,6 +55,7 @@ def hoisted(monkeypatch):
         pytest.param("simple", {"return_sequences": True}, marks=LONGEST),
     ],
 )
+@pytest.mark.longest_cases("lstm-options0")
 def test_loops_agree_with_those_of_xla(request, hoisted, name, options):
     total, args = looped(name, **options)
     plain = jax.value_and_grad(total, (0, 1))(*args)

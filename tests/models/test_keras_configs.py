@@ -91,6 +91,7 @@ def written(value):
 
 @pytest.mark.long_cases("shared", "sequences")
 @pytest.mark.parametrize("make", MODELS)
+@pytest.mark.longest_cases("operations")
 def test_models_of_keras_configurations_compute_the_same(make):
     theirs = make()
     ours = registry.deserialize(written(theirs))

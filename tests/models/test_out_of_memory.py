@@ -62,7 +62,7 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     run(model)
 
 
-@pytest.mark.long
+@pytest.mark.longest
 @on_devices
 def test_on_a_mesh_the_figures_are_those_of_a_device():
     for mesh, hint in (("data", True), ("fsdp", False)):

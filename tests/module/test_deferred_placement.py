@@ -151,7 +151,7 @@ print("fine")
 """
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_they_move_from_one_device_to_the_other():
     done = subprocess.run(
         [sys.executable, "-c", DEVICES],

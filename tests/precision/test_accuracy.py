@@ -89,6 +89,7 @@ def accuracy(make, policy, halves):
         pytest.param(transformer, marks=pytest.mark.longest),
     ],
 )
+@pytest.mark.longest_cases("cnn")
 def test_within_half_a_point_of_float32(make, halves):
     exact, whole = accuracy(make, "float32", halves)
     assert exact > 0.93

@@ -115,6 +115,9 @@ def test_the_pages_a_user_reads_have_examples():
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", PYTHON_PAGES, ids=lambda path: path.stem)
+@pytest.mark.longest_cases(
+    "data", "fine_tuning", "custom_layers", "distribution", "quantization", "compute"
+)
 def test_every_python_block_runs(path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")

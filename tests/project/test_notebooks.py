@@ -27,6 +27,7 @@ TRAINING = {  # most of the time
     "11_transfer_by_freezing",
     "12_gan_two_optimizers",
     "19_sweep",
+    "20_fine_tuning_pretrained",
 }
 SHORT_EPOCHS = """
 import functools

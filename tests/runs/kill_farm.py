@@ -23,6 +23,7 @@ from exburn.runs import find, read, recorder
 from exburn.runs.directory import CHECKPOINTS, RunDirectory
 from exburn.runs.report import write_report
 from exburn.saving.checkpoint.directory import CheckpointDirectory
+from exburn.saving.checkpoint.manifest import read_manifest, verify_files
 
 CONFIG = {"id": "x", "fit": {"epochs": 10**6, "steps": 4}, "model": {"name": "m"}}
 
@@ -48,9 +49,9 @@ def work(folder, goes_on, tell):
         watcher.on_chunk_end(4, {"loss": 1 / (epoch + 1)})
         watcher.on_epoch_end(epoch, {"loss": 1 / (epoch + 1), "val_loss": 0.5})
         os.write(tell, b"%d\n" % epoch)
-        if epoch % 20 == 3:
+        if epoch % 20 == 2:
             write_report(made.path)
-        if epoch % 50 == 7:
+        if epoch % 10 == 3:
             saved.write({"w": np.ones(100)}, {}, step=epoch)
             saved.prune(2)
 
@@ -67,9 +68,9 @@ def check(folder, told):
             report = path / "report.html"
             if report.exists() and not report.read_text().endswith("</html>\n"):
                 return f"{path}: the report is torn"
-            directory = CheckpointDirectory(path / CHECKPOINTS)
-            for listed in directory.checkpoints():
-                directory.read(listed)
+            # Not read: that starts threads here, and children would not be as alone.
+            for listed in CheckpointDirectory(path / CHECKPOINTS).checkpoints():
+                verify_files(listed.path, read_manifest(listed.path))
     if told and told[-1]:  # the last line may be torn: it was being told
         told = told[:-1]
     lines = [line for line in told if line]
@@ -82,7 +83,7 @@ def check(folder, told):
 
 def main():
     count, folder = int(sys.argv[1]), Path(sys.argv[2])
-    draw, wrong, epochs = random.Random(0), 0, 0
+    draw, wrong, epochs, checkpoints = random.Random(0), 0, 0, 0
     for number in range(count):
         runs = find(folder) if folder.exists() else []
         if len(runs) > 20:
@@ -98,7 +99,7 @@ def main():
             finally:
                 os._exit(9)
         os.close(tells)
-        time.sleep(draw.choice([0.002, 0.01, 0.05, 0.2, 0.6]) * draw.random())
+        time.sleep(draw.choice([0.002, 0.01, 0.05, 0.2, 0.6, 3.0]) * draw.random())
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         with os.fdopen(reads) as pipe:
@@ -107,13 +108,17 @@ def main():
             problem = check(folder, told)
         except (ExBurnError, OSError, ValueError) as error:
             problem = repr(error)
-        if not os.WIFSIGNALED(status):
-            problem = "the child ended by itself"
+        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+            problem = f"the child ended by itself: {status}"
         epochs += max(len(told) - 2, 0)
+        checkpoints += len(list(folder.glob("run*/checkpoints/0*")))
         if problem:
             wrong += 1
             print(f"kill {number}: {problem}", flush=True)
-    print(f"{count} kills, {wrong} wrong; {epochs} epochs were recorded")
+    print(
+        f"{count} kills, {wrong} wrong; {epochs} epochs were recorded, "
+        f"{checkpoints} times a checkpoint was looked at"
+    )
 
 
 if __name__ == "__main__":

@@ -55,6 +55,20 @@ def test_a_resumed_run_goes_on_in_its_folder(recorded, tmp_path):
     whole = small_model().fit(x, y, epochs=4, batch_size=16, verbose=0)
     np.testing.assert_array_equal(history.history["loss"], whole.history["loss"])
     assert not (tmp_path / "a-2").exists()
+    # Without recording, too, its folder is one to go on from.
+    later = {"batch_size": 16, "verbose": 0, "resume": tmp_path / "a"}
+    history = small_model().fit(x, y, epochs=5, learning_rate=0.1, **later)
+    assert len(history.epoch) == 5 and history.run is None
+
+
+def test_a_loop_of_ones_own_is_recorded_and_may_be_left(tmp_path):
+    model, (x, y) = small_model(), rows()
+    for event in model.training(x, y, epochs=9, every="epoch", run=tmp_path / "a"):
+        if event.epoch == 2:
+            break
+    run = runs.read(tmp_path / "a")
+    assert run.state == "finished" and run.events[-1]["stopped_early"]
+    assert len(run.epochs) == 3
 
 
 class Ends(Callback):

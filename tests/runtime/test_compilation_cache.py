@@ -94,7 +94,7 @@ model.fit(np.ones((64, 4)), np.ones((64, {units})), verbose=0)
 """
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_another_folder_takes_hold_at_once(tmp_path):
     folders = str(tmp_path / "a"), None, str(tmp_path / "b")
     turns = [TURN.format(folder=f, units=n) for n, f in enumerate(folders, start=1)]

@@ -46,6 +46,7 @@ def inputs_of(model, rng):
 @pytest.mark.long_cases("sequences-keras")
 @pytest.mark.parametrize("form", ["keras", "h5"])
 @pytest.mark.parametrize("make", models.MODELS)
+@pytest.mark.longest_cases("operations-keras")
 def test_a_model_of_keras_computes_the_same(make, form, tmp_path):
     theirs = make()
     theirs.save(path := tmp_path / f"m.{form}")

@@ -26,10 +26,11 @@ def model():
     return model
 
 
+@pytest.mark.long
 def test_a_client_gets_the_text_in_events(model):
     expected = model.generate("A class", 20)
-    server = Server({"gpt": TextStream(model, max_tokens=32, chunk=4)}, port=0)
-    client = Client(server.asgi())
+    streams = {"gpt": TextStream(model, max_tokens=32, chunk=4), "plain": model}
+    client = Client(Server(streams, port=0).asgi())
     body = {"text_input": "A class", "parameters": {"max_tokens": 20}}
     answer = client("POST", PATH, json=body)
     assert answer.status_code == 200, answer.text
@@ -46,13 +47,19 @@ def test_a_client_gets_the_text_in_events(model):
         {"text_input": "A", "more": 1},
         {"text_input": "A", "parameters": {"max_tokens": 33}},
         {"text_input": "A", "parameters": {"top_p": 2}},
+        {"text_input": "A", "parameters": {"stop": 3}},
         {"text_input": "A", "parameters": {"heat": 2}},
-        {"text_input": "A", "parameters": told | {"min_p": 0.1}},
+        {"text_input": "A", "parameters": told | {"min_p": 3}},
+        {"text_input": "A class has methods." * 9},
     ):
         assert client("POST", PATH, json=bad).status_code == 400, bad
+    body = {"text_input": "A class", "parameters": {"max_tokens": 20}}
+    assert client("POST", PATH.replace("gpt", "plain"), json=body).status_code == 200
     body = {"text_input": "A", "parameters": told}
     texts = {client("POST", PATH, json=body).text for _ in range(2)}
     assert len(texts) == 1
+    counts = model._run.value.trainer.preparer.trace_counts
+    assert counts["prefill"] == counts["generate"] == 2  # by hand, and for all requests
 
 
 def test_a_model_without_a_tokenizer_is_refused():

@@ -53,6 +53,7 @@ def every_layer():
 @pytest.mark.parametrize(
     "stored", [None, pytest.param("int4", marks=pytest.mark.longest)]
 )
+@pytest.mark.longest_cases("None")
 def test_every_layer_adapts_and_merges(stored, tmp_path):
     rng = np.random.default_rng(0)
     x = [rng.standard_normal((64, 6, 16)).astype(np.float32)]

@@ -22,6 +22,9 @@ _PYTHON = {int: "int32", "int": "int32", float: "float32", "float": "float32"}
 def standardize_dtype(dtype: Any) -> str:
     """The dtype's name.
 
+    Args:
+        dtype: A dtype, or its name; the default one if ``None``.
+
     Example:
         >>> standardize_dtype(np.float32), standardize_dtype("half")
         ('float32', 'float16')

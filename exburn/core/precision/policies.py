@@ -296,7 +296,13 @@ _inside: contextvars.ContextVar[DTypePolicy | None] = contextvars.ContextVar(
 
 
 def get_precision() -> DTypePolicy:
-    """The policy that new layers take when they are given no ``dtype``."""
+    """The policy that new layers take when they are given no ``dtype``.
+
+    Example:
+        >>> import exburn
+        >>> exburn.get_precision().name
+        'float32'
+    """
     inside = _inside.get()
     return _precision if inside is None else inside
 
@@ -308,6 +314,9 @@ def default_precision(policy: Any) -> AbstractContextManager[Any]:
 
 def set_precision(policy: Any) -> DTypePolicy:
     """Sets the policy of layers made from now on, and returns the one before.
+
+    Args:
+        policy: A policy, or its name.
 
     Example:
         >>> before = set_precision("mixed_bfloat16")

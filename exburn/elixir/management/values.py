@@ -26,6 +26,9 @@ def parameters(model: Any) -> dict[str, jax.Array]:
     The arrays are the model's own: the next training step may delete them. Copy what
     is to be kept.
 
+    Args:
+        model: A model.
+
     Example:
         >>> import exburn
         >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
@@ -38,6 +41,10 @@ def parameters(model: Any) -> dict[str, jax.Array]:
 
 def update_params(model: Any, params: Mapping[str, Any]) -> Any:
     """Replaces weights by path; those not named stay. All or nothing.
+
+    Args:
+        model: A model.
+        params: Arrays by path.
 
     Returns:
         The model.
@@ -96,6 +103,9 @@ def _numbers(op: str, path: str, value: Any) -> Any:
 def info(model: Any) -> dict[str, Any]:
     """Key figures of a model under ExBurn's names; ``model.info()`` tells more.
 
+    Args:
+        model: A model.
+
     Returns:
         ``total_params, layer_count, loss_function, optimizer, learning_rate, device,
         weight_decay, frozen_layers_count, estimated_memory_mb, compiled``. The memory
@@ -129,6 +139,9 @@ def info(model: Any) -> dict[str, Any]:
 
 def clone(model: Any) -> Any:
     """A deep copy: weights, compile settings and optimizer state; nothing is shared.
+
+    Args:
+        model: A model.
 
     Raises:
         ArgumentError: A part of the model cannot be described (see ``register``).
@@ -167,6 +180,10 @@ def clone(model: Any) -> Any:
 
 def to_device(model: Any, device: Any) -> Any:
     """Moves a model to ``"cpu"``, ``"gpu"`` or a JAX device: ``model.to_device``.
+
+    Args:
+        model: A model.
+        device: A device, or its name.
 
     Example:
         >>> import exburn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from exburn.export.onnx.graph import (
@@ -149,7 +150,7 @@ def _erfc(low: Lowering, step, x):
 @rule("round", elementwise=True)
 def _round(low: Lowering, step, x):
     graph = low.graph
-    if "EVEN" in str(step.params["rounding_method"]):
+    if step.params["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN:
         return graph.unary("Round", x)
     half = graph.binary("Add", graph.unary("Abs", x), graph.like(0.5, x))
     return graph.binary("Mul", graph.unary("Sign", x), graph.unary("Floor", half))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from exburn.export.onnx.arrangement import cut, reversed_along
-from exburn.export.onnx.graph import Complex, Graph, Value
+from exburn.export.onnx.graph import Complex, Graph, Value, file_dtype
 from exburn.export.onnx.lowering import Lowering, NotExpressible, complex_rule
 
 
@@ -28,8 +30,21 @@ def _imag(low: Lowering, step, x):
 @complex_rule("conj")
 def _conj(low: Lowering, step, x):
     if not isinstance(x, Complex):
-        return Complex(x, low.graph.binary("Sub", x, x))
+        return _of_real(low.graph, x)
     return Complex(x.real, low.graph.unary("Neg", x.imaginary))
+
+
+@complex_rule("convert_element_type")
+def _convert(low: Lowering, step, x):
+    graph, dtype = low.graph, np.dtype(step.params["new_dtype"])
+    if isinstance(x, Complex):
+        return x if dtype.kind == "c" else graph.cast(x.real, file_dtype(dtype))
+    return _of_real(graph, graph.cast(x, np.dtype(np.float32)))
+
+
+def _of_real(graph: Graph, x: Value) -> Complex:
+    zero = graph.constant(np.zeros((1,) * x.ndim), x.dtype)
+    return Complex(x, graph.expand(zero, x.shape))
 
 
 @complex_rule("abs")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from exburn.export.onnx.arrangement import counted, cut
@@ -104,7 +105,9 @@ def find_places(
         sizes: The sizes of slices by axis.
         mode: What happens outside: JAX's mode.
     """
-    name = str(getattr(mode, "name", mode))
+    name = jax.lax.GatherScatterMode.from_any(mode).name
+    if name not in ("CLIP", "FILL_OR_DROP", "PROMISE_IN_BOUNDS"):
+        raise NotExpressible(f"Its mode is {name}")
     batch = indices.shape[:-1]
     starts, valid = {}, None
     for place, axis in enumerate(axes):
@@ -147,8 +150,6 @@ def _both(graph: Graph, a: Value | None, b: Value) -> Value:
 def _gather(low: Lowering, step, x, indices):
     graph, params = low.graph, step.params
     numbers, sizes = params["dimension_numbers"], list(params["slice_sizes"])
-    if "ONE_HOT" in str(params["mode"]):
-        raise NotExpressible("It gathers by products")
     batch = indices.shape[:-1]
     axes = list(numbers.start_index_map)
     places = find_places(

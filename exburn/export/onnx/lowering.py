@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from exburn.errors import ExportError
+from exburn.export.onnx.folding import evaluate
 from exburn.export.onnx.graph import (
     Complex,
     Constant,
@@ -222,12 +223,9 @@ class Lowering:
         ]
         if step.name in ELEMENTWISE and len({a.shape for a in arrays}) > 1:
             arrays = list(np.broadcast_arrays(*arrays))
-        try:
-            with jax.default_device(jax.devices("cpu")[0]):
-                made = step.primitive.bind(*arrays, **step.params)
-        except Exception:  # parameters with open sizes, or what only a device can do
+        results = evaluate(step, arrays)
+        if results is None:
             return None
-        results = made if step.primitive.multiple_results else [made]
         shared = any(c.shared for c in constants)
         path = next((c.path for c in constants if c.path), "")
         return [

@@ -55,6 +55,7 @@ def generate(
     length_penalty: float = 0.0,
     seed: int | None = None,
     include_prompt: bool = False,
+    room: tuple[int, int] | None = None,
     cache: bool | None = None,
 ) -> Any:
     """Writes on from prompts, token by token, in one compiled loop.
@@ -80,6 +81,8 @@ def generate(
         length_penalty: The best beam has the greatest ``log p / length ** penalty``.
         seed: Makes the draws reproducible; a row draws alike whatever is beside it.
         include_prompt: Whether the answer begins with the prompt.
+        room: Tokens of a prompt and of an answer that programs are made for, instead of
+            the next sizes: calls of one room share them.
         cache: ``False``: see all tokens again for each; ``True``: raise if that is
             necessary; ``None``: where it is.
 
@@ -123,8 +126,9 @@ def generate(
     with on_device(self):
         trainer, programs, plan = _prepare(self, cache)
         _check_fit(trainer, plan, prompts, wanted)
+        _check_room(room, prompts, wanted)
         groups = trainer.holder.split.read()
-        job = Job(programs, plan, groups, prompts, wanted, stops)
+        job = Job(programs, plan, groups, prompts, wanted, stops, room)
         answer = _Answer(job, tokenizer, include_prompt)
         if beams > 1:
             return answer.of(search(job, beams, length_penalty)[0])
@@ -262,6 +266,37 @@ def _prepare(model: Model, cache: Any) -> tuple[Trainer, Programs, Plan]:
 def _spec_of(length: int | None) -> jax.ShapeDtypeStruct:
     """The tokens that a model is prepared for."""
     return jax.ShapeDtypeStruct((1, length or _TOKENS), jnp.int32)
+
+
+def _check_room(room: Any, prompts: Prompts, wanted: int) -> None:
+    """Raises unless there is room for the prompts and the answer.
+
+    Raises:
+        ArgumentError: There is not, or it is no pair of integers >= 1.
+    """
+    if room is None:
+        return
+    if not isinstance(room, list | tuple) or len(room) != 2:
+        raise ArgumentError(
+            _OP, f"room is (tokens of a prompt, of an answer), received {room!r}"
+        )
+    for size, needed, what in zip(
+        room, (prompts.longest, wanted), ("prompt", "answer"), strict=True
+    ):
+        if check_count(_OP, "room", size) < needed:
+            raise ArgumentError(
+                _OP, f"there is room for {size} tokens of a {what}, not for {needed}"
+            )
+
+
+def position_limit(model: Model) -> int | None:
+    """How many tokens prompt and answer may have together; ``None`` for any number.
+
+    Raises:
+        ArgumentError: The model has another form than one that generates.
+    """
+    with on_device(model):
+        return _prepare(model, None)[2].positions
 
 
 def _check_fit(trainer: Trainer, plan: Plan, prompts: Prompts, wanted: int) -> None:

@@ -59,6 +59,8 @@ def fixed_length(model: Any) -> int | None:
             {"inputs": found},
         )
     length = graph.inputs[0].shape[1]
+    if getattr(model, "_learnt", False):  # that of the first data: others are taken
+        return None
     return length if isinstance(length, int) else None
 
 

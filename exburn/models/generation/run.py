@@ -34,6 +34,7 @@ class Job:
         prompts: The prompts.
         wanted: Tokens to write to each row at most.
         stops: What ends a row.
+        room: As of ``generate``.
     """
 
     programs: Programs
@@ -42,6 +43,7 @@ class Job:
     prompts: Prompts
     wanted: int
     stops: Stops
+    room: tuple[int, int] | None = None
 
     @property
     def kind(self) -> str:
@@ -56,11 +58,13 @@ class Job:
     @property
     def most(self) -> int:
         """Tokens that there is room for."""
-        return room_for(self.wanted, self.stride)
+        wanted = self.wanted if self.room is None else self.room[1]
+        return room_for(wanted, self.stride)
 
     def arguments(self) -> tuple:
         """Token numbers, lengths and stops, as the programs take them."""
-        filled = self.prompts.filled(prompt_size(self.prompts.longest))
+        longest = self.prompts.longest if self.room is None else self.room[0]
+        filled = self.prompts.filled(prompt_size(longest))
         return (*filled, self.stops.as_array())
 
 

@@ -36,6 +36,10 @@ def list_devices(device_type: str | None = None) -> list[str]:
 def get_device_count(device_type: str | None = None) -> int:
     """Counts the devices that ``list_devices`` names.
 
+    Args:
+        device_type: ``"cpu"``, ``"gpu"`` or ``"tpu"``; all of the default kind if
+            ``None``.
+
     Example:
         >>> get_device_count() == len(list_devices())
         True

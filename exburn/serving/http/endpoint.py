@@ -9,6 +9,7 @@ from exburn.errors import ArgumentError, DTypeError
 from exburn.serving.http.datatypes import BYTES, DATATYPES
 from exburn.serving.http.images import Images
 from exburn.serving.server import Serving
+from exburn.serving.text import TextStream
 
 __all__ = ["Endpoint"]
 
@@ -75,9 +76,12 @@ class Endpoint:
         """The endpoint of what a server is given.
 
         What has a method ``stream`` generates, and is served beside that if it can be.
+        A model with a tokenizer writes texts.
         """
         if isinstance(model, cls):
             return model
+        if getattr(model, "tokenizer", None) is not None:
+            return cls(stream=TextStream(model))
         if isinstance(model, Serving) or not callable(getattr(model, "stream", None)):
             return cls(model)
         return cls(model if callable(model) else None, stream=model)

@@ -270,6 +270,8 @@ def _at(place: Any, op: str = "fit", leave: str | None = None) -> Saved:
             f"a folder of checkpoints, or one of them, is needed, received {place!r}",
         )
     saved = saved_at(place, leave)
+    if saved is None:  # the folder of a run has them in one of its own
+        saved = saved_at(Path(place, "checkpoints"), leave)
     if saved is None:
         raise CheckpointError(
             op,

@@ -44,7 +44,7 @@ def temporary_bytes(made, budget):
     return compiled.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_chunks_fit_the_memory(smooth, monkeypatch):
     sizes = [temporary_bytes(smooth, 2**bits) for bits in (14, 22)]
     assert 3 * sizes[0] < sizes[1] < 2**22

@@ -1,6 +1,7 @@
 """Models as ONNX files: what they compute, and how large they are."""
 
 import gc
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,19 +11,19 @@ from tests.export.catalogue import CASES, draw, randomize
 import exburn
 from exburn import applications, layers, ops
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-def close(path, model, rows, tolerance=1e-5):
+def close(report, model, rows, tolerance=1e-5):
+    """Compares a file with its model on new rows."""
     x = draw(model, rows, seed=rows)
     leaves = jax.tree.leaves(x)
-    found = exburn.predict(path, leaves if len(leaves) > 1 else leaves[0])
-    wanted = model.predict(x, verbose=0)
+    found = exburn.predict(report.path, leaves if len(leaves) > 1 else leaves[0])
     if isinstance(found, dict):
-        names = sorted(wanted) if isinstance(wanted, dict) else model.output_names
-        found = [found[name] for name in names]
-    for want, got in zip(jax.tree.leaves(wanted), jax.tree.leaves(found), strict=True):
+        found = [found[name] for name in report.outputs]
+    wanted = jax.tree.leaves(model.predict(x, verbose=0))
+    for want, got in zip(wanted, jax.tree.leaves(found), strict=True):
         assert got.shape == want.shape and got.dtype == want.dtype
         scale = max(1, np.abs(want).max())
         np.testing.assert_allclose(got, want, tolerance, tolerance * scale)
@@ -50,7 +51,8 @@ def test_a_model_of_many_kinds(tmp_path):
     assert report.inputs["words"] == "int32[batch, 5]"
     assert set(report.outputs) == {"p", "best"}
     assert {"Conv", "ConvTranspose", "MaxPool", "Scan"} <= set(report.operators)
-    close(path, model, 7)
+    onnx.checker.check_model(str(path), full_check=True)
+    close(report, model, 7)
 
 
 def test_halves_are_written_as_float32_and_few_bits_as_they_are(tmp_path):
@@ -102,18 +104,29 @@ def test_open_sizes_are_computed_in_the_file(tmp_path):
 @pytest.mark.parametrize("name", list(CASES))
 def test_layers(name, tmp_path):
     model, path = randomize(CASES[name]()), tmp_path / "m.onnx"
-    model.export(path, rtol=1e-5)
+    report = model.export(path, rtol=1e-5)
+    onnx.checker.check_model(str(path), full_check=True)
     for rows in (1, 3, 7):
-        close(path, model, rows)
+        close(report, model, rows)
     jax.clear_caches()
 
 
 SIZES = {"Inception": 96, "Xception": 96, "NASNet": 64}
+OF_IMAGES = (
+    "ConvNeXtTiny ConvNeXtSmall ConvNeXtBase ConvNeXtLarge ConvNeXtXLarge DenseNet121 "
+    "DenseNet169 DenseNet201 EfficientNetB0 EfficientNetB1 EfficientNetB2 "
+    "EfficientNetB3 EfficientNetB4 EfficientNetB5 EfficientNetB6 EfficientNetB7 "
+    "EfficientNetLite0 EfficientNetV2B0 EfficientNetV2B1 EfficientNetV2B2 "
+    "EfficientNetV2B3 EfficientNetV2S EfficientNetV2M EfficientNetV2L "
+    "InceptionResNetV2 InceptionV3 MobileNet MobileNetV2 MobileNetV3Large "
+    "MobileNetV3Small NASNetLarge NASNetMobile ResNet50 ResNet101 ResNet152 ResNet50V2 "
+    "ResNet101V2 ResNet152V2 VGG16 VGG19 Xception"
+).split()
 
 
 @pytest.mark.long
 @pytest.mark.longest
-@pytest.mark.parametrize("name", [n for n in dir(applications) if n[0].isupper()])
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_applications(name, tmp_path):
     size = next((n for start, n in SIZES.items() if name.startswith(start)), 32)
     make, shape = getattr(applications, name), (size, size, 3)
@@ -122,3 +135,37 @@ def test_applications(name, tmp_path):
     assert report.error < 1e-4 and report.bytes < 1.05 * report.weights
     jax.clear_caches()
     gc.collect()
+
+
+@pytest.mark.long
+@pytest.mark.longest
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "vit"])
+def test_transformers(name, tmp_path):
+    path = tmp_path / "m.onnx"
+    sizes = {"layers": 2, "width": 32, "heads": 4}
+    words = {"vocabulary_size": 50, **sizes}
+    model = {
+        "gpt2": lambda: applications.GPT2(**words, positions=64),
+        "llama": lambda: applications.Llama(**words, key_value_heads=2, mlp_width=64),
+        "bert": lambda: applications.BERT(**words, mlp_width=64, positions=64),
+        "vit": lambda: applications.ViT(
+            **sizes, mlp_width=64, patch_size=8, input_shape=(32, 32, 3)
+        ),
+    }[name]()
+    ids = np.random.default_rng(0).integers(0, 50, (3, 9))
+    if name == "vit":
+        x: Any = draw(model, 3)
+    elif name == "bert":
+        ones = np.ones_like(ids)
+        x = {"input_ids": ids, "attention_mask": ones, "token_type_ids": 0 * ones}
+    else:
+        x = ids
+    if name in ("gpt2", "llama"):
+        open_length = exburn.InputSpec(shape=(None, None), dtype="int32")
+        report = model.export(path, input_signature=open_length, samples=x)
+        x = ids[:, :5]
+        assert set(report.inputs.values()) == {"int32[batch, d1]"}
+    else:
+        model.export(path, samples=x)
+    found = exburn.predict(path, x)
+    np.testing.assert_allclose(found, model.predict(x, verbose=0), 1e-4, 1e-4)

@@ -51,6 +51,7 @@ def compute_all(data):
     ("case", "data"),
     [*((case, "last") for case in CASES), *((case, "first") for case in KINDS)],
 )
+@pytest.mark.longest_cases("pointwise-last")
 def test_values_and_gradients_are_those_of_xla(case, data):
     x, k, given, options = arrays(case, "OI" if "transposed" in case else "IO", data)
     ours, _ = both(x, k, given, options)

@@ -231,6 +231,7 @@ def trained(make):
 @pytest.mark.longest_cases("dilated-sequence-last")
 @pytest.mark.parametrize("data", ["last", "first"])
 @pytest.mark.parametrize("case", CASES, ids="-".join)
+@pytest.mark.longest_cases("dilated-sequence-first")
 def test_values_and_gradients_are_those_of_xla(case, data):
     ours, theirs = compute_all(computed, data)[case]
     for a, b in zip(ours, theirs, strict=True):

@@ -29,6 +29,7 @@ def doubled(inputs):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.longest_cases("linen")
 def test_they_learn_and_come_back_from_files(name, tmp_path):
     check_they_learn_and_come_back_from_files(MAKERS[name], tmp_path)
 

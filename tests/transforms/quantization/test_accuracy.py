@@ -87,7 +87,7 @@ def check(model, digits, scheme, folder):
     assert sizes[1] <= share * sizes[0] + 3000  # names, shapes and digests
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_a_cnn_in_int4(digits, tmp_path):
     model = train(cnn, digits, 4)
     assert accuracy(model, digits) > 0.9
@@ -104,6 +104,7 @@ def test_a_cnn_in_int4(digits, tmp_path):
     ],
     ids=["cnn", "lstm", "transformer"],
 )
+@pytest.mark.longest_cases("cnn")
 def test_every_scheme_keeps_accuracy(build, epochs, digits, tmp_path):
     model = train(build, digits, epochs)
     assert accuracy(model, digits) > 0.9

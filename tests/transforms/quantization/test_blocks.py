@@ -50,6 +50,7 @@ class Transformer(exburn.Model):
 
 
 @LONG
+@pytest.mark.longest
 def test_a_transformer_tells_its_blocks(images, tmp_path, rng):
     model = Transformer()
     model(images[0][:2])

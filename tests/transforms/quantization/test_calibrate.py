@@ -106,6 +106,7 @@ def kernel_of_keras(config, kernel, x):
         ("AWQConfig", {"group_size": -1}),
     ],
 )
+@pytest.mark.longest_cases("GPTQConfig-options2", "AWQConfig-options4")
 def test_the_error_is_not_above_keras(trained_on_images, images, kind, options):
     config = config_on(
         trained_on_images, images, kind, num_samples=len(images[0]), **options

@@ -58,6 +58,7 @@ def zoo():
         "float8",
     ],
 )
+@pytest.mark.longest_cases("float8")
 def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
     model, x = zoo
     block = {"block_size": BLOCK} if dtype == "int4" else {}
@@ -84,6 +85,7 @@ def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
 @pytest.mark.parametrize(
     "dtype", [pytest.param("float16", marks=pytest.mark.longest), "bfloat16"]
 )
+@pytest.mark.longest_cases("bfloat16")
 def test_casts_change_every_weight_but_little_of_the_output(zoo, dtype):
     model, x = zoo
     small = model.quantize(dtype)

@@ -109,7 +109,7 @@ def test_unknown_sizes(name):
     assert one(name)(symbol).dtype == "float32"
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_nothing_happens_at_factor_zero():
     x = np.rint(BATCH * 255)
 

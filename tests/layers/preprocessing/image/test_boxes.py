@@ -80,7 +80,7 @@ def test_overlaps_as_in_keras(form):
     np.testing.assert_allclose(got, theirs.compute_ciou(B, B[::-1], form), atol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_overlaps_of_relative_and_of_absent_boxes():
     part = ours.convert_format(B, "xyxy", "rel_yxyx", *SIZE)
     shape = (*SIZE, 3)

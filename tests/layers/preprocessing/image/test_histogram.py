@@ -67,6 +67,7 @@ def test_equalization_of_tiles_as_in_keras(options, golden):
 @pytest.mark.long_cases("ContrastLimitedAdaptiveHistogramEqualization")
 @pytest.mark.longest_cases("Equalization")
 @pytest.mark.parametrize("name", ["AutoContrast", "Equalization", CLAHE])
+@pytest.mark.longest_cases("ContrastLimitedAdaptiveHistogramEqualization")
 def test_corrections_are_made_in_inference_too(name):
     layer = make(name)
     if name == CLAHE:  # it takes the one value there is for the darkest

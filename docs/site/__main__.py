@@ -1,0 +1,67 @@
+"""Builds the documentation site: pages, notebooks, reference, table of Keras' names.
+
+    python -m docs.site             # into build/site/html, and checks its links
+    python -m docs.site --no-check
+
+It gathers the sources in ``build/site/source``, and zensical makes the site of them
+(``pip install '.[docs]'``). The pages are those of ``docs/``, which read as well
+without it; the reference has a page for each public name, whose text mkdocstrings takes
+from the docstring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from docs.site import check, config, notebooks, pages, reference, table
+from exburn.errors import require
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "site"
+
+
+def gather(source: Path) -> None:
+    """Writes the sources of all pages into a folder."""
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    pages.write(ROOT, source)
+    shown = notebooks.write(ROOT / "notebooks", source / "notebooks")
+    known = reference.write(source / "reference")
+    table.write(source / "keras_names.md", known)
+    shutil.copy(Path(__file__).with_name("site.css"), source)
+    config.write(source.parent / "zensical.toml", ROOT, shown, known)
+
+
+def build(folder: Path = BUILD) -> Path:
+    """Makes the site: the folder of its HTML."""
+    gather(folder / "source")
+    shutil.rmtree(folder / "html", ignore_errors=True)
+    require("zensical", "docs.site", "the site is made by zensical", extra="docs")
+    command = [sys.executable, "-m", "zensical", "build", "-f", "zensical.toml"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "html"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Builds the documentation site.")
+    parser.add_argument("--no-check", action="store_true", help="leave links unchecked")
+    asked = parser.parse_args()
+    start = time.perf_counter()
+    html = build()
+    count = sum(1 for _ in html.rglob("*.html"))
+    print(f"{count} pages in {time.perf_counter() - start:.1f} s: {html}/index.html")
+    if asked.no_check:
+        return 0
+    broken = check.broken_links(html)
+    for page, target in broken:
+        print(f"{page}: {target} leads nowhere", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

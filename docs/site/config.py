@@ -1,0 +1,217 @@
+"""The configuration of zensical, with the order of the pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs.site.reference import Name
+
+_TUTORIALS = (
+    "quickstart 01_mlp_digits 05_text_classification 06_char_transformer "
+    "11_transfer_by_freezing 14_structured_data"
+).split()
+_HOW_TO = [
+    ("Data", "data"),
+    ("Data sets", "datasets"),
+    ("Callbacks", "callbacks"),
+    ("Find settings, look into a run", "finding"),
+    ("Own layers, losses, loops", "custom_layers"),
+    ("Save and load", "saving"),
+    ("Resume", "checkpoints"),
+    ("Fine-tune", "fine_tuning"),
+    ("LoRA", "lora"),
+    ("Precision", "precision"),
+    ("Quantization", "quantization"),
+    ("Deploy: in the process", "serving"),
+    ("Deploy: a server", "server"),
+    ("Many devices", "distribution"),
+    ("Sweeps", "sweep"),
+    ("Gradients, devices, compute", "compute"),
+    ("Troubleshooting", "troubleshooting"),
+    ("Go faster", "faster"),
+]
+_EXPLANATION = [
+    ("How fit runs", "planning"),
+    ("Reproducibility", "reproducibility"),
+    ("Reliability", "reliability"),
+    ("Design", "design"),
+]
+_PROJECT = [
+    ("Benchmarks", "benchmarks"),
+    ("Roadmap, versions, security", "versions"),
+    ("Changelog", "changelog"),
+    ("Contributing", "contributing"),
+    ("Layout", "layout"),
+]
+_FEATURES = [
+    "content.code.copy",
+    "navigation.footer",
+    "navigation.indexes",
+    "navigation.instant",
+    "navigation.tabs",
+    "navigation.top",
+    "search.highlight",
+    "toc.follow",
+]
+
+
+def write(
+    target: Path, root: Path, shown: list[tuple[str, str]], known: dict[str, Name]
+) -> None:
+    """Writes ``zensical.toml``.
+
+    Args:
+        target: The file.
+        root: The checkout, where mkdocstrings finds the package.
+        shown: ``(stem, title)`` of the notebooks.
+        known: The public names by path.
+    """
+    target.write_text(
+        _TEMPLATE.format(
+            root=root.as_posix(),
+            nav=_value(_nav(root, shown, known)),
+            features=_value(_FEATURES),
+        ),
+        encoding="utf-8",
+    )
+
+
+def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> list:
+    titles = dict(shown)
+    decisions = sorted((root / "docs" / "decisions").glob("*.md"))
+    spaces: dict[str, list[Name]] = {}
+    for path in sorted(known):
+        spaces.setdefault(path.rpartition(".")[0], []).append(known[path])
+    reference = []
+    for space in spaces:
+        folder = space.removeprefix("exburn").lstrip(".").replace(".", "/") or "exburn"
+        reference.append({space: f"reference/{folder}/index.md"})
+    return [
+        {"Home": "index.md"},
+        {
+            "Start": _pages(
+                [
+                    ("Install", "install"),
+                    ("Quickstart", "quickstart"),
+                    ("Why ExBurn?", "why"),
+                ]
+            )
+            + [{"All pages": "all_pages.md"}]
+        },
+        {
+            "Tutorials": [
+                *({titles[stem]: f"notebooks/{stem}.md"} for stem in _TUTORIALS),
+                {
+                    "Gallery": [
+                        {title: f"notebooks/{stem}.md"}
+                        for stem, title in shown
+                        if stem not in _TUTORIALS
+                    ]
+                },
+            ]
+        },
+        {
+            "Migrate": _pages(
+                [
+                    ("Keras in twenty minutes", "migrate_keras"),
+                    ("Lightning and fastai", "migrate_lightning"),
+                    ("flax and optax", "migrate_flax"),
+                    ("Keras: all differences", "from_keras"),
+                    ("Keras: name by name", "keras_names"),
+                    ("Elixir", "from_exburn"),
+                ]
+            )
+        },
+        {"How-to": _pages(_HOW_TO)},
+        {"Explanation": _pages(_EXPLANATION)},
+        {"Reference": [{"Variables of the environment": "variables.md"}, *reference]},
+        {
+            "Project": [
+                *_pages(_PROJECT),
+                {"Decisions": [f"decisions/{path.name}" for path in decisions]},
+            ]
+        },
+    ]
+
+
+def _pages(listed: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{title: f"{stem}.md"} for title, stem in listed]
+
+
+def _value(value: object) -> str:
+    """A list or a table of texts as TOML."""
+    if isinstance(value, dict):
+        return (
+            "{ "
+            + ", ".join(f"{_value(k)} = {_value(v)}" for k, v in value.items())
+            + " }"
+        )
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+_TEMPLATE = """\
+[project]
+site_name = "ExBurn"
+site_description = "A Keras-style deep-learning framework whose programs are JAX."
+docs_dir = "source"
+site_dir = "html"
+use_directory_urls = true
+nav = {nav}
+extra_css = ["site.css"]
+
+[project.theme]
+features = {features}
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: light)"
+scheme = "default"
+toggle.icon = "lucide/sun"
+toggle.name = "Dark"
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: dark)"
+scheme = "slate"
+toggle.icon = "lucide/moon"
+toggle.name = "Light"
+
+[project.plugins.mkdocstrings.handlers.python]
+paths = ["{root}"]
+
+[project.plugins.mkdocstrings.handlers.python.options]
+docstring_style = "google"
+show_root_heading = false
+show_root_toc_entry = false
+show_source = false
+show_bases = false
+show_symbol_type_heading = true
+members_order = "source"
+inherited_members = false
+separate_signature = true
+line_length = 88
+heading_level = 2
+extensions = ["{root}/docs/site/examples.py"]
+docstring_options = {{ warnings = false }}
+filters = ["!^_"]
+
+[project.markdown_extensions.toc]
+permalink = true
+slugify = {{ object = "pymdownx.slugs.slugify", kwds = {{ case = "lower" }} }}
+
+[project.markdown_extensions.pymdownx.highlight]
+anchor_linenums = true
+
+[project.markdown_extensions.pymdownx.inlinehilite]
+
+[project.markdown_extensions.pymdownx.superfences]
+
+[project.markdown_extensions.admonition]
+
+[project.markdown_extensions.attr_list]
+
+[project.markdown_extensions.md_in_html]
+
+[project.markdown_extensions.tables]
+"""

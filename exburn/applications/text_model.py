@@ -1,0 +1,51 @@
+"""Pretrained models of text: their folders have a tokenizer, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from exburn.applications.pretrained import Pretrained
+from exburn.saving.pretrained_folder import local_source
+from exburn.text import Tokenizer
+
+_TOKENIZER = "tokenizer.json"
+
+
+class TextModel(Pretrained):
+    """Base of pretrained models that are given token numbers."""
+
+    @classmethod
+    def from_pretrained(cls, source: Any, *, dtype: Any = None, **changes: Any) -> Self:
+        """The model of a folder with ``config.json`` and weights, and its tokenizer.
+
+        Args: as of ``Pretrained.from_pretrained``.
+
+        Raises:
+            FileFormatError: The folder is of another family, damaged, or lacks weights.
+            MissingFileError: There is no such folder, or a file is missing in it.
+            DataError: The hub does not have it, or cannot be reached.
+        """
+        folder = Path(local_source(source, f"{cls.__name__}.from_pretrained"))
+        model = super().from_pretrained(folder, dtype=dtype, **changes)
+        if (path := folder / _TOKENIZER).is_file():
+            model.tokenizer = Tokenizer.load(path, lazy=True)
+        return model
+
+    def save_pretrained(
+        self, folder: Any, *, style: str | None = None, max_shard_size: Any = "5GB"
+    ) -> Path:
+        """Writes ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
+
+        Args: as of ``Pretrained.save_pretrained``.
+
+        Raises:
+            ArgumentError: The model has weights that no rule is for, as adapters.
+            SaveError: The system refuses.
+        """
+        file = super().save_pretrained(
+            folder, style=style, max_shard_size=max_shard_size
+        )
+        if self.tokenizer is not None:
+            self.tokenizer.save(Path(folder, _TOKENIZER))
+        return file

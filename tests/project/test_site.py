@@ -1,0 +1,81 @@
+"""The documentation site: what is gathered, and that links lead somewhere."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import exburn
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(name):
+    """A module of ``docs/site``; the checkout is on the path for that alone."""
+    sys.path.insert(0, str(ROOT))
+    try:
+        return importlib.import_module(f"docs.site.{name}")
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+check, notebooks, pages, reference = map(
+    load, ("check", "notebooks", "pages", "reference")
+)
+
+
+def test_broken_links_and_anchors_are_found(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.html").write_text('<h2 id="there">x</h2>')
+    (tmp_path / "index.html").write_text(
+        '<a class=x href="a/#there">1</a><a href=a/#gone>2</a><a href="b/">3</a>'
+        '<img src="no.png"><a href="https://x.org/#y">4</a><a href="#self">5</a>'
+    )
+    found = {link for _, link in check.broken_links(tmp_path)}
+    assert found == {"a/#gone", "b/", "no.png", "#self"}
+
+
+def test_every_public_name_has_a_page_with_its_docstring():
+    known = reference.public_names()
+    for space in ("callbacks", "layers", "losses", "optimizers", "visualization"):
+        listed = getattr(exburn, space).__all__
+        assert {
+            f"exburn.{space}.{name}" for name in listed if name[0].isupper()
+        } <= set(known)
+    pages_of = [name.page for name in known.values()]
+    homes = {id(name.value): name.page for name in known.values()}
+    assert len(set(pages_of)) == len(homes)
+    stopping = known["exburn.callbacks.EarlyStopping"]
+    text = reference.page(stopping)
+    assert text.startswith("# EarlyStopping")
+    assert "::: exburn.callbacks.early_stopping.EarlyStopping" in text
+    model = reference.page(known["exburn.Model"])
+    assert "## fit\n\n::: exburn.models.fitting.fit\n" in model
+    assert "jax.numpy.abs" in reference.page(known["exburn.ops.abs"])
+
+
+def test_pages_and_notebooks_lead_to_each_other(tmp_path):
+    pages.write(ROOT, tmp_path)
+    shown = notebooks.write(ROOT / "notebooks", tmp_path / "notebooks")
+    home = (tmp_path / "index.md").read_text()
+    assert "](quickstart.md)" in home and "](notebooks/quickstart.md)" in home
+    assert "../" not in home
+    assert shown[0][0] == "quickstart" and len(shown) == len(dict(shown))
+    first = (tmp_path / "notebooks" / "01_mlp_digits.md").read_text()
+    assert (
+        "```python\n" in first and ".png)" in first and '<pre class="output">' in first
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.longest
+def test_the_site_builds_without_broken_links(tmp_path):
+    for package in ("zensical", "mkdocstrings"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    html = load("__main__").build(tmp_path)
+    assert check.broken_links(html) == []
+    assert (html / "reference" / "callbacks" / "EarlyStopping" / "index.html").exists()
+    assert "EarlyStopping" in (html / "search.json").read_text("utf-8")
