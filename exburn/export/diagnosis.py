@@ -25,7 +25,7 @@ from exburn.export.converter import artifact, run_converter
 from exburn.export.operations import Known, Operation, Rule, Slot, run
 from exburn.export.program import Program
 from exburn.export.report import Problem
-from exburn.export.rows import fold_weights, load_arrays
+from exburn.export.rows import fold_weights, load_arrays, save_arrays
 
 _LIMIT = 1e-4  # of the error of one operation, beside its greatest entry
 
@@ -147,8 +147,7 @@ def _try(
             ins = [f"x{place}" for place, _ in enumerate(inputs)]
             outs = [f"y{place}" for place, _ in enumerate(found[0])]
             for draw, inputs in enumerate(draws):
-                named = dict(zip(ins, inputs, strict=True))
-                np.savez(folder / f"{name}.in_{draw}.npz", **named)
+                save_arrays(folder / f"{name}.in_{draw}.npz", ins, inputs)
             jobs.append({"name": name, "inputs": ins, "outputs": outs})
         run_converter(script, folder, {"pieces": jobs}, target=target)
         for job, piece, want in zip(jobs, pieces, wanted, strict=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, ExportError
@@ -97,7 +98,8 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
         fixed = all(isinstance(slot, Known) for slot in given)
         fixed = fixed and not any(map(_is_key, step.outputs))
         if fixed and _size(step.outputs) <= max(_size(given), _SMALL):
-            found = apply(step, [slot.value for slot in given])
+            values = [slot.value for slot in given if isinstance(slot, Known)]
+            found = apply(step, values)
             for slot, value in zip(step.outputs, found, strict=True):
                 known[id(slot)] = Known(slot.aval, np.asarray(value))
         else:
@@ -106,11 +108,17 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
 
 
 def _is_key(slot: Slot) -> bool:
-    return jax.dtypes.issubdtype(slot.aval.dtype, jax.dtypes.extended)
+    return jnp.issubdtype(slot.aval.dtype, jax.dtypes.extended)
 
 
 def _size(slots: Sequence[Slot]) -> int:
     return sum(slot.aval.size * slot.aval.dtype.itemsize for slot in slots)
+
+
+def save_arrays(path: Path, names: Sequence[str], values: Sequence[Any]) -> None:
+    """Writes arrays by name as an ``.npz`` file."""
+    arrays: Any = dict(zip(names, values, strict=True))
+    np.savez(path, **arrays)
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -28,7 +28,7 @@ from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
-from exburn.export.rows import batches, fix_rows, flatten, load_arrays
+from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
 from exburn.export.signature import Interface
 
 SCRIPT = Path(__file__).with_name("conversion.py")
@@ -150,8 +150,8 @@ def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) ->
     """Writes inputs in batches of the package's rows, and returns how many."""
     parts, _ = batches(inputs, program.rows or 1)
     for number, part in enumerate(parts):
-        named = dict(zip(feature_names(program.input_names), part, strict=True))
-        np.savez(folder / f"batch_{number}.npz", **named)
+        names = feature_names(program.input_names)
+        save_arrays(folder / f"batch_{number}.npz", names, part)
     return len(parts)
 
 

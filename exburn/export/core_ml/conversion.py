@@ -30,8 +30,9 @@ def main(folder: pathlib.Path) -> None:
     job = json.loads((folder / "job.json").read_text())
     sys.path.extend(p for p in job["path"] if p not in sys.path)
     sys.path.append(str(pathlib.Path(__file__).parent))  # where `evaluation` is
+    modules: dict[str, Any] = sys.modules
     for other in ("sklearn", "tensorflow", "torch", "xgboost"):
-        sys.modules.setdefault(other, None)  # coremltools would load them in seconds
+        modules.setdefault(other, None)  # coremltools would load them, for seconds
     report: dict[str, Any] = {}
 
     def enter(stage: str) -> None:
@@ -146,7 +147,8 @@ def compute(folder: pathlib.Path, package: str, count: int) -> None:
 
     for number in range(count):
         inputs = dict(np.load(folder / f"batch_{number}.npz"))
-        np.savez(folder / f"outputs_{number}.npz", **evaluate(package, inputs))
+        outputs: dict[str, Any] = evaluate(package, inputs)
+        np.savez(folder / f"outputs_{number}.npz", **outputs)
 
 
 def operators(model: Any) -> dict[str, int]:
@@ -194,7 +196,7 @@ def try_one(folder: pathlib.Path, piece: dict) -> int:
         write(model, piece, package)
         for draw in range(2):
             inputs = dict(np.load(folder / f"{name}.in_{draw}.npz"))
-            outputs = evaluate(package, inputs)
+            outputs: dict[str, Any] = evaluate(package, inputs)
             np.savez(folder / f"{name}.out_{draw}.npz", **outputs)
         return 0
     except BaseException as error:

@@ -376,7 +376,7 @@ def _stack(values, axis):
 
 
 @_operator("split")
-def _split(x, axis, num_splits=None, split_sizes=None):
+def _split(x, axis, num_splits=1, split_sizes=None):
     if split_sizes is None:
         return np.split(x, int(num_splits), axis=axis)
     return np.split(x, np.cumsum(split_sizes)[:-1], axis=axis)
@@ -424,7 +424,8 @@ def _pad(x, pad, mode="constant", constant_val=0.0):
     pairs = [[0, 0]] * (x.ndim - len(pairs)) + pairs
     if mode == "constant":
         return np.pad(x, pairs, constant_values=np.asarray(constant_val, x.dtype))
-    return np.pad(x, pairs, {"reflect": "reflect", "replicate": "edge"}[mode])
+    how: Any = {"reflect": "reflect", "replicate": "edge"}[mode]
+    return np.pad(x, pairs, how)
 
 
 def _slices(shape, begin, end, stride, begin_mask, end_mask, squeeze_mask) -> tuple:
@@ -568,7 +569,7 @@ _LAYOUTS = {1: "NCH", 2: "NCHW", 3: "NCHWD"}
 _KERNELS = {1: "OIH", 2: "OIHW", 3: "OIHWD"}
 
 
-def _pairs(pad_type, pad, sizes, reach, strides) -> list[tuple[int, int]]:
+def _pairs(pad_type, pad, sizes, reach, strides) -> list[Any]:
     if pad_type == "valid":
         return [(0, 0)] * len(sizes)
     if pad_type == "custom":
@@ -611,7 +612,7 @@ def _conv_transpose(
     x,
     weight,
     bias=None,
-    pad=None,
+    pad: Any = None,
     output_shape=None,
     pad_type="valid",
     strides=None,

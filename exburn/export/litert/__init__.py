@@ -27,7 +27,7 @@ from exburn.export.litert.file import Signature, operators, signatures
 from exburn.export.litert.rewriting import RULES
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
-from exburn.export.rows import batches, fix_rows, flatten, load_arrays
+from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
 from exburn.export.signature import Interface
 
 SCRIPT = Path(__file__).with_name("conversion.py")
@@ -35,7 +35,7 @@ NAME = "the LiteRT converter"
 MAIN = "serving_default"
 QUANTIZED = ("int8", "int8_weights")
 # How far outputs in int8 may be off, by their mean square and as a part of the
-# greatest, before the file is taken for broken. What that costs is for a test set to say.
+# greatest, before the file is taken for broken. What it costs is for a test set to say.
 _COARSE = 0.1
 
 
@@ -79,8 +79,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
                 }
             )
         if quantize == "int8":
-            named = zip(program.input_names, sample_inputs(program) or [], strict=True)
-            np.savez(folder / "samples.npz", **dict(named))
+            samples = sample_inputs(program) or []
+            save_arrays(folder / "samples.npz", program.input_names, samples)
         job = {"programs": jobs, "quantize": quantize}
         try:
             run_converter(SCRIPT, folder, job, target=NAME)
@@ -114,8 +114,7 @@ def _run(
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
         folder = Path(room)
         for number, part in enumerate(parts):
-            named = dict(zip(program.input_names, part, strict=True))
-            np.savez(folder / f"batch_{number}.npz", **named)
+            save_arrays(folder / f"batch_{number}.npz", program.input_names, part)
         runs = [{"signature": signature.name} for _ in parts]
         job = {"model": str(path), "runs": runs}
         run_converter(SCRIPT, folder, job, target="LiteRT's interpreter")

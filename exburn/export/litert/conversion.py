@@ -106,13 +106,21 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
     Inputs and outputs stay float: an application need not know the scales.
     """
     import numpy as np
-    from litert_quantizer import algorithm_manager, qtyping, quantizer, recipe
+    from litert_quantizer import (
+        algorithm_manager,
+        calibrator,
+        qtyping,
+        quantizer,
+        recipe,
+        recipe_manager,
+    )
+    from litert_quantizer.utils import qsv_utils
 
     work = quantizer.Quantizer(data)
     if job["quantize"] == "int8_weights":
         work.load_quantization_recipe(recipe.dynamic_wi8_afp32())
         made = work.quantize(enable_progress_report=False)
-        return bytes(made.quantized_model)
+        return bytes(made.quantized_model or b"")
     work.load_quantization_recipe(recipe.static_wi8_ai8())
     for name in ("INPUT", "OUTPUT", "SOFTMAX"):  # 256 probabilities are few
         kind = qtyping.TFLOperationName[name]
@@ -120,8 +128,13 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
         work.update_quantization_recipe(".*", kind, algorithm_key=keep)
     arrays = dict(np.load(samples))
     seen = {p["signature"]: batches(p, arrays) for p in job["programs"]}
-    made = work.quantize(work.calibrate(seen), enable_progress_report=False)
-    return bytes(made.quantized_model)
+    recipes = recipe_manager.RecipeManager()
+    recipes.load_quantization_recipe(work.get_quantization_recipe())
+    # By default it averages the ends of all samples, and so cuts off what most exceed.
+    measured = calibrator.Calibrator(data, qsv_update_func=qsv_utils.min_max_update)
+    measured.calibrate(seen, recipes)
+    made = work.quantize(measured.get_model_qsvs(), enable_progress_report=False)
+    return bytes(made.quantized_model or b"")
 
 
 def batches(program: dict, arrays: dict) -> list[dict]:

@@ -104,7 +104,7 @@ def test_other_outputs_than_the_golden_ones_are_an_error(bundle, tmp_path):
     [
         ({"formats": ("onnx", "torch")}, "formats are some of"),
         ({"labels": ["one"]}, "3 classes, received 1"),
-        ({"labels": {"x": LABELS}}, "names the output 'x'"),
+        ({"labels": {"x": LABELS}}, "name the output 'x'"),
         ({"preprocessing": {"image": object()}}, "JSON can hold"),
     ],
 )
