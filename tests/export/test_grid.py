@@ -16,8 +16,20 @@ PACKAGES = {
 }
 # What these formats, or their converters, cannot express.
 REFUSED: dict[str, set[str]] = {
-    "tflite": {"op while", "op integers", "op segment sum", "op searchsorted"},
-    "mlpackage": {"mel spectrogram", "op argsort", "op tile", "op integers"}
+    "tflite": {
+        "op fourier",
+        "op while",
+        "op integers",
+        "op segment sum",
+        "op searchsorted",
+    },
+    "mlpackage": {
+        "op fourier",
+        "mel spectrogram",
+        "op argsort",
+        "op tile",
+        "op integers",
+    }
     | {"op extract patches", "op searchsorted", "op unfold"},
 }
 
