@@ -25,6 +25,8 @@ from exburn.weights import Move, Rules
 
 _MAX_NPY_HEADER = 10_000  # bytes, NumPy's own limit
 _MOST_ENTRIES = 100_000  # of an HDF5 file that is for no known model
+# What pickles begin with. So does the size of a header in safetensors, which "{" follows.
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ROOM = 64 << 20  # bytes of an array, whatever it has in the file
 _MOST_PACKED = 20  # times as long as in the file
 
@@ -382,7 +384,7 @@ def open_stored(path: Path, op: str) -> Iterator[Stored]:
             yield StoredTorch(stack.enter_context(TorchFile(path, op=op)))
         elif start.startswith(ZIP):
             yield StoredNpz(path, op)
-        elif start.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+        elif start.startswith(_PICKLES) and start[8:9] != b"{":
             raise damage_error(
                 op, path, "this is a pickle, which may run anything: it is not read"
             )

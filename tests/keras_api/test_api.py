@@ -92,7 +92,7 @@ def test_every_parameter_is_there_or_known_to_be_absent(module):
 #: docs/from_keras.md, or another way of writing the same.
 OTHER_DEFAULTS = {
     "compile(steps_per_execution)": "auto",
-    "export(format)": "stablehlo",
+    "export(format)": None,
     "image_dataset_from_directory(format)": "numpy",
     "text_dataset_from_directory(format)": "numpy",
     "timeseries_dataset_from_array(format)": "numpy",
