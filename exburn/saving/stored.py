@@ -25,7 +25,7 @@ from exburn.weights import Move, Rules
 
 _MAX_NPY_HEADER = 10_000  # bytes, NumPy's own limit
 _MOST_ENTRIES = 100_000  # of an HDF5 file that is for no known model
-# What pickles begin with. So does the size of a header in safetensors, which "{" follows.
+# What pickles begin with; some safetensors, too, by the size of a header: "{" follows.
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ROOM = 64 << 20  # bytes of an array, whatever it has in the file
 _MOST_PACKED = 20  # times as long as in the file
