@@ -107,7 +107,7 @@ def difference(want: np.ndarray, got: np.ndarray, typical: bool = False) -> floa
     if want.dtype.kind in "biu":
         return 0.0 if np.array_equal(want, got) else np.inf
     if want.dtype.kind == "c":
-        want, got = (np.stack([v.real, v.imag]) for v in (want, got))
+        want, got = (np.stack([np.real(v), np.imag(v)]) for v in (want, got))
     want, got = want.astype(np.float64), got.astype(np.float64)
     finite = np.isfinite(want)
     if not np.array_equal(want[~finite], got[~finite], equal_nan=True):
