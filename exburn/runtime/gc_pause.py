@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator
 
 _started = False
+_OF_PYTHON = 2_000  # frozen objects that an interpreter may begin with: 375 in 3.12
 
 
 @contextlib.contextmanager
@@ -28,7 +29,7 @@ def starting() -> Iterator[None]:
         gc.enable()
         # What was made counts as old, which is looked through seldom. Objects that
         # someone else has frozen stay so.
-        if not gc.get_freeze_count():
+        if not _is_frozen():
             gc.freeze()
             gc.unfreeze()
 
@@ -48,7 +49,7 @@ def frozen_heap() -> Iterator[None]:
         ...     gc.get_freeze_count() > 1000
         True
     """
-    if gc.get_freeze_count():  # by someone else
+    if _is_frozen():
         yield
         return
     gc.collect()
@@ -57,3 +58,8 @@ def frozen_heap() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+def _is_frozen() -> bool:
+    """Whether someone has frozen the heap."""
+    return gc.get_freeze_count() > _OF_PYTHON

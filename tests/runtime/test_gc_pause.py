@@ -11,7 +11,7 @@ from exburn.runtime import gc_pause
 def test_no_garbage_is_looked_for_until_a_program_was_compiled(monkeypatch, frozen):
     monkeypatch.setattr(gc_pause, "_started", False)
     if frozen:
-        monkeypatch.setattr(gc, "get_freeze_count", lambda: 3)
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: 30_000)
         monkeypatch.setattr(gc, "unfreeze", None)  # somebody else's stay frozen
     with gc_pause.starting():
         assert not gc.isenabled()
@@ -31,6 +31,15 @@ def test_a_frozen_heap_thaws_unless_someone_else_froze_it():
             pass
         assert gc.get_freeze_count() > 1000
     assert gc.get_freeze_count() == 0
+
+
+def test_what_python_itself_froze_is_nobody_elses(monkeypatch):
+    frozen = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 375)  # Python 3.12 begins so
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)
+    with gc_pause.frozen_heap():
+        assert frozen
 
 
 def test_a_collector_that_the_user_has_switched_off_stays_off(monkeypatch):
