@@ -137,7 +137,7 @@ def test_a_model_of_a_folder_is_like_any_other(model, tmp_path):
     np.testing.assert_allclose(np.asarray(third(x)), expected, atol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_a_new_top_on_old_layers(folder, tmp_path):
     model = BERT.from_pretrained(folder, classes=3)
     assert model.output_shape == (None, 3)

@@ -215,7 +215,7 @@ def test_files_know_nothing_of_the_mesh(tmp_path, mesh):
     assert_close(losses(read), losses(model))
 
 
-@pytest.mark.long
+@pytest.mark.longest
 @on_devices
 def test_a_run_goes_on_on_another_mesh(tmp_path):
     wanted = losses(compiled("mlp", "data"), epochs=4)["loss"]

@@ -50,6 +50,7 @@ report(loaded=loaded.history)
 """
 
 
+@pytest.mark.longest
 def test_the_history_is_that_of_one_process_with_all_rows():
     space = {"np": np}
     exec(BEGIN, space)

@@ -272,6 +272,7 @@ tell(model, history)
 """
 
 
+@pytest.mark.longest
 def test_a_sigterm_to_one_process_saves_in_all_and_ends_them(tmp_path):
     script = SLOW.format(mesh="data", slow=True)
     with Processes(BEGIN + script, folder=tmp_path) as started:

@@ -8,7 +8,7 @@ from tests.kernels.rows import CLASSES, batch, readings
 from exburn.kernels import cross_entropy
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_spare_columns_change_nothing(kernel):
     scores, labels = batch("bfloat16")
     value, gradient, hits = readings(scores, labels)

@@ -86,6 +86,7 @@ def test_weights_and_masks(request, given, reduction):
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.longest_cases("mixed_float16")
+@pytest.mark.longest_cases("mixed_bfloat16")
 def test_training_reads_scores_once(request, monkeypatch, dtype):
     x = np.random.default_rng(0).integers(0, CLASSES, (8, 4))
     y = (x + 1) % CLASSES

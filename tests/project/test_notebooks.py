@@ -34,9 +34,10 @@ import functools
 import exburn
 
 def shorten(fit):
-    def fit_shortly(self, *args, steps_per_epoch=None, **options):
-        steps = min(steps_per_epoch or 2, 2)
-        return fit(self, *args, steps_per_epoch=steps, **options)
+    def fit_shortly(self, x=None, *args, steps_per_epoch=None, **options):
+        rows, batch = getattr(x, "shape", [64])[0], options.get("batch_size") or 32
+        steps = min(steps_per_epoch or 2, 2, -(-rows // batch))
+        return fit(self, x, *args, steps_per_epoch=steps, **options)
     return fit_shortly
 
 def shorten_sweep(sweep):

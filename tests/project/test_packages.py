@@ -139,6 +139,7 @@ def test_metadata_has_the_extras_and_the_licence(built):
 
 
 @pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
+@pytest.mark.longest_cases("editable")
 def test_installed_package_works_outside_the_checkout(
     kind, built, fresh, checkout, tmp_path
 ):

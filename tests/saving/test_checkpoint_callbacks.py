@@ -57,7 +57,7 @@ def test_backup_and_restore(tmp_path, save_freq):
     assert len(os.listdir(tmp_path / "b")) == 1
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_an_ended_run_stays_ended(tmp_path):
     """Stopped by a callback, within an epoch or at its end, or at the last epoch."""
     for stops in (Stops(1, 2), EarlyStopping("loss", baseline=0.0), Stops(9)):

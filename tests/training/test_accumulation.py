@@ -120,7 +120,7 @@ def test_every_way_to_cut_the_steps_gives_the_same_bits(blobs):
     assert same_bits(streamed, whole)
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_a_group_goes_on_in_the_next_fit_and_by_single_batches(blobs):
     x, y = blobs
     whole, parts = network(), network()

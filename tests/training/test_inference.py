@@ -25,7 +25,7 @@ def test_evaluate_and_predict_on_many_sizes_compile_a_handful(blobs, classifier)
     assert model.trace_counts["predict"] <= 8
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_validation_steps_go_through_all_rows_unless_a_batch_size_is_given(blobs):
     import keras
 

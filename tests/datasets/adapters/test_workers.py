@@ -39,6 +39,7 @@ def test_an_error_in_a_worker_is_the_users_own(workers):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_processes():
     """One spawned pool lives over the epochs; hooks that change the data are seen."""
     code = """
