@@ -118,7 +118,7 @@ RUNNERS: dict[str, Callable[[int], Write]] = {
 
 
 def bytes_per_step(batch: int) -> float:
-    """What has to be read for one token of each row, of a text half written."""
+    """Bytes to be read for one token of each row, of a text half written."""
     kernels = LAYERS * 12 * WIDTH * WIDTH + VOCABULARY * WIDTH
     length = PROMPT + TOKENS / 2
     return 2 * (kernels + batch * LAYERS * 2 * WIDTH * length)

@@ -1,4 +1,4 @@
-"""What int8 costs a LiteRT file: accuracy on a test set, bytes, and time.
+"""The cost of int8 in a LiteRT file: accuracy on a test set, bytes, and time.
 
     python benchmarks/int8_files.py [--data digits] [--epochs 3] [--rows 10000]
 

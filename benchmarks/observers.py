@@ -1,4 +1,4 @@
-"""What watching a training costs: dashboard, run directory and logger, and a slow one.
+"""The cost of watching a training: dashboard, run directory and logger, and a slow one.
 
     python benchmarks/observers.py [--seconds 30] [--rounds 3] [--json F]
 

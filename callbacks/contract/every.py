@@ -81,7 +81,7 @@ class Every:
 
     @property
     def unit(self) -> str:
-        """What it counts: ``"steps"``, ``"seconds"``, ``"epochs"`` or ``"chunks"``."""
+        """The unit: ``"steps"``, ``"seconds"``, ``"epochs"`` or ``"chunks"``."""
         return next(unit for unit in _UNITS if getattr(self, unit) is not None)
 
 
@@ -219,7 +219,7 @@ class Occasions:
         return every.before is None or position <= every.before
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs so that it calls at the same steps."""
+        """The state that a resumed run needs, so that it calls at the same steps."""
         state = {"steps": self.before_epoch, "chunks": self.chunks, "over": self.over}
         state |= {"done": self.done, "seen": self.seen}
         if self.every.seconds is not None:

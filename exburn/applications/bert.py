@@ -25,6 +25,7 @@ from exburn.applications.pretrained import (
     rank_classes,
 )
 from exburn.applications.text_model import TextModel
+from exburn.applications.torch_rules import attention_output, dense, heads, norm
 from exburn.applications.transformer import (
     TextEmbedding,
     TokenPooling,
@@ -36,74 +37,38 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.layers import Dense, Dropout, Input, LayerNormalization
 from exburn.saving.pretrained_folder import setting
-from exburn.weights import Rules, rules, split_heads, transpose
+from exburn.weights import Rules, rules
 
 __all__ = ["BERT"]
 
 _POOLING = ("first", "mean", "pooler")
 _OP = "BERT.from_pretrained"
+_LAYER = r"encoder.layer.(\d+)"
 _BODY = [
     (r"embeddings.word_embeddings.weight", "embedding/tokens/embeddings"),
     (r"embeddings.position_embeddings.weight", "embedding/position_table"),
     (r"embeddings.token_type_embeddings.weight", "embedding/type_table"),
-    (r"embeddings.LayerNorm.weight", "embedding_norm/gamma"),
-    (r"embeddings.LayerNorm.bias", "embedding_norm/beta"),
-    (
-        r"encoder.layer.(\d+).attention.self.(query|key|value).weight",
-        "block_{1}/attention/{2}/kernel",
-        transpose >> split_heads,
+    *norm("embeddings.LayerNorm", "embedding_norm"),
+    *heads(rf"{_LAYER}.attention.self.(query|key|value)", "block_{1}/attention/{2}"),
+    *attention_output(
+        rf"{_LAYER}.attention.output.dense", "block_{1}/attention/attention_output"
     ),
-    (
-        r"encoder.layer.(\d+).attention.self.(query|key|value).bias",
-        "block_{1}/attention/{2}/bias",
-        split_heads,
-    ),
-    (
-        r"encoder.layer.(\d+).attention.output.dense.weight",
-        "block_{1}/attention/attention_output/kernel",
-        transpose >> split_heads(axis=0),
-    ),
-    (
-        r"encoder.layer.(\d+).attention.output.dense.bias",
-        "block_{1}/attention/attention_output/bias",
-    ),
-    (
-        r"encoder.layer.(\d+).attention.output.LayerNorm.weight",
-        "block_{1}/attention_norm/gamma",
-    ),
-    (
-        r"encoder.layer.(\d+).attention.output.LayerNorm.bias",
-        "block_{1}/attention_norm/beta",
-    ),
-    (
-        r"encoder.layer.(\d+).intermediate.dense.weight",
-        "block_{1}/mlp_in/kernel",
-        transpose,
-    ),
-    (r"encoder.layer.(\d+).intermediate.dense.bias", "block_{1}/mlp_in/bias"),
-    (r"encoder.layer.(\d+).output.dense.weight", "block_{1}/mlp_out/kernel", transpose),
-    (r"encoder.layer.(\d+).output.dense.bias", "block_{1}/mlp_out/bias"),
-    (r"encoder.layer.(\d+).output.LayerNorm.weight", "block_{1}/mlp_norm/gamma"),
-    (r"encoder.layer.(\d+).output.LayerNorm.bias", "block_{1}/mlp_norm/beta"),
+    *norm(rf"{_LAYER}.attention.output.LayerNorm", "block_{1}/attention_norm"),
+    *dense(rf"{_LAYER}.intermediate.dense", "block_{1}/mlp_in"),
+    *dense(rf"{_LAYER}.output.dense", "block_{1}/mlp_out"),
+    *norm(rf"{_LAYER}.output.LayerNorm", "block_{1}/mlp_norm"),
     # The normalizations of files from before 2019.
     (r"embeddings.LayerNorm.(gamma|beta)", "embedding_norm/{1}"),
     (
-        r"encoder.layer.(\d+).attention.output.LayerNorm.(gamma|beta)",
+        rf"{_LAYER}.attention.output.LayerNorm.(gamma|beta)",
         "block_{1}/attention_norm/{2}",
     ),
-    (
-        r"encoder.layer.(\d+).output.LayerNorm.(gamma|beta)",
-        "block_{1}/mlp_norm/{2}",
-    ),
+    (rf"{_LAYER}.output.LayerNorm.(gamma|beta)", "block_{1}/mlp_norm/{2}"),
     (r"embeddings.position_ids", None),
 ]
-_POOLER = [
-    (r"pooler.dense.weight", "pooler/kernel", transpose),
-    (r"pooler.dense.bias", "pooler/bias"),
-]
+_POOLER = dense("pooler.dense", "pooler")
 _TOP = [
-    (r"classifier.weight", "predictions/kernel", transpose),
-    (r"classifier.bias", "predictions/bias"),
+    *dense("classifier", "predictions"),
     (r"cls\..*", None),  # of pretraining
 ]
 

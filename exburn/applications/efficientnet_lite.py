@@ -28,6 +28,7 @@ from exburn.applications.image_model import (
 )
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.applications.pretrained import architecture, label_names
+from exburn.applications.torch_rules import batch_norm, dense
 from exburn.core.checks import check_choice, check_float
 from exburn.core.registry import register_builtin
 from exburn.errors import LayoutError
@@ -81,49 +82,32 @@ _OP = "EfficientNetLite.from_pretrained"
 _FULL, _DEPTHWISE = transpose(2, 3, 1, 0), transpose(2, 3, 0, 1)
 
 
-def _norm(source: str, target: str) -> list[tuple]:
-    """Rules for a batch normalization of PyTorch's."""
-    pairs = {
-        "weight": "gamma",
-        "bias": "beta",
-        "running_mean": "moving_mean",
-        "running_var": "moving_variance",
-    }
-    found: list[tuple] = [
-        (f"{source}.{theirs}", f"{target}/{ours}") for theirs, ours in pairs.items()
-    ]
-    return [*found, (f"{source}.num_batches_tracked", None)]
-
-
 _BLOCK = r"blocks.([1-6]).(\d+)"
 _TIMM = [
     (r"conv_stem.weight", "stem_conv/kernel", _FULL),
-    *_norm(r"bn1", "stem_bn"),
+    *batch_norm(r"bn1", "stem_bn"),
     # The first stage has no expansion.
     (r"blocks.(0).(\d+).conv_dw.weight", "block_{1}_{2}_depthwise/kernel", _DEPTHWISE),
-    *_norm(r"blocks.(0).(\d+).bn1", "block_{1}_{2}_depthwise_bn"),
+    *batch_norm(r"blocks.(0).(\d+).bn1", "block_{1}_{2}_depthwise_bn"),
     (r"blocks.(0).(\d+).conv_pw.weight", "block_{1}_{2}_project/kernel", _FULL),
-    *_norm(r"blocks.(0).(\d+).bn2", "block_{1}_{2}_project_bn"),
+    *batch_norm(r"blocks.(0).(\d+).bn2", "block_{1}_{2}_project_bn"),
     (rf"{_BLOCK}.conv_pw.weight", "block_{1}_{2}_expand/kernel", _FULL),
-    *_norm(rf"{_BLOCK}.bn1", "block_{1}_{2}_expand_bn"),
+    *batch_norm(rf"{_BLOCK}.bn1", "block_{1}_{2}_expand_bn"),
     (rf"{_BLOCK}.conv_dw.weight", "block_{1}_{2}_depthwise/kernel", _DEPTHWISE),
-    *_norm(rf"{_BLOCK}.bn2", "block_{1}_{2}_depthwise_bn"),
+    *batch_norm(rf"{_BLOCK}.bn2", "block_{1}_{2}_depthwise_bn"),
     (rf"{_BLOCK}.conv_pwl.weight", "block_{1}_{2}_project/kernel", _FULL),
-    *_norm(rf"{_BLOCK}.bn3", "block_{1}_{2}_project_bn"),
+    *batch_norm(rf"{_BLOCK}.bn3", "block_{1}_{2}_project_bn"),
     (r"conv_head.weight", "head_conv/kernel", _FULL),
-    *_norm(r"bn2", "head_bn"),
+    *batch_norm(r"bn2", "head_bn"),
 ]
 # Of efficientnet_pytorch, and of what is derived from it: blocks have one number.
 _FLAT = [
     (r"_conv_stem.weight", "stem_conv/kernel", _FULL),
-    *_norm(r"_bn0", "stem_bn"),
+    *batch_norm(r"_bn0", "stem_bn"),
     (r"_conv_head.weight", "head_conv/kernel", _FULL),
-    *_norm(r"_bn1", "head_bn"),
+    *batch_norm(r"_bn1", "head_bn"),
 ]
-_FLAT_TOP = [
-    (r"_fc.weight", "predictions/kernel", transpose),
-    (r"_fc.bias", "predictions/bias"),
-]
+_FLAT_TOP = dense("_fc", "predictions")
 
 
 def _flat_block(number: int, name: str) -> list[tuple]:
@@ -131,11 +115,11 @@ def _flat_block(number: int, name: str) -> list[tuple]:
     start = rf"_blocks.{number}"
     return [
         (rf"{start}._expand_conv.weight", f"{name}_expand/kernel", _FULL),
-        *_norm(rf"{start}._bn0", f"{name}_expand_bn"),
+        *batch_norm(rf"{start}._bn0", f"{name}_expand_bn"),
         (rf"{start}._depthwise_conv.weight", f"{name}_depthwise/kernel", _DEPTHWISE),
-        *_norm(rf"{start}._bn1", f"{name}_depthwise_bn"),
+        *batch_norm(rf"{start}._bn1", f"{name}_depthwise_bn"),
         (rf"{start}._project_conv.weight", f"{name}_project/kernel", _FULL),
-        *_norm(rf"{start}._bn2", f"{name}_project_bn"),
+        *batch_norm(rf"{start}._bn2", f"{name}_project_bn"),
     ]
 
 
@@ -147,10 +131,7 @@ def _repeats(depth: float) -> list[int]:
     ]
 
 
-_TIMM_TOP = [
-    (r"classifier.weight", "predictions/kernel", transpose),
-    (r"classifier.bias", "predictions/bias"),
-]
+_TIMM_TOP = dense("classifier", "predictions")
 
 
 @register_builtin

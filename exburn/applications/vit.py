@@ -34,6 +34,7 @@ from exburn.applications.pretrained import (
     label_entries,
     label_names,
 )
+from exburn.applications.torch_rules import attention_output, dense, heads, norm
 from exburn.applications.transformer import (
     ClassToken,
     TokenPooling,
@@ -62,122 +63,74 @@ _OP = "ViT.from_pretrained"
 _PREPROCESSOR = "preprocessor_config.json"
 _KERNEL = transpose(2, 3, 1, 0)  # [out, in, height, width] of PyTorch
 _PARTS = ("query", "key", "value")
+_OUTPUT = "block_{1}/attention/attention_output"
+
+
+def _norms_and_mlp(block: str, norms: tuple[str, str], mlp: tuple[str, str]) -> list:
+    """Rules for what a block has beside its attention.
+
+    Args:
+        block: The block's name.
+        norms, mlp: Names in it of its normalizations, and of its dense layers.
+    """
+    return [
+        *norm(f"{block}.{norms[0]}", "block_{1}/attention_norm"),
+        *norm(f"{block}.{norms[1]}", "block_{1}/mlp_norm"),
+        *dense(f"{block}.{mlp[0]}", "block_{1}/mlp_in"),
+        *dense(f"{block}.{mlp[1]}", "block_{1}/mlp_out"),
+    ]
+
+
+_NORMS = "layernorm_before", "layernorm_after"
+_LAYER = r"encoder.layer.(\d+)"
 _BODY = [
     (r"embeddings.cls_token", "tokens/token"),
     (r"embeddings.position_embeddings", "tokens/positions"),
     (r"embeddings.patch_embeddings.projection.weight", "patches/kernel", _KERNEL),
     (r"embeddings.patch_embeddings.projection.bias", "patches/bias"),
-    (
-        r"encoder.layer.(\d+).attention.attention.(query|key|value).weight",
-        "block_{1}/attention/{2}/kernel",
-        transpose >> split_heads,
+    *heads(
+        rf"{_LAYER}.attention.attention.(query|key|value)", "block_{1}/attention/{2}"
     ),
-    (
-        r"encoder.layer.(\d+).attention.attention.(query|key|value).bias",
-        "block_{1}/attention/{2}/bias",
-        split_heads,
-    ),
-    (
-        r"encoder.layer.(\d+).attention.output.dense.weight",
-        "block_{1}/attention/attention_output/kernel",
-        transpose >> split_heads(axis=0),
-    ),
-    (
-        r"encoder.layer.(\d+).attention.output.dense.bias",
-        "block_{1}/attention/attention_output/bias",
-    ),
-    (r"encoder.layer.(\d+).layernorm_before.weight", "block_{1}/attention_norm/gamma"),
-    (r"encoder.layer.(\d+).layernorm_before.bias", "block_{1}/attention_norm/beta"),
-    (r"encoder.layer.(\d+).layernorm_after.weight", "block_{1}/mlp_norm/gamma"),
-    (r"encoder.layer.(\d+).layernorm_after.bias", "block_{1}/mlp_norm/beta"),
-    (
-        r"encoder.layer.(\d+).intermediate.dense.weight",
-        "block_{1}/mlp_in/kernel",
-        transpose,
-    ),
-    (r"encoder.layer.(\d+).intermediate.dense.bias", "block_{1}/mlp_in/bias"),
-    (r"encoder.layer.(\d+).output.dense.weight", "block_{1}/mlp_out/kernel", transpose),
-    (r"encoder.layer.(\d+).output.dense.bias", "block_{1}/mlp_out/bias"),
-    (r"layernorm.weight", "norm/gamma"),
-    (r"layernorm.bias", "norm/beta"),
+    *attention_output(rf"{_LAYER}.attention.output.dense", _OUTPUT),
+    *_norms_and_mlp(_LAYER, _NORMS, ("intermediate.dense", "output.dense")),
+    *norm("layernorm", "norm"),
     (r"pooler\..*", None),
 ]
 # The modules' names in transformers 5, whose files have those above all the same.
+_NEW_LAYER = r"layers.(\d+)"
 _NEW = [
     *(
         entry
         for letter, part in zip("qkv", _PARTS, strict=True)
-        for entry in (
-            (
-                rf"layers.(\d+).attention.{letter}_proj.weight",
-                f"block_{{1}}/attention/{part}/kernel",
-                transpose >> split_heads,
-            ),
-            (
-                rf"layers.(\d+).attention.{letter}_proj.bias",
-                f"block_{{1}}/attention/{part}/bias",
-                split_heads,
-            ),
+        for entry in heads(
+            f"{_NEW_LAYER}.attention.{letter}_proj", f"block_{{1}}/attention/{part}"
         )
     ),
-    (
-        r"layers.(\d+).attention.o_proj.weight",
-        "block_{1}/attention/attention_output/kernel",
-        transpose >> split_heads(axis=0),
-    ),
-    (
-        r"layers.(\d+).attention.o_proj.bias",
-        "block_{1}/attention/attention_output/bias",
-    ),
-    (r"layers.(\d+).layernorm_before.weight", "block_{1}/attention_norm/gamma"),
-    (r"layers.(\d+).layernorm_before.bias", "block_{1}/attention_norm/beta"),
-    (r"layers.(\d+).layernorm_after.weight", "block_{1}/mlp_norm/gamma"),
-    (r"layers.(\d+).layernorm_after.bias", "block_{1}/mlp_norm/beta"),
-    (r"layers.(\d+).mlp.fc1.weight", "block_{1}/mlp_in/kernel", transpose),
-    (r"layers.(\d+).mlp.fc1.bias", "block_{1}/mlp_in/bias"),
-    (r"layers.(\d+).mlp.fc2.weight", "block_{1}/mlp_out/kernel", transpose),
-    (r"layers.(\d+).mlp.fc2.bias", "block_{1}/mlp_out/bias"),
+    *attention_output(f"{_NEW_LAYER}.attention.o_proj", _OUTPUT),
+    *_norms_and_mlp(_NEW_LAYER, _NORMS, ("mlp.fc1", "mlp.fc2")),
 ]
-_TOP = [
-    (r"classifier.weight", "predictions/kernel", transpose),
-    (r"classifier.bias", "predictions/bias"),
-]
+_TOP = dense("classifier", "predictions")
+_BLOCK = r"blocks.(\d+)"
 _TIMM = [
     (r"cls_token", "tokens/token"),
     (r"pos_embed", "tokens/positions"),
     (r"patch_embed.proj.weight", "patches/kernel", _KERNEL),
     (r"patch_embed.proj.bias", "patches/bias"),
     (
-        r"blocks.(\d+).attn.qkv.weight",
+        rf"{_BLOCK}.attn.qkv.weight",
         tuple(f"block_{{1}}/attention/{part}/kernel" for part in _PARTS),
         transpose >> split >> split_heads,
     ),
     (
-        r"blocks.(\d+).attn.qkv.bias",
+        rf"{_BLOCK}.attn.qkv.bias",
         tuple(f"block_{{1}}/attention/{part}/bias" for part in _PARTS),
         split >> split_heads,
     ),
-    (
-        r"blocks.(\d+).attn.proj.weight",
-        "block_{1}/attention/attention_output/kernel",
-        transpose >> split_heads(axis=0),
-    ),
-    (r"blocks.(\d+).attn.proj.bias", "block_{1}/attention/attention_output/bias"),
-    (r"blocks.(\d+).norm1.weight", "block_{1}/attention_norm/gamma"),
-    (r"blocks.(\d+).norm1.bias", "block_{1}/attention_norm/beta"),
-    (r"blocks.(\d+).norm2.weight", "block_{1}/mlp_norm/gamma"),
-    (r"blocks.(\d+).norm2.bias", "block_{1}/mlp_norm/beta"),
-    (r"blocks.(\d+).mlp.fc1.weight", "block_{1}/mlp_in/kernel", transpose),
-    (r"blocks.(\d+).mlp.fc1.bias", "block_{1}/mlp_in/bias"),
-    (r"blocks.(\d+).mlp.fc2.weight", "block_{1}/mlp_out/kernel", transpose),
-    (r"blocks.(\d+).mlp.fc2.bias", "block_{1}/mlp_out/bias"),
-    (r"norm.weight", "norm/gamma"),
-    (r"norm.bias", "norm/beta"),
+    *attention_output(rf"{_BLOCK}.attn.proj", _OUTPUT),
+    *_norms_and_mlp(_BLOCK, ("norm1", "norm2"), ("mlp.fc1", "mlp.fc2")),
+    *norm("norm", "norm"),
 ]
-_TIMM_TOP = [
-    (r"head.weight", "predictions/kernel", transpose),
-    (r"head.bias", "predictions/bias"),
-]
+_TIMM_TOP = dense("head", "predictions")
 
 
 @register_builtin

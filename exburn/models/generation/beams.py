@@ -18,7 +18,6 @@ from jax import lax
 
 from exburn.models.generation.invariants import hoist
 from exburn.models.generation.loop import (
-    NO_TOKEN,
     Report,
     State,
     find_stop,
@@ -48,17 +47,7 @@ def make_search(memory: Memory) -> Callable:
         batch, prompt = ids.shape
         kept, scores, doubt = memory.begin(groups, ids, lengths, prompt + most)
         kept, lengths = jax.tree.map(lambda v: jnp.repeat(v, beams, 0), (kept, lengths))
-        rows = batch * beams
-        state = State(
-            memory=kept,
-            lengths=lengths,
-            tokens=jnp.zeros((rows, most), jnp.int32),
-            tail=jnp.full((rows, stops.shape[1]), NO_TOKEN, jnp.int32),
-            count=jnp.zeros(rows, jnp.int32),
-            stopped=jnp.zeros(rows, jnp.int32),
-            step=jnp.zeros((), jnp.int32),
-            seen=None,
-        )
+        state = State.fresh(kept, lengths, most, stops)
         # The beams of a row are alike so far: one of them counts.
         alone = jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)
         found = Beams(state, jnp.broadcast_to(alone, (batch, beams)))

@@ -49,6 +49,28 @@ class State:
     step: jax.Array
     seen: jax.Array | None
 
+    @classmethod
+    def fresh(
+        cls,
+        memory: Any,
+        lengths: jax.Array,
+        most: int,
+        stops: jax.Array,
+        seen: jax.Array | None = None,
+    ) -> State:
+        """The state before the first token, with room for ``most`` of them."""
+        rows = lengths.shape[0]
+        return cls(
+            memory=memory,
+            lengths=lengths,
+            tokens=jnp.zeros((rows, most), jnp.int32),
+            tail=jnp.full((rows, stops.shape[1]), NO_TOKEN, jnp.int32),
+            count=jnp.zeros(rows, jnp.int32),
+            stopped=jnp.zeros(rows, jnp.int32),
+            step=jnp.zeros((), jnp.int32),
+            seen=seen,
+        )
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -76,16 +98,7 @@ def make_begin(memory: Memory) -> Callable:
         seen = None
         if getattr(sampler, "repetition_penalty", None) is not None:
             seen = _tokens_of(ids, lengths, scores.shape[-1])
-        state = State(
-            memory=kept,
-            lengths=lengths,
-            tokens=jnp.zeros((batch, most), jnp.int32),
-            tail=jnp.full((batch, stops.shape[1]), NO_TOKEN, jnp.int32),
-            count=jnp.zeros(batch, jnp.int32),
-            stopped=jnp.zeros(batch, jnp.int32),
-            step=jnp.zeros((), jnp.int32),
-            seen=seen,
-        )
+        state = State.fresh(kept, lengths, most, stops, seen)
         state = _write(state, scores, sampler, stops, key)
         return state, _report(state, doubt)
 
