@@ -161,6 +161,7 @@ def test_a_narrow_model_trains_saves_and_is_compiled_as_before(tmp_path):
     assert made.count_params() < 0.5 * model.count_params()
 
 
+@pytest.mark.long
 @pytest.mark.longest
 @pytest.mark.parametrize(
     "name", ["VGG16", "ResNet50V2", "MobileNetV2", "MobileNetV3Small", "DenseNet121"]

@@ -273,6 +273,7 @@ def test_every_way_to_train_prunes(way):
     assert sparsity(pruned).total == 0.5
 
 
+@pytest.mark.long
 @pytest.mark.longest
 def test_lanes_of_a_sweep_are_pruned():
     pruned = exburn.prune(make(), 0.5, Polynomial(0, 6, every=2))
