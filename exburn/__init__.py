@@ -100,7 +100,7 @@ if TYPE_CHECKING:
         weights,
         wrappers,
     )
-    from exburn.compression import prune
+    from exburn.compression import Distiller, prune
     from exburn.compute import vectorize
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
     from exburn.elixir.benchmark import benchmark
@@ -151,7 +151,7 @@ _LAZY = (
 _LAZY_NAMES = {
     name: module
     for module, names in {
-        "exburn.compression": "prune",
+        "exburn.compression": "Distiller prune",
         "exburn.compute": "vectorize",
         "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
         "exburn.elixir.benchmark": "benchmark",
@@ -176,7 +176,7 @@ _LAZY_NAMES = {
 
 # fmt: off
 __all__ = [
-    "DTypePolicy", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
+    "DTypePolicy", "Distiller", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
     "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
     "Model", "Operation", "Optimizer", "PBT", "Precision", "Quantizer", "Regularizer",
     "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol", "SymbolicScope",
