@@ -22,6 +22,7 @@ from exburn.transforms.quantization.quantized_layers import (
     put_in_place,
 )
 from exburn.transforms.quantization.settings import Settings, config_of, policy_of
+from exburn.transforms.quantization.simulated import exact_weight
 from exburn.transforms.quantization.weight import QuantizedWeight
 
 
@@ -55,7 +56,7 @@ def exchange(
     if settings.casts:
         cast_weights(layer, target.policy)
     for name, scheme in target.schemes.items():
-        weight, parts = getattr(layer, name), (rounded or {}).get(name)
+        weight, parts = exact_weight(getattr(layer, name)), (rounded or {}).get(name)
         value = weight.get_raw_value()
         if settings.quantizer and not isinstance(value, jax.ShapeDtypeStruct):
             parts = scheme.encode_by(settings.quantizer, value)
@@ -73,7 +74,8 @@ def require_finite(plan: Plan) -> None:
     """Raises an ``ArgumentError`` if a weight to be packed holds NaN or infinity."""
     for target in plan.targets:
         for name in target.schemes:
-            if not jnp.isfinite(getattr(target.layer, name).get_value()).all():
+            weight = exact_weight(getattr(target.layer, name))
+            if not jnp.isfinite(weight.get_value()).all():
                 raise _not_finite(target, name)
 
 
