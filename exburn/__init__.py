@@ -100,7 +100,7 @@ if TYPE_CHECKING:
         weights,
         wrappers,
     )
-    from exburn.compression import quantize_aware
+    from exburn.compression import Distiller, prune, quantize_aware
     from exburn.compute import vectorize
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
     from exburn.elixir.benchmark import benchmark
@@ -151,7 +151,7 @@ _LAZY = (
 _LAZY_NAMES = {
     name: module
     for module, names in {
-        "exburn.compression": "quantize_aware",
+        "exburn.compression": "Distiller prune quantize_aware",
         "exburn.compute": "vectorize",
         "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
         "exburn.elixir.benchmark": "benchmark",
@@ -176,7 +176,7 @@ _LAZY_NAMES = {
 
 # fmt: off
 __all__ = [
-    "DTypePolicy", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
+    "DTypePolicy", "Distiller", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
     "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
     "Model", "Operation", "Optimizer", "PBT", "Precision", "Quantizer", "Regularizer",
     "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol", "SymbolicScope",
@@ -190,7 +190,7 @@ __all__ = [
     "get_precision", "import_params", "info", "initializers", "key_scope", "layers",
     "legacy", "load_model", "log_uniform", "losses", "metal_available", "metrics",
     "mixed_precision", "models", "name_scope", "ops", "optimizers", "parameters",
-    "predict", "preprocessing", "profile_step", "quantize_aware", "quantizers",
+    "predict", "preprocessing", "profile_step", "prune", "quantize_aware", "quantizers",
     "random", "register", "regularizers", "remat", "runs", "saving", "serialize_params",
     "serving", "set_compilation_cache", "set_matmul_precision", "set_precision",
     "set_random_seed", "smoke_test", "summary", "sweep", "text", "to_device",

@@ -17,7 +17,7 @@ from exburn.module.building import materialize, spread_precision
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.module.variable import Static
-from exburn.transforms import lora
+from exburn.transforms import lora, pruning
 from exburn.transforms.quantization import (
     Plan,
     Settings,
@@ -51,8 +51,9 @@ def records(model: Any) -> list[dict[str, Any]]:
     ]
     told = {path for record in terms for path in record["layers"]}
     others = lora.records_of(model, [path for path in adapted if path not in told])
-    packed = [*_packing_records(model), *_range_records(model)]
-    found = [*_policies(model), *casts, *packed, *terms, *others]
+    # Masks before adapters: those of a masked weight are masked, too.
+    found = [*_policies(model), *casts, *_packing_records(model)]
+    found += [*_range_records(model), *pruning.records_of(model), *terms, *others]
     return [record for record in found if record["layers"]]
 
 
@@ -171,6 +172,7 @@ def quantize_in_place(
     else:
         calibrate(model, plan, calibration)
     settle(model)
+    pruning.forget(model)  # of weights of few bits the zeros stay, without masks
     if plan.settings.casts:
         paths = [target.path for target in plan.targets]
         record = {"kind": "quantization", "dtype": plan.settings.dtype, "layers": paths}
@@ -212,6 +214,8 @@ def repeat(model: Any, changes: Any) -> Any:
             _add_ranges_again(model, record)
         elif kind == "precision":
             _set_policy_again(model, record)
+        elif kind == "pruning":
+            pruning.restore(model, record)
         elif kind == "lora":
             lora.restore(model, record)
             add_record(model, record)

@@ -9,7 +9,8 @@ import pytest
 
 import exburn
 from exburn import errors, layers
-from exburn.transforms.quantization import Scheme, all_ranges, exact_weight
+from exburn.module.variable import exact_weight
+from exburn.transforms.quantization import Scheme, all_ranges
 from exburn.transforms.quantization.ranges import round_within
 
 RANDOM = np.random.default_rng(0)
@@ -155,19 +156,28 @@ def test_a_weight_reads_as_it_will_be_stored(scheme):
 
 
 def test_gradients_pass_what_is_within_a_range_and_move_its_ends():
-    x, weight = np.float32([-3, -0.5, 0.3, 2, 2.5]), np.float32([1, 2, 4, 8, 16])
+    x, weight = np.float32([-3, -0.5, 0.303, 2, 2.5]), np.float32([1, 2, 4, 8, 16])
 
     def total(dtype, x, low, high):
         return (round_within(dtype, x, low, high) * weight).sum()
 
     def gradients(dtype, low, high):
         ends = map(np.float32, (low, high))
-        found = jax.grad(total, (1, 2, 3))(dtype, x, *ends)
-        return [np.asarray(one).tolist() for one in found]
+        d_x, *d_ends = jax.grad(total, (1, 2, 3))(dtype, x, *ends)
+        y = round_within(dtype, x, np.float32(low), np.float32(high))
+        return d_x.tolist(), d_ends, float(((y - x) * weight)[1:3].sum())
 
-    assert gradients("int8", -1, 1.55) == [[0, 2, 4, 0, 0], 1, 24]
-    assert gradients("float8", -1, 2.2) == [[0, 2, 4, 8, 0], 0, 15]
-    assert gradients("float8", -2.2, 1) == [[0, 2, 4, 8, 0], -15, 0]
+    d_x, d_ends, off = gradients("int8", -1, 1.55)  # steps of 0.01
+    assert d_x == [0, 2, 4, 0, 0]
+    assert off == pytest.approx(4 * -0.003, abs=1e-5)
+    np.testing.assert_allclose(d_ends, (1 - off / 2.55, 24 + off / 2.55), rtol=1e-5)
+    for low, high, place in ((-1, 2.2, 1), (-2.2, 1, 0)):
+        d_x, d_ends, off = gradients("float8", low, high)
+        assert d_x == [0, 2, 4, 8, 0]
+        assert d_ends[1 - place] == 0
+        near = float(round_within("float8", x, *np.float32([low, high]))[3]) - 2
+        moved = (16 - 1) + (off + 8 * near) / 2.2
+        assert float(d_ends[place]) == pytest.approx(moved * (2 * place - 1), rel=1e-4)
 
 
 def test_ranges_of_a_trained_model_are_measured():

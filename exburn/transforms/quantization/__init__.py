@@ -27,6 +27,7 @@ from exburn.transforms.quantization.plan import (
     quantized_weights,
 )
 from exburn.transforms.quantization.quantized_layers import (
+    AnyStandIn,
     LowRank,
     put_back,
     put_in_place,
@@ -38,13 +39,13 @@ from exburn.transforms.quantization.scheme import Scheme
 from exburn.transforms.quantization.settings import Settings
 from exburn.transforms.quantization.simulated import (
     SimulatedWeight,
-    exact_weight,
     simulated_schemes,
 )
 from exburn.transforms.quantization.weight import QuantizedWeight
 
 __all__ = [
     "METHODS",
+    "AnyStandIn",
     "Blocks",
     "Calibration",
     "LayerReport",
@@ -61,7 +62,6 @@ __all__ = [
     "carry_out",
     "check_record",
     "choose",
-    "exact_weight",
     "find_places",
     "freeze_parameters",
     "is_simulated",

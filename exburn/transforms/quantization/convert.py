@@ -16,13 +16,14 @@ from exburn.layers.core.adaptable import Adaptable
 from exburn.module.building import cast_weights, materialize
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
+from exburn.module.variable import exact_weight
+from exburn.transforms.pruning.masks import remove_mask
 from exburn.transforms.quantization.plan import Plan, Target, packed_schemes, plan_layer
 from exburn.transforms.quantization.quantized_layers import (
     has_own_product,
     put_in_place,
 )
 from exburn.transforms.quantization.settings import Settings, config_of, policy_of
-from exburn.transforms.quantization.simulated import exact_weight
 from exburn.transforms.quantization.weight import QuantizedWeight
 
 
@@ -63,6 +64,7 @@ def exchange(
         small = QuantizedWeight(weight, scheme, parts)
         if not small.finite:
             raise _not_finite(target, name)
+        remove_mask(layer, name)  # the weight is not trained, and zero stays zero
         setattr(layer, name, small)
     if target.schemes and isinstance(layer, Adaptable):
         layer.quantization_config = config_of(settings, layer.quantization_config)

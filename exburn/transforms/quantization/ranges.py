@@ -50,7 +50,7 @@ class Range(nnx.Pytree):
 
     In training an observed range follows the ends of each batch: the first are its
     own, then ``end ← momentum * end + (1 - momentum) * batch's``. A learned one has
-    ends that are trained, by the gradient of what is cut off there.
+    ends that are trained: finer steps against values that are cut off.
 
     Args:
         dtype: ``"int8"`` or ``"float8"``.
@@ -64,8 +64,8 @@ class Range(nnx.Pytree):
         [-1.0, 0.0, 0.009999999776482582, 1.5499999523162842]
 
     Source: Jacob et al., *Quantization and Training of Neural Networks for Efficient
-    Integer-Arithmetic-Only Inference*, 2018; learned ends: Jain et al., *Trained
-    Quantization Thresholds*, 2020.
+    Integer-Arithmetic-Only Inference*, 2018; learned ends: Esser et al., *Learned Step
+    Size Quantization*, 2020; Jain et al., *Trained Quantization Thresholds*, 2020.
     """
 
     low: Any
@@ -226,25 +226,33 @@ def round_within(dtype: str, x: Any, low: Any, high: Any) -> Any:
 
 
 def _forward(dtype, x, low, high):
-    return round_within(dtype, x, low, high), (x, low, high)
+    y = round_within(dtype, x, low, high)
+    return y, (x, y, low, high)
 
 
 def _backward(dtype, kept, upstream):
-    """As of clipping: what is beyond an end moves the end."""
-    x, low, high = kept
+    """Straight through within the range; the ends get what the steps' size changes.
+
+    With ``y = s q`` and q fixed: ``dy/ds = y / s`` for what is cut off, and, as q
+    follows x, ``(y - x) / s`` for all else (Esser et al., LSQ; Jain et al., TQT).
+    """
+    x, y, low, high = kept
     if dtype == "float8":
         size = jnp.maximum(-low, high)
-        below, above = x < -size, x > size
-        moved = (
-            jnp.where(above, upstream, 0).sum() - jnp.where(below, upstream, 0).sum()
-        )
+        beyond = jnp.abs(x) > size
+        moved = (upstream * jnp.where(beyond, y, y - x)).sum() / size
         upper = high >= -low
         d_low, d_high = jnp.where(upper, 0, -moved), jnp.where(upper, moved, 0)
     else:
-        below, above = x < jnp.minimum(low, 0), x > jnp.maximum(high, 0)
-        d_low = jnp.where(below, upstream, 0).sum()
-        d_high = jnp.where(above, upstream, 0).sum()
-    return jnp.where(below | above, 0, upstream), d_low, d_high
+        low, high = jnp.minimum(low, 0), jnp.maximum(high, 0)
+        below, above = x < low, x > high
+        beyond = below | above
+        inner = (upstream * jnp.where(beyond, 0, y - x)).sum() / (high - low)
+        d_low = jnp.where(below, upstream, 0).sum() - inner
+        d_high = jnp.where(above, upstream, 0).sum() + inner
+    known = low < high
+    d_low, d_high = (jnp.where(known, end, 0) for end in (d_low, d_high))
+    return jnp.where(beyond & known, 0, upstream), d_low, d_high
 
 
 round_within.defvjp(_forward, _backward)

@@ -71,11 +71,6 @@ class SimulatedWeight(nnx.Pytree):
         return np.array(self.get_value(), dtype=dtype)
 
 
-def exact_weight(weight: Any) -> Any:
-    """The variable that is trained where a weight is only read as rounded."""
-    return weight.exact if isinstance(weight, SimulatedWeight) else weight
-
-
 def simulated_schemes(layer: Any) -> list[Scheme]:
     """How the layer's own weights will be stored, those that are simulated."""
     values = vars(layer).values()
