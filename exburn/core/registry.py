@@ -60,6 +60,7 @@ _LATE = {
     "FeatureDistillation": "exburn.distillation.losses",
     "FeatureSpace": "exburn.utils.feature_space",
     "GPT2": "exburn.applications.gpt2",
+    "ImageNetwork": "exburn.applications.image_network",
     "LayerScale": "exburn.applications.convnext",
     "Llama": "exburn.applications.llama",
     "LogitsDistillation": "exburn.distillation.losses",
