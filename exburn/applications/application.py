@@ -7,12 +7,16 @@ takes its ``input``, makes the network of it, and returns ``finish(x)``.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any
 
 from exburn import activations, config, layers
 from exburn.applications import imagenet_utils
+from exburn.applications.image_format import ImageFormat
+from exburn.applications.image_network import ImageNetwork
+from exburn.applications.scaling import Scaling
 from exburn.core import registry
 from exburn.core.checks import check_choice, check_count
 from exburn.errors import (
@@ -39,21 +43,23 @@ STORAGE = "https://storage.googleapis.com/"
 _CLASSES = 1000
 _HINT = "Pass weights=None, or weights= the path of a file with them."
 
-ARGUMENTS = """
-Args:
-    include_top: Whether the classifier is part of the model.
-    weights: ``"imagenet"``, which is downloaded once from Keras' storage; the path of
-        a file (``.weights.h5``, a whole model's ``.h5`` or ``.keras``, or safetensors),
-        or of a folder with one; ``"user/model"`` on a hub (needs
-        ``huggingface_hub``); or ``None`` for random ones.
-    input_tensor: A symbol that is used as the image.
-    input_shape: Shape of the images, without the batch.
-    pooling: Without the top: ``"avg"`` or ``"max"`` over all places, or ``None`` for
-        the map itself.
-    classes: Number of classes of the top.
-    classifier_activation: Activation of the top; ``None`` for logits.
-    name: Name of the model.
-
+_ARGUMENTS = {
+    "include_top": "Whether the classifier is part of the model.",
+    "weights": """``"imagenet"``, which is downloaded once from Keras' storage; the path
+        of a file (``.weights.h5``, a whole model's ``.h5`` or ``.keras``, or
+        safetensors), or of a folder with one; ``"user/model"`` on a hub (needs
+        ``huggingface_hub``); or ``None`` for random ones.""",
+    "input_tensor": "A symbol that is used as the image.",
+    "input_shape": "Shape of the images, without the batch.",
+    "pooling": """Without the top: ``"avg"`` or ``"max"`` over all places, or ``None``
+        for the map itself.""",
+    "classes": "Number of classes of the top.",
+    "classifier_activation": "Activation of the top; ``None`` for logits.",
+    "include_preprocessing": """Whether the model begins with what pixels from 0 to 255
+        need.""",
+    "name": "Name of the model.",
+}
+_RAISES = """
 Raises:
     ArgumentError: The arguments do not go together.
     ShapeError: The images are too small, or have other than 3 channels for
@@ -62,6 +68,12 @@ Raises:
     DataError: The weights are not in the cache, and cannot be downloaded.
     FileFormatError: The file is damaged, or holds another model's weights.
     MissingDependencyError: ``"imagenet"`` needs h5py.
+
+Example:
+    >>> from exburn.applications import {0}
+    >>> model = {0}(weights=None, input_shape=(96, 96, 3), classes=10)
+    >>> model.output_shape
+    (None, 10)
 """
 
 
@@ -96,6 +108,8 @@ class Application:
         size: Height and width by default.
         smallest: The least of them.
         pretrained: Keras' files for ImageNet; ``None`` if none fit the other arguments.
+        scaling: What pixels from 0 to 255 need: a mode of
+            ``imagenet_utils.preprocess_input``, or another scaling.
         fixed: Whether the classifier needs a known size, and ImageNet's that size.
         channels_last: Whether there is no other form.
 
@@ -104,9 +118,10 @@ class Application:
         shape: Shape of the images, without the batch.
         axis: The axis of the channels.
         weights: As given.
+        scaling: As given; a builder may set another before it finishes.
 
     Raises:
-        ArgumentError, ShapeError, MissingFileError, DataError: See ``ARGUMENTS``.
+        ArgumentError, ShapeError, MissingFileError, DataError: As :func:`variant` says.
     """
 
     def __init__(
@@ -124,6 +139,7 @@ class Application:
         size: int,
         smallest: int = 32,
         pretrained: Pretrained | None,
+        scaling: Scaling | str | None = None,
         fixed: bool = True,
         channels_last: bool = False,
     ):
@@ -152,6 +168,7 @@ class Application:
             self.input = input_tensor
             sources = get_source_inputs(input_tensor)
             self._inputs = sources[0] if len(sources) == 1 else sources
+        self.scaling = scaling
 
     # ------------------------------------------------------------------ arguments
     def _check_weights(self) -> None:
@@ -339,13 +356,30 @@ class Application:
     def finish(self, x: Any) -> Model:
         """The model that ends here, with its weights."""
         if self._file is None:
-            return Model(self._inputs, x, name=self.name)
+            return self._network(x)
         with registry.reading_file():  # no first weights
-            model = Model(self._inputs, x, name=self.name)
+            model = self._network(x)
         model.load_weights(self._file)
         materialize(model)
         place(model)
         return model
+
+    def _network(self, x: Any) -> Model:
+        """The graph, which knows its images if it begins with them."""
+        shape, last = self.input.shape, self.axis == 3
+        channels, scaling = shape[self.axis], self.scaling
+        if self._inputs is not self.input or channels is None:
+            return Model(self._inputs, x, name=self.name)
+        if not isinstance(scaling, Scaling):
+            scaling = Scaling.of_mode(scaling, channels)
+        sides = (shape[1], shape[2]) if last else (shape[2], shape[3])
+        images = ImageFormat(
+            *(self._op, sides, channels, scaling),
+            classes=self.classes,
+            has_top=self.include_top,
+            channels_last=last,
+        )
+        return ImageNetwork(self._inputs, x, images=images, name=self.name)
 
 
 def variant(
@@ -390,12 +424,50 @@ def variant(
     return describe(make, function, about, build.__module__)
 
 
-def describe(make, function: str, about: str, module: str):
-    """The function, with its name and documentation."""
+def describe(make, function: str, about: str, module: str, **own: str):
+    """The function, with its name and documentation.
+
+    Args:
+        make: The function; each of its arguments is told of.
+        function: Its name.
+        about: First line of its documentation, and the source.
+        module: Where users find it.
+        **own: What is said of arguments that not all applications have.
+    """
     make.__name__ = make.__qualname__ = function
     make.__module__ = module
-    make.__doc__ = f"{about}\n{ARGUMENTS}"
+    said = _ARGUMENTS | own
+    told = [f"    {name}: {said[name]}" for name in inspect.signature(make).parameters]
+    first, _, rest = about.partition("\n\nSource: ")
+    parts = [first, "", "Args:", *told, _RAISES.format(function)]
+    make.__doc__ = "\n".join([*parts, f"Source: {rest}"] if rest else parts)
     return make
+
+
+_PIXELS = """
+
+Args:
+    x: Images of any shape whose last axis, or that of ``data_format``, is the colours.
+    data_format: ``"channels_last"`` or ``"channels_first"``; the one in the settings
+        by default.
+"""
+_AS_THEY_ARE = f"""Images as they are: the model begins with what they need.{_PIXELS}
+Example:
+    >>> import numpy as np
+    >>> preprocess_input(np.full((1, 1, 3), 255.0)).tolist()
+    [[[255.0, 255.0, 255.0]]]
+"""
+_SCALED = f"""Pixels from 0 to 255 as this network takes them.
+
+It is ``imagenet_utils.preprocess_input(x, data_format, mode="{{}}")``.{_PIXELS}
+Raises:
+    ShapeError: The images have other than three colours.
+
+Example:
+    >>> import numpy as np
+    >>> preprocess_input(np.zeros((2, 8, 8, 3))).shape
+    (2, 8, 8, 3)
+"""
 
 
 def preprocessing(mode: str | None):
@@ -406,10 +478,5 @@ def preprocessing(mode: str | None):
             return x
         return imagenet_utils.preprocess_input(x, data_format, mode)
 
-    preprocess_input.__doc__ = (
-        "Images as they are: the model begins with what they need."
-        if mode is None
-        else "Pixels from 0 to 255 as this network takes them: "
-        f'``imagenet_utils.preprocess_input(x, data_format, mode="{mode}")``.'
-    )
+    preprocess_input.__doc__ = _AS_THEY_ARE if mode is None else _SCALED.format(mode)
     return preprocess_input

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn.core.checks import check_count, check_number, check_optional
+from exburn.errors import ArgumentError
 
 _STATIC = "static"  # of a field: it decides shapes
 
@@ -56,6 +57,14 @@ class Sampler:
 
     Raises:
         ArgumentError: A number is not positive.
+
+    Example:
+        >>> class Likely(Sampler):  # tokens of a tenth of the probability at least
+        ...     def keep(self, logits):
+        ...         share = jax.nn.softmax(logits)
+        ...         return jnp.where(share >= 0.1, logits, -jnp.inf)
+        >>> Likely(temperature=0.5).keep(jnp.array([0.0, 5.0])).tolist()
+        [-inf, 5.0]
     """
 
     temperature: Any = dataclasses.field(default=1.0, kw_only=True)
@@ -110,7 +119,11 @@ _register(Sampler)
 class RandomSampler(Sampler):
     """Draws any token by its probability.
 
-    Args: ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+    Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Example:
         >>> RandomSampler(temperature=0.5).temperature
@@ -121,7 +134,10 @@ class RandomSampler(Sampler):
 class Greedy(Sampler):
     """Takes the most likely token.
 
-    Args: ``repetition_penalty``, as of :class:`Sampler`.
+    Args:
+        temperature: Kept for code that sets it for all samplers: it changes no maximum.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Example:
         >>> Greedy()(jnp.array([[0.0, 2.0, 1.0]]), jax.random.split(jax.random.key(0)))
@@ -137,8 +153,11 @@ class TopK(Sampler):
     """Draws from the ``k`` most likely tokens.
 
     Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
         k: How many; tokens as likely as the last of them may come, too.
-
     And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
@@ -167,10 +186,13 @@ class TopP(Sampler):
     """Draws from the nucleus: the fewest tokens that have ``p`` of the probability.
 
     Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
         p: The share, above 0 and at most 1; tokens as likely as the last one that is
             needed may come, too.
         k: Draws from the ``k`` most likely tokens at most, which is quicker.
-
     And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
@@ -209,8 +231,11 @@ class MinP(Sampler):
     """Draws from the tokens that are at least ``p`` times as likely as the likeliest.
 
     Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
         p: The share, above 0 and at most 1.
-
     And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
@@ -234,3 +259,47 @@ class MinP(Sampler):
     def keep(self, logits):
         least = logits.max(axis=-1, keepdims=True) + jnp.log(self.p)
         return jnp.where(logits < least, -jnp.inf, logits)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrastive(Sampler):
+    """Takes the likely token that repeats the least: contrastive search.
+
+    Of the ``k`` likeliest tokens the one with the greatest ``(1 - alpha) * p - alpha *
+    s``, where ``s`` is the greatest cosine between the vector that the model makes of
+    it and those of the tokens before. Nothing is drawn. Each token costs a pass over
+    ``k`` rows. ``model.generate`` alone can do so.
+
+    Args:
+        k: Number of candidates.
+        alpha: How much repetition counts, from 0 (the likeliest token) to 1.
+
+    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+
+    Raises:
+        ArgumentError: ``k`` is no integer >= 1, or ``alpha`` not in [0, 1].
+
+    Example:
+        >>> from exburn.applications import GPT2
+        >>> model = GPT2(vocabulary_size=9, layers=1, width=8, heads=2, positions=32)
+        >>> model.generate([1, 2, 3], 4, sampler=Contrastive(k=3)).shape
+        (4,)
+
+    Source: Su et al., *A Contrastive Framework for Neural Text Generation*, 2022.
+    """
+
+    k: int = dataclasses.field(default=5, metadata={_STATIC: True})
+    alpha: Any = 0.6
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_count("Contrastive", "k", self.k)
+        check_number("Contrastive", "alpha", self.alpha, high=1)
+
+    def __call__(self, logits, keys):
+        raise ArgumentError(
+            "Contrastive",
+            "scores alone do not tell what repeats",
+            hint="model.generate(prompt, sampler=Contrastive()) runs the model on the "
+            "candidates.",
+        )
