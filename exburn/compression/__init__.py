@@ -1,4 +1,4 @@
-"""Small models: pruning, and training a student on a teacher.
+"""Small models: pruning, training for few bits, and of a student on a teacher.
 
 Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruning for
 Model Compression*, 2017.
@@ -6,6 +6,7 @@ Model Compression*, 2017.
 
 from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import apply_masks, masks, prune, strip
+from exburn.compression.quantization_aware import quantize_aware
 from exburn.compression.sparsity import SparsityReport, WeightSparsity, sparsity
 from exburn.transforms.pruning import Constant, Polynomial, Schedule
 
@@ -19,6 +20,7 @@ __all__ = [
     "apply_masks",
     "masks",
     "prune",
+    "quantize_aware",
     "sparsity",
     "strip",
 ]

@@ -21,7 +21,7 @@ from exburn.layers.convolution.depthwise import DepthwiseConv
 from exburn.module.building import materialize
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_modules
-from exburn.module.variable import Buffer, Static
+from exburn.module.variable import Buffer, Static, exact_weight
 from exburn.transforms.pruning.magnitude import keys_of, least, least_of_each
 from exburn.transforms.pruning.masks import (
     add_mask,
@@ -273,7 +273,7 @@ def prunable(layer: Any) -> dict[str, int]:
     return {
         name: axes[-1]
         for name, axes in (summed_axes(layer) or {}).items()
-        if isinstance(getattr(layer, name, None), nnx.Param)
+        if isinstance(exact_weight(getattr(layer, name, None)), nnx.Param)
     }
 
 
@@ -315,7 +315,7 @@ def begin(model: Any, plan: Plan) -> None:
     masks, weights = {}, {}
     for path in plan.axes:
         layer, _, name = path.rpartition("/")
-        weights[path] = getattr(layers[layer], name)
+        weights[path] = exact_weight(getattr(layers[layer], name))
         masks[path] = mask_of(layers[layer], name)
     new = jax.jit(plan.advance)(
         {path: w.get_value() for path, w in weights.items()},
