@@ -21,6 +21,7 @@ _HOW_TO = [
     ("Fine-tune", "fine_tuning"),
     ("LoRA", "lora"),
     ("Precision", "precision"),
+    ("Pruning", "pruning"),
     ("Quantization", "quantization"),
     ("Small models", "compression"),
     ("Deploy: in the process", "serving"),
