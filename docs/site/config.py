@@ -39,7 +39,8 @@ _EXPLANATION = [
 ]
 _PROJECT = [
     ("Benchmarks", "benchmarks"),
-    ("Roadmap, versions, security", "versions"),
+    ("Versions and releases", "versions"),
+    ("Security", "security"),
     ("Changelog", "changelog"),
     ("Contributing", "contributing"),
     ("Layout", "layout"),
