@@ -30,8 +30,8 @@ def export(tag: str, folder: Path) -> Path:
 
 def build(tree: Path, out: Path, date: str) -> list[Path]:
     """The sdist of a tree, and the wheel that is built from the sdist."""
-    # What builds is pinned, too: pip takes these versions for the build's environment.
-    pinned = str(ROOT / "release" / "requirements.txt")
+    # pip takes these versions for the build's environment, which it makes anew.
+    pinned = str(ROOT / "release" / "constraints.txt")
     run(
         *(sys.executable, "-m", "build", "--outdir", out, tree),
         cwd=tree,

@@ -40,7 +40,8 @@ _EXPLANATION = [
 ]
 _PROJECT = [
     ("Benchmarks", "benchmarks"),
-    ("Roadmap, versions, security", "versions"),
+    ("Versions and releases", "versions"),
+    ("Security", "security"),
     ("Changelog", "changelog"),
     ("Contributing", "contributing"),
     ("Layout", "layout"),
