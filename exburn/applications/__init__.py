@@ -3,6 +3,7 @@
 Each of Keras' is a function that makes a model; ``weights="imagenet"`` downloads Keras'
 file. EfficientNet-Lite, ViT, BERT, GPT-2 and Llama are classes, whose
 ``from_pretrained`` reads a folder of another library; the last two write texts.
+All of them know their inputs and classes: ``model.preprocess``, ``model.decode``.
 Families are modules: ``applications.resnet`` has ``preprocess_input`` and
 ``decode_predictions`` of its own.
 

@@ -14,6 +14,9 @@ from typing import Any
 
 from exburn import activations, config, layers
 from exburn.applications import imagenet_utils
+from exburn.applications.image_format import ImageFormat
+from exburn.applications.image_network import ImageNetwork
+from exburn.applications.scaling import Scaling
 from exburn.core import registry
 from exburn.core.checks import check_choice, check_count
 from exburn.errors import (
@@ -105,6 +108,8 @@ class Application:
         size: Height and width by default.
         smallest: The least of them.
         pretrained: Keras' files for ImageNet; ``None`` if none fit the other arguments.
+        scaling: What pixels from 0 to 255 need: a mode of
+            ``imagenet_utils.preprocess_input``, or another scaling.
         fixed: Whether the classifier needs a known size, and ImageNet's that size.
         channels_last: Whether there is no other form.
 
@@ -113,6 +118,7 @@ class Application:
         shape: Shape of the images, without the batch.
         axis: The axis of the channels.
         weights: As given.
+        scaling: As given; a builder may set another before it finishes.
 
     Raises:
         ArgumentError, ShapeError, MissingFileError, DataError: As :func:`variant` says.
@@ -133,6 +139,7 @@ class Application:
         size: int,
         smallest: int = 32,
         pretrained: Pretrained | None,
+        scaling: Scaling | str | None = None,
         fixed: bool = True,
         channels_last: bool = False,
     ):
@@ -161,6 +168,7 @@ class Application:
             self.input = input_tensor
             sources = get_source_inputs(input_tensor)
             self._inputs = sources[0] if len(sources) == 1 else sources
+        self.scaling = scaling
 
     # ------------------------------------------------------------------ arguments
     def _check_weights(self) -> None:
@@ -348,13 +356,30 @@ class Application:
     def finish(self, x: Any) -> Model:
         """The model that ends here, with its weights."""
         if self._file is None:
-            return Model(self._inputs, x, name=self.name)
+            return self._network(x)
         with registry.reading_file():  # no first weights
-            model = Model(self._inputs, x, name=self.name)
+            model = self._network(x)
         model.load_weights(self._file)
         materialize(model)
         place(model)
         return model
+
+    def _network(self, x: Any) -> Model:
+        """The graph, which knows its images if it begins with them."""
+        shape, last = self.input.shape, self.axis == 3
+        channels, scaling = shape[self.axis], self.scaling
+        if self._inputs is not self.input or channels is None:
+            return Model(self._inputs, x, name=self.name)
+        if not isinstance(scaling, Scaling):
+            scaling = Scaling.of_mode(scaling, channels)
+        sides = (shape[1], shape[2]) if last else (shape[2], shape[3])
+        images = ImageFormat(
+            *(self._op, sides, channels, scaling),
+            classes=self.classes,
+            has_top=self.include_top,
+            channels_last=last,
+        )
+        return ImageNetwork(self._inputs, x, images=images, name=self.name)
 
 
 def variant(

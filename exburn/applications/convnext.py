@@ -17,6 +17,7 @@ from exburn.applications.application import (
     preprocessing,
 )
 from exburn.applications.imagenet_utils import decode_predictions
+from exburn.applications.scaling import DEVIATION, MEAN
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.initializers import Constant
@@ -42,7 +43,6 @@ __all__ = [
     "preprocess_input",
 ]
 
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _EPSILON = 1e-6
 
 
@@ -116,12 +116,19 @@ def _build(
     widths: tuple[int, ...],
     pretrained: Pretrained,
 ) -> Model:
-    app = Application(*arguments, size=224, pretrained=pretrained, channels_last=True)
+    app = Application(
+        *arguments,
+        size=224,
+        pretrained=pretrained,
+        scaling="torch",
+        channels_last=True,
+    )
     name, x = str(app.name), app.input
     if include_preprocessing and app.shape[2] == 3:
+        app.scaling = None
         x = Normalization(
-            mean=[value * 255 for value in _MEAN],
-            variance=[(value * 255) ** 2 for value in _DEVIATION],
+            mean=[value * 255 for value in MEAN],
+            variance=[(value * 255) ** 2 for value in DEVIATION],
             name=f"{name}_prestem_normalization",
         )(x)
     for stage, (depth, filters) in enumerate(zip(depths, widths, strict=True)):

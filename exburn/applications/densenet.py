@@ -57,7 +57,9 @@ def _block(app: Application, x: Any, name: str) -> Any:
 
 
 def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
-    app = Application(*arguments, size=224, pretrained=pretrained, channels_last=True)
+    app = Application(
+        *arguments, size=224, pretrained=pretrained, scaling="torch", channels_last=True
+    )
     x = ZeroPadding2D(3)(app.input)
     x = Conv2D(64, 7, strides=2, use_bias=False, name="conv1_conv")(x)
     x = ZeroPadding2D(1)(_activate(app, x, "conv1_bn", "conv1_relu"))

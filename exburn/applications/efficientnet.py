@@ -19,6 +19,7 @@ from exburn.applications.application import (
     variant,
 )
 from exburn.applications.imagenet_utils import decode_predictions
+from exburn.applications.scaling import DEVIATION
 from exburn.initializers import VarianceScaling
 from exburn.layers import (
     Activation,
@@ -59,7 +60,6 @@ _STAGES = (
     (3, 1, 192, 320, 6, 1),
 )
 _SE_RATIO, _DROP_RATE = 0.25, 0.2
-_DEVIATION = (0.229, 0.224, 0.225)
 
 
 def conv(filters: int, kernel: int = 1, **options: Any) -> Conv2D:
@@ -155,14 +155,14 @@ def _build(
     dropout: float,
     pretrained: Pretrained,
 ) -> Model:
-    app = Application(*arguments, size=size, pretrained=pretrained)
+    app = Application(*arguments, size=size, pretrained=pretrained, scaling=None)
 
     def filters(number: int) -> int:
         return rounded(number * width, at_least=0.9)
 
     x = Normalization(axis=app.axis)(Rescaling(1 / 255)(app.input))
     if app.weights == "imagenet":  # what Keras' files were trained with
-        x = Rescaling([1 / math.sqrt(value) for value in _DEVIATION])(x)
+        x = Rescaling([1 / math.sqrt(value) for value in DEVIATION])(x)
     x = ZeroPadding2D(app.same_pad(x, 3), name="stem_conv_pad")(x)
     x = conv(filters(32), 3, strides=2, padding="valid", name="stem_conv")(x)
     x = Activation("swish", name="stem_activation")(app.norm(x, "stem_bn"))

@@ -26,6 +26,7 @@ from exburn.applications.efficientnet import (
     shortcut,
 )
 from exburn.applications.imagenet_utils import decode_predictions
+from exburn.applications.scaling import DEVIATION, MEAN, Scaling
 from exburn.layers import Activation, Normalization, Rescaling
 from exburn.models import Model
 
@@ -79,7 +80,6 @@ _STAGES = {
     ),
 }
 _SE_RATIO, _DROP_RATE, _MOMENTUM = 0.25, 0.2, 0.9
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def _norm(app: Application, x: Any, name: str) -> Any:
@@ -109,13 +109,19 @@ def _block(app, x, whole, filters_in, filters_out, expansion, stride, rate, name
     return x
 
 
-def _prepare(app: Application, kind: str) -> Any:
+def _prepare(app: Application, kind: str, included: bool) -> Any:
     """The images in the range that the network was trained on."""
-    if kind != "b" or app.shape[app.axis - 1] != 3:
+    centred = kind != "b" or app.shape[app.axis - 1] != 3
+    if not included:
+        channels = app.channels(app.input)
+        half = Scaling((128 / 255,) * channels, (128 / 255,) * channels)
+        app.scaling = half if centred else "torch"
+        return app.input
+    if centred:
         return Rescaling(1 / 128, offset=-1)(app.input)
-    variance = [value**2 for value in _DEVIATION]
+    variance = [value**2 for value in DEVIATION]
     x = Rescaling(1 / 255)(app.input)
-    return Normalization(mean=list(_MEAN), variance=variance, axis=app.axis)(x)
+    return Normalization(mean=list(MEAN), variance=variance, axis=app.axis)(x)
 
 
 def _build(
@@ -127,9 +133,9 @@ def _build(
     size: int,
     pretrained: Pretrained,
 ) -> Model:
-    app = Application(*arguments, size=size, pretrained=pretrained)
+    app = Application(*arguments, size=size, pretrained=pretrained, scaling=None)
     stages = _STAGES[kind]
-    x = _prepare(app, kind) if include_preprocessing else app.input
+    x = _prepare(app, kind, include_preprocessing)
     x = conv(rounded(stages[0][1] * width), 3, strides=2, name="stem_conv")(x)
     x = Activation("swish", name="stem_activation")(_norm(app, x, "stem_bn"))
     done, blocks = 0, sum(stage[0] for stage in stages)

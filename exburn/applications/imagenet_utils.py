@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from exburn import config, ops
+from exburn.applications.scaling import BLUE_GREEN_RED, DEVIATION, MEAN
 from exburn.core.checks import check_choice, check_count
 from exburn.errors import FileFormatError, ShapeError
 from exburn.module.symbolic_tensor import Symbol
@@ -19,8 +20,6 @@ __all__ = ["decode_predictions", "preprocess_input"]
 
 _MODES = ("caffe", "tf", "torch")
 _FORMATS = ("channels_first", "channels_last")
-_BLUE_GREEN_RED = (103.939, 116.779, 123.68)
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CLASSES = 1000
 _INDEX = (
     "https://storage.googleapis.com/download.tensorflow.org/"
@@ -71,10 +70,10 @@ def preprocess_input(x: Any, data_format: str | None = None, mode: str = "caffe"
         return np.array(values, dtype).reshape(-1 if last else (-1, 1, 1))
 
     if mode == "torch":
-        return (pixels / 255.0 - by_channel(_MEAN)) / by_channel(_DEVIATION)
+        return (pixels / 255.0 - by_channel(MEAN)) / by_channel(DEVIATION)
     axis = -1 if last else -3
     flip = np.flip if isinstance(pixels, np.ndarray) else ops.flip
-    return flip(pixels, axis=axis) - by_channel(_BLUE_GREEN_RED)
+    return flip(pixels, axis=axis) - by_channel(BLUE_GREEN_RED)
 
 
 def decode_predictions(

@@ -131,7 +131,9 @@ def _stage(app: Application, x: Any, kind: str) -> Any:
 
 
 def _build(arguments: tuple, pretrained: Pretrained) -> Model:
-    app = Application(*arguments, size=299, smallest=75, pretrained=pretrained)
+    app = Application(
+        *arguments, size=299, smallest=75, pretrained=pretrained, scaling="tf"
+    )
     x = _chain(app, app.input, (32, 3, 2), (32, 3, 1), (64, 3))
     x = _chain(app, MaxPooling2D(3, strides=2)(x), (80, 1, 1), (192, 3, 1))
     x = MaxPooling2D(3, strides=2)(x)

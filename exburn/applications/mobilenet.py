@@ -123,6 +123,7 @@ def MobileNet(
         name,
         size=size,
         pretrained=files,
+        scaling="tf",
     )
     if name is None:
         app.name = f"mobilenet_{alpha:0.2f}_{label_of(app)}"

@@ -105,6 +105,7 @@ def MobileNetV2(
         name,
         size=size,
         pretrained=files,
+        scaling="tf",
     )
     if name is None:
         app.name = f"mobilenetv2_{alpha:0.2f}_{label_of(app)}"

@@ -191,6 +191,7 @@ def _build(
         name,
         size=224,
         pretrained=files,
+        scaling=None if include_preprocessing else "tf",
         fixed=False,
     )
     x = app.input

@@ -171,7 +171,9 @@ def _build(
     skips: bool,
     pretrained: Pretrained,
 ) -> Model:
-    app = Application(*arguments, size=size, pretrained=pretrained, channels_last=True)
+    app = Application(
+        *arguments, size=size, pretrained=pretrained, scaling="tf", channels_last=True
+    )
     if None in app.input.shape[1:3]:
         raise ShapeError(
             arguments[0],

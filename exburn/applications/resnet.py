@@ -74,7 +74,7 @@ def _block(app: Application, x: Any, filters: int, stride: int, name: str) -> An
 
 
 def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
-    app = Application(*arguments, size=224, pretrained=pretrained)
+    app = Application(*arguments, size=224, pretrained=pretrained, scaling="caffe")
     x = stem(app, normalized=True)
     for stage, (filters, depth) in enumerate(zip(FILTERS, depths, strict=True), 2):
         for number in range(1, depth + 1):

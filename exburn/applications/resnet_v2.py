@@ -53,7 +53,7 @@ def _block(
 
 
 def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
-    app = Application(*arguments, size=224, pretrained=pretrained)
+    app = Application(*arguments, size=224, pretrained=pretrained, scaling="tf")
     x = stem(app, normalized=False)
     for stage, (filters, depth) in enumerate(zip(FILTERS, depths, strict=True), 2):
         for number in range(1, depth + 1):

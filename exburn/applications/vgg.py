@@ -19,7 +19,7 @@ _FILTERS = (64, 128, 256, 512, 512)
 
 def build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
     """The network with so many convolutions in each of its five stages."""
-    app = Application(*arguments, size=224, pretrained=pretrained)
+    app = Application(*arguments, size=224, pretrained=pretrained, scaling="caffe")
     x = app.input
     for stage, (filters, depth) in enumerate(zip(_FILTERS, depths, strict=True), 1):
         for number in range(1, depth + 1):

@@ -47,7 +47,9 @@ def _shrink(app: Application, x: Any, filters: tuple[int, int], number: int) -> 
 
 
 def _build(arguments: tuple, pretrained: Pretrained) -> Model:
-    app = Application(*arguments, size=299, smallest=71, pretrained=pretrained)
+    app = Application(
+        *arguments, size=299, smallest=71, pretrained=pretrained, scaling="tf"
+    )
     x = app.input
     for i, (filters, stride) in enumerate(((32, 2), (64, 1)), 1):
         name = f"block1_conv{i}"

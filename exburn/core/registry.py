@@ -52,6 +52,7 @@ _LATE = {
     "Cross": "exburn.utils.features",
     "CustomScaleLayer": "exburn.applications.inception_resnet_v2",
     "Distiller": "exburn.distillation.distiller",
+    "compression>Distiller": "exburn.compression.distilling",
     "EfficientNetLite": "exburn.applications.efficientnet_lite",
     "Ensemble": "exburn.tuning.ensemble",
     "EnsembleMean": "exburn.tuning.ensemble",
@@ -59,6 +60,7 @@ _LATE = {
     "FeatureDistillation": "exburn.distillation.losses",
     "FeatureSpace": "exburn.utils.feature_space",
     "GPT2": "exburn.applications.gpt2",
+    "ImageNetwork": "exburn.applications.image_network",
     "LayerScale": "exburn.applications.convnext",
     "Llama": "exburn.applications.llama",
     "LogitsDistillation": "exburn.distillation.losses",
@@ -252,7 +254,10 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
     if (found := custom_class(config)) is not None:
         return found
     for package in reversed(str(config.get("module")).split(".")):
-        if (found := _registry.get(f"{package}>{name}")) is not None:
+        key = f"{package}>{name}"
+        if key not in _registry and key in _LATE:
+            importlib.import_module(_LATE[key])
+        if (found := _registry.get(key)) is not None:
             return found
     return lookup(given if given is not None and ">" in given else name, kind)
 

@@ -17,7 +17,7 @@ from exburn.module.building import materialize, spread_precision
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.module.variable import Static
-from exburn.transforms import lora
+from exburn.transforms import lora, pruning
 from exburn.transforms.quantization import (
     Plan,
     Settings,
@@ -45,7 +45,9 @@ def records(model: Any) -> list[dict[str, Any]]:
     ]
     told = {path for record in terms for path in record["layers"]}
     others = lora.records_of(model, [path for path in adapted if path not in told])
-    found = [*_policies(model), *casts, *_packing_records(model), *terms, *others]
+    # Masks before adapters: those of a masked weight are masked, too.
+    found = [*_policies(model), *casts, *_packing_records(model)]
+    found += [*pruning.records_of(model), *terms, *others]
     return [record for record in found if record["layers"]]
 
 
@@ -134,6 +136,7 @@ def quantize_in_place(
         carry_out(plan)
     else:
         calibrate(model, plan, calibration)
+    pruning.forget(model)  # of weights of few bits the zeros stay, without masks
     if plan.settings.casts:
         paths = [target.path for target in plan.targets]
         record = {"kind": "quantization", "dtype": plan.settings.dtype, "layers": paths}
@@ -165,6 +168,8 @@ def repeat(model: Any, changes: Any) -> Any:
             _quantize_again(model, record)
         elif kind == "precision":
             _set_policy_again(model, record)
+        elif kind == "pruning":
+            pruning.restore(model, record)
         elif kind == "lora":
             lora.restore(model, record)
             add_record(model, record)

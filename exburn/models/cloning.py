@@ -131,4 +131,4 @@ def _over(
     if call_function is not None:
         calls = {key: partial(call_function, layer) for key, layer in nodes.items()}
     with named_by(nodes):
-        return Model(inputs, graph.run(calls, inputs), name=model.name)
+        return model._with_graph(inputs, graph.run(calls, inputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -141,7 +141,7 @@ def input_layer(symbol: Symbol) -> Any:
     return layer if getattr(layer, "is_input", False) else None
 
 
-def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
+def rebuild(cls: Callable[..., Any], config: dict[str, Any]) -> Model:
     """Makes the layers and repeats the calls on fresh input symbols.
 
     In the order that we number calls in; Keras does not, and repeats what has its

@@ -93,6 +93,7 @@ class Model(Layer):
     """
 
     is_model = True
+    _keras_name = "Functional"  # what files of Keras' call a model made of symbols
     _run: OwnState  # a TrainingSettings
     _own_build = ""  # how far a subclass's method is: "running" or "done"
     _report: Any = None  # of ``quantize``, if that made it
@@ -205,6 +206,10 @@ class Model(Layer):
         )
         self.built = True
         place(self)
+
+    def _with_graph(self, inputs: Any, outputs: Any) -> Model:
+        """A model of the same name and kind, with another graph."""
+        return Model(inputs, outputs, name=self.name)
 
     def _retrace(self) -> None:
         """Calls the layers once more: their outputs have other dtypes now."""
@@ -776,7 +781,7 @@ class Model(Layer):
     # ------------------------------------------------------------------ changes
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """Records of ``quantize`` and ``add_lora``, JSON-able."""
+        """Records of ``quantize``, ``prune`` and ``add_lora``, JSON-able."""
         return records(self)
 
     @property

@@ -181,4 +181,4 @@ def _computed_names(cls: type) -> frozenset[str]:
 def _class_label(value: Any) -> str:
     """The snake case of Keras' files: ``Conv2D`` is ``conv2d``."""
     cls = getattr(type(value), "stands_for", type(value))
-    return snake_case("Functional" if cls.__name__ == "Model" else cls.__name__)
+    return snake_case(vars(cls).get("_keras_name", cls.__name__))

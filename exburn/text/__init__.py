@@ -12,10 +12,27 @@ Example:
 from typing import NoReturn
 
 from exburn.core.missing_names import missing
-from exburn.text.samplers import Greedy, MinP, RandomSampler, Sampler, TopK, TopP
+from exburn.text.samplers import (
+    Contrastive,
+    Greedy,
+    MinP,
+    RandomSampler,
+    Sampler,
+    TopK,
+    TopP,
+)
 from exburn.text.tokenizer import Tokenizer
 
-__all__ = ["Greedy", "MinP", "RandomSampler", "Sampler", "Tokenizer", "TopK", "TopP"]
+__all__ = [
+    "Contrastive",
+    "Greedy",
+    "MinP",
+    "RandomSampler",
+    "Sampler",
+    "Tokenizer",
+    "TopK",
+    "TopP",
+]
 
 
 def __getattr__(name: str) -> NoReturn:

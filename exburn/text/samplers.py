@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn.core.checks import check_count, check_number, check_optional
+from exburn.errors import ArgumentError
 
 _STATIC = "static"  # of a field: it decides shapes
 
@@ -258,3 +259,47 @@ class MinP(Sampler):
     def keep(self, logits):
         least = logits.max(axis=-1, keepdims=True) + jnp.log(self.p)
         return jnp.where(logits < least, -jnp.inf, logits)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrastive(Sampler):
+    """Takes the likely token that repeats the least: contrastive search.
+
+    Of the ``k`` likeliest tokens the one with the greatest ``(1 - alpha) * p - alpha *
+    s``, where ``s`` is the greatest cosine between the vector that the model makes of
+    it and those of the tokens before. Nothing is drawn. Each token costs a pass over
+    ``k`` rows. ``model.generate`` alone can do so.
+
+    Args:
+        k: Number of candidates.
+        alpha: How much repetition counts, from 0 (the likeliest token) to 1.
+
+    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+
+    Raises:
+        ArgumentError: ``k`` is no integer >= 1, or ``alpha`` not in [0, 1].
+
+    Example:
+        >>> from exburn.applications import GPT2
+        >>> model = GPT2(vocabulary_size=9, layers=1, width=8, heads=2, positions=32)
+        >>> model.generate([1, 2, 3], 4, sampler=Contrastive(k=3)).shape
+        (4,)
+
+    Source: Su et al., *A Contrastive Framework for Neural Text Generation*, 2022.
+    """
+
+    k: int = dataclasses.field(default=5, metadata={_STATIC: True})
+    alpha: Any = 0.6
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_count("Contrastive", "k", self.k)
+        check_number("Contrastive", "alpha", self.alpha, high=1)
+
+    def __call__(self, logits, keys):
+        raise ArgumentError(
+            "Contrastive",
+            "scores alone do not tell what repeats",
+            hint="model.generate(prompt, sampler=Contrastive()) runs the model on the "
+            "candidates.",
+        )

@@ -23,7 +23,9 @@ from exburn.layers.convolution.transposed import ConvTranspose
 from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import children, iter_modules, iter_weights
+from exburn.transforms.pruning import mask_of, masked
 from exburn.transforms.quantization import (
+    AnyStandIn,
     LowRank,
     QuantizedWeight,
     choose,
@@ -215,6 +217,8 @@ def merge(model: Any, record: dict[str, Any]) -> None:
         layer, term = layers[path], layers[path]._low_rank
         weight = getattr(layer, term.attribute)
         delta = term.delta(layer.lora_a.get_value(), layer.lora_b.get_value())
+        if (mask := mask_of(layer, term.attribute)) is not None:
+            delta = masked(delta, mask.get_value())
         weight.assign(weight.get_value() + delta.astype(weight.dtype))
         for name in ("lora_a", "lora_b", "_low_rank"):
             delattr(layer, name)
@@ -304,6 +308,8 @@ def _term(
     term = _term_of(layer, rank, alpha)
     if term is None:
         return f"no adapter for {type(layer).__name__}"
+    if isinstance(layer, Embedding) and mask_of(layer, term.attribute) is not None:
+        return "its table is pruned, and read row by row"
     size, limit = _sizes(term)
     if rank > limit or size >= math.prod(term.shape) and not any_size:
         return f"an adapter of rank {rank} would be larger than its {term.attribute}"
@@ -354,7 +360,8 @@ def _apply(model: Any, terms: dict[str, LowRank], record: dict[str, Any]) -> Non
 def _put_beside(
     layer: Any, term: LowRank, a_initializer="he_uniform", b_initializer="zeros"
 ) -> None:
-    put_in_place(layer)
+    pruned = mask_of(layer, term.attribute) is not None
+    put_in_place(layer, AnyStandIn if pruned else None)
     layer._low_rank = term
     layer.lora_a = layer.add_weight(
         term.a_shape, a_initializer, "float32", name="lora_a"

@@ -78,6 +78,14 @@ def check(name, size, folder, suffixes=(".weights.h5",), **settings):
     assert [layer.name for layer in ours.layers] == names
     assert [tuple(weight.shape) for weight in ours.weights] == shapes
     assert ours.count_params() == count
+    pixels = rng.integers(0, 256, (2, size, size, 3)).astype("float32")
+    prepared = ours.preprocess(pixels)
+    if settings.get("include_preprocessing", True):
+        family = getattr(applications, name).__module__.rpartition(".")[2]
+        wanted = getattr(keras.applications, family).preprocess_input(pixels.copy())
+        np.testing.assert_allclose(prepared, wanted, atol=1e-4)
+    else:  # in the range that the layers left out would make of it
+        assert -3 < prepared.min() < 0 < prepared.max() < 3
     errors = []
     for number, file in enumerate(files):
         if number:

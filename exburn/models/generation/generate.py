@@ -20,7 +20,7 @@ from exburn.models.generation.run import Job, Run, Written, search
 from exburn.models.generation.stops import read_stops
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import on_device
-from exburn.text import Greedy, Sampler
+from exburn.text import Contrastive, Greedy, Sampler
 from exburn.training.check import check_ids
 from exburn.training.program import Programs
 from exburn.training.trainer import Trainer
@@ -126,6 +126,7 @@ def generate(
     with on_device(self):
         trainer, programs, plan = _prepare(self, cache)
         _check_fit(trainer, plan, prompts, wanted)
+        _check_vectors(chooses, plan)
         _check_room(room, prompts, wanted)
         groups = trainer.holder.split.read()
         job = Job(programs, plan, groups, prompts, wanted, stops, room)
@@ -287,6 +288,23 @@ def _check_room(room: Any, prompts: Prompts, wanted: int) -> None:
             raise ArgumentError(
                 _OP, f"there is room for {size} tokens of a {what}, not for {needed}"
             )
+
+
+def _check_vectors(sampler: Any, plan: Plan) -> None:
+    """Raises if the sampler compares vectors of tokens, and the model shows none.
+
+    Raises:
+        ArgumentError: It does.
+    """
+    if not isinstance(sampler, Contrastive) or plan.head is not None:
+        return
+    raise ArgumentError(
+        _OP,
+        "contrastive search compares the vectors of which the last layer makes scores, "
+        "and this model shows none",
+        hint="It needs a functional model or a Sequential of any length, whose last "
+        "layer with weights is given [batch, time, width].",
+    )
 
 
 def position_limit(model: Model) -> int | None:

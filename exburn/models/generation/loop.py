@@ -95,12 +95,10 @@ def make_begin(memory: Memory) -> Callable:
     def begin(groups, ids, lengths, sampler, stops, key, most: int):
         batch, prompt = ids.shape
         kept, scores, doubt = memory.begin(groups, ids, lengths, prompt + most)
-        seen = None
-        if getattr(sampler, "repetition_penalty", None) is not None:
-            seen = _tokens_of(ids, lengths, scores.shape[-1])
+        seen = seen_by(sampler, ids, lengths, scores.shape[-1])
         state = State.fresh(kept, lengths, most, stops, seen)
         state = _write(state, scores, sampler, stops, key)
-        return state, _report(state, doubt)
+        return state, report_of(state, doubt)
 
     return begin
 
@@ -123,24 +121,37 @@ def make_go_on(memory: Memory, stride: int) -> Callable:
         given = state.memory, last_token(state), state.step
         advance_rest = hoist(advance, groups, *given)
 
-        def one(state, _=None):
+        def one(state):
             given = state.memory, last_token(state), state.step - 1
             kept, scores = advance_rest(*given)
             state = dataclasses.replace(state, memory=kept)
-            return _write(state, scores, sampler, stops, key), None
+            return _write(state, scores, sampler, stops, key)
 
-        def body(state):
-            if stride == 1:
-                return one(state)[0]
-            return lax.scan(one, state, None, length=stride)[0]
-
-        def goes_on(state):
-            return (state.step < until) & jnp.any(state.stopped == 0)
-
-        state = lax.while_loop(goes_on, body, state)
-        return state, _report(state, jnp.zeros(()))
+        state = run_until(state, one, until, stride)
+        return state, report_of(state, jnp.zeros(()))
 
     return go_on
+
+
+def run_until(state: Any, one: Callable, until: Any, stride: int) -> Any:
+    """The state after so many tokens, or once all rows have stopped.
+
+    Args:
+        state: The state before.
+        one: Returns a state with one more token.
+        until: How many.
+        stride: As of ``make_go_on``.
+    """
+
+    def body(state):
+        if stride == 1:
+            return one(state)
+        return lax.scan(lambda s, _: (one(s), None), state, None, length=stride)[0]
+
+    def goes_on(state):
+        return (state.step < until) & jnp.any(state.stopped == 0)
+
+    return lax.while_loop(goes_on, body, state)
 
 
 def row_keys(key: jax.Array, rows: int, step: Any) -> jax.Array:
@@ -168,9 +179,14 @@ def _write(state: State, scores: Any, sampler: Any, stops: Any, key: Any) -> Sta
     if hasattr(sampler, "penalize"):
         scores = sampler.penalize(scores, state.seen)
     token = sampler(scores, row_keys(key, rows, state.step)).astype(jnp.int32)
+    return append(state, token, stops)
+
+
+def append(state: Any, token: jax.Array, stops: jax.Array) -> Any:
+    """The state with these tokens, one of each row."""
     going, seen = state.stopped == 0, state.seen
     if seen is not None:
-        seen = seen.at[jnp.arange(rows), token].set(True)
+        seen = seen.at[jnp.arange(len(token)), token].set(True)
     tail = jnp.concatenate([state.tail[:, 1:], token[:, None]], axis=1)
     return dataclasses.replace(
         state,
@@ -187,8 +203,10 @@ def last_token(state: State) -> jax.Array:
     return lax.dynamic_slice_in_dim(state.tokens, state.step - 1, 1, axis=1)[:, 0]
 
 
-def _tokens_of(ids: jax.Array, lengths: jax.Array, vocabulary: int) -> jax.Array:
-    """``[batch, vocabulary]``: which tokens the prompts hold."""
+def seen_by(sampler: Any, ids: jax.Array, lengths: jax.Array, vocabulary: int) -> Any:
+    """``[batch, vocabulary]``: which tokens the prompts hold, if the sampler asks."""
+    if getattr(sampler, "repetition_penalty", None) is None:
+        return None
     rows, time = ids.shape
     inside = jnp.arange(time)[None] < lengths[:, None]
     places = jnp.where(inside, ids, vocabulary)  # out of range: dropped
@@ -196,5 +214,5 @@ def _tokens_of(ids: jax.Array, lengths: jax.Array, vocabulary: int) -> jax.Array
     return seen.at[jnp.arange(rows)[:, None], places].set(True, mode="drop")
 
 
-def _report(state: State, doubt: jax.Array) -> Report:
+def report_of(state: State, doubt: jax.Array) -> Report:
     return Report(state.tokens, state.count, state.stopped, state.step, doubt)

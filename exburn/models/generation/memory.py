@@ -8,6 +8,7 @@ next.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 class Memory(Protocol):
     """How the scores of the next token come about."""
 
-    def begin(self, groups: Any, ids: Any, lengths: Any, slots: int) -> tuple:
+    def begin(
+        self, groups: Any, ids: Any, lengths: Any, slots: int, watch: Any = None
+    ) -> tuple:
         """The memory of the prompts, the scores after them, and a doubt.
 
         Args:
@@ -37,6 +40,7 @@ class Memory(Protocol):
             ids: ``[batch, prompt]``, filled up behind each row.
             lengths: ``[batch]``: tokens of each prompt.
             slots: Tokens that a row may come to have, filling included.
+            watch: A ``HeadWatch``, which then has the vectors of the prompts' tokens.
 
         Returns:
             The memory, scores ``[batch, vocabulary]``, and by how much scores differ
@@ -45,7 +49,14 @@ class Memory(Protocol):
         ...
 
     def advance(
-        self, groups: Any, memory: Any, token: Any, step: Any, lengths: Any, prompt: int
+        self,
+        groups: Any,
+        memory: Any,
+        token: Any,
+        step: Any,
+        lengths: Any,
+        prompt: int,
+        watch: Any = None,
     ) -> tuple:
         """The memory with one more token of each row, and the scores after it.
 
@@ -56,8 +67,39 @@ class Memory(Protocol):
             step: Number of the token behind the prompt.
             lengths: ``[batch]``: tokens of each prompt.
             prompt: Size that prompts were filled up to.
+            watch: A ``HeadWatch``, which then has the token's vector.
         """
         ...
+
+
+class HeadWatch:
+    """Notes the vectors that a model makes scores of, while it is traced.
+
+    Args:
+        node: The node of its graph that does so.
+
+    Attributes:
+        vectors: ``[batch, time, width]``, after a pass.
+    """
+
+    vectors: Any = None
+
+    def __init__(self, node: int):
+        self._node = node
+
+    def put(self, copy: Any, counts: Any = None) -> None:
+        """Has a copy of the model note them.
+
+        Args:
+            copy: The copy.
+            counts: The scores are then those after so many tokens of each row alone.
+        """
+
+        def wrap(layer: Any) -> Operation:
+            head = layer if counts is None else _AtLast(layer, counts)
+            return _Noting(head, self)
+
+        _replace_node(copy, self._node, wrap)
 
 
 def run_model(
@@ -93,21 +135,24 @@ class CachedMemory:
     def __init__(self, split: SplitModule, last: int | None):
         self._split, self._last = split, last
 
-    def begin(self, groups, ids, lengths, slots):
+    def begin(self, groups, ids, lengths, slots, watch=None):
         cache = PromptCache(slots)
 
         def prepare(copy: Any) -> None:
-            if self._last is not None:
-                _see_last(copy, self._last, lengths)
+            if watch is not None:
+                watch.put(copy, lengths)
+            elif self._last is not None:
+                _replace_node(copy, self._last, lambda layer: _AtLast(layer, lengths))
 
         scores = run_model(self._split, groups, ids, cache, prepare)
         if scores.shape[1] > 1:  # a class may run its layers by itself
             scores = take_last(scores, lengths)
         return cache.entries, scores[:, 0], jnp.zeros(())
 
-    def advance(self, groups, memory, token, step, lengths, prompt):
+    def advance(self, groups, memory, token, step, lengths, prompt, watch=None):
         cache = StepCache(memory, lengths, prompt, prompt + step)
-        scores = run_model(self._split, groups, token[:, None], cache)
+        prepare = None if watch is None else watch.put
+        scores = run_model(self._split, groups, token[:, None], cache, prepare)
         return cache.entries, scores[:, 0]
 
 
@@ -124,32 +169,36 @@ class TextMemory:
     def __init__(self, split: SplitModule, length: int | None, positions: int | None):
         self._split, self._length, self._positions = split, length, positions
 
-    def begin(self, groups, ids, lengths, slots):
+    def begin(self, groups, ids, lengths, slots, watch=None):
         size = max(slots, self._length or 0)
         size = size if self._positions is None else min(size, self._positions)
         text = ids[:, :size]  # what is cut off only fills prompts up
         text = jnp.pad(text, ((0, 0), (0, size - text.shape[1])))
-        scores = self._scores(groups, text, lengths)
+        scores = self._scores(groups, text, lengths, watch)
         # What fills a row up comes after it: a causal model does not see it.
         behind = jnp.arange(text.shape[1])[None] >= lengths[:, None]
         other = self._scores(groups, jnp.where(behind, 1, text), lengths)
         size = jnp.abs(scores).max().astype(jnp.float32)
         return text, scores, jnp.abs(scores - other).max() / (size + 1e-6)
 
-    def advance(self, groups, memory, token, step, lengths, prompt):
+    def advance(self, groups, memory, token, step, lengths, prompt, watch=None):
         at = lengths + step
         here = jnp.arange(memory.shape[1])[None] == at[:, None]
         text = jnp.where(here, token[:, None], memory)
-        return text, self._scores(groups, text, at + 1)
+        scores = self._scores(groups, text, at + 1, watch)
+        if watch is not None:
+            watch.vectors = take_last(watch.vectors, at + 1)
+        return text, scores
 
-    def _scores(self, groups: Any, text: Any, counts: Any) -> Any:
+    def _scores(self, groups: Any, text: Any, counts: Any, watch: Any = None) -> Any:
         """Scores after the first ``counts`` tokens of each row."""
         if self._length is not None:
             start = jnp.maximum(counts - self._length, 0)
             places = start[:, None] + jnp.arange(self._length)[None]
             text = jnp.take_along_axis(text, places, axis=1)
             counts = counts - start
-        scores = run_model(self._split, groups, text, None)
+        prepare = None if watch is None else watch.put
+        scores = run_model(self._split, groups, text, None, prepare)
         return take_last(scores, counts)[:, 0]
 
 
@@ -174,11 +223,23 @@ class _AtLast(Operation):
         return self._layer(*args, **kwargs)
 
 
-def _see_last(copy: Any, number: int, counts: Any) -> None:
-    """Has a copy of a functional model go on from a node on with the last positions."""
+class _Noting(Operation):
+    """A layer whose input is noted."""
+
+    def __init__(self, layer: Any, watch: HeadWatch):
+        super().__init__()
+        self._layer, self._watch = layer, watch
+
+    def call(self, x, *args, **kwargs):
+        self._watch.vectors = x
+        return self._layer(x, *args, **kwargs)
+
+
+def _replace_node(copy: Any, number: int, wrap: Callable[[Any], Operation]) -> None:
+    """Has a copy of a functional model call something else at a node."""
     graph = copy.graph
     node = graph.nodes[number]
     layer = copy.nodes[node.target] if isinstance(node.target, str) else node.target
     nodes = list(graph.nodes)
-    nodes[number] = dataclasses.replace(node, target=_AtLast(layer, counts))
+    nodes[number] = dataclasses.replace(node, target=wrap(layer))
     vars(copy)["_graph"] = Static(dataclasses.replace(graph, nodes=tuple(nodes)))

@@ -33,6 +33,7 @@ class Plan:
         length: The length of sequences that the model's input fixes, or ``None``.
         last: The node of the model's graph from which on the last position alone is
             needed, or ``None``.
+        head: The node that makes scores of the tokens' vectors, or ``None``.
     """
 
     split: SplitModule
@@ -40,6 +41,7 @@ class Plan:
     positions: int | None
     length: int | None
     last: int | None
+    head: int | None = None
 
 
 def fixed_length(model: Any) -> int | None:
@@ -89,7 +91,7 @@ def make_plan(model: Any, split: SplitModule, outputs: Any) -> Plan:
         return Plan(split, reason, None, length, None)
     reason, probe = _probe(split)
     last = None if reason is not None else _last_position(model, probe)
-    return Plan(split, reason, probe.limit, None, last)
+    return Plan(split, reason, probe.limit, None, last, _head(model, probe))
 
 
 def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:
@@ -123,6 +125,29 @@ def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:
     return None, probe
 
 
+def _head(model: Any, probe: CacheProbe) -> int | None:
+    """The node that makes scores of the tokens' vectors: the last one with weights."""
+    graph: Any = model.graph
+    at = -1 if graph is None else graph.outputs[0].node
+    while at >= 0:
+        node = graph.nodes[at]
+        sources = [ref for ref in node.leaves if isinstance(ref, Ref)]
+        if len(sources) != 1 or node.target in _caching(probe):
+            return None
+        before = sources[0].node
+        weighted = isinstance(node.target, str) and model.nodes[node.target].weights
+        if weighted:
+            vectors = before >= 0 and graph.nodes[before].shapes[sources[0].index]
+            return at if vectors and len(vectors) == 3 else None
+        at = before
+    return None
+
+
+def _caching(probe: CacheProbe) -> set[str]:
+    """The layers of the model that keep keys and values, or hold one that does."""
+    return {name.partition("/")[0].partition(":")[0] for name in probe.entries}
+
+
 def _last_position(model: Any, probe: CacheProbe) -> int | None:
     """The node from which on the last position alone is needed.
 
@@ -135,7 +160,7 @@ def _last_position(model: Any, probe: CacheProbe) -> int | None:
     readers = Counter(
         ref.node for ref in [*read, *graph.outputs] if isinstance(ref, Ref)
     )
-    caching = {name.partition("/")[0].partition(":")[0] for name in probe.entries}
+    caching = _caching(probe)
     found, at = None, graph.outputs[0].node
     while at >= 0 and readers[at] == 1 and graph.nodes[at].target not in caching:
         sources = [ref for ref in graph.nodes[at].leaves if isinstance(ref, Ref)]

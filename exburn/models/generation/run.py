@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError
-from exburn.models.generation import loop
+from exburn.models.generation import contrastive, loop
 from exburn.models.generation.beams import make_search
 from exburn.models.generation.memory import memory_for
 from exburn.models.generation.plan import Plan
 from exburn.models.generation.prompts import Prompts, prompt_size, room_for
 from exburn.models.generation.stops import Stops
+from exburn.text import Contrastive
 from exburn.training.program import Programs
 
 _STRIDE = 8  # on a GPU: a look costs about as much as a token of a small model
@@ -93,12 +94,16 @@ class Run:
     def __init__(self, job: Job, sampler: Any, key: jax.Array):
         self._job, self._sampler, self._key = job, sampler, key
         memory, kind = memory_for(job.plan), job.kind
+        way, further = loop, ()
+        if isinstance(sampler, Contrastive):
+            way, kind = contrastive, f"{kind}_contrastive"
+            further = (job.plan.head,)
         begin = job.programs.further(
-            f"prefill{kind}", lambda: loop.make_begin(memory), static=(6,)
+            f"prefill{kind}", lambda: way.make_begin(memory, *further), static=(6,)
         )
         self._go_on = job.programs.further(
             f"generate{kind}",
-            lambda: loop.make_go_on(memory, job.stride),
+            lambda: way.make_go_on(memory, job.stride, *further),
             donated=(1,),
             static=(6,),
         )

@@ -16,6 +16,7 @@ from exburn.transforms.quantization.plan import (
     quantized_weights,
 )
 from exburn.transforms.quantization.quantized_layers import (
+    AnyStandIn,
     LowRank,
     put_back,
     put_in_place,
@@ -27,6 +28,7 @@ from exburn.transforms.quantization.settings import Settings
 from exburn.transforms.quantization.weight import QuantizedWeight
 
 __all__ = [
+    "AnyStandIn",
     "Blocks",
     "Calibration",
     "LayerReport",

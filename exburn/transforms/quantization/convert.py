@@ -16,6 +16,7 @@ from exburn.layers.core.adaptable import Adaptable
 from exburn.module.building import cast_weights, materialize
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
+from exburn.transforms.pruning.masks import remove_mask
 from exburn.transforms.quantization.plan import Plan, Target, packed_schemes, plan_layer
 from exburn.transforms.quantization.quantized_layers import (
     has_own_product,
@@ -62,6 +63,7 @@ def exchange(
         small = QuantizedWeight(weight, scheme, parts)
         if not small.finite:
             raise _not_finite(target, name)
+        remove_mask(layer, name)  # the weight is not trained, and zero stays zero
         setattr(layer, name, small)
     if target.schemes and isinstance(layer, Adaptable):
         layer.quantization_config = config_of(settings, layer.quantization_config)

@@ -11,7 +11,7 @@ import exburn
 from exburn import layers
 from exburn.applications import GPT2, Llama
 from exburn.errors import ArgumentError, DataError, DTypeError
-from exburn.text import Greedy, TopK, TopP
+from exburn.text import Contrastive, Greedy, TopK, TopP
 
 WORDS = 11
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7, 8, 9], [10]]
@@ -123,6 +123,76 @@ def test_repetition_is_penalized_and_a_function_may_choose(gpt):
     assert row.tolist() != gpt.generate([[1]], 4)[0].tolist()
     text = gpt.generate([1, 2], 3, include_prompt=True)
     assert text[:2].tolist() == [1, 2] and len(text) == 5
+
+
+def contrasted_by_hand(model, prompt, count, k, alpha):
+    """Contrastive search by its formula, with whole passes over each candidate."""
+    norm = model.get_layer("norm").output
+    both = exburn.Model(model.input, [norm, model.output])
+
+    def see(tokens):
+        vectors, scores = both.predict_on_batch(
+            np.array([tokens + [0] * (24 - len(tokens))])
+        )
+        vectors = np.asarray(vectors[0, : len(tokens)], "float64")
+        chances = np.exp(np.asarray(scores[0, len(tokens) - 1], "float64"))
+        vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return vectors, chances / chances.sum()
+
+    tokens = list(prompt)
+    for _ in range(count):
+        chances = see(tokens)[1]
+        values = {}
+        for token in np.argsort(-chances)[:k].tolist():
+            *before, own = see([*tokens, token])[0]
+            values[token] = (1 - alpha) * chances[token] - alpha * max(before @ own)
+        tokens.append(max(values, key=values.get))
+    return tokens[len(prompt) :]
+
+
+@pytest.mark.longest
+@pytest.mark.long
+def test_contrastive_search_is_its_formula(gpt):
+    sampler = Contrastive(k=4, alpha=0.6)
+    answers = [a.tolist() for a in gpt.generate(PROMPTS, 7, sampler=sampler)]
+    assert answers == [contrasted_by_hand(gpt, p, 7, 4, 0.6) for p in PROMPTS]
+    assert answers != [a.tolist() for a in gpt.generate(PROMPTS, 7)]
+    whole = gpt.generate(PROMPTS, 7, sampler=sampler, cache=False)
+    assert [a.tolist() for a in whole] == answers
+    before = traces(gpt)
+    likeliest = gpt.generate(PROMPTS, 7, sampler=Contrastive(k=4, alpha=0.0))
+    assert traces(gpt) == before  # another number compiles nothing
+    assert [a.tolist() for a in likeliest] == [
+        a.tolist() for a in gpt.generate(PROMPTS, 7)
+    ]
+    pieces = list(gpt.generate(PROMPTS[0], 7, sampler=sampler, stream=2))
+    assert np.concatenate(pieces).tolist() == answers[0]
+    stop = answers[0][3]
+    ended = gpt.generate(PROMPTS, 7, sampler=sampler, stop=stop)
+    assert ended[0].tolist() == answers[0][: answers[0].index(stop)]
+    penalty = {"repetition_penalty": 3.0}
+    one, other = (
+        gpt.generate(PROMPTS[0], 7, sampler=sampler)
+        for sampler in (Contrastive(20, 0.0, **penalty), Greedy(**penalty))
+    )
+    assert one.tolist() == other.tolist() != likeliest[0].tolist()
+
+
+def test_contrastive_search_needs_vectors():
+    fixed = exburn.Sequential(
+        [
+            exburn.Input((6,), dtype="int32"),
+            layers.Embedding(WORDS, 4),
+            layers.Dense(WORDS),
+        ]
+    )
+    with pytest.raises(ArgumentError, match="shows none"):
+        fixed.generate([1, 2], 3, sampler=Contrastive())
+    with pytest.raises(ArgumentError, match="what repeats"):
+        Contrastive()(jnp.zeros((1, 3)), None)
+    for wrong in ({"k": 0}, {"alpha": 2}):
+        with pytest.raises(ArgumentError):
+            Contrastive(**wrong)
 
 
 @pytest.mark.long

@@ -1,0 +1,24 @@
+"""Small models: pruning, and training a student on a teacher.
+
+Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruning for
+Model Compression*, 2017.
+"""
+
+from exburn.compression.distilling import Distiller
+from exburn.compression.pruning import apply_masks, masks, prune, strip
+from exburn.compression.sparsity import SparsityReport, WeightSparsity, sparsity
+from exburn.transforms.pruning import Constant, Polynomial, Schedule
+
+__all__ = [
+    "Constant",
+    "Distiller",
+    "Polynomial",
+    "Schedule",
+    "SparsityReport",
+    "WeightSparsity",
+    "apply_masks",
+    "masks",
+    "prune",
+    "sparsity",
+    "strip",
+]
