@@ -222,8 +222,8 @@ def _signature(value: Any) -> str:
 def _sections(doc: str) -> Iterator[str]:
     """The sections of a docstring whose object no source defines by its name."""
     griffe = importlib.import_module("griffe")
-    doc = re.sub(r"^Example:$", "Examples:", doc, flags=re.MULTILINE)
-    for section in griffe.Docstring(doc).parse("google", warnings=False):
+    prepare = importlib.import_module("docs.site.examples").prepare
+    for section in griffe.Docstring(prepare(doc)).parse("google", warnings=False):
         if section.kind.value == "text":
             yield section.value
         elif section.kind.value == "examples":
