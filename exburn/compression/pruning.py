@@ -110,6 +110,10 @@ def strip(model: Model) -> Any:
     Returns:
         The model, whose files hold what those of the unpruned model did.
 
+    Raises:
+        ArgumentError: This is no model.
+        BusyError: The model is being trained.
+
     Example:
         >>> from exburn import Input, Sequential
         >>> from exburn.layers import Dense
