@@ -13,6 +13,7 @@ import numpy as np
 from exburn.callbacks.contract import Callback
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
+from exburn.transforms.pruning import apply_masks
 
 
 class StochasticWeightAveraging(Callback):
@@ -112,6 +113,7 @@ class StochasticWeightAveraging(Callback):
             return
         for weight, mean in zip(self.model.trainable_weights, self._mean, strict=True):
             weight.assign(jnp.copy(mean))
+        apply_masks(self.model)  # weights of a mean were not all pruned yet
         self.model.update_batch_statistics(self.data)
 
     def state_dict(self) -> dict[str, Any]:

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from exburn import (
         applications,
         backend,
+        compression,
         compute,
         config,
         distillation,
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
         weights,
         wrappers,
     )
+    from exburn.compression import Distiller, prune, quantize_aware
     from exburn.compute import vectorize
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
     from exburn.elixir.benchmark import benchmark
@@ -142,13 +144,14 @@ __version__ = "0.1.0"
 
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
-    "applications backend compute config distillation distribution dtype_policies "
-    "export legacy mixed_precision ops preprocessing quantizers random runs saving "
-    "serving text tree tuning utils visualization weights wrappers"
+    "applications backend compression compute config distillation distribution "
+    "dtype_policies export legacy mixed_precision ops preprocessing quantizers random "
+    "runs saving serving text tree tuning utils visualization weights wrappers"
 ).split()
 _LAZY_NAMES = {
     name: module
     for module, names in {
+        "exburn.compression": "Distiller prune quantize_aware",
         "exburn.compute": "vectorize",
         "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
         "exburn.elixir.benchmark": "benchmark",
@@ -173,23 +176,23 @@ _LAZY_NAMES = {
 
 # fmt: off
 __all__ = [
-    "DTypePolicy", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
+    "DTypePolicy", "Distiller", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
     "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
     "Model", "Operation", "Optimizer", "PBT", "Precision", "Quantizer", "Regularizer",
     "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol", "SymbolicScope",
     "Variable", "activations", "applications", "as_keras", "backend", "benchmark",
-    "callbacks", "check_gradients", "choice", "clone", "compute", "compute_gradients",
-    "compute_loss", "config", "configure", "constraints", "cuda_available",
-    "data_loader", "datasets", "default_device", "deserialize_params", "device",
-    "device_info", "device_name", "distillation", "distribution", "doctor",
+    "callbacks", "check_gradients", "choice", "clone", "compression", "compute",
+    "compute_gradients", "compute_loss", "config", "configure", "constraints",
+    "cuda_available", "data_loader", "datasets", "default_device", "deserialize_params",
+    "device", "device_info", "device_name", "distillation", "distribution", "doctor",
     "dtype_policies", "errors", "export", "export_params", "fit_with_accuracy",
     "fit_with_progress", "fn", "forward", "forward_pattern", "get_matmul_precision",
     "get_precision", "import_params", "info", "initializers", "key_scope", "layers",
     "legacy", "load_model", "log_uniform", "losses", "metal_available", "metrics",
     "mixed_precision", "models", "name_scope", "ops", "optimizers", "parameters",
-    "predict", "preprocessing", "profile_step", "quantizers", "random", "register",
-    "regularizers", "remat", "runs", "saving", "serialize_params", "serving",
-    "set_compilation_cache", "set_matmul_precision", "set_precision",
+    "predict", "preprocessing", "profile_step", "prune", "quantize_aware", "quantizers",
+    "random", "register", "regularizers", "remat", "runs", "saving", "serialize_params",
+    "serving", "set_compilation_cache", "set_matmul_precision", "set_precision",
     "set_random_seed", "smoke_test", "summary", "sweep", "text", "to_device",
     "train_step", "tree", "tuning", "uniform", "update_params", "utils", "vectorize",
     "version", "visualization", "weights", "wrappers",

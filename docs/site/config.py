@@ -22,6 +22,7 @@ _HOW_TO = [
     ("LoRA", "lora"),
     ("Precision", "precision"),
     ("Quantization", "quantization"),
+    ("Small models", "compression"),
     ("Deploy: in the process", "serving"),
     ("Deploy: a server", "server"),
     ("Many devices", "distribution"),

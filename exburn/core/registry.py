@@ -52,6 +52,7 @@ _LATE = {
     "Cross": "exburn.utils.features",
     "CustomScaleLayer": "exburn.applications.inception_resnet_v2",
     "Distiller": "exburn.distillation.distiller",
+    "compression>Distiller": "exburn.compression.distilling",
     "EfficientNetLite": "exburn.applications.efficientnet_lite",
     "Ensemble": "exburn.tuning.ensemble",
     "EnsembleMean": "exburn.tuning.ensemble",
@@ -126,7 +127,18 @@ def _put(key: str, obj: Any) -> None:
 
 @contextlib.contextmanager
 def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
-    """Names that ``deserialize`` resolves besides the registry, within the block."""
+    """Names that ``deserialize`` resolves besides the registry, within the block.
+
+    Args:
+        custom_objects: Classes and functions by name.
+
+    Example:
+        >>> def cube(x):
+        ...     return x**3
+        >>> with custom_objects({"cube": cube}):
+        ...     lookup("cube") is cube
+        True
+    """
     with value_scope(_scopes, (*_scopes.get(), dict(custom_objects or {}))):
         yield
 
@@ -242,7 +254,10 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
     if (found := custom_class(config)) is not None:
         return found
     for package in reversed(str(config.get("module")).split(".")):
-        if (found := _registry.get(f"{package}>{name}")) is not None:
+        key = f"{package}>{name}"
+        if key not in _registry and key in _LATE:
+            importlib.import_module(_LATE[key])
+        if (found := _registry.get(key)) is not None:
             return found
     return lookup(given if given is not None and ">" in given else name, kind)
 

@@ -68,7 +68,7 @@ class Distiller(Model):
         **kwargs: Any,
     ):
         super().__init__(name=name, **kwargs)
-        _check_alike(teacher, student)
+        self._check_models(teacher, student)
         self.student_loss_weight = check_number(
             "Distiller", "student_loss_weight", student_loss_weight, 0, 1
         )
@@ -157,8 +157,9 @@ class Distiller(Model):
         _, features = self._observe("student", x, training=training)
         total: Any = 0.0
         for loss, weight in zip(*self._losses.value, strict=True):
-            teacher = teacher_features.get(loss.teacher_layer_name, taught)
-            student = features.get(loss.student_layer_name, y_pred)
+            teacher, student = self._compared(
+                loss, teacher_features, features, taught, y_pred
+            )
             loss.validate_outputs(teacher, student)
             value = loss.compute_loss(teacher, student)
             if getattr(value, "shape", ()):
@@ -170,6 +171,28 @@ class Distiller(Model):
                 )
             total = total + weight * value
         return total
+
+    def _compared(
+        self, loss: Any, theirs: dict, mine: dict, taught: Any, y_pred: Any
+    ) -> tuple[Any, Any]:
+        """The teacher's and the student's outputs that a loss compares."""
+        found = []
+        for name, features, outputs in (
+            (loss.teacher_layer_name, theirs, taught),
+            (loss.student_layer_name, mine, y_pred),
+        ):
+            if name is not None and name not in features:
+                raise ArgumentError(
+                    "Distiller",
+                    f"the layer {name!r} must be called in the open, not inside a loop",
+                    hint="Compare the layer around it, for example the RNN of a cell.",
+                )
+            found.append(outputs if name is None else features[name])
+        return found[0], found[1]
+
+    def _check_models(self, teacher: Any, student: Any) -> None:
+        """Refuses models that cannot be compared."""
+        _check_alike(teacher, student)
 
     def _observe(self, which: str, x: Any, training: bool) -> tuple[Any, dict]:
         """Outputs of a model, and those of its layers that losses compare, by name.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport
+from exburn.transforms.quantization import is_simulated
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -80,8 +81,9 @@ def export(
 
     Source: ``keras.Model.export``; its formats for TensorFlow are not there.
     """
+    model = self.quantize() if is_simulated(self) else self
     report = export_model(
-        self,
+        model,
         filepath,
         format,
         input_signature=input_signature,

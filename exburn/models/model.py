@@ -781,7 +781,7 @@ class Model(Layer):
     # ------------------------------------------------------------------ changes
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """Records of ``quantize`` and ``add_lora``, JSON-able."""
+        """Records of ``quantize``, ``prune`` and ``add_lora``, JSON-able."""
         return records(self)
 
     @property

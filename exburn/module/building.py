@@ -424,7 +424,7 @@ def fresh_clone(layer: Any) -> Any:
         made = type(layer).from_config(layer.get_config())
     if layer.built and not made.built and layer._meta.value.traced is not None:
         infer(made, *layer._meta.value.traced)
-    if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
+    if changes := getattr(layer, "changes", None):  # by quantize(), add_lora() …
         made.repeat_changes(changes)
     return made
 

@@ -28,7 +28,7 @@ _LARGEST = 2**22  # sizes in a description, unless a tensor has a larger one
 # Values, not sizes: nothing is as large as they are.
 _NO_SIZES = frozenset(
     "seed salt num_bins max_tokens vocabulary mask_token oov_token mask_value value "
-    "max_value min_value threshold fill_value shared_object_id".split()
+    "max_value min_value threshold fill_value shared_object_id begin end every".split()
 )
 
 
@@ -54,7 +54,7 @@ def describe_model(model: Any) -> dict[str, Any]:
             if (config := layer.get_build_config()) is not None
         ]
         if model.is_model:
-            described["changes"] = model.changes  # of quantize() and add_lora()
+            described["changes"] = model.changes  # of quantize(), add_lora() …
         described["built"] = bool(model.built)
         # the process' default when it was made, for layers that no entry tells of
         described["precision"] = model.precision.identifier

@@ -57,6 +57,14 @@ class Sampler:
 
     Raises:
         ArgumentError: A number is not positive.
+
+    Example:
+        >>> class Likely(Sampler):  # tokens of a tenth of the probability at least
+        ...     def keep(self, logits):
+        ...         share = jax.nn.softmax(logits)
+        ...         return jnp.where(share >= 0.1, logits, -jnp.inf)
+        >>> Likely(temperature=0.5).keep(jnp.array([0.0, 5.0])).tolist()
+        [-inf, 5.0]
     """
 
     temperature: Any = dataclasses.field(default=1.0, kw_only=True)
@@ -111,7 +119,11 @@ _register(Sampler)
 class RandomSampler(Sampler):
     """Draws any token by its probability.
 
-    Args: ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+    Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Example:
         >>> RandomSampler(temperature=0.5).temperature
@@ -122,7 +134,10 @@ class RandomSampler(Sampler):
 class Greedy(Sampler):
     """Takes the most likely token.
 
-    Args: ``repetition_penalty``, as of :class:`Sampler`.
+    Args:
+        temperature: Kept for code that sets it for all samplers: it changes no maximum.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Example:
         >>> Greedy()(jnp.array([[0.0, 2.0, 1.0]]), jax.random.split(jax.random.key(0)))
@@ -138,8 +153,11 @@ class TopK(Sampler):
     """Draws from the ``k`` most likely tokens.
 
     Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
         k: How many; tokens as likely as the last of them may come, too.
-
     And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
@@ -168,10 +186,13 @@ class TopP(Sampler):
     """Draws from the nucleus: the fewest tokens that have ``p`` of the probability.
 
     Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
         p: The share, above 0 and at most 1; tokens as likely as the last one that is
             needed may come, too.
         k: Draws from the ``k`` most likely tokens at most, which is quicker.
-
     And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
@@ -210,8 +231,11 @@ class MinP(Sampler):
     """Draws from the tokens that are at least ``p`` times as likely as the likeliest.
 
     Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
         p: The share, above 0 and at most 1.
-
     And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:

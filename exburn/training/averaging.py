@@ -47,9 +47,9 @@ def use_average(holder: StateHolder, wanted: bool) -> None:
             else "there is no moving average of the weights before training",
             hint="Train with use_ema=True: Adam(use_ema=True).",
         )
-    params = holder.split.read()[0] if live is None else live.params
+    params, _, others = holder.split.read() if live is None else holder.live_arrays()
     holder.own_params = params if live is None else None
-    average = _copy(holder.optimizer.final_params(opt_state, params))
+    average = _average(holder, opt_state, params, others)
     holder.shown = average
     holder.split.write(average)
 
@@ -58,8 +58,16 @@ def keep_average(holder: StateHolder) -> None:
     """With ``use_ema`` the averaged parameters are kept, as in Keras."""
     holder.shown, state = None, holder.state
     if state is not None and holder.optimizer.keeps_average:
-        final = holder.optimizer.final_params(state.opt_state, state.params)
-        holder.state = state.replace(params=_copy(final))
+        final = _average(holder, state.opt_state, state.params, state.others)
+        holder.state = state.replace(params=final)
+
+
+def _average(
+    holder: StateHolder, opt_state: Any, params: Arrays, others: Arrays
+) -> Arrays:
+    """Averaged parameters; of pruned ones from before are not zero by themselves."""
+    average = holder.optimizer.final_params(opt_state, params)
+    return _copy(holder.split.masking.apply(average, others))
 
 
 def find_statistics(holder: StateHolder) -> list[str]:

@@ -163,6 +163,20 @@ def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:
         >>> ends_in_probabilities(program)
         (True, False)
     """
+    return tuple(end is not None for end in last_activations(jaxpr))
+
+
+def last_activations(jaxpr: Any) -> tuple[str | None, ...]:
+    """For each output of a program the function at its end that makes probabilities.
+
+    ``"softmax"``, ``"sigmoid"``, or ``None`` for any other.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> program = jax.make_jaxpr(lambda x: (jax.nn.sigmoid(x), x * 2))(jnp.ones(3))
+        >>> last_activations(program)
+        ('sigmoid', None)
+    """
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     made = {id(var): eqn for eqn in jaxpr.eqns for var in eqn.outvars}
 
@@ -175,25 +189,28 @@ def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:
     def source(var: Any) -> Any:
         return trail(var)[1]
 
-    def is_probability(var: Any) -> bool:
+    def is_softmax(eqn: Any) -> bool:
+        top, bottom = source(eqn.invars[0]), made.get(id(eqn.invars[1]))
+        while bottom and bottom.primitive.name in {*_PASSING, "broadcast_in_dim"}:
+            bottom = made.get(id(bottom.invars[0]))
+        return (
+            top is not None
+            and bottom is not None
+            and top.primitive.name == "exp"
+            and bottom.primitive.name == "reduce_sum"
+            and source(bottom.invars[0]) is top
+        )
+
+    def activation(var: Any) -> str | None:
         origin, eqn = trail(var)
         if eqn is None:
-            return False
+            return None
         for name in ("jaxpr", "call_jaxpr"):  # a function of its own, or its derivative
             if name in eqn.params:
-                inner = ends_in_probabilities(eqn.params[name])
+                inner = last_activations(eqn.params[name])
                 return inner[eqn.outvars.index(origin)]
         if eqn.primitive.name == "div":
-            top, bottom = source(eqn.invars[0]), made.get(id(eqn.invars[1]))
-            while bottom and bottom.primitive.name in {*_PASSING, "broadcast_in_dim"}:
-                bottom = made.get(id(bottom.invars[0]))
-            return (
-                top is not None
-                and bottom is not None
-                and top.primitive.name == "exp"
-                and bottom.primitive.name == "reduce_sum"
-                and source(bottom.invars[0]) is top
-            )
-        return eqn.primitive.name == "logistic"
+            return "softmax" if is_softmax(eqn) else None
+        return "sigmoid" if eqn.primitive.name == "logistic" else None
 
-    return tuple(is_probability(var) for var in jaxpr.outvars)
+    return tuple(activation(var) for var in jaxpr.outvars)

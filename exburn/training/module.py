@@ -24,6 +24,7 @@ from exburn.module.traversal import iter_weights
 from exburn.module.variable import Buffer, Weight
 from exburn.runtime.donation import own_variables
 from exburn.training.numbers import Number, as_arguments, give, holding
+from exburn.transforms.pruning import Masking
 
 Arrays = dict[str, Any]
 
@@ -36,6 +37,7 @@ class SplitModule:
             are frozen, and of everything else (running statistics, counters).
         constants: Arrays that are plain attributes; programs hold their values.
         draws: Whether a pass at inference was seen to draw random numbers.
+        masking: The masks of pruned weights.
 
     Args:
         module: The module; an ``nnx.Module``.
@@ -83,6 +85,7 @@ class SplitModule:
             self.frozen.append(name)
         self._recorded: dict[str, Weight] | None = None
         self._names = {id(v): name for name, v in self.variables.items()}
+        self.masking = Masking.of(module, self._names, self.params)
         rank = {path: i for i, (path, _, _) in enumerate(iter_weights(module))}
         for names in (self.params, self.frozen, self.others):
             names.sort(key=lambda n: rank.get(n, len(rank)))

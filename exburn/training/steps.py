@@ -95,7 +95,8 @@ class Steps:
         """One update: a pure function, fit for ``jax.vmap`` and ``jax.lax.scan``."""
         with holding(self.split.numbers, state.others):
             if own := own_steps(self.custom, "train"):
-                return own.train(state, batch)
+                new = own.train(state, batch)
+                return self._pruned(new, batches=1)
             differentiate = self._gradient_of_loss()
             (_, seen), grads = differentiate(state.params, state, batch, row_mask)
             grads = self.placement.gradients(grads)
@@ -148,7 +149,13 @@ class Steps:
         frozen = {n: new.frozen[n] for n in before.assigned_frozen(new)}
         new = new.assign(before.others_after(frozen | new.others, left_out))
         params = self.split.constrain(params)
-        return new.replace(params=params, opt_state=opt_state)
+        new = new.replace(params=params, opt_state=opt_state)
+        return self._pruned(new, new.step - before.step)
+
+    def _pruned(self, new: TrainState, batches: Any) -> TrainState:
+        """The state after an update of so many batches, with its masks in force."""
+        params, others = self.split.masking.advance(new.params, new.others, batches)
+        return new.replace(params=params, others=others)
 
     def _group(self, state: TrainState, data: Any, items: tuple) -> TrainState:
         """One update from the mean gradient of a group of batches."""

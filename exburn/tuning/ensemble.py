@@ -17,10 +17,10 @@ from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.layers import Input
 from exburn.losses.catalogue import as_loss
 from exburn.models import Model
+from exburn.models.output_kinds import OutputKind, output_kinds
 from exburn.module.building import inspect_call
 from exburn.module.layer import Layer
 from exburn.module.variable import OwnState, Static
-from exburn.training.forward import ends_in_probabilities
 from exburn.tuning.calibration import Calibration, calibration
 
 __all__ = ["Ensemble", "Uncertainty"]
@@ -95,7 +95,8 @@ class Ensemble(Model):
     ):
         _check_members(members)
         if outputs == "auto":
-            kinds = output_kinds(members[0])
+            found = output_kinds(members[0], op="Ensemble")
+            kinds = tuple(_kind_of_member(kind) for kind in found)
         else:
             given = [outputs] if isinstance(outputs, str) else list(outputs)
             kinds = tuple(check_choice("Ensemble", "outputs", k, KINDS) for k in given)
@@ -262,58 +263,9 @@ def _called_with(member: Model) -> Any:
     return rebuild(specs)
 
 
-def output_kinds(model: Model) -> tuple[str, ...]:
-    """What a model puts out, for each output: see ``Ensemble``.
-
-    Raises:
-        NotBuiltError: It has no weights yet.
-
-    Example:
-        >>> from exburn import Input, Sequential
-        >>> from exburn.layers import Dense
-        >>> output_kinds(Sequential([Input((4,)), Dense(3, activation="softmax")]))
-        ('probabilities',)
-        >>> model = Sequential([Input((4,)), Dense(3)])
-        >>> model.compile("adam", loss="cross_entropy")
-        >>> output_kinds(model)
-        ('softmax',)
-    """
-    traced = inspect_call(model)
-    if traced is None:
-        raise NotBuiltError(
-            "Ensemble",
-            f"{model.name!r} has not been called yet, so that its outputs are unknown",
-            hint="Call it once, on data or on exburn.Input(shape).",
-        )
-    program = traced[0]
-    ends = ends_in_probabilities(program)
-    losses = _loss_of_each(model, len(ends))
-    return tuple(
-        "probabilities" if end else _kind(loss, spec.shape)
-        for end, loss, spec in zip(ends, losses, program.out_avals, strict=True)
-    )
-
-
-def _loss_of_each(model: Model, outputs: int) -> list[Any]:
-    given = model.loss
-    if isinstance(given, Mapping):
-        names = list(model.output_names)
-        given = [given.get(name) for name in names]
-    if isinstance(given, list | tuple):
-        return [*given, *[None] * outputs][:outputs]
-    return [given] * outputs
-
-
-def _kind(loss: Any, shape: tuple[int, ...]) -> str:
-    """What outputs without a softmax or sigmoid at their end are, for this loss."""
-    loss = as_loss(loss) if loss is not None else None
-    logits = getattr(loss, "from_logits", None)
-    if logits is None:
-        return "values"
-    if not logits:
-        return "probabilities"
-    binary = type(loss).__name__.startswith("Binary") or shape[-1] == 1
-    return "sigmoid" if binary else "softmax"
+def _kind_of_member(kind: OutputKind) -> str:
+    plain = kind.logits or kind.family == "values"
+    return kind.family if plain else "probabilities"
 
 
 def _as_averaged(output: Any, kind: str) -> Any:

@@ -97,6 +97,8 @@ class HashedCrossing(HostLayer):
     program.
 
     Args:
+        name: Name of the layer; its class' name in snake case, numbered, by default.
+        dtype: Dtype of vectors over the bins; float32 by default.
         num_bins: Number of bins.
         output_mode: ``"int"`` or ``"one_hot"``.
         sparse: Must be false.

@@ -29,6 +29,7 @@ class IntegerLookup(IndexLookup):
     with ``num_oov_indices=0``, or by ``"farmhash"``.
 
     Args:
+        name: Name of the layer; its class' name in snake case, numbered, by default.
         max_tokens: Largest size of the vocabulary, special tokens included.
         num_oov_indices: How many numbers unknown integers share; 0 makes them errors.
         mask_token: The integer that means "nothing": number 0, and left out of vectors.

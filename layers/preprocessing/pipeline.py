@@ -20,6 +20,7 @@ class Pipeline(Layer):
     them do.
 
     Args:
+        name: Name of the layer; its class' name in snake case, numbered, by default.
         layers: The layers, first to last.
 
     Shape:

@@ -23,6 +23,7 @@ class StringLookup(IndexLookup):
     of strings and returns NumPy arrays.
 
     Args:
+        name: Name of the layer; its class' name in snake case, numbered, by default.
         max_tokens: Largest size of the vocabulary, special tokens included.
         num_oov_indices: How many numbers unknown strings share; with 0 they are errors.
             Of several, the hash of the string chooses (see :class:`Hashing`).

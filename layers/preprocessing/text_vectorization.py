@@ -34,6 +34,7 @@ class TextVectorization(HostLayer):
     strings, also with a last axis of size 1, and returns a NumPy array.
 
     Args:
+        name: Name of the layer; its class' name in snake case, numbered, by default.
         max_tokens: Largest size of the vocabulary, special tokens included.
         standardize: ``"lower_and_strip_punctuation"``, ``"lower"``,
             ``"strip_punctuation"``, None, or a function of an array of strings.

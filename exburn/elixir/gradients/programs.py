@@ -96,6 +96,7 @@ def update_of(programs: Programs) -> Callable:
         )
         params = programs.split.constrain(params)
         new = state.assign(others)
-        return loss, new.replace(params=params, opt_state=opt_state)
+        params, others = programs.split.masking.advance(params, new.others, 1)
+        return loss, new.replace(params=params, others=others, opt_state=opt_state)
 
     return apply

@@ -16,9 +16,12 @@ import numpy as np
 
 from exburn.core.checks import check_choice
 from exburn.errors import require
+from exburn.export.operations import rounds
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written
 from exburn.export.signature import Interface
+
+_STEP = 0.02  # of an output that is rounded to 8 bits: some steps
 
 
 def require_packages() -> None:
@@ -47,6 +50,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     program.wide = _wide_inputs(program, options.get("integers"))
     graph = make_graph(program)
     write_graph(graph, path, program)
+    if rounds(program.operations):  # a number between two steps may go either way
+        return Written(_operators(graph), rtol=_STEP, typical=True)
     return Written(_operators(graph))
 
 

@@ -45,7 +45,13 @@ _MOVES = set(
 
 _SMALL = 1 << 12  # bytes up to which a constant may grow
 # What is no function of its operands alone, or of sizes that are open.
-_NEVER = {"dim_as_value", "dimension_size", "debug_callback", "pure_callback"}
+_NEVER = {
+    "composite",
+    "dim_as_value",
+    "dimension_size",
+    "debug_callback",
+    "pure_callback",
+}
 _HINTS = {
     "pure_callback": "Code on the host is no part of a file: do it before or after.",
     "io_callback": "Code on the host is no part of a file: do it before or after.",

@@ -12,6 +12,7 @@ from exburn.export.onnx import (  # noqa: F401  (their rules register themselves
     fourier,
     indexing,
     products,
+    quantization,
     reductions,
     scatters,
     sorting,

@@ -14,6 +14,7 @@ from jax import lax
 
 from exburn.errors import ArgumentError, DataError, ExBurnError
 from exburn.module.selection import layer_paths
+from exburn.transforms.pruning import mask_of, unpack
 from exburn.transforms.quantization.awq import round_by_awq
 from exburn.transforms.quantization.blocks import Blocks, within
 from exburn.transforms.quantization.convert import exchange
@@ -101,6 +102,7 @@ def _round(target: Target, name: str, found: np.ndarray, config: Any) -> tuple:
             "quantize", f"{target.path}: its inputs hold NaN or infinity on this data"
         )
     weight, scheme = np.asarray(getattr(target.layer, name)), target.schemes[name]
+    mask = mask_of(target.layer, name)
     if config.mode == "awq":
         return round_by_awq(weight, scheme, found, points=config.num_grid_points)
     return round_by_gptq(
@@ -111,6 +113,7 @@ def _round(target: Target, name: str, found: np.ndarray, config: Any) -> tuple:
         by_size=config.activation_order,
         symmetric=config.symmetric,
         per_channel=config.per_channel,
+        kept=None if mask is None else np.asarray(unpack(mask.value, weight.shape)),
     )
 
 

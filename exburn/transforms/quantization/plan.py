@@ -21,17 +21,12 @@ from exburn.layers import (
     BatchNormalization,
     Dense,
     EinsumDense,
-    Embedding,
     GroupNormalization,
     LayerNormalization,
     ModuleLayer,
     RMSNormalization,
     SpectralNormalization,
 )
-from exburn.layers.convolution.conv import Conv
-from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
-from exburn.layers.convolution.transposed import ConvTranspose
-from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.selection import layer_paths, select_layers
@@ -44,6 +39,7 @@ from exburn.transforms.quantization.quantized_layers import (
 from exburn.transforms.quantization.scheme import Scheme
 from exburn.transforms.quantization.settings import PACKED, Settings
 from exburn.transforms.quantization.weight import Packed, QuantizedWeight
+from exburn.transforms.summed_axes import summed_axes
 
 _NORMALIZATIONS = (
     BatchNormalization,
@@ -253,7 +249,7 @@ def _packed_target(path, layer, settings, layers, reached=True):
     if settings.compute_dtype is not None and not preprocesses:
         policy = policy.replace(compute=settings.compute_dtype)
     reason, schemes = None, {}
-    rule = _rule(layer)
+    rule = summed_axes(layer)
     outer = layers.get(path.rpartition("/")[0])
     if _stays_float32(layer):
         reason = "normalization stays in float32"
@@ -300,28 +296,3 @@ def _stays_float32(layer: Layer) -> str | None:
     package = "exburn.layers.preprocessing"
     inside = any(cls.__module__.startswith(package) for cls in type(layer).__mro__)
     return "preprocessing" if inside else None
-
-
-def _rule(layer: Any) -> dict[str, tuple[int, ...]] | None:
-    """For each weight that is packed: the axes that its product sums over."""
-    if isinstance(layer, Dense):
-        return {"kernel": (0,)}
-    if isinstance(layer, EinsumDense):
-        into, kernel, out = layer._terms
-        axes = (i for i, c in enumerate(kernel) if c in into and c not in out)
-        return {"kernel": tuple(axes)}
-    if isinstance(layer, Embedding):  # and ReversibleEmbedding, whose way back it is
-        return {"embeddings": (1,), "reverse_embeddings": (0,)}
-    if isinstance(layer, SeparableConv):
-        space = tuple(range(layer.rank))
-        return {"depthwise_kernel": space, "pointwise_kernel": (*space, layer.rank)}
-    if isinstance(layer, DepthwiseConv):
-        return {"kernel": tuple(range(layer.rank))}
-    if isinstance(layer, ConvTranspose):
-        return {"kernel": (*range(layer.rank), layer.rank + 1)}
-    if isinstance(layer, Conv):
-        return {"kernel": tuple(range(layer.rank + 1))}
-    if isinstance(layer, RecurrentCell):
-        axes = tuple(range(len(layer.kernel.shape) - 1))  # type: ignore[union-attr]
-        return {"kernel": axes, "recurrent_kernel": axes}
-    return None

@@ -17,6 +17,7 @@ import numpy as np
 from exburn.kernels.padded_matmul import wide_product
 from exburn.layers import Dense, EinsumDense, Embedding
 from exburn.module.layer import Layer
+from exburn.transforms.pruning.masks import mask_of, masked
 from exburn.transforms.quantization.weight import QuantizedWeight
 
 
@@ -61,7 +62,10 @@ class LowRank:
 
 
 class AnyStandIn(Layer):
-    """Adds the low-rank term to the weight wherever the layer reads it."""
+    """Adds the low-rank term to the weight wherever the layer reads it.
+
+    The sum is zero where the weight is masked.
+    """
 
     _low_rank: LowRank | None = None
     lora_a: Any
@@ -74,7 +78,9 @@ class AnyStandIn(Layer):
         ):
             return exact
         a, b = super().cast(self.lora_a, dtype), super().cast(self.lora_b, dtype)
-        return exact + term.delta(a, b)
+        exact = exact + term.delta(a, b)
+        mask = mask_of(self, term.attribute)
+        return exact if mask is None else masked(exact, mask.get_value())
 
 
 class DenseStandIn(Dense):
@@ -227,16 +233,23 @@ def _kind(cls: type) -> type:
 
 
 @functools.cache
-def _stand_in(cls: type) -> type:
-    bases = (_kind(cls), cls)
+def _stand_in(cls: type, kind: type) -> type:
+    bases = (kind, cls)
     own = {"stands_for": cls, "__doc__": cls.__doc__, "__module__": cls.__module__}
     return type(cls.__name__, bases, own)
 
 
-def put_in_place(layer: Layer) -> None:
-    """Exchanges a layer's class for its stand-in."""
-    if not hasattr(type(layer), "stands_for"):
-        object.__setattr__(layer, "__class__", _stand_in(type(layer)))
+def put_in_place(layer: Layer, kind: type | None = None) -> None:
+    """Exchanges a layer's class for its stand-in.
+
+    Args:
+        layer: The layer.
+        kind: The stand-in; that of the layer's class if None.
+    """
+    cls = type(layer)
+    if not hasattr(cls, "stands_for"):
+        made = _stand_in(cls, kind or _kind(cls))
+        object.__setattr__(layer, "__class__", made)
 
 
 def put_back(layer: Layer) -> None:

@@ -192,6 +192,7 @@ class RandomCrop(ImageAugmentation):
     the middle that has the new proportions, resized.
 
     Args:
+        name: Name of the layer; its class' name in snake case, numbered, by default.
         height: Rows of the result.
         width: Columns of the result.
         seed: Folded into the layer's random key.

@@ -1,0 +1,178 @@
+"""``prune``: a copy of a model with fewer numbers that are not zero, or fewer units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exburn.compression.channels import narrow
+from exburn.errors import ArgumentError
+from exburn.models import Model
+from exburn.models.saving import compile_like
+from exburn.models.training_settings import require_idle
+from exburn.module.building import require_built
+from exburn.module.copying import twin
+from exburn.transforms import pruning
+from exburn.transforms.lora import adapted_layers
+from exburn.transforms.pruning import Schedule
+from exburn.transforms.quantization import choose
+
+
+def prune(
+    model: Model,
+    sparsity: float | None = None,
+    schedule: Schedule | None = None,
+    pattern: str | None = None,
+    scope: str = "global",
+    *,
+    filters: Any = None,
+) -> Any:
+    """A new model, of whose weights a share is zero and stays so; this one stays.
+
+    The numbers of least magnitude go, now or by a schedule while the model trains. Each
+    pruned weight has a mask, which is part of the model's state: it goes through
+    ``fit``, files, checkpoints, copies and ``add_lora``. ``quantize`` keeps the zeros.
+    Such zeros save no time; ``pattern="channels"`` does: it takes whole units away, and
+    the model that comes out is truly narrower.
+
+    Args:
+        model: A built model. If it is compiled, so is the new one.
+        sparsity: Share of the numbers that go, or with ``"channels"`` of the units, in
+            [0, 1); that of the pattern, else 0.8 by default.
+        schedule: When they go: ``exburn.compression.Polynomial(begin=0, end=2000)``,
+            ``Constant(begin=100)``; at once by default. Steps are batches of ``fit``.
+        pattern: ``None`` for any numbers; ``"2:4"`` leaves 2 of every 4 neighbours
+            along the axis that a product sums over, likewise any ``"n:m"``;
+            ``"channels"`` takes units of Dense layers and filters of convolutions
+            away, at once, from a Sequential or functional model.
+        scope: ``"global"``: the least of all layers go; ``"layer"``: the same share of
+            each layer.
+        filters: Which layers: a name, path or pattern as for ``freeze``, a list of
+            them, or a function called with each layer. By default all Dense,
+            EinsumDense, convolutional, attention and recurrent layers; Embedding and
+            depthwise convolutions only if they are named.
+
+    Returns:
+        The model. ``exburn.compression.sparsity(model)`` shows what is zero.
+
+    Raises:
+        ArgumentError: The sparsity is not in [0, 1) or not that of the pattern, an
+            axis cannot be divided, no layer can be pruned, or the model has adapters or
+            is being trained; of channels: units that go through a layer which cannot
+            be followed, which is named.
+        UnknownNameError: A pattern of ``filters`` names no layer.
+        NotBuiltError: The model has no weights yet.
+
+    Example:
+        >>> from exburn import Input, Sequential
+        >>> from exburn.layers import Dense
+        >>> model = Sequential([Input((64,)), Dense(128, "relu"), Dense(10)])
+        >>> pruned = prune(model, sparsity=0.9)
+        >>> int((pruned.layers[0].kernel.numpy() == 0).sum() > 64 * 128 // 2)
+        1
+        >>> narrow = prune(model, sparsity=0.5, pattern="channels")
+        >>> [layer.units for layer in narrow.layers]
+        [64, 10]
+
+    Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruning
+    for Model Compression*, 2017; Mishra et al., *Accelerating Sparse Deep Neural
+    Networks*, 2021 (2:4); Li et al., *Pruning Filters for Efficient ConvNets*, 2017.
+    """
+    _require_model(model, "prune")
+    require_idle(model, "prune")
+    if adapted := adapted_layers(model):
+        raise ArgumentError(
+            "prune",
+            f"{adapted[0]!r} has a low-rank adapter",
+            hint="Call model.merge_lora() first, or add_lora() after prune().",
+        )
+    chosen = choose(model, filters, op="prune")
+    if pattern == "channels":
+        return narrow(model, sparsity, schedule, scope, chosen)
+    wanted = sparsity, schedule, pattern, scope
+    plan = pruning.make_plan(model, *wanted, chosen, named=filters is not None)
+    made = twin(model)
+    pruning.drop_plans(made)  # its masks stay, and grow
+    pruning.install(made, plan)
+    pruning.begin(made, plan)
+    compile_like(made, model, {})
+    made.tokenizer = model.tokenizer
+    return made
+
+
+def strip(model: Model) -> Any:
+    """A new model without the masks: zeros are as any other number; this one stays.
+
+    Args:
+        model: A pruned model.
+
+    Returns:
+        The model, whose files hold what those of the unpruned model did.
+
+    Example:
+        >>> from exburn import Input, Sequential
+        >>> from exburn.layers import Dense
+        >>> pruned = prune(Sequential([Input((8,)), Dense(8)]), sparsity=0.5)
+        >>> len(pruned.weights), len(strip(pruned).weights)
+        (4, 2)
+    """
+    _require_model(model, "strip")
+    require_idle(model, "strip")
+    made = twin(model)
+    pruning.strip(made)
+    compile_like(made, model, {})
+    made.tokenizer = model.tokenizer
+    return made
+
+
+def masks(model: Model) -> dict[str, np.ndarray]:
+    """The masks of a pruned model: True where a number may be used, by weight's path.
+
+    Args:
+        model: The model.
+
+    Example:
+        >>> from exburn import Input, Sequential
+        >>> from exburn.layers import Dense
+        >>> pruned = prune(Sequential([Input((4,)), Dense(2)]), pattern="2:4")
+        >>> masks(pruned)["dense/kernel"].sum(0).tolist()
+        [2, 2]
+    """
+    _require_model(model, "masks")
+    return {
+        pruning.join(path, name): np.asarray(
+            pruning.unpack(mask.get_value(), getattr(layer, name).shape)
+        )
+        for path, layer, name, mask in pruning.iter_masks(model)
+    }
+
+
+def apply_masks(model: Model) -> None:
+    """Sets weights to zero where their masks are, in place.
+
+    ``fit``, ``train_on_batch`` and a model's own ``train_step`` do it by themselves; a
+    loop with ``optimizer.apply`` calls this after each update.
+
+    Args:
+        model: A pruned model.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential
+        >>> from exburn.layers import Dense
+        >>> pruned = prune(Sequential([Input((4,)), Dense(2)]), pattern="2:4")
+        >>> pruned.layers[0].kernel.assign(np.ones((4, 2)))  # doctest: +ELLIPSIS
+        Parameter(...
+        >>> apply_masks(pruned)
+        >>> float(pruned.layers[0].kernel.numpy().sum())
+        4.0
+    """
+    _require_model(model, "apply_masks")
+    pruning.apply_masks(model)
+
+
+def _require_model(model: Any, op: str) -> None:
+    if not isinstance(model, Model):
+        raise ArgumentError(op, f"a model is needed, received {type(model).__name__}")
+    require_built(model, op)

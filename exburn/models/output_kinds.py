@@ -1,0 +1,90 @@
+"""What the outputs of a model are: logits, probabilities, or values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from exburn.core.symbolic_shapes import public_shape
+from exburn.errors import NotBuiltError
+from exburn.losses.catalogue import as_loss
+from exburn.module.building import inspect_call
+from exburn.training.forward import last_activations
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputKind:
+    """What one output of a model is.
+
+    Attributes:
+        family: ``"softmax"``, one distribution over the last axis; ``"sigmoid"``, a
+            probability for each entry; ``"values"``, anything else.
+        logits: Whether the softmax or sigmoid is still to be taken.
+        shape: Its shape, for any number of rows.
+    """
+
+    family: str
+    logits: bool
+    shape: tuple[Any, ...]
+
+
+def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKind]:
+    """What each output of a model is, by its last function, and by its loss.
+
+    Args:
+        model: A model.
+        loss: What it is trained with, in the structure of its outputs; by default
+            what ``compile`` was given.
+        op: The operation named in errors.
+
+    Raises:
+        NotBuiltError: It has no weights yet.
+
+    Example:
+        >>> from exburn import Input, Sequential
+        >>> from exburn.layers import Dense
+        >>> output_kinds(Sequential([Input((4,)), Dense(3, activation="softmax")]))
+        [OutputKind(family='softmax', logits=False, shape=(None, 3))]
+        >>> model = Sequential([Input((4,)), Dense(3)])
+        >>> model.compile("adam", loss="cross_entropy")
+        >>> output_kinds(model)[0].logits
+        True
+    """
+    traced = inspect_call(model)
+    if traced is None:
+        raise NotBuiltError(
+            op or "output_kinds",
+            f"{model.name!r} has not been called yet, so that its outputs are unknown",
+            hint="Call it once, on data or on exburn.Input(shape).",
+        )
+    program = traced[0]
+    ends = last_activations(program)
+    losses = _loss_of_each(model, model.loss if loss is None else loss, len(ends))
+    shapes = [public_shape(aval.shape) for aval in program.out_avals]
+    return [
+        OutputKind(*_kind(end, one, shape), shape)
+        for end, one, shape in zip(ends, losses, shapes, strict=True)
+    ]
+
+
+def _loss_of_each(model: Any, given: Any, outputs: int) -> list[Any]:
+    if isinstance(given, Mapping):
+        named = getattr(model, "graph", None) is not None
+        names = list(model.output_names) if named else sorted(given)
+        given = [given.get(name) for name in names]
+    if isinstance(given, list | tuple):
+        return [*given, *[None] * outputs][:outputs]
+    return [given] * outputs
+
+
+def _kind(end: str | None, loss: Any, shape: tuple[Any, ...]) -> tuple[str, bool]:
+    """The family of an output, and whether it is logits."""
+    if end is not None:
+        return end, False
+    loss = as_loss(loss) if loss is not None else None
+    logits = getattr(loss, "from_logits", None)
+    if logits is None:
+        return "values", False
+    binary = type(loss).__name__.startswith("Binary") or shape[-1] == 1
+    return "sigmoid" if binary else "softmax", bool(logits)

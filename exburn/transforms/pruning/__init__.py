@@ -1,0 +1,51 @@
+"""Weights with zeros that stay zeros: masks, and how they grow while a model trains."""
+
+from exburn.transforms.pruning.masks import (
+    apply_masks,
+    iter_masks,
+    join,
+    mask_of,
+    masked,
+    remove_mask,
+    unpack,
+)
+from exburn.transforms.pruning.plan import (
+    Plan,
+    begin,
+    drop_plans,
+    forget,
+    install,
+    iter_plans,
+    make_plan,
+    prunable,
+    records_of,
+    restore,
+    strip,
+)
+from exburn.transforms.pruning.schedules import Constant, Polynomial, Schedule
+from exburn.transforms.pruning.training import Masking
+
+__all__ = [
+    "Constant",
+    "Masking",
+    "Plan",
+    "Polynomial",
+    "Schedule",
+    "apply_masks",
+    "begin",
+    "drop_plans",
+    "forget",
+    "install",
+    "iter_masks",
+    "iter_plans",
+    "join",
+    "make_plan",
+    "mask_of",
+    "masked",
+    "prunable",
+    "records_of",
+    "remove_mask",
+    "restore",
+    "strip",
+    "unpack",
+]

@@ -1,0 +1,396 @@
+"""What of a model is pruned, how far, and when: a plan, and its steps in programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn.core import registry
+from exburn.core.checks import check_choice, check_rate
+from exburn.errors import ArgumentError, FileFormatError
+from exburn.layers import Embedding
+from exburn.layers.convolution.depthwise import DepthwiseConv
+from exburn.module.building import materialize
+from exburn.module.selection import layer_paths
+from exburn.module.traversal import iter_modules
+from exburn.module.variable import Buffer, Static, exact_weight
+from exburn.transforms.pruning.magnitude import keys_of, least, least_of_each
+from exburn.transforms.pruning.masks import (
+    add_mask,
+    count_zeros,
+    iter_masks,
+    join,
+    mask_of,
+    masked,
+    pack,
+    remove_mask,
+    unpack,
+)
+from exburn.transforms.pruning.schedules import Constant, Schedule
+from exburn.transforms.summed_axes import summed_axes
+
+_PLAN, STEP = "_pruning", "pruning_step"
+_SCOPES = "global", "layer"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the weights of a model are pruned.
+
+    Attributes:
+        sparsity: Share of the numbers that go in the end.
+        schedule: How much of that is reached when.
+        pattern: ``(n, m)``: n of m neighbours are left; ``None`` for any.
+        scope: ``"global"``: the least of all weights go; ``"layer"``: of each.
+        axes: The weights by their paths from the model, each with the last axis that
+            its product sums over, along which neighbours lie.
+        shapes: Their shapes.
+    """
+
+    sparsity: float
+    schedule: Schedule
+    pattern: tuple[int, int] | None
+    scope: str
+    axes: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a file tells of it, JSON-able."""
+        layers = dict.fromkeys(path.rpartition("/")[0] for path in self.axes)
+        return {
+            "kind": "pruning",
+            "sparsity": self.sparsity,
+            "schedule": registry.serialize(self.schedule),
+            "pattern": self.pattern and ":".join(map(str, self.pattern)),
+            "scope": self.scope,
+            "weights": list(self.axes),
+            "layers": list(layers),
+        }
+
+    def advance(
+        self, weights: Mapping[str, Any], masks: Mapping[str, Any], step: Any
+    ) -> dict[str, Any]:
+        """The masks that hold from a step on.
+
+        Args:
+            weights: Some of the plan's weights, by their paths; others rest.
+            masks: Their masks.
+            step: The step.
+        """
+        share = jnp.clip(jnp.asarray(self.schedule(step), jnp.float32), 0, 1)
+        weights, masks = dict(weights), {name: masks[name] for name in weights}
+        if not weights:
+            return {}
+        advance = self._by_magnitude if self.pattern is None else self._in_groups
+        due, renew = advance(share, masks)
+        return jax.lax.cond(due, renew, lambda weights, masks: masks, weights, masks)
+
+    def _by_magnitude(self, share: Any, masks: dict) -> tuple[Any, Callable]:
+        """Whether more numbers are to go than have gone, and the masks if so."""
+        names = list(masks)
+        groups = np.zeros(len(names), int)
+        if self.scope == "layer":
+            groups = np.arange(len(names))
+        sizes = np.zeros(groups[-1] + 1)
+        np.add.at(sizes, groups, [math.prod(self.shapes[name]) for name in names])
+        # Exact at the end: a float32 cannot tell all numbers of a large model apart.
+        final = np.rint(self.sparsity * sizes).astype(np.uint32)
+        part = jnp.floor(share * final.astype(np.float32)).astype(jnp.uint32)
+        wanted = jnp.where(share >= 1, final, part)
+        zeros = jnp.stack([count_zeros(masks[name]) for name in names])
+        have = jnp.zeros(len(sizes), jnp.uint32).at[groups].add(zeros)
+        due = jnp.any(wanted > have)
+
+        def renew(weights: dict, masks: dict) -> dict[str, Any]:
+            keys = [keys_of(weights[name], masks[name]) for name in names]
+            gone = least(keys, groups.tolist(), jnp.maximum(wanted, have), due)
+            return {name: pack(~g) for name, g in zip(names, gone, strict=True)}
+
+        return due, renew
+
+    def _in_groups(self, share: Any, masks: dict) -> tuple[Any, Callable]:
+        """The same of groups of neighbours, of which as many go of each."""
+        assert self.pattern is not None
+        left, size = self.pattern
+        each = jnp.floor(share * (size - left) + 1e-4).astype(jnp.int32)
+
+        def lacks(name: str) -> Any:
+            alive = unpack(masks[name], self.shapes[name])
+            rows = jnp.moveaxis(alive, self.axes[name], -1).reshape(-1, size)
+            return jnp.any(jnp.sum(~rows, axis=-1) < each)
+
+        def renew(weights: dict, masks: dict) -> dict[str, Any]:
+            return {
+                name: pack(
+                    ~least_of_each(
+                        keys_of(weights[name], mask), self.axes[name], size, each
+                    )
+                    & unpack(mask, weights[name].shape)
+                )
+                for name, mask in masks.items()
+            }
+
+        return jnp.any(jnp.stack([lacks(name) for name in masks])), renew
+
+
+# ------------------------------------------------------------------ making a plan
+def make_plan(
+    model: Any,
+    sparsity: Any,
+    schedule: Any,
+    pattern: Any,
+    scope: Any,
+    chosen: set[str],
+    *,
+    named: bool,
+) -> Plan:
+    """Decides which weights are pruned, and how; changes nothing.
+
+    Args:
+        model: A built model.
+        sparsity: Share of the numbers that go; that of the pattern if None, else 0.8.
+        schedule: A ``Schedule``; at once if None.
+        pattern: ``"n:m"`` or None.
+        scope: ``"global"`` or ``"layer"``.
+        chosen: Paths of the layers that may be pruned.
+        named: Whether the user chose them: then tables and depthwise kernels, too.
+
+    Raises:
+        ArgumentError: An argument is out of range, or contradicts another; no layer can
+            be pruned; or a pattern does not divide an axis.
+    """
+    op = "prune"
+    scope = check_choice(op, "scope", scope, _SCOPES)
+    schedule = Constant() if schedule is None else schedule
+    if not isinstance(schedule, Schedule):
+        raise ArgumentError(
+            op,
+            f"schedule must be a schedule of exburn.compression, received {schedule!r}",
+            hint="exburn.compression.Polynomial(begin=0, end=2000), or Constant().",
+        )
+    found = dict(_find_weights(model, chosen, named))
+    axes = {path: axis for path, (axis, _) in found.items()}
+    shapes = {path: shape for path, (_, shape) in found.items()}
+    if not axes:
+        raise ArgumentError(
+            op,
+            "no layer can be pruned",
+            {"layers": ", ".join(sorted(chosen)) or "none"},
+            hint="Dense, EinsumDense, convolutions, attention and recurrent layers can "
+            "if their weights are not in few bits; Embedding and depthwise ones if "
+            "filters names them.",
+        )
+    if pattern is None:
+        sparsity = 0.8 if sparsity is None else sparsity
+        sparsity = check_rate(op, "sparsity", sparsity, below_one=True)
+        return Plan(sparsity, schedule, None, scope, axes, shapes)
+    left, size = parse_pattern(pattern)
+    exact = 1 - left / size
+    if sparsity is not None and check_rate(op, "sparsity", sparsity) != exact:
+        raise ArgumentError(
+            op,
+            f"the pattern {pattern!r} is a sparsity of {exact:g}, received {sparsity}",
+            hint="Leave sparsity out.",
+        )
+    summed = {path: shapes[path][axis] for path, axis in axes.items()}
+    unfit = {path: n for path, n in summed.items() if n % size}
+    if unfit:
+        fits = list(dict.fromkeys(p.rpartition("/")[0] for p in axes if p not in unfit))
+        raise ArgumentError(
+            op,
+            f"the pattern {pattern!r} needs axes that {size} divides",
+            {path: f"axis {axes[path]} has {n} entries" for path, n in unfit.items()},
+            hint=f"Choose others: filters={fits}." if fits else "Take another pattern.",
+        )
+    return Plan(exact, schedule, (left, size), scope, axes, shapes)
+
+
+def parse_pattern(pattern: Any) -> tuple[int, int]:
+    """The numbers of a pattern ``"n:m"``.
+
+    Raises:
+        ArgumentError: It is none.
+
+    Example:
+        >>> parse_pattern("2:4")
+        (2, 4)
+    """
+    match = re.fullmatch(r"(\d{1,4}):(\d{1,4})", str(pattern))
+    left, size = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= left < size:
+        raise ArgumentError(
+            "prune",
+            f"a pattern is 'n:m' with 1 ≤ n < m, or 'channels', received {pattern!r}",
+            hint="'2:4' leaves two of four neighbours.",
+        )
+    return left, size
+
+
+def prunable(layer: Any) -> dict[str, int]:
+    """The weights of a layer that can be pruned, with the last axis that is summed.
+
+    Those of few bits cannot: they are not trained.
+    """
+    if type(layer).__module__.startswith("exburn.layers.preprocessing"):
+        return {}
+    return {
+        name: axes[-1]
+        for name, axes in (summed_axes(layer) or {}).items()
+        if isinstance(exact_weight(getattr(layer, name, None)), nnx.Param)
+    }
+
+
+def _find_weights(
+    model: Any, chosen: set[str], named: bool
+) -> Iterator[tuple[str, tuple[int, tuple[int, ...]]]]:
+    """Paths of the weights to be pruned, with axis and shape.
+
+    Tables and depthwise kernels are left alone unless they are named: they are few
+    numbers of many outputs (Zhu & Gupta leave the latter out, too).
+    """
+    for path, layer in layer_paths(model).items():
+        if path not in chosen:
+            continue
+        for name, axis in prunable(layer).items():
+            spares = isinstance(layer, Embedding) or (
+                isinstance(layer, DepthwiseConv) and name != "pointwise_kernel"
+            )
+            if named or not spares:
+                yield join(path, name), (axis, tuple(getattr(layer, name).shape))
+
+
+# ------------------------------------------------------------------ plans of models
+def install(model: Any, plan: Plan) -> None:
+    """Gives a model a plan, a count of steps, and masks; they forbid nothing yet."""
+    layers = {"": model, **layer_paths(model)}
+    for path in plan.axes:
+        layer, _, name = path.rpartition("/")
+        add_mask(layers[layer], name)
+    step = Buffer(jnp.zeros((), jnp.int32), label=STEP, scalars=0, own_dtype=True)
+    setattr(model, STEP, step)
+    setattr(model, _PLAN, Static(plan))
+    materialize(model)
+
+
+def begin(model: Any, plan: Plan) -> None:
+    """Prunes as far as the schedule says before the first step."""
+    layers = {"": model, **layer_paths(model)}
+    masks, weights = {}, {}
+    for path in plan.axes:
+        layer, _, name = path.rpartition("/")
+        weights[path] = exact_weight(getattr(layers[layer], name))
+        masks[path] = mask_of(layers[layer], name)
+    new = jax.jit(plan.advance)(
+        {path: w.get_value() for path, w in weights.items()},
+        {path: m.get_value() for path, m in masks.items()},
+        np.int32(0),
+    )
+    for path, bits in new.items():
+        masks[path].set_raw_value(bits)
+        weights[path].set_raw_value(masked(weights[path].get_value(), bits))
+
+
+def iter_plans(root: Any) -> Iterator[tuple[str, Any, Plan]]:
+    """The plans of the models in a module: path, model, plan of the masks it has."""
+    for path, module in iter_modules(root):
+        if (held := vars(module).get(_PLAN)) is None:
+            continue
+        masks = {join(p, name) for p, _, name, _ in iter_masks(module)}
+        axes = {w: axis for w, axis in held.value.axes.items() if w in masks}
+        yield path, module, dataclasses.replace(held.value, axes=axes)
+
+
+def forget(model: Any) -> None:
+    """Takes away plans of which no mask is left."""
+    for _, module, plan in list(iter_plans(model)):
+        if not plan.axes:
+            _drop(module)
+
+
+def drop_plans(model: Any) -> None:
+    """Takes away all plans; masks stay as they are."""
+    for _, module, _ in list(iter_plans(model)):
+        _drop(module)
+
+
+def strip(model: Any) -> None:
+    """Takes masks and plans away; zeros stay, and may be trained from now on."""
+    for _, layer, name, _ in list(iter_masks(model)):
+        remove_mask(layer, name)
+    drop_plans(model)
+
+
+def _drop(module: Any) -> None:
+    delattr(module, _PLAN)
+    delattr(module, STEP)
+
+
+# ------------------------------------------------------------------ in files
+def records_of(model: Any) -> Iterator[dict[str, Any]]:
+    """Records of all masks in a model, from which ``restore`` makes them again.
+
+    Masks of layers that came from another model have no plan here.
+    """
+    told: set[str] = set()
+    for path, _, plan in iter_plans(model):
+        record = plan.record
+        for key in ("weights", "layers"):
+            record[key] = [join(path, one) for one in record[key]]
+        told.update(record["weights"])
+        yield record | {"model": path}
+    masks = ((join(p, name), p) for p, _, name, _ in iter_masks(model))
+    rest = {weight: path for weight, path in masks if weight not in told}
+    yield {
+        "kind": "pruning",
+        "weights": list(rest),
+        "layers": list(dict.fromkeys(rest.values())),
+    }
+
+
+def restore(model: Any, record: Mapping[str, Any]) -> None:
+    """Puts the masks of a record in place; their values are still to be read.
+
+    Raises:
+        FileFormatError: The record does not fit the model.
+    """
+    layers = {"": model, **layer_paths(model)}
+    try:
+        weights = [str(path) for path in record["weights"]]
+        axes, shapes = {}, {}
+        for path in weights:
+            layer, _, name = path.rpartition("/")
+            axes[path] = prunable(layers[layer])[name]
+            shapes[path] = tuple(getattr(layers[layer], name).shape)
+            add_mask(layers[layer], name)
+        if "schedule" in record:
+            owner = dict(iter_modules(model))[record["model"]]
+            start = f"{record['model']}/" if record["model"] else ""
+            pattern = record["pattern"]
+            schedule = registry.deserialize(record["schedule"])
+            if not isinstance(schedule, Schedule):
+                raise TypeError(f"{schedule!r} is no schedule")
+            plan = Plan(
+                check_rate("prune", "sparsity", record["sparsity"], below_one=True),
+                schedule,
+                None if pattern is None else parse_pattern(pattern),
+                check_choice("prune", "scope", record["scope"], _SCOPES),
+                {path.removeprefix(start): axis for path, axis in axes.items()},
+                {path.removeprefix(start): shape for path, shape in shapes.items()},
+            )
+            install(owner, plan)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            "from_config",
+            "the record of the pruning does not fit the model",
+            {"cause": error},
+        ) from error
+    materialize(model)

@@ -1,0 +1,181 @@
+"""Tests of ``exburn.compression.distilling`` and ``soft_targets``."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.compression.soft_targets import soft_divergence
+from exburn.errors import (
+    ArgumentError,
+    ExBurnError,
+    NotBuiltError,
+    ShapeError,
+    UnknownNameError,
+)
+from exburn.models.output_kinds import OutputKind
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(24, 6)).astype("float32")
+Y = RNG.integers(0, 3, 24)
+
+
+def stack(width, last=None, units=3, name="hidden"):
+    return exburn.Sequential(
+        [
+            exburn.Input((6,)),
+            layers.Dense(width, "relu", name=name),
+            layers.Dense(units, activation=last, name="out"),
+        ]
+    )
+
+
+def compiled(model, loss="cross_entropy", **options):
+    model.compile(exburn.optimizers.SGD(0.1), loss, metrics=["accuracy"], **options)
+    return model
+
+
+def softmax(z):
+    e = np.exp(z - z.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def divergence(p, q):
+    return (p * np.log(p / q)).sum(-1)
+
+
+LOGITS, OTHERS = RNG.normal(size=(2, 5, 4)).astype("float32") * 2
+KINDS = {
+    "softmax": lambda z: softmax(z),
+    "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+}
+
+
+@pytest.mark.parametrize("family", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("teacher, student", [(1, 1), (0, 1), (1, 0), (0, 0)])
+def test_probabilities_are_compared_by_their_logits(family, teacher, student):
+    make = KINDS[family]
+    kinds = [
+        OutputKind(family, bool(logits), (None, 4)) for logits in (teacher, student)
+    ]
+    given = [LOGITS if teacher else make(LOGITS), OTHERS if student else make(OTHERS)]
+    p, q = make(LOGITS / 3), make(OTHERS / 3)
+    expected = divergence(p, q)
+    if family == "sigmoid":
+        expected = (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).mean(-1)
+    found = soft_divergence(*map(jnp.asarray, given), 3.0, *kinds)
+    np.testing.assert_allclose(found, 9 * expected.mean(), rtol=2e-3)
+    mask = jnp.array([True, False, True, False, False])
+    found = soft_divergence(*map(jnp.asarray, given), 3.0, *kinds, mask)
+    np.testing.assert_allclose(found, 9 * expected[[0, 2]].mean(), rtol=2e-3)
+
+
+def test_values_are_compared_as_they_are():
+    kind = OutputKind("values", False, (None, 4))
+    found = soft_divergence(jnp.array(LOGITS), jnp.array(OTHERS), 3.0, kind, kind)
+    np.testing.assert_allclose(found, np.square(LOGITS - OTHERS).mean(), rtol=1e-5)
+    ruled_out = jnp.array([[0.0, -jnp.inf]]), jnp.array([[0.0, -jnp.inf]])
+    kind = OutputKind("softmax", True, (None, 2))
+    assert float(soft_divergence(*ruled_out, 2.0, kind, kind)) == 0.0
+
+
+@pytest.mark.long
+def test_a_student_is_trained_by_the_formula_and_stands_alone(tmp_path):
+    teacher, student = stack(8), compiled(stack(4))
+    before = teacher.get_weights()
+    distiller = exburn.Distiller(
+        student,
+        teacher,
+        temperature=2.0,
+        alpha=0.3,
+        features={"hidden": "hidden"},
+        feature_weight=0.5,
+    )
+    (projection,) = [w.numpy() for w in distiller.projections[0].weights]
+    features = [m.capture(X, ["hidden"])["hidden"] for m in (teacher, student)]
+    zt, zs = (m.predict(X, verbose=0) for m in (teacher, student))
+    own = -np.log(softmax(zs))[np.arange(24), Y].mean()
+    soft = 4 * divergence(softmax(zt / 2), softmax(zs / 2)).mean()
+    hint = np.square(features[0] - features[1] @ projection).mean()
+    expected = 0.3 * own + 0.7 * (soft + 0.5 * hint)
+    logs = distiller.evaluate(X, Y, verbose=0, return_dict=True)
+    np.testing.assert_allclose(logs["loss"], expected, rtol=1e-5)
+
+    # Resumed from a file in the middle, as without a break; the teacher stays.
+    distiller.fit(X, Y, batch_size=8, verbose=0)
+    distiller.save(tmp_path / "distiller.exburn")
+    other = exburn.load_model(tmp_path / "distiller.exburn")
+    assert type(other) is exburn.Distiller and other.features == {"hidden": "hidden"}
+    for one in (distiller, other):
+        one.fit(X, Y, batch_size=8, epochs=2, initial_epoch=1, verbose=0)
+    for mine, theirs in zip(distiller.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    for weight, old in zip(teacher.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), old)
+    assert (projection != distiller.projections[0].weights[0].numpy()).any()
+    assert len(student.weights) == 4
+    np.testing.assert_array_equal(
+        student.predict(X, verbose=0), distiller.predict(X, verbose=0)
+    )
+    student.save(tmp_path / "student.exburn")
+    alone = exburn.load_model(tmp_path / "student.exburn")
+    assert alone.evaluate(X, Y, verbose=0) == student.evaluate(X, Y, verbose=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("loss, last, units", [("mse", None, 2), ("bce", "sigmoid", 1)])
+def test_an_unbuilt_student_is_built_and_compiled_as_the_teacher(loss, last, units):
+    teacher = stack(8, last, units)
+    student = exburn.Sequential([layers.Dense(units, activation=last)])
+    distiller = exburn.Distiller(student, teacher, alpha=0.0)
+    distiller.compile("adam", loss)
+    y = RNG.integers(0, 2, (24, units)).astype("float32")
+    history = distiller.fit(X, y, epochs=4, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+    assert student.compiled and student.optimizer is not distiller.optimizer
+
+
+def test_models_that_do_not_fit():
+    teacher, student = stack(8), stack(4)
+    with pytest.raises(ShapeError, match="one shape"):
+        exburn.Distiller(stack(4, units=5), teacher)
+    with pytest.raises(NotBuiltError):
+        exburn.Distiller(student, exburn.Sequential([layers.Dense(3)]))
+    with pytest.raises(ArgumentError, match="is the teacher"):
+        exburn.Distiller(student, student)
+    with pytest.raises(ArgumentError, match="teacher must be a model"):
+        exburn.Distiller(student, "teacher")
+    for options in ({"alpha": 1.5}, {"temperature": 0}, {"features": ["hidden"]}):
+        with pytest.raises(ArgumentError, match=next(iter(options))):
+            exburn.Distiller(student, teacher, **options)
+    with pytest.raises((UnknownNameError, ArgumentError), match="nothing"):
+        exburn.Distiller(student, teacher, features={"hidden": "nothing"})
+    distiller = exburn.Distiller(student, stack(8, "sigmoid"))
+    with pytest.raises(ArgumentError, match="different things"):
+        distiller.compile("adam", "cross_entropy")
+    with pytest.raises(ArgumentError, match="loss of its own"):
+        distiller.compile("adam")
+
+
+def test_features_that_cannot_be_compared():
+    def sequence(steps):
+        return exburn.Sequential(
+            [
+                exburn.Input((steps, 2)),
+                layers.LSTM(4, name="lstm"),
+                layers.Dense(3, name="out"),
+            ]
+        )
+
+    image = exburn.Sequential(
+        [exburn.Input((4, 2)), layers.Dense(5, name="wide"), layers.Flatten()]
+    )
+    image.add(layers.Dense(3))
+    with pytest.raises(ShapeError, match="last axis"):
+        exburn.Distiller(sequence(4), image, features={"lstm": "wide"})
+    with pytest.raises(ExBurnError, match="open|one array"):
+        cells = {"lstm/cell": "lstm/cell"}
+        distiller = exburn.Distiller(sequence(4), sequence(4), features=cells)
+        distiller.compile("adam", "cross_entropy")
+        distiller.fit(np.zeros((8, 4, 2)), np.zeros(8, int), verbose=0)
