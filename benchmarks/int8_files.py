@@ -3,9 +3,9 @@
     python benchmarks/int8_files.py [--data digits] [--epochs 3] [--rows 10000]
 
 A convnet is trained on Fashion-MNIST (or scikit-learn's digits, or the images ``x`` and
-classes ``y`` of an ``.npz``, of which two fifths are the test set), and written as it is,
-with weights in int8, and with int8 throughout, calibrated on 256 training images. The
-files predict the test set; the time is that of an image, one at a time, by LiteRT's
+classes ``y`` of an ``.npz``, of which two fifths are the test set), and written as it
+is, with weights in int8, and with int8 throughout, calibrated on 256 training images.
+The files predict the test set; the time is that of an image, one at a time, by LiteRT's
 interpreter with one thread. Needs ``pip install 'exburn[litert]'``.
 """
 
