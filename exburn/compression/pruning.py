@@ -111,8 +111,9 @@ def strip(model: Model) -> Any:
         The model, whose files hold what those of the unpruned model did.
 
     Raises:
-        ArgumentError: This is no model.
-        BusyError: The model is being trained.
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
+        BusyError: It is being trained.
 
     Example:
         >>> from exburn import Input, Sequential
@@ -135,6 +136,13 @@ def masks(model: Model) -> dict[str, np.ndarray]:
 
     Args:
         model: The model.
+
+    Returns:
+        bool arrays of the weights' shapes; none of a model that is not pruned.
+
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
 
     Example:
         >>> from exburn import Input, Sequential
@@ -160,6 +168,10 @@ def apply_masks(model: Model) -> None:
 
     Args:
         model: A pruned model.
+
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
 
     Example:
         >>> import numpy as np
