@@ -201,6 +201,7 @@ paths = ["{root}"]
 
 [project.plugins.mkdocstrings.handlers.python.options]
 docstring_style = "google"
+docstring_section_style = "list"  # on a phone, too
 show_root_heading = false
 show_root_toc_entry = false
 show_source = false
