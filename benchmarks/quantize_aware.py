@@ -14,13 +14,13 @@ Needs ``pip install 'exburn[onnx,litert]'``.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 from int8_files import load
+from process import write
 
 import exburn
 from exburn import layers
@@ -145,7 +145,7 @@ def main() -> None:
     tell("int4 and int8, trained", aware.quantize(), True)
     tell("float8 trained", tune(exburn.quantize_aware(base, "float8")).quantize())
     if options.json:
-        Path(options.json).write_text(json.dumps(results, indent=1))
+        write(Path(options.json), results)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,18 @@ class LambdaCallback(Callback):
     """Makes a callback of functions, one for each hook.
 
     Args:
-        **hooks: Functions under the names of `Callback`'s hooks, with the hooks'
-            arguments.
+        on_epoch_begin: Called with the epoch's number and the logs before each epoch.
+        on_epoch_end: Called with the epoch's number and the logs after each epoch.
+        on_train_begin: Called with the logs before the training.
+        on_train_end: Called with the logs after it.
+        on_train_batch_begin: Called with the batch's number and the logs before each
+            batch.
+        on_train_batch_end: Called with the batch's number and the logs after each
+            batch.
         every: Which batches, or epochs, they are called for: see `Every`.
         light: Whether they leave the weights alone: see `Callback`.
+        **hooks: Functions under the names of `Callback`'s other hooks, with the hooks'
+            arguments.
 
     Raises:
         UnknownNameError: For a name that is not a hook's.

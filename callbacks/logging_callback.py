@@ -22,6 +22,9 @@ class LoggingCallback(Callback):
         every: Which epochs get a line: all by default. With a filter of steps, seconds
             or chunks there are lines within an epoch, too.
 
+    Raises:
+        CallbackError: ``write`` is not callable.
+
     Example:
         >>> lines = []
         >>> logger = LoggingCallback(lines.append)

@@ -38,6 +38,12 @@ class MonitorCallback(Callback):
     Raises:
         CallbackError: For an unknown `mode`; at the first epoch's end for a `monitor`
             that is not logged, or whose direction its name does not tell.
+
+    Example:
+        >>> class Record(MonitorCallback):
+        ...     def on_epoch_end(self, epoch, logs=None):
+        ...         if self.improved(logs):
+        ...             print("record:", self.best)
     """
 
     def __init__(

@@ -31,6 +31,9 @@ class RemoteMonitor(Callback):
         every: Which epochs are sent: all by default. With a filter of steps, seconds or
             chunks the running means within an epoch are, too, with their ``step``.
 
+    Raises:
+        CallbackError: ``root`` or ``path`` is no text, or ``root`` no address of HTTP.
+
     Example:
         >>> monitor = RemoteMonitor("http://localhost:9000", send_as_json=True)
         >>> monitor.request(0, {"loss": 0.5}).data

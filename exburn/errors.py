@@ -118,55 +118,174 @@ def _short(value: Any) -> str:
 
 
 class ArgumentError(ExBurnError, ValueError):
-    """An argument has a value that can never work (``batch_size=0``)."""
+    """An argument has a value that can never work (``batch_size=0``).
+
+    Example:
+        >>> from exburn import layers
+        >>> try:
+        ...     layers.Dense(0)
+        ... except ValueError as error:
+        ...     print(error.op, "·", error.reason)
+        Dense · units must be an integer ≥ 1, received 0
+    """
 
 
 class LayoutError(ArgumentError):
-    """A mesh or a layout that the devices, or a model's weights, cannot have."""
+    """A mesh or a layout that the devices, or a model's weights, cannot have.
+
+    Example:
+        >>> from exburn.distribution import DeviceMesh
+        >>> try:
+        ...     DeviceMesh((2,), ["data"], ["cpu:0"])
+        ... except ValueError as error:
+        ...     print(error.op)
+        DeviceMesh
+    """
 
 
 class ProcessError(ExBurnError, RuntimeError):
-    """Another process of a run is lost, has failed, or does something else."""
+    """Another process of a run is lost, has failed, or does something else.
+
+    Example:
+        >>> issubclass(ProcessError, RuntimeError)  # raised in all processes of a run
+        True
+    """
 
 
 class MissingFileError(ArgumentError, FileNotFoundError):
-    """There is no file where one should be read."""
+    """There is no file where one should be read.
+
+    Example:
+        >>> import exburn
+        >>> try:
+        ...     exburn.load_model("nowhere.keras")
+        ... except FileNotFoundError as error:
+        ...     print(type(error).__name__)
+        MissingFileError
+    """
 
 
 class ShapeError(ExBurnError, ValueError):
-    """Shapes or ranks do not fit together."""
+    """Shapes or ranks do not fit together.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import layers
+        >>> try:
+        ...     layers.Add()([np.ones((2, 3)), np.ones((2, 4))])
+        ... except ValueError as error:
+        ...     print(error.reason)
+        the inputs do not broadcast: float32[2, 3], float32[2, 4]
+    """
 
 
 class DTypeError(ExBurnError, TypeError):
-    """A value has a type or dtype that ExBurn cannot compute with."""
+    """A value has a type or dtype that ExBurn cannot compute with.
+
+    Example:
+        >>> import exburn
+        >>> try:
+        ...     exburn.backend.standardize_dtype("float31")
+        ... except TypeError as error:
+        ...     print(type(error).__name__)
+        DTypeError
+    """
 
 
 class DataError(ExBurnError, ValueError):
-    """Data that cannot be trained on: empty, unequal lengths, NaN, ragged …"""
+    """Data that cannot be trained on: empty, unequal lengths, NaN, ragged …
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> model.compile("adam", "mse")
+        >>> try:
+        ...     model.fit(np.ones((4, 2)), np.ones((3, 3)))
+        ... except ValueError as error:
+        ...     print(error.reason)
+        x and y must have the same number of rows
+    """
 
 
 class TargetError(DataError):
-    """Targets that do not fit the loss: labels out of range, one-hot for sparse …"""
+    """Targets that do not fit the loss: labels out of range, one-hot for sparse …
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> model.compile("adam", "cross_entropy")
+        >>> try:
+        ...     model.fit(np.ones((4, 2)), np.array([0, 1, 2, 3]), verbose=0)
+        ... except ValueError as error:
+        ...     print(error.op)
+        cross_entropy
+    """
 
 
 class GraphError(ExBurnError, ValueError):
-    """A functional model's graph is not well formed."""
+    """A functional model's graph is not well formed.
+
+    Example:
+        >>> from exburn import Input, Model, layers
+        >>> x = Input((2,))
+        >>> try:
+        ...     Model(Input((2,)), layers.Dense(3)(x))
+        ... except ValueError as error:
+        ...     print(error.op)
+        Model
+    """
 
 
 class UnheldLayerError(GraphError):
-    """A program reaches a layer or a weight that its model does not hold."""
+    """A program reaches a layer or a weight that its model does not hold.
+
+    Example:
+        >>> issubclass(UnheldLayerError, GraphError)  # keep the layer as an attribute
+        True
+    """
 
 
 class UncalledLayerError(GraphError, AttributeError):
-    """The layer has no ``input`` or ``output``: it was not called on symbols."""
+    """The layer has no ``input`` or ``output``: it was not called on symbols.
+
+    Example:
+        >>> from exburn import layers
+        >>> try:
+        ...     layers.Dense(3).output
+        ... except AttributeError as error:
+        ...     print(type(error).__name__)
+        UncalledLayerError
+    """
 
 
 class NotBuiltError(ExBurnError, RuntimeError):
-    """The operation needs weights, and the layer or model has none yet."""
+    """The operation needs weights, and the layer or model has none yet.
+
+    Example:
+        >>> from exburn import Sequential, layers
+        >>> try:
+        ...     Sequential([layers.Dense(3)]).count_params()
+        ... except RuntimeError as error:
+        ...     print(error.op)
+        sequential
+    """
 
 
 class NotCompiledError(ExBurnError, RuntimeError):
-    """The operation needs ``model.compile(...)`` first."""
+    """The operation needs ``model.compile(...)`` first.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> try:
+        ...     model.fit(np.ones((4, 2)), np.ones((4, 3)))
+        ... except RuntimeError as error:
+        ...     print(error.op)
+        fit
+    """
 
 
 class OutOfMemoryError(ExBurnError, MemoryError):
@@ -174,37 +293,101 @@ class OutOfMemoryError(ExBurnError, MemoryError):
 
     Attributes:
         plan: The ``model.plan`` of the program that failed; ``None`` if there is none.
+
+    Example:
+        >>> try:
+        ...     raise OutOfMemoryError("fit", "it needs more than there is")
+        ... except MemoryError as error:
+        ...     print(error.plan)
+        None
     """
 
     plan: Any = None
 
 
 class CallbackError(ExBurnError, ValueError):
-    """A callback is misconfigured, for example an unknown ``monitor``."""
+    """A callback is misconfigured, for example an unknown ``monitor``.
+
+    Example:
+        >>> from exburn.callbacks import EarlyStopping
+        >>> try:
+        ...     EarlyStopping(mode="best")
+        ... except ValueError as error:
+        ...     print(error.reason)
+        mode must be 'auto', 'min' or 'max'
+    """
 
 
 class CheckpointError(ExBurnError, RuntimeError):
-    """A checkpoint cannot be written, or no intact one can be read."""
+    """A checkpoint cannot be written, or no intact one can be read.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> model.compile("adam", "mse")
+        >>> try:
+        ...     model.load_weights("no such folder/")
+        ... except ValueError as error:
+        ...     print(error.op)
+        load_weights
+    """
 
 
 class BusyError(ExBurnError, RuntimeError):
-    """The model is being trained: its arrays cannot be used for anything else."""
+    """The model is being trained: its arrays cannot be used for anything else.
+
+    Example:
+        >>> issubclass(BusyError, RuntimeError)  # say, of ``predict`` in another thread
+        True
+    """
 
 
 class RecompileWarning(UserWarning):
-    """A program was compiled again because a shape or dtype changed."""
+    """A program was compiled again because a shape or dtype changed.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("ignore", category=RecompileWarning)
+    """
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was not written, or an older one had to be read."""
+    """A checkpoint was not written, or an older one had to be read.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("error", category=CheckpointWarning)
+    """
 
 
 class FileFormatError(ExBurnError, ValueError):
-    """A file is damaged, or is not what it claims to be."""
+    """A file is damaged, or is not what it claims to be.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "model.keras")
+        >>> _ = path.write_bytes(b"no archive")
+        >>> import exburn
+        >>> try:
+        ...     exburn.load_model(path)
+        ... except ValueError as error:
+        ...     print(type(error).__name__)
+        ModelFormatError
+    """
 
 
 class ModelFormatError(FileFormatError):
-    """A model file is damaged, malicious, or names what is not known here."""
+    """A model file is damaged, malicious, or names what is not known here.
+
+    Example:
+        >>> from exburn.saving import model_from_json
+        >>> try:
+        ...     model_from_json("{}")
+        ... except ValueError as error:
+        ...     print(error.op)
+        load
+    """
 
 
 class ExportError(ExBurnError, ValueError):
@@ -215,6 +398,11 @@ class ExportError(ExBurnError, ValueError):
     Attributes:
         layer: Path of the layer that the operation belongs to; `None` if unknown.
         primitive: Name of JAX's operation; `None` if it is none's fault.
+
+    Example:
+        >>> error = ExportError("export", "no such operation", {"layer": "block/fft"})
+        >>> error.layer, error.primitive
+        ('block/fft', None)
     """
 
     @property
@@ -227,41 +415,110 @@ class ExportError(ExBurnError, ValueError):
 
 
 class SaveError(ExBurnError, OSError):
-    """The system refuses to write a file: disk full, read-only, no permission."""
+    """The system refuses to write a file: disk full, read-only, no permission.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> try:
+        ...     model.save("/proc/model.keras")
+        ... except OSError as error:
+        ...     print(type(error).__name__)
+        SaveError
+    """
 
 
 class LoadError(ExBurnError, OSError):
-    """The system refuses to read a file: it is missing, or may not be read."""
+    """The system refuses to read a file: it is missing, or may not be read.
+
+    Example:
+        >>> issubclass(LoadError, OSError)  # say, no permission to read
+        True
+    """
 
 
 class MissingDependencyError(ExBurnError, ImportError):
-    """An optional package is needed; the hint holds the install command."""
+    """An optional package is needed; the hint holds the install command.
+
+    Example:
+        >>> try:
+        ...     require("no_such_package", "demo", "it is needed", extra="plot")
+        ... except ImportError as error:
+        ...     print(error.hint)
+        pip install 'exburn[plot]'  (or: pip install no_such_package)
+    """
 
 
 class QueueFullError(ExBurnError, RuntimeError):
-    """As many requests are waiting as a ``Serving`` may hold."""
+    """As many requests are waiting as a ``Serving`` may hold.
+
+    Example:
+        >>> issubclass(QueueFullError, RuntimeError)  # a server answers 429
+        True
+    """
 
 
 class DeadlineExceededError(ExBurnError, TimeoutError):
-    """A request was not answered within its ``timeout``."""
+    """A request was not answered within its ``timeout``.
+
+    Example:
+        >>> issubclass(DeadlineExceededError, TimeoutError)
+        True
+    """
 
 
 class ServingClosedError(ExBurnError, RuntimeError):
-    """A ``Serving`` was closed before it could answer the request."""
+    """A ``Serving`` was closed before it could answer the request.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers
+        >>> from exburn.serving import Serving
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> serving = Serving(model)
+        >>> serving.close()
+        >>> try:
+        ...     serving.submit(np.ones((1, 2)))
+        ... except RuntimeError as error:
+        ...     print(error.op)
+        serving
+    """
 
 
 class BatchFailedError(ExBurnError, RuntimeError):
-    """The batch that a request ran in failed; ``__cause__`` is what was raised."""
+    """The batch that a request ran in failed; ``__cause__`` is what was raised.
+
+    Example:
+        >>> issubclass(BatchFailedError, RuntimeError)
+        True
+    """
 
 
 class UnknownNameError(ExBurnError, ValueError):
-    """A name (of a loss, layer, metric …) that nothing is registered under."""
+    """A name (of a loss, layer, metric …) that nothing is registered under.
+
+    Example:
+        >>> from exburn import losses
+        >>> try:
+        ...     losses.get("mze")
+        ... except ValueError as error:
+        ...     print(error.hint)
+        Did you mean 'mse' or 'mae' or 'msle'?
+    """
 
 
 def unknown_name(
     kind: str, name: Any, known: Iterable[str], *, op: str = "get", hint: str = ""
 ) -> UnknownNameError:
     """Builds the error for an unknown name, with the closest known ones and a hint.
+
+    Args:
+        kind: What is named: ``"loss"``.
+        name: The name that was given.
+        known: All names there are.
+        op: The operation that failed.
+        hint: What to do next, beside the closest names.
 
     Example:
         >>> print(unknown_name("loss", "mze", ["mse", "mae"]))
@@ -320,6 +577,10 @@ def require(
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns of the line outside of ExBurn that led here, if this thread has one.
+
+    Args:
+        message: What is said.
+        category: The class of the warning.
 
     Example:
         >>> import warnings

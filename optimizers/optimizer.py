@@ -166,6 +166,8 @@ class Optimizer(abc.ABC):
                 for parameter in list(common)[1:-1]
                 if parameter.name not in names
             ]
+            taken = [p.name for p in own if p.name not in names]
+            cls.__doc__ = _with_options(cls.__doc__, taken)
         cls.__signature__ = inspect.Signature(own)
         if cls.__module__.startswith("exburn.optimizers."):
             registry.register_builtin(cls)
@@ -572,6 +574,20 @@ class Optimizer(abc.ABC):
 Optimizer.__signature__ = inspect.Signature(
     list(inspect.signature(Optimizer.__init__).parameters.values())[1:]
 )
+
+
+def _with_options(doc: str | None, names: Iterable[str]) -> str | None:
+    """A class' docstring, with what ``Optimizer`` says of the options it takes."""
+    said = inspect.cleandoc(Optimizer.__doc__ or "")
+
+    def tell(line: re.Match) -> str:
+        found = (re.search(rf"^    {n}:.*(?:\n {{8}}.*)*", said, re.M) for n in names)
+        text = "\n".join(entry[0] for entry in found if entry)
+        return re.sub("^    ", line[1], text, flags=re.M)
+
+    return doc and re.sub(
+        r"^( +)\*\*options: See :class:`Optimizer`\.$", tell, doc, flags=re.M
+    )
 
 
 def _refuse_unknown(cls: type, arguments: Iterable[str]) -> None:

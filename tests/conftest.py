@@ -106,6 +106,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if any(value is sys.modules.get("keras", item) for value in _values(item)):
             item.add_marker("keras")  # is about Keras itself, beside a case of ours
+        if _is_one_of_many(item):
+            item.add_marker("longest")
         if item.get_closest_marker("longest"):
             item.add_marker("long")
     asked = {mark for mark in ON_REQUEST if mark in config.option.markexpr}
@@ -113,6 +115,14 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _marks(item) & ON_REQUEST <= asked]
     _mark_cases(items, whole)
+
+
+def _is_one_of_many(item):
+    """Tells an example that a factory wrote: of 220 functions of JAX, or a network."""
+    if item.nodeid.startswith("exburn/ops/__init__.py::exburn.ops."):
+        return True
+    doc = getattr(getattr(item, "dtest", None), "docstring", "") or ""
+    return "(weights=None, input_shape=(96, 96, 3), classes=10)" in doc
 
 
 def _values(item):

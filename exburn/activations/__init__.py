@@ -114,6 +114,10 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         config: A name or configuration.
         custom_objects: Further classes and functions by name.
 
+    Raises:
+        UnknownNameError: No activation, and no object of ``custom_objects``, has that
+            name.
+
     Example:
         >>> deserialize({"class_name": "function", "config": "relu"}) is relu
         True

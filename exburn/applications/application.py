@@ -7,6 +7,7 @@ takes its ``input``, makes the network of it, and returns ``finish(x)``.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any
@@ -42,21 +43,23 @@ STORAGE = "https://storage.googleapis.com/"
 _CLASSES = 1000
 _HINT = "Pass weights=None, or weights= the path of a file with them."
 
-ARGUMENTS = """
-Args:
-    include_top: Whether the classifier is part of the model.
-    weights: ``"imagenet"``, which is downloaded once from Keras' storage; the path of
-        a file (``.weights.h5``, a whole model's ``.h5`` or ``.keras``, or safetensors),
-        or of a folder with one; ``"user/model"`` on a hub (needs
-        ``huggingface_hub``); or ``None`` for random ones.
-    input_tensor: A symbol that is used as the image.
-    input_shape: Shape of the images, without the batch.
-    pooling: Without the top: ``"avg"`` or ``"max"`` over all places, or ``None`` for
-        the map itself.
-    classes: Number of classes of the top.
-    classifier_activation: Activation of the top; ``None`` for logits.
-    name: Name of the model.
-
+_ARGUMENTS = {
+    "include_top": "Whether the classifier is part of the model.",
+    "weights": """``"imagenet"``, which is downloaded once from Keras' storage; the path
+        of a file (``.weights.h5``, a whole model's ``.h5`` or ``.keras``, or
+        safetensors), or of a folder with one; ``"user/model"`` on a hub (needs
+        ``huggingface_hub``); or ``None`` for random ones.""",
+    "input_tensor": "A symbol that is used as the image.",
+    "input_shape": "Shape of the images, without the batch.",
+    "pooling": """Without the top: ``"avg"`` or ``"max"`` over all places, or ``None``
+        for the map itself.""",
+    "classes": "Number of classes of the top.",
+    "classifier_activation": "Activation of the top; ``None`` for logits.",
+    "include_preprocessing": """Whether the model begins with what pixels from 0 to 255
+        need.""",
+    "name": "Name of the model.",
+}
+_RAISES = """
 Raises:
     ArgumentError: The arguments do not go together.
     ShapeError: The images are too small, or have other than 3 channels for
@@ -65,6 +68,12 @@ Raises:
     DataError: The weights are not in the cache, and cannot be downloaded.
     FileFormatError: The file is damaged, or holds another model's weights.
     MissingDependencyError: ``"imagenet"`` needs h5py.
+
+Example:
+    >>> from exburn.applications import {0}
+    >>> model = {0}(weights=None, input_shape=(96, 96, 3), classes=10)
+    >>> model.output_shape
+    (None, 10)
 """
 
 
@@ -112,7 +121,7 @@ class Application:
         scaling: As given; a builder may set another before it finishes.
 
     Raises:
-        ArgumentError, ShapeError, MissingFileError, DataError: See ``ARGUMENTS``.
+        ArgumentError, ShapeError, MissingFileError, DataError: As :func:`variant` says.
     """
 
     def __init__(
@@ -415,12 +424,50 @@ def variant(
     return describe(make, function, about, build.__module__)
 
 
-def describe(make, function: str, about: str, module: str):
-    """The function, with its name and documentation."""
+def describe(make, function: str, about: str, module: str, **own: str):
+    """The function, with its name and documentation.
+
+    Args:
+        make: The function; each of its arguments is told of.
+        function: Its name.
+        about: First line of its documentation, and the source.
+        module: Where users find it.
+        **own: What is said of arguments that not all applications have.
+    """
     make.__name__ = make.__qualname__ = function
     make.__module__ = module
-    make.__doc__ = f"{about}\n{ARGUMENTS}"
+    said = _ARGUMENTS | own
+    told = [f"    {name}: {said[name]}" for name in inspect.signature(make).parameters]
+    first, _, rest = about.partition("\n\nSource: ")
+    parts = [first, "", "Args:", *told, _RAISES.format(function)]
+    make.__doc__ = "\n".join([*parts, f"Source: {rest}"] if rest else parts)
     return make
+
+
+_PIXELS = """
+
+Args:
+    x: Images of any shape whose last axis, or that of ``data_format``, is the colours.
+    data_format: ``"channels_last"`` or ``"channels_first"``; the one in the settings
+        by default.
+"""
+_AS_THEY_ARE = f"""Images as they are: the model begins with what they need.{_PIXELS}
+Example:
+    >>> import numpy as np
+    >>> preprocess_input(np.full((1, 1, 3), 255.0)).tolist()
+    [[[255.0, 255.0, 255.0]]]
+"""
+_SCALED = f"""Pixels from 0 to 255 as this network takes them.
+
+It is ``imagenet_utils.preprocess_input(x, data_format, mode="{{}}")``.{_PIXELS}
+Raises:
+    ShapeError: The images have other than three colours.
+
+Example:
+    >>> import numpy as np
+    >>> preprocess_input(np.zeros((2, 8, 8, 3))).shape
+    (2, 8, 8, 3)
+"""
 
 
 def preprocessing(mode: str | None):
@@ -431,10 +478,5 @@ def preprocessing(mode: str | None):
             return x
         return imagenet_utils.preprocess_input(x, data_format, mode)
 
-    preprocess_input.__doc__ = (
-        "Images as they are: the model begins with what they need."
-        if mode is None
-        else "Pixels from 0 to 255 as this network takes them: "
-        f'``imagenet_utils.preprocess_input(x, data_format, mode="{mode}")``.'
-    )
+    preprocess_input.__doc__ = _AS_THEY_ARE if mode is None else _SCALED.format(mode)
     return preprocess_input

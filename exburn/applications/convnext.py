@@ -58,6 +58,9 @@ class LayerScale(Layer):
     Shape:
         x: […, projection_dim] → the same
 
+    Raises:
+        ArgumentError: ``init_values`` or ``projection_dim`` is no number in range.
+
     Example:
         >>> import numpy as np
         >>> LayerScale(0.5, 2)(np.ones((1, 2), "f")).tolist()
@@ -185,8 +188,6 @@ def _member(kind: str, depths: tuple[int, ...], width: int, digests: tuple[str, 
 
     about = (
         f"The ConvNeXt network whose first stage has {width} channels.\n\n"
-        "``include_preprocessing``: whether the model begins with what pixels from 0\n"
-        "to 255 need.\n\n"
         "Source: Liu et al., *A ConvNet for the 2020s*, 2022."
     )
     return describe(make, function, about, __name__)

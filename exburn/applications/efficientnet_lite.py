@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exburn.applications.application import Application, preprocessing
+from exburn.applications.application import Application, describe, preprocessing
 from exburn.applications.efficientnet import conv, depthwise, rounded
 from exburn.applications.image_model import (
     IMAGENET,
@@ -398,14 +398,18 @@ def _variant(number: int):
             name=name,
         )
 
-    make.__name__ = make.__qualname__ = function
-    make.__doc__ = (
+    about = (
         f"The EfficientNet-Lite for images of {size} × {size}.\n\n"
-        "Args, Shape, Raises: those of :class:`EfficientNetLite`.\n\n"
         "Source: Liu, *Higher accuracy on vision models with EfficientNet-Lite*, 2020."
     )
-    return make
+    own = {"weights": _WEIGHTS, "padding": _PADDING}
+    return describe(make, function, about, __name__, **own)
 
+
+_WEIGHTS = """A file, a folder, or the name of a repository on a hub, under the names
+        of ``timm`` or ``efficientnet_pytorch``; ``None`` for random ones."""
+_PADDING = """Where a convolution of stride 2 has zeros: ``"symmetric"``, as in
+        PyTorch, or ``"same"``, as in TensorFlow."""
 
 EfficientNetLite0 = _variant(0)
 EfficientNetLite1 = _variant(1)

@@ -198,8 +198,6 @@ def _scaled(label: str, *settings: float, digests: tuple[str, str]):
 
     about = (
         f"The second EfficientNet for images of {size} × {size}.\n\n"
-        "``include_preprocessing``: whether the model begins with what pixels from 0\n"
-        "to 255 need.\n\n"
         "Source: Tan & Le, *EfficientNetV2: Smaller Models and Faster Training*, 2021."
     )
     return describe(make, function, about, __name__)

@@ -254,17 +254,16 @@ def _member(kind: str, about: str):
             name,
         )
 
-    return describe(make, function, about + _ABOUT, __name__)
+    return describe(make, function, about + _SOURCE, __name__, **_OWN)
 
 
-_ABOUT = """
-
-``alpha`` is a factor of all widths (ImageNet's weights: 0.75 or 1); ``minimalistic``
-leaves out hard swish, large kernels and weighted channels; ``dropout_rate`` is before
-the classifier; ``include_preprocessing``: whether the model begins with what pixels
-from 0 to 255 need.
-
-Source: Howard et al., *Searching for MobileNetV3*, 2019."""
+_OWN = {
+    "alpha": "Factor of all widths; ImageNet's weights are for 0.75 and 1.",
+    "minimalistic": """Whether hard swish, large kernels and weighted channels are left
+        out.""",
+    "dropout_rate": "Share that is dropped before the classifier.",
+}
+_SOURCE = "\n\nSource: Howard et al., *Searching for MobileNetV3*, 2019."
 
 MobileNetV3Small = _member("small", "The third MobileNet, for few resources.")
 MobileNetV3Large = _member("large", "The third MobileNet, for more resources.")

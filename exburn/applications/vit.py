@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exburn.applications.application import Application, preprocessing
+from exburn.applications.application import Application, describe, preprocessing
 from exburn.applications.bert import (
     activation_name,
     activation_of,
@@ -445,15 +445,20 @@ def _variant(function: str, size: str, patch: int):
             name=name,
         )
 
-    make.__name__ = make.__qualname__ = function
-    make.__doc__ = (
+    about = (
         f"The {size} vision transformer with patches of {patch} × {patch}.\n\n"
-        "Args, Shape, Raises: those of :class:`ViT`.\n\n"
         "Source: Dosovitskiy et al., *An Image is Worth 16x16 Words*, 2021; the sizes\n"
         "below base Touvron et al., *Training data-efficient image transformers*, 2021."
     )
-    return make
+    return describe(make, function, about, __name__, **_OWN)
 
+
+_OWN = {
+    "weights": """A file, a folder, or the name of a repository on a hub, under the
+        names of ``transformers`` or of ``timm``; ``None`` for random ones.""",
+    "pooling": """Without the top ``"first"``, the token of the class, or ``"mean"``, or
+        ``None`` for the vectors of all tokens.""",
+}
 
 ViTTiny16 = _variant("ViTTiny16", "tiny", 16)
 ViTSmall16 = _variant("ViTSmall16", "small", 16)

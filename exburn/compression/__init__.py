@@ -7,7 +7,7 @@ Model Compression*, 2017.
 from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import apply_masks, masks, prune, strip
 from exburn.compression.quantization_aware import quantize_aware
-from exburn.compression.sparsity import SparsityReport, WeightSparsity, sparsity
+from exburn.compression.sparsity import sparsity
 from exburn.transforms.pruning import Constant, Polynomial, Schedule
 
 __all__ = [
@@ -15,8 +15,6 @@ __all__ = [
     "Distiller",
     "Polynomial",
     "Schedule",
-    "SparsityReport",
-    "WeightSparsity",
     "apply_masks",
     "masks",
     "prune",

@@ -127,7 +127,18 @@ def _put(key: str, obj: Any) -> None:
 
 @contextlib.contextmanager
 def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
-    """Names that ``deserialize`` resolves besides the registry, within the block."""
+    """Names that ``deserialize`` resolves besides the registry, within the block.
+
+    Args:
+        custom_objects: Classes and functions by name.
+
+    Example:
+        >>> def cube(x):
+        ...     return x**3
+        >>> with custom_objects({"cube": cube}):
+        ...     lookup("cube") is cube
+        True
+    """
     with value_scope(_scopes, (*_scopes.get(), dict(custom_objects or {}))):
         yield
 

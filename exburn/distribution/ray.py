@@ -120,6 +120,10 @@ def run_folder() -> Path:
 
     Raises:
         MissingDependencyError: Ray Train is not installed.
+
+    Example:
+        >>> run_folder()  # doctest: +SKIP
+        PosixPath('/shared/runs/mnist')
     """
     return Path(_ray("ray.train").get_context().get_storage().experiment_fs_path)
 

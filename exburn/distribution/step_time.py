@@ -87,6 +87,10 @@ LINKS: dict[str, Link] = {
 def get_link(link: Any, op: str = "plan") -> Link:
     """The link by its name in ``LINKS``, or by its bytes a second, or as it is.
 
+    Args:
+        link: A name, a number of bytes a second, or a `Link`.
+        op: The operation that asks, for errors.
+
     Raises:
         ArgumentError: It is none.
 

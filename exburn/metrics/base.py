@@ -45,6 +45,10 @@ class Metric:
         values_rank: Axes of what it takes the mean of, where known: a mask of more axes
             is none of its.
 
+    Raises:
+        ArgumentError: ``name`` is no text.
+        DTypeError: ``dtype`` is unknown.
+
     Example:
         Pure, so that it also runs under ``jit``, ``scan`` and ``vmap``:
 

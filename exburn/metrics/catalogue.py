@@ -154,6 +154,9 @@ def _unknown(name: str) -> Exception:
 def check_name(name: str) -> None:
     """Raises unless some metric has that name.
 
+    Args:
+        name: What a user calls the metric.
+
     Raises:
         UnknownNameError: No metric has that name.
 

@@ -21,6 +21,7 @@ from exburn.core import registry
 from exburn.core.jax_dispatch import SPLITTING, original
 from exburn.core.precision import standardize_dtype
 from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
+from exburn.ops.descriptions import docstring
 
 # The names by which Keras' ops call the arguments that hold tensors.
 TENSORS = frozenset(
@@ -152,8 +153,10 @@ def nameable(function: Callable) -> Callable:
 def _dress(call, function, label, names, leading):
     """Name, documentation and signature of an op; its entries, for files to name it."""
     call.__name__ = call.__qualname__ = label
-    call.__doc__ = function.__doc__
-    call.__module__ = getattr(function, "__module__", __name__)
+    call.__doc__ = docstring(label, names, function)
+    home = getattr(function, "__module__", None) or ""
+    ours = home.startswith("exburn.")
+    call.__module__ = home if ours else "exburn.ops"
     call.__signature__ = _signature(function, names, leading)
     OPERATIONS.setdefault(label, function)
     return call if label in SPLITTING else nameable(call)

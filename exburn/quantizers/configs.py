@@ -29,6 +29,12 @@ class QuantizationConfig:
     Attributes:
         mode: The mode of ``quantize`` that it belongs to; each subclass has one.
 
+    Example:
+        >>> class Ours(QuantizationConfig):
+        ...     mode = "int8"
+        >>> Ours(AbsMaxQuantizer(axis=0)).get_config()["activation_quantizer"] is None
+        True
+
     Source: ``keras.quantizers.QuantizationConfig``.
     """
 
@@ -151,6 +157,10 @@ class Int4QuantizationConfig(QuantizationConfig):
 
 class Float8QuantizationConfig(QuantizationConfig):
     """Weights in 8-bit floats (e4m3).
+
+    Example:
+        >>> Float8QuantizationConfig().mode
+        'float8'
 
     Source: ``keras.quantizers.Float8QuantizationConfig``.
     """

@@ -132,6 +132,10 @@ def compute_float8_scale(
 def compute_float8_amax_history(x: Any, amax_history: Any) -> jax.Array:
     """The largest magnitudes of the last arrays, with this one's as the newest.
 
+    Args:
+        x: An array.
+        amax_history: The magnitudes so far, the newest first.
+
     Example:
         >>> compute_float8_amax_history(jnp.array([1.0, -3.0]), jnp.zeros(3)).tolist()
         [3.0, 0.0, 0.0]

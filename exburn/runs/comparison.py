@@ -27,6 +27,10 @@ class Comparison:
             ``None`` where it has none.
         last: The last values of each logged name, one of each run or ``None``.
         best: The best values, with their epochs from 1, likewise.
+
+    Example:
+        >>> Comparison((), {"learning_rate": [0.1, 0.01]}, {}, {}).differences
+        {'learning_rate': [0.1, 0.01]}
     """
 
     runs: tuple[Run, ...]

@@ -50,6 +50,19 @@ class Run:
         chunks: Records within epochs, about one a second.
         events: What happened, each with its ``time`` and its ``event``.
         damaged: Lines of the files that are none.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers, runs
+        >>> folder = tempfile.mkdtemp() + "/run"
+        >>> model = Sequential([Input((2,)), layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x, y = np.ones((8, 2)), np.ones((8, 1))
+        >>> _ = model.fit(x, y, epochs=2, run=folder, verbose=0)
+        >>> run = runs.read(folder)
+        >>> run.state, [epoch["epoch"] for epoch in run.epochs]
+        ('finished', [0, 1])
     """
 
     path: Path
@@ -214,6 +227,9 @@ def read(path: Any) -> Run:
 
 def find(folder: Any = "runs") -> list[Run]:
     """The runs in a folder and in the folders of it, oldest first.
+
+    Args:
+        folder: The folder; it need not exist.
 
     Example:
         >>> find("no such folder")

@@ -84,6 +84,18 @@ def write_report(run: Any, path: Any = None, *, ends: bool = False) -> Path:
     Raises:
         MissingFileError: There is no run.
         SaveError: The system refuses.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers, runs
+        >>> folder = tempfile.mkdtemp() + "/run"
+        >>> model = Sequential([Input((2,)), layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x, y = np.ones((8, 2)), np.ones((8, 1))
+        >>> _ = model.fit(x, y, epochs=2, run=folder, verbose=0)
+        >>> write_report(folder).name
+        'report.html'
     """
     found = run if isinstance(run, Run) else read(run)
     target = found.path / REPORT if path is None else Path(path)

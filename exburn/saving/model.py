@@ -259,6 +259,12 @@ def model_to_json(model: Any, **options: Any) -> str:
 
     Raises:
         ArgumentError: A part of it cannot be described (see ``exburn.register``).
+
+    Example:
+        >>> from exburn import Input, Sequential, layers
+        >>> text = model_to_json(Sequential([Input((2,)), layers.Dense(3)]))
+        >>> model_from_json(text).output_shape
+        (None, 3)
     """
     return to_json(describe_model(model), **options)
 

@@ -26,6 +26,15 @@ class WeightFile(Mapping[str, np.ndarray]):
 
     Attributes:
         shapes: Shape of each, of which nothing has been read.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> path = tempfile.mkdtemp() + "/weights.npz"
+        >>> np.savez(path, kernel=np.ones((2, 3)))
+        >>> with WeightFile(path) as file:
+        ...     print(file.shapes, file["kernel"].sum())
+        {'kernel': (2, 3)} 6.0
     """
 
     def __init__(self, path: Any):

@@ -62,6 +62,14 @@ def save_weights(
         ArgumentError: The file exists and ``overwrite`` is false; no such folder; or
             there is no rule for a weight.
         SaveError: The disk is full, or writing is not permitted.
+
+    Example:
+        >>> import tempfile
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> path = tempfile.mkdtemp() + "/weights.safetensors"
+        >>> save_weights(model, path).name
+        'weights.safetensors'
     """
     path = path_of(filepath, ".safetensors", "save_weights")
     foreign = path.suffix in (".h5", ".hdf5", ".keras", ".npz", ".pth", ".pt")
@@ -130,6 +138,15 @@ def load_weights(
         ArgumentError: There is no such file, or ``by_name`` is for another kind.
         CheckpointError: There is no intact checkpoint in the folder.
         MissingDependencyError: A file of Keras' needs h5py.
+
+    Example:
+        >>> import tempfile
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> path = tempfile.mkdtemp() + "/weights.safetensors"
+        >>> _ = save_weights(model, path)
+        >>> print(load_weights(model, path).missing)
+        []
     """
     path = path_of(filepath, ".safetensors", _OP, exists=True)
     check_rules(_OP, rules)

@@ -24,6 +24,12 @@ class Answer(concurrent.futures.Future):
     Args:
         deadline: ``time.monotonic()`` at which the request fails, or ``None``.
         finish: Postprocessing of the output, or ``None``.
+
+    Example:
+        >>> answer = Answer()
+        >>> answer.set_result(3)
+        >>> answer.done(), answer.result()
+        (True, 3)
     """
 
     def __init__(

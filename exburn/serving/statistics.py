@@ -25,6 +25,10 @@ class BucketStatistics:
         fill: Real rows in proportion to the size.
         wait_ms: From a request to its first batch, of this size: p50, p95, p99.
         run_ms: Time of a batch on the device, transfers included.
+
+    Example:
+        >>> BucketStatistics(batches=2, rows=12, fill=0.75, wait_ms={}, run_ms={}).fill
+        0.75
     """
 
     batches: int
@@ -55,6 +59,15 @@ class ServingStatistics:
             shared by its batches.
         total_ms: From the request to its answer.
         buckets: The same by padded size.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential, layers
+        >>> from exburn.serving import Serving
+        >>> with Serving(Sequential([Input((2,)), layers.Dense(3)])) as serving:
+        ...     _ = serving(np.ones((4, 2)))
+        ...     serving.statistics().rows
+        4
     """
 
     requests: dict[str, int]

@@ -57,6 +57,14 @@ class Sampler:
 
     Raises:
         ArgumentError: A number is not positive.
+
+    Example:
+        >>> class Likely(Sampler):  # tokens of a tenth of the probability at least
+        ...     def keep(self, logits):
+        ...         share = jax.nn.softmax(logits)
+        ...         return jnp.where(share >= 0.1, logits, -jnp.inf)
+        >>> Likely(temperature=0.5).keep(jnp.array([0.0, 5.0])).tolist()
+        [-inf, 5.0]
     """
 
     temperature: Any = dataclasses.field(default=1.0, kw_only=True)
@@ -111,7 +119,11 @@ _register(Sampler)
 class RandomSampler(Sampler):
     """Draws any token by its probability.
 
-    Args: ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+    Args:
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Example:
         >>> RandomSampler(temperature=0.5).temperature
@@ -122,7 +134,10 @@ class RandomSampler(Sampler):
 class Greedy(Sampler):
     """Takes the most likely token.
 
-    Args: ``repetition_penalty``, as of :class:`Sampler`.
+    Args:
+        temperature: Kept for code that sets it for all samplers: it changes no maximum.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Example:
         >>> Greedy()(jnp.array([[0.0, 2.0, 1.0]]), jax.random.split(jax.random.key(0)))
@@ -139,8 +154,10 @@ class TopK(Sampler):
 
     Args:
         k: How many; tokens as likely as the last of them may come, too.
-
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Raises:
         ArgumentError: ``k`` is no integer >= 1.
@@ -171,8 +188,10 @@ class TopP(Sampler):
         p: The share, above 0 and at most 1; tokens as likely as the last one that is
             needed may come, too.
         k: Draws from the ``k`` most likely tokens at most, which is quicker.
-
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Raises:
         ArgumentError: ``p`` is not in (0, 1], or ``k`` no integer >= 1.
@@ -211,8 +230,10 @@ class MinP(Sampler):
 
     Args:
         p: The share, above 0 and at most 1.
-
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Raises:
         ArgumentError: ``p`` is not in (0, 1].
@@ -249,8 +270,10 @@ class Contrastive(Sampler):
     Args:
         k: Number of candidates.
         alpha: How much repetition counts, from 0 (the likeliest token) to 1.
-
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Raises:
         ArgumentError: ``k`` is no integer >= 1, or ``alpha`` not in [0, 1].

@@ -21,6 +21,12 @@ class Move(NamedTuple):
         sources: Their names in the file.
         targets: Paths in the model.
         transform: What makes these of those, and those of these.
+
+    Example:
+        >>> from exburn.weights import rules
+        >>> plan = rules([(r"head\\.bias", "fc/bias")]).load_plan(["head.bias"])
+        >>> plan.moves[0].sources, plan.moves[0].targets
+        (('head.bias',), ('fc/bias',))
     """
 
     sources: tuple[str, ...]
@@ -219,6 +225,14 @@ class Rules:
         entries: Rules, as of ``rules``.
         prefix: What names in a file may begin with, beside the pattern.
         write_prefix: Whether they begin with it when they are saved.
+
+    Raises:
+        ArgumentError: An entry is no rule, or a pattern no regular expression.
+
+    Example:
+        >>> named = Rules([(r"head\\.bias", "fc/bias")], prefix="model.")
+        >>> named.load_plan(["model.head.bias", "step"]).unknown
+        ['step']
     """
 
     def __init__(

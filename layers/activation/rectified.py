@@ -180,6 +180,9 @@ class ELU(Layer):
     Shape:
         x: any → the same
 
+    Raises:
+        ArgumentError: ``alpha`` is None.
+
     Example:
         >>> import numpy as np
         >>> ELU(2.0)(np.array([-1e9, 3.0])).tolist()

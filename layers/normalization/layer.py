@@ -341,6 +341,9 @@ class UnitNormalization(Layer):
     Shape:
         x: [batch, …] → the same
 
+    Raises:
+        ArgumentError: ``axis`` is no integer, nor a list of them.
+
     Example:
         >>> import numpy as np
         >>> UnitNormalization()(np.array([[0.0, 2.0]])).tolist()

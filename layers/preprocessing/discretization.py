@@ -30,6 +30,8 @@ class Discretization(Layer):
         output_mode: ``"int"``, or vectors over the bins: ``"one_hot"``,
             ``"multi_hot"``, ``"count"``.
         sparse: Must be false.
+        dtype: Dtype of vectors over the bins; float32 by default.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: [batch, …] → [batch, …] int32 for ``int``, otherwise as in

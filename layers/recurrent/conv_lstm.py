@@ -200,7 +200,44 @@ class ConvLSTM(OwnCell):
 class ConvLSTM1D(ConvLSTM):
     """An LSTM over a sequence of signals: its products are 1D convolutions.
 
-    Args: those of :class:`ConvLSTM`.
+    Args:
+        filters: Channels of the state and of the output.
+        kernel_size: Size of the convolutions' window, one number or one for each axis.
+        strides: Step of the window over the input, one number or one for each axis.
+        padding: ``"valid"`` or ``"same"``, of the input; the state always keeps its
+            size.
+        data_format: ``"channels_last"`` or ``"channels_first"``; the one in the
+            settings by default.
+        dilation_rate: Distance between the entries of the window over the input.
+        activation: Function of the candidate state; linear if None.
+        recurrent_activation: Function σ of the gates.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[*kernel_size, in, 4 *
+            filters]``.
+        recurrent_initializer: Initializer of the kernel ``[*kernel_size, filters, 4 *
+            filters]``.
+        bias_initializer: Initializer of the bias.
+        unit_forget_bias: Whether the forget gate's bias starts at one.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        recurrent_constraint: Projection of the recurrent kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
+        recurrent_dropout: Share of the state dropped on its way into the next step; the
+            same units at all steps and for all gates.
+        seed: Mixed into the layer's own random stream.
+        return_sequences: Whether to return the output of every step, or of the last.
+        return_state: Whether to return the last states too.
+        go_backwards: Whether to start at the last step. Outputs of all steps are then
+            in the order in which they were computed.
+        stateful: Whether the states carry over from one batch to the next, row by row.
+            Needs a fixed batch size; ``reset_state()`` makes them zero.
+        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
+        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
+            the output before.
 
     Shape:
         x: [batch, time, length, channels] → [batch, length', filters], or
@@ -225,7 +262,44 @@ class ConvLSTM1D(ConvLSTM):
 class ConvLSTM2D(ConvLSTM):
     """An LSTM over a sequence of images: its products are 2D convolutions.
 
-    Args: those of :class:`ConvLSTM`.
+    Args:
+        filters: Channels of the state and of the output.
+        kernel_size: Size of the convolutions' window, one number or one for each axis.
+        strides: Step of the window over the input, one number or one for each axis.
+        padding: ``"valid"`` or ``"same"``, of the input; the state always keeps its
+            size.
+        data_format: ``"channels_last"`` or ``"channels_first"``; the one in the
+            settings by default.
+        dilation_rate: Distance between the entries of the window over the input.
+        activation: Function of the candidate state; linear if None.
+        recurrent_activation: Function σ of the gates.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[*kernel_size, in, 4 *
+            filters]``.
+        recurrent_initializer: Initializer of the kernel ``[*kernel_size, filters, 4 *
+            filters]``.
+        bias_initializer: Initializer of the bias.
+        unit_forget_bias: Whether the forget gate's bias starts at one.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        recurrent_constraint: Projection of the recurrent kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
+        recurrent_dropout: Share of the state dropped on its way into the next step; the
+            same units at all steps and for all gates.
+        seed: Mixed into the layer's own random stream.
+        return_sequences: Whether to return the output of every step, or of the last.
+        return_state: Whether to return the last states too.
+        go_backwards: Whether to start at the last step. Outputs of all steps are then
+            in the order in which they were computed.
+        stateful: Whether the states carry over from one batch to the next, row by row.
+            Needs a fixed batch size; ``reset_state()`` makes them zero.
+        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
+        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
+            the output before.
 
     Shape:
         x: [batch, time, rows, columns, channels] → [batch, rows', columns', filters],
@@ -250,7 +324,44 @@ class ConvLSTM2D(ConvLSTM):
 class ConvLSTM3D(ConvLSTM):
     """An LSTM over a sequence of volumes: its products are 3D convolutions.
 
-    Args: those of :class:`ConvLSTM`.
+    Args:
+        filters: Channels of the state and of the output.
+        kernel_size: Size of the convolutions' window, one number or one for each axis.
+        strides: Step of the window over the input, one number or one for each axis.
+        padding: ``"valid"`` or ``"same"``, of the input; the state always keeps its
+            size.
+        data_format: ``"channels_last"`` or ``"channels_first"``; the one in the
+            settings by default.
+        dilation_rate: Distance between the entries of the window over the input.
+        activation: Function of the candidate state; linear if None.
+        recurrent_activation: Function σ of the gates.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[*kernel_size, in, 4 *
+            filters]``.
+        recurrent_initializer: Initializer of the kernel ``[*kernel_size, filters, 4 *
+            filters]``.
+        bias_initializer: Initializer of the bias.
+        unit_forget_bias: Whether the forget gate's bias starts at one.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        recurrent_constraint: Projection of the recurrent kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
+        recurrent_dropout: Share of the state dropped on its way into the next step; the
+            same units at all steps and for all gates.
+        seed: Mixed into the layer's own random stream.
+        return_sequences: Whether to return the output of every step, or of the last.
+        return_state: Whether to return the last states too.
+        go_backwards: Whether to start at the last step. Outputs of all steps are then
+            in the order in which they were computed.
+        stateful: Whether the states carry over from one batch to the next, row by row.
+            Needs a fixed batch size; ``reset_state()`` makes them zero.
+        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
+        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
+            the output before.
 
     Shape:
         x: [batch, time, depth, rows, columns, channels] → [batch, …, filters], or

@@ -27,6 +27,9 @@ class Flatten(Layer):
     Shape:
         x: [batch, a, b, …] → [batch, a * b * …]; [batch] → [batch, 1]
 
+    Raises:
+        ArgumentError: ``data_format`` is unknown.
+
     Example:
         >>> import numpy as np
         >>> Flatten()(np.ones((2, 3, 4))).shape

@@ -43,7 +43,13 @@ def set_distribution(value: Distribution | None) -> None:
 
 
 def distribution() -> Any:
-    """The distribution that was set for all models; ``None`` if there is none."""
+    """The distribution that was set for all models; ``None`` if there is none.
+
+    Example:
+        >>> set_distribution(None)
+        >>> print(distribution())
+        None
+    """
     return _for_all[0]
 
 

@@ -29,6 +29,14 @@ class Distribution:
         batch_dim_name: The axis that divides the batch, or several; none if ``None``.
         auto_shard_dataset: Whether all processes hold the same data, of which each
             takes its part. ``False`` says that each has its own.
+
+    Raises:
+        LayoutError: ``device_mesh`` is no mesh, or has no axis of that name.
+
+    Example:
+        >>> mesh = DeviceMesh((1,), ["batch"], ["cpu:0"])
+        >>> Distribution(mesh, "batch").num_model_replicas
+        1
     """
 
     def __init__(
@@ -241,6 +249,10 @@ class ModelParallel(Distribution):
         layout_map: Layouts by paths of weights; its mesh is the mesh.
         batch_dim_name: The axis that divides the batch; the mesh's first by default.
         auto_shard_dataset: As of ``Distribution``.
+
+    Raises:
+        LayoutError: ``layout_map`` is none, or its mesh has no such axis.
+        UnknownNameError: There is no such argument.
 
     Example:
         >>> mesh = DeviceMesh((1, 1), ["batch", "model"], ["cpu:0"])
@@ -472,6 +484,10 @@ class ZeRO(Distribution):
     Reference:
         Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion
         Parameter Models, https://arxiv.org/abs/1910.02054
+
+    Raises:
+        ArgumentError: ``stage`` is not 1, 2 or 3.
+        LayoutError: There are no such devices, or the mesh has more than one axis.
 
     Example:
         >>> zero = ZeRO(1, devices=["cpu:0"], min_size=1)

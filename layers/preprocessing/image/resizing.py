@@ -196,6 +196,7 @@ class RandomCrop(ImageAugmentation):
         width: Columns of the result.
         seed: Folded into the layer's random key.
         data_format: ``"channels_last"`` or ``"channels_first"``.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         images: [batch, h, w, channels] → [batch, height, width, channels], in the
