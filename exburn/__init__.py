@@ -100,7 +100,7 @@ if TYPE_CHECKING:
         weights,
         wrappers,
     )
-    from exburn.compression import Distiller, prune
+    from exburn.compression import Distiller, prune, quantize_aware
     from exburn.compute import vectorize
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
     from exburn.elixir.benchmark import benchmark
@@ -151,7 +151,7 @@ _LAZY = (
 _LAZY_NAMES = {
     name: module
     for module, names in {
-        "exburn.compression": "Distiller prune",
+        "exburn.compression": "Distiller prune quantize_aware",
         "exburn.compute": "vectorize",
         "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
         "exburn.elixir.benchmark": "benchmark",
@@ -190,8 +190,8 @@ __all__ = [
     "get_precision", "import_params", "info", "initializers", "key_scope", "layers",
     "legacy", "load_model", "log_uniform", "losses", "metal_available", "metrics",
     "mixed_precision", "models", "name_scope", "ops", "optimizers", "parameters",
-    "predict", "preprocessing", "profile_step", "prune", "quantizers", "random",
-    "register", "regularizers", "remat", "runs", "saving", "serialize_params",
+    "predict", "preprocessing", "profile_step", "prune", "quantize_aware", "quantizers",
+    "random", "register", "regularizers", "remat", "runs", "saving", "serialize_params",
     "serving", "set_compilation_cache", "set_matmul_precision", "set_precision",
     "set_random_seed", "smoke_test", "summary", "sweep", "text", "to_device",
     "train_step", "tree", "tuning", "uniform", "update_params", "utils", "vectorize",

@@ -44,6 +44,7 @@ def public(module):
 
 @pytest.mark.long_cases("beta", "gamma", "binomial")
 @pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.longest_cases("beta")
 def test_an_integer_gives_keras_numbers(name, golden):
     got = getattr(random, name)(*DRAWS[name], seed=42)
     draw = lambda: getattr(keras.random, name)  # noqa: E731

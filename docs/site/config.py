@@ -21,6 +21,7 @@ _HOW_TO = [
     ("Fine-tune", "fine_tuning"),
     ("LoRA", "lora"),
     ("Precision", "precision"),
+    ("Pruning", "pruning"),
     ("Quantization", "quantization"),
     ("Small models", "compression"),
     ("Deploy: in the process", "serving"),
@@ -39,7 +40,8 @@ _EXPLANATION = [
 ]
 _PROJECT = [
     ("Benchmarks", "benchmarks"),
-    ("Roadmap, versions, security", "versions"),
+    ("Versions and releases", "versions"),
+    ("Security", "security"),
     ("Changelog", "changelog"),
     ("Contributing", "contributing"),
     ("Layout", "layout"),

@@ -1,4 +1,4 @@
-"""Small models: pruning, and training a student on a teacher.
+"""Small models: pruning, training for few bits, and of a student on a teacher.
 
 Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruning for
 Model Compression*, 2017.
@@ -6,7 +6,8 @@ Model Compression*, 2017.
 
 from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import apply_masks, masks, prune, strip
-from exburn.compression.sparsity import SparsityReport, WeightSparsity, sparsity
+from exburn.compression.quantization_aware import quantize_aware
+from exburn.compression.sparsity import sparsity
 from exburn.transforms.pruning import Constant, Polynomial, Schedule
 
 __all__ = [
@@ -14,11 +15,10 @@ __all__ = [
     "Distiller",
     "Polynomial",
     "Schedule",
-    "SparsityReport",
-    "WeightSparsity",
     "apply_masks",
     "masks",
     "prune",
+    "quantize_aware",
     "sparsity",
     "strip",
 ]

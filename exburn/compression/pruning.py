@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.compression.channels import narrow
 from exburn.errors import ArgumentError
 from exburn.models import Model
 from exburn.models.saving import compile_like
@@ -32,16 +33,19 @@ def prune(
     The numbers of least magnitude go, now or by a schedule while the model trains. Each
     pruned weight has a mask, which is part of the model's state: it goes through
     ``fit``, files, checkpoints, copies and ``add_lora``. ``quantize`` keeps the zeros.
-    Such zeros save no time.
+    Such zeros save no time; ``pattern="channels"`` does: it takes whole units away, and
+    the model that comes out is truly narrower.
 
     Args:
         model: A built model. If it is compiled, so is the new one.
-        sparsity: Share of the numbers that go, in [0, 1); that of the pattern, else 0.8
-            by default.
+        sparsity: Share of the numbers that go, or with ``"channels"`` of the units, in
+            [0, 1); that of the pattern, else 0.8 by default.
         schedule: When they go: ``exburn.compression.Polynomial(begin=0, end=2000)``,
             ``Constant(begin=100)``; at once by default. Steps are batches of ``fit``.
         pattern: ``None`` for any numbers; ``"2:4"`` leaves 2 of every 4 neighbours
-            along the axis that a product sums over, likewise any ``"n:m"``.
+            along the axis that a product sums over, likewise any ``"n:m"``;
+            ``"channels"`` takes units of Dense layers and filters of convolutions
+            away, at once, from a Sequential or functional model.
         scope: ``"global"``: the least of all layers go; ``"layer"``: the same share of
             each layer.
         filters: Which layers: a name, path or pattern as for ``freeze``, a list of
@@ -55,7 +59,8 @@ def prune(
     Raises:
         ArgumentError: The sparsity is not in [0, 1) or not that of the pattern, an
             axis cannot be divided, no layer can be pruned, or the model has adapters or
-            is being trained.
+            is being trained; of channels: units that go through a layer which cannot
+            be followed, which is named.
         UnknownNameError: A pattern of ``filters`` names no layer.
         NotBuiltError: The model has no weights yet.
 
@@ -66,10 +71,13 @@ def prune(
         >>> pruned = prune(model, sparsity=0.9)
         >>> int((pruned.layers[0].kernel.numpy() == 0).sum() > 64 * 128 // 2)
         1
+        >>> narrow = prune(model, sparsity=0.5, pattern="channels")
+        >>> [layer.units for layer in narrow.layers]
+        [64, 10]
 
     Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruning
     for Model Compression*, 2017; Mishra et al., *Accelerating Sparse Deep Neural
-    Networks*, 2021 (2:4).
+    Networks*, 2021 (2:4); Li et al., *Pruning Filters for Efficient ConvNets*, 2017.
     """
     _require_model(model, "prune")
     require_idle(model, "prune")
@@ -80,6 +88,8 @@ def prune(
             hint="Call model.merge_lora() first, or add_lora() after prune().",
         )
     chosen = choose(model, filters, op="prune")
+    if pattern == "channels":
+        return narrow(model, sparsity, schedule, scope, chosen)
     wanted = sparsity, schedule, pattern, scope
     plan = pruning.make_plan(model, *wanted, chosen, named=filters is not None)
     made = twin(model)
@@ -101,8 +111,9 @@ def strip(model: Model) -> Any:
         The model, whose files hold what those of the unpruned model did.
 
     Raises:
-        ArgumentError: This is no model.
-        BusyError: The model is being trained.
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
+        BusyError: It is being trained.
 
     Example:
         >>> from exburn import Input, Sequential
@@ -125,6 +136,13 @@ def masks(model: Model) -> dict[str, np.ndarray]:
 
     Args:
         model: The model.
+
+    Returns:
+        bool arrays of the weights' shapes; none of a model that is not pruned.
+
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
 
     Example:
         >>> from exburn import Input, Sequential
@@ -150,6 +168,10 @@ def apply_masks(model: Model) -> None:
 
     Args:
         model: A pruned model.
+
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
 
     Example:
         >>> import numpy as np

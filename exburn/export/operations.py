@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from exburn.runtime.portable import layer_of
+from exburn.transforms.quantization.marks import READ, ROUND
 
 # Calls that are put in line, and the parameter that holds what they call.
 _CALLS = {
@@ -183,6 +184,11 @@ def outputs_of(operations: Operations, values: Mapping[int, Any]) -> list[Any]:
     ]
 
 
+def rounds(operations: Operations) -> bool:
+    """Whether a program rounds activations in a way that runtimes have themselves."""
+    return any(step.params.get("name") == ROUND for step in operations.walk())
+
+
 def bodies(step: Operation) -> list[Operations]:
     """What is in the loops and branches of an operation."""
     found = []
@@ -221,6 +227,8 @@ def _extend(
         given = tuple(map(read, eqn.invars))
         here = layer_of(eqn.source_info.name_stack) or layer
         inner = _CALLS.get(eqn.primitive.name)
+        if eqn.params.get("name") in (ROUND, READ):  # what a runtime has itself
+            inner = None
         if inner is not None and inner in eqn.params:
             body, held = _opened(eqn.params[inner])
             results: Sequence[Slot] = _extend(steps, body, held, given, here)

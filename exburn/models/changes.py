@@ -21,11 +21,17 @@ from exburn.transforms import lora, pruning
 from exburn.transforms.quantization import (
     Plan,
     Settings,
+    add_ranges,
+    all_ranges,
     calibrate,
     carry_out,
+    check_record,
     freeze_parameters,
     make_plan,
     packed_schemes,
+    settle,
+    simulate,
+    simulated_schemes,
 )
 
 
@@ -47,7 +53,7 @@ def records(model: Any) -> list[dict[str, Any]]:
     others = lora.records_of(model, [path for path in adapted if path not in told])
     # Masks before adapters: those of a masked weight are masked, too.
     found = [*_policies(model), *casts, *_packing_records(model)]
-    found += [*pruning.records_of(model), *terms, *others]
+    found += [*_range_records(model), *pruning.records_of(model), *terms, *others]
     return [record for record in found if record["layers"]]
 
 
@@ -79,16 +85,17 @@ def _stored_records(model: Any) -> Iterator[dict[str, Any]]:
 
 
 def _packing_records(model: Any) -> list[dict[str, Any]]:
-    """A record for each way in which weights are stored."""
+    """A record for each way in which weights are stored, or read as if they were."""
     groups: dict[tuple, list[str]] = {}
     for path, layer in layer_paths(model).items():
-        schemes = packed_schemes(layer)
+        packed = packed_schemes(layer)
+        schemes = packed or simulated_schemes(layer)
         if schemes:
             scheme = schemes[0]
-            dtype = f"{scheme.mode}_dynamic" if scheme.dynamic else scheme.mode
-            compute = layer.precision.compute
+            kind = "_dynamic" if scheme.dynamic else "_static" if scheme.static else ""
+            dtype, compute = f"{scheme.mode}{kind}", layer.precision.compute
             bits = None if scheme.method is None else scheme.bits
-            key = (dtype, bits, scheme.block_size, compute, scheme.scales)
+            key = (dtype, bits, scheme.block_size, compute, scheme.scales, not packed)
             groups.setdefault(key, []).append(path)
     frozen = [
         path
@@ -105,8 +112,36 @@ def _packing_records(model: Any) -> list[dict[str, Any]]:
             "scales": scales,
             "layers": paths,
             "frozen_weights": frozen,
+            **({"simulated": True} if simulated else {}),
         }
-        for (dtype, bits, block_size, compute, scales), paths in groups.items()
+        for (
+            dtype,
+            bits,
+            block_size,
+            compute,
+            scales,
+            simulated,
+        ), paths in groups.items()
+    ]
+
+
+def _range_records(model: Any) -> list[dict[str, Any]]:
+    """A record for each kind of ranges that activations have."""
+    groups: dict[tuple, dict[str, list[str]]] = {}
+    for path, place, found in all_ranges(model):
+        key = (found.dtype, found.learned, found.momentum, found.settled)
+        groups.setdefault(key, {}).setdefault(path, []).append(place)
+    return [
+        {
+            "kind": "ranges",
+            "dtype": dtype,
+            "learned": learned,
+            "momentum": momentum,
+            "settled": settled,
+            "layers": list(places),
+            "places": list(places.values()),
+        }
+        for (dtype, learned, momentum, settled), places in groups.items()
     ]
 
 
@@ -136,6 +171,7 @@ def quantize_in_place(
         carry_out(plan)
     else:
         calibrate(model, plan, calibration)
+    settle(model)
     pruning.forget(model)  # of weights of few bits the zeros stay, without masks
     if plan.settings.casts:
         paths = [target.path for target in plan.targets]
@@ -143,6 +179,14 @@ def quantize_in_place(
         add_record(model, record)
     else:
         freeze_parameters(model, frozen)
+    if getattr(model, "graph", None) is not None:
+        retrace(model)
+    materialize(model)
+
+
+def simulate_in_place(model: Any, plan: Plan) -> None:
+    """Lets a model read the plan's weights as they would be stored."""
+    simulate(plan)
     if getattr(model, "graph", None) is not None:
         retrace(model)
     materialize(model)
@@ -166,6 +210,8 @@ def repeat(model: Any, changes: Any) -> Any:
         kind = record.get("kind") if isinstance(record, dict) else None
         if kind == "quantization":
             _quantize_again(model, record)
+        elif kind == "ranges":
+            _add_ranges_again(model, record)
         elif kind == "precision":
             _set_policy_again(model, record)
         elif kind == "pruning":
@@ -203,7 +249,11 @@ def _quantize_again(model: Any, record: dict[str, Any]) -> None:
         settings = Settings.of_record(record)
         layers = [str(path) for path in record["layers"]]
         parts = layer_paths(model)
-        there = {path for path in layers if packed_schemes(parts[path])}  # by its dtype
+        there = {
+            path
+            for path in layers
+            if packed_schemes(parts[path]) or simulated_schemes(parts[path])
+        }  # by its dtype
         rest = set(layers) - there
         plan = make_plan(model, settings, rest, again=True) if rest else None
     except (KeyError, TypeError, ValueError) as error:
@@ -220,7 +270,28 @@ def _quantize_again(model: Any, record: dict[str, Any]) -> None:
             {"layers that do not fit": sorted(done ^ set(layers))},
         )
     frozen = record.get("frozen_weights") or []
-    if plan is None:
+    if record.get("simulated") is True and plan is not None:
+        simulate_in_place(model, plan)
+    elif plan is None:
         freeze_parameters(model, frozen)
     else:
         quantize_in_place(model, plan, frozen)
+
+
+def _add_ranges_again(model: Any, record: dict[str, Any]) -> None:
+    try:
+        named = zip(record["layers"], record["places"], strict=True)
+        places = {str(path): tuple(names) for path, names in named}
+        options = {key: record[key] for key in ("dtype", "learned", "momentum")}
+        check_record(model, places, settled=record["settled"], **options)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            "from_config",
+            "the record of ranges does not fit the model",
+            {"cause": error},
+        ) from error
+    add_ranges(model, places, **options)
+    for path, _, found in all_ranges(model):
+        if path in places:
+            found.settled = record["settled"]
+    materialize(model)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport
+from exburn.transforms.quantization import is_simulated
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -53,9 +54,9 @@ def export(
             an unknown one.
         **options: Of the format. ``platforms=`` of StableHLO: some of ``("cpu",
             "cuda", "rocm", "tpu")``; by default the CPU and the platform in use.
-            ``batch_sizes=`` and ``quantize=`` of LiteRT, ``precision=`` of Core ML,
-            ``formats=``, ``labels=`` and ``preprocessing=`` of a bundle: see
-            `exburn.export`, and the page on exports.
+            ``integers=`` of ONNX, ``batch_sizes=`` and ``quantize=`` of LiteRT,
+            ``precision=`` of Core ML, ``formats=``, ``labels=`` and ``preprocessing=``
+            of a bundle: see `exburn.export`, and the page on exports.
 
     Returns:
         The report: the greatest error, bytes, operators, what was checked.
@@ -80,8 +81,9 @@ def export(
 
     Source: ``keras.Model.export``; its formats for TensorFlow are not there.
     """
+    model = self.quantize() if is_simulated(self) else self
     report = export_model(
-        self,
+        model,
         filepath,
         format,
         input_signature=input_signature,

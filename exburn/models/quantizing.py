@@ -9,23 +9,31 @@ import jax.numpy as jnp
 
 from exburn import optimizers
 from exburn.core import registry
+from exburn.core.checks import check_number
 from exburn.data import as_batch, check_finite
-from exburn.errors import ArgumentError, DataError, ExBurnError
+from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
 from exburn.models.changes import quantize_in_place, records
 from exburn.models.training_settings import require_idle
-from exburn.module.building import require_built, spec_like
+from exburn.module.building import materialize, require_built, spec_like
 from exburn.module.copying import twin
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 from exburn.transforms.quantization import (
+    METHODS,
     Blocks,
     Calibration,
     Settings,
+    add_ranges,
     choose,
+    find_places,
+    is_simulated,
     make_plan,
     measure,
+    measure_ranges,
+    plan_as_trained,
     quantized_weights,
     require_finite,
+    require_known,
     token_windows,
 )
 
@@ -40,6 +48,8 @@ def quantize(
     filters: Any = None,
     *,
     calibration: Any = None,
+    method: str | None = None,
+    percentile: float | None = None,
     dry_run: bool = False,
     block_size: int | None = None,
     compute_dtype: Any = None,
@@ -49,6 +59,9 @@ def quantize(
     Dense, EinsumDense, convolutions, Embedding, the projections of attention and
     recurrent layers are quantized. Normalization keeps its parameters, and its
     statistics, in float32. A compiled model gives a compiled one.
+
+    A model of ``exburn.quantize_aware`` is stored as it was trained, with the scales
+    and ranges of the training: ``model.quantize()``.
 
     Args:
         mode: ``"float16"`` or ``"bfloat16"``: all layers in that dtype.
@@ -65,7 +78,14 @@ def quantize(
             expression that is found in a name, a list of them, or a function called
             with each layer. All by default.
         calibration: A batch of inputs, on which the report compares outputs;
-            without it, it compares weights.
+            without it, it compares weights. With ``method`` also what ranges of
+            activations are measured on: some hundred rows of real data.
+        method: Rounds activations to 8 bits, too, within ranges that are measured on
+            the calibration: ``"minmax"`` takes the ends, ``"percentile"`` leaves
+            outliers out, ``"mse"`` makes the error of rounding least. With int8, int4
+            and float8. Exported files compute with these ranges.
+        percentile: Of that method: the percentage of values within the range, 99.99
+            by default.
         dry_run: Returns only the report.
         block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
             default.
@@ -96,7 +116,14 @@ def quantize(
         >>> report.bytes_before, report.bytes_after
         (38440, 10300)
     """
+    if is_simulated(self):
+        given = (mode, config, filters, method, percentile, block_size, compute_dtype)
+        _refuse_options(given)
+        return _store_as_trained(self, calibration, dry_run)
     settings = Settings.of(mode, block_size, compute_dtype, config)
+    percentile = check_method("quantize", method, calibration, percentile)
+    if method is not None:
+        settings = settings.with_ranges()
     if any(record["kind"] == "quantization" for record in records(self)):
         raise ArgumentError(
             "quantize",
@@ -112,16 +139,87 @@ def quantize(
     if inner is not None:
         require_finite(plan)  # their errors come before anything is copied
         inner.check(self)
-    batch = _calibration_batch(self, calibration)
+    batch = calibration_batch(self, calibration)
     small = twin(self)
     plan = make_plan(small, settings, chosen, calibrated=reached)
+    if method is not None:
+        round_activations(small, plan, chosen)
+        measure_ranges(small, batch, method, percentile)
     quantize_in_place(small, plan, calibration=inner)
-    report = measure(self, small, plan, batch)
+    return _finish(self, small, plan, batch, dry_run)
+
+
+def _store_as_trained(model: Model, calibration: Any, dry_run: bool) -> Any:
+    """A model with the weights that a simulating one reads, and its ranges."""
+    require_idle(model, "quantize")
+    materialize(model)
+    require_known(model, "quantize")
+    require_finite(plan_as_trained(model))
+    batch = calibration_batch(model, calibration)
+    small = twin(model)
+    plan = plan_as_trained(small)
+    quantize_in_place(small, plan)
+    return _finish(model, small, plan, batch, dry_run)
+
+
+def _finish(model: Model, small: Any, plan: Any, batch: Any, dry_run: bool) -> Any:
+    """The quantized copy with its report, or the report alone."""
+    report = measure(model, small, plan, batch)
     if dry_run:
         return report
     small._report = Static(report)
-    _compile_alike(self, small)
+    compile_alike(model, small)
     return small
+
+
+def round_activations(model: Any, plan: Any, chosen: set[str], **options: Any) -> None:
+    """Gives a model ranges where the operators of its plan's layers need them.
+
+    Args:
+        model: The model, which is changed in place.
+        plan: The plan.
+        chosen: Paths of the layers that may be changed.
+        options: Of the ranges.
+    """
+    targets = {target.path for target in plan.targets if target.schemes}
+    dtype = "float8" if plan.settings.stored == "float8" else "int8"
+    places = find_places(model, targets, chosen)
+    add_ranges(model, places, dtype=dtype, **options)
+
+
+def check_method(op: str, method: Any, calibration: Any, percentile: Any) -> float:
+    """The percentile, after a check of how ranges are to be measured.
+
+    Raises:
+        UnknownNameError: There is no such method.
+        ArgumentError: There is nothing to measure on, or a percentile that is out of
+            range or not used.
+    """
+    if method is not None and method not in METHODS:
+        raise unknown_name("method", method, METHODS, op=op)
+    if method is not None and calibration is None:
+        raise ArgumentError(
+            op,
+            f"method={method!r} measures activations, and there is nothing to do it on",
+            hint="Give some hundred rows of real data: calibration=x[:512].",
+        )
+    if percentile is None:
+        return 99.99
+    if method != "percentile":
+        raise ArgumentError(
+            op, f"percentile= belongs to method='percentile', received {method!r}"
+        )
+    return check_number(op, "percentile", percentile, low=50, high=100)
+
+
+def _refuse_options(given: tuple) -> None:
+    if any(value is not None for value in given):
+        raise ArgumentError(
+            "quantize",
+            "the model was trained for the numbers that it will be stored in",
+            hint="Call quantize() without a mode; other ways begin with the model that "
+            "quantize_aware() was given.",
+        )
 
 
 def get_quantization_layer_structure(self: Model, mode: str | None = None) -> Any:
@@ -169,7 +267,7 @@ def find_untrainable(model: Model) -> list[str]:
     return [] if learns else quantized_weights(model)
 
 
-def _calibration_batch(model: Model, data: Any) -> Any:
+def calibration_batch(model: Model, data: Any) -> Any:
     """The batch on the device, checked against the model."""
     if data is None:
         return None
@@ -191,7 +289,7 @@ def _calibration_batch(model: Model, data: Any) -> Any:
     return jax.tree.map(jnp.asarray, batch)
 
 
-def _compile_alike(model: Model, other: Any) -> None:
+def compile_alike(model: Model, other: Any) -> None:
     """Compiles another model as this one, with an optimizer of its own."""
     run = model._run.value
     if run.settings is None:

@@ -568,6 +568,13 @@ def _default_dtype(value: Any) -> Any:
     return floatx() if kind.kind == "f" else jax.dtypes.canonicalize_dtype(kind)
 
 
+def exact_weight(weight: Any) -> Any:
+    """The variable that is trained, where a layer reads it in another form."""
+    if isinstance(weight, nnx.Variable):
+        return weight
+    return getattr(weight, "exact", weight)
+
+
 def scalars(weight: Any) -> int:
     """The numbers that a weight or array stands for: a packed one holds more."""
     metadata = weight.get_metadata() if isinstance(weight, nnx.Variable) else {}

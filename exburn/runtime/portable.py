@@ -31,6 +31,7 @@ class Target:
             the wanted part is cut.
         unrolled: Recurrent layers have no loop.
         low_rank: Arrays have five axes at most.
+        quantizes: It computes in integers where rounding is an operation of its own.
     """
 
     name: str
@@ -39,14 +40,21 @@ class Target:
     valid_transposed: bool = False
     unrolled: bool = False
     low_rank: bool = False
+    quantizes: bool = False
 
 
 TARGETS = {
     target.name: target
     for target in (
         Target("platforms", plain_windows=False, exact=False),
-        Target("onnx"),
-        Target("litert", valid_transposed=True, unrolled=True, low_rank=True),
+        Target("onnx", quantizes=True),
+        Target(
+            "litert",
+            valid_transposed=True,
+            unrolled=True,
+            low_rank=True,
+            quantizes=True,
+        ),
         Target("coreml", valid_transposed=True, low_rank=True),
     )
 }

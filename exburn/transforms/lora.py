@@ -23,11 +23,13 @@ from exburn.layers.convolution.transposed import ConvTranspose
 from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import children, iter_modules, iter_weights
+from exburn.module.variable import exact_weight
 from exburn.transforms.pruning import mask_of, masked
 from exburn.transforms.quantization import (
     AnyStandIn,
     LowRank,
     QuantizedWeight,
+    SimulatedWeight,
     choose,
     put_back,
     put_in_place,
@@ -111,7 +113,7 @@ def adapt_layer(
             f"rank must be at most {limit}, the longer side of {term.attribute}, "
             f"received {rank}",
         )
-    weight = getattr(layer, term.attribute)
+    weight = exact_weight(getattr(layer, term.attribute))
     if not isinstance(weight, QuantizedWeight):
         weight.set_metadata("frozen", True)
     _put_beside(layer, term, a_initializer, b_initializer)
@@ -215,7 +217,7 @@ def merge(model: Any, record: dict[str, Any]) -> None:
     layers = layer_paths(model)
     for path in record["layers"]:
         layer, term = layers[path], layers[path]._low_rank
-        weight = getattr(layer, term.attribute)
+        weight = exact_weight(getattr(layer, term.attribute))
         delta = term.delta(layer.lora_a.get_value(), layer.lora_b.get_value())
         if (mask := mask_of(layer, term.attribute)) is not None:
             delta = masked(delta, mask.get_value())
@@ -264,8 +266,10 @@ def _frozen_weight(layers: dict[str, Any], path: str) -> list[str]:
     """The weight beside which a layer's adapter is trained, if that is an array."""
     name = layers[path]._low_rank.attribute
     weight = getattr(layers[path], name)
+    inner = "/exact" if isinstance(weight, SimulatedWeight) else ""
+    weight = exact_weight(weight)
     frozen = isinstance(weight, nnx.Param) and weight.get_metadata().get("frozen")
-    return [f"{path}/{name}"] if frozen else []
+    return [f"{path}/{name}{inner}"] if frozen else []
 
 
 def adapters(model: Any) -> Iterator[tuple[str, Any]]:

@@ -257,7 +257,10 @@ class ProjectedAttention(Layer):
         """Heads of query, key and value; by joint products if the input is one."""
         parts = (self.query, self.key, self.value)
         plain = all(
-            type(p) is EinsumDense and p.activity_regularizer is None for p in parts
+            type(p) is EinsumDense
+            and p.activity_regularizer is None
+            and p._ranges is None
+            for p in parts
         )
         # Kernels that are divided by heads would be gathered to be joined.
         if not (same and plain) or divides_features():

@@ -145,6 +145,7 @@ def test_weights_of_imagenet_are_downloaded_once(tmp_path, monkeypatch, capfd):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name, alpha", [("MobileNet", 0.25), ("MobileNetV2", 0.35)])
+@pytest.mark.longest_cases("MobileNet-0.25")
 def test_the_smallest_are_those_of_keras(name, alpha, golden):
     """As the nightly tests of each family, with what Keras said recorded."""
 

@@ -65,6 +65,7 @@ def test_losses_of_several_outputs(api):
 
 @pytest.mark.long
 @pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.longest_cases("False")
 def test_training_is_that_of_keras(accumulate, golden):
     def train(api):
         d = api.distillation

@@ -63,6 +63,7 @@ def test_data_parallel_sums_gradients_and_sends_no_data():
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("kind", [FSDP, ZeRO])
+@pytest.mark.longest_cases("ZeRO")
 def test_bytes_a_device(kind):
     mesh = kind() if kind is FSDP else kind(3)
     state, program = trained(mesh)
@@ -76,6 +77,7 @@ def test_bytes_a_device(kind):
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.longest_cases("float32")
 def test_no_gathered_weight_is_kept_for_the_pass_backward(dtype):
     model = wide()
     model.dtype_policy = "float32" if dtype == "float32" else "mixed_bfloat16"
@@ -98,6 +100,7 @@ def test_no_gathered_weight_is_kept_for_the_pass_backward(dtype):
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.longest_cases("1")
 def test_stages_of_zero_keep_weights_whole(stage):
     state, _ = trained(ZeRO(stage))
     assert all(w.sharding.is_fully_replicated for w in state.params.values())
@@ -132,6 +135,7 @@ def recommender(words, width=16):
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("words", [20, 5000])
+@pytest.mark.longest_cases("20")
 def test_devices_send_rows_and_not_a_gradient_as_large_as_the_table(words):
     x, y = np.arange(64 * 8).reshape(64, 8) % words, np.arange(64) % 4
     losses = {}

@@ -55,8 +55,8 @@ def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
 @pytest.mark.parametrize(
     ("way", "devices", "began"),
     [
-        pytest.param("killed", 2, 4, marks=pytest.mark.long),
-        pytest.param("lost", 1, 3, marks=[pytest.mark.long, pytest.mark.longest]),
+        pytest.param("killed", 2, 4, marks=pytest.mark.slow),
+        pytest.param("lost", 1, 3, marks=[pytest.mark.slow, pytest.mark.longest]),
     ],
 )
 def test_a_run_goes_on_after_the_loss_of_a_worker(way, devices, began, tmp_path):

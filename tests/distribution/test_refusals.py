@@ -67,6 +67,20 @@ RULES = {
 @pytest.mark.parametrize("kind", RULES)
 @pytest.mark.parametrize("op", ["fit", "evaluate", "predict", "train_on_batch"])
 @on_devices
+@pytest.mark.longest_cases(
+    "evaluate-no whole path",
+    "evaluate-twice",
+    "evaluate-indivisible",
+    "evaluate-too many axes",
+    "predict-unmatched",
+    "predict-no whole path",
+    "predict-twice",
+    "predict-too many axes",
+    "train_on_batch-unmatched",
+    "train_on_batch-no whole path",
+    "train_on_batch-indivisible",
+    "train_on_batch-too many axes",
+)
 def test_rules(kind, op):
     layout, said = RULES[kind]
 
@@ -95,6 +109,7 @@ def test_meshes(mesh, layout, said):
 
 @pytest.mark.parametrize("op", ["fit", "evaluate", "predict", "train_on_batch"])
 @on_devices
+@pytest.mark.longest_cases("evaluate", "predict")
 def test_a_fixed_batch(op):
     def call(model):
         model.compile("adam", "mse", seed=0, mesh={"data": 3})
@@ -105,6 +120,7 @@ def test_a_fixed_batch(op):
 
 @pytest.mark.parametrize("op", ["fit", "evaluate", "predict"])
 @on_devices
+@pytest.mark.longest_cases("evaluate", "predict")
 def test_the_distribution_of_all_models_is_checked(op):
     def call(model):
         layout = distribution.LayoutMap(distribution.DeviceMesh((2, 4), ["a", "b"]))
@@ -121,9 +137,9 @@ def test_a_device_and_a_mesh():
         network().compile("adam", "mse", device="cpu", mesh="data")
 
 
-@pytest.mark.longest_cases("3", "8")
 @pytest.mark.parametrize("rows", [1, 3, 8, 13])
 @on_devices
+@pytest.mark.longest_cases("3", "8", "1")
 def test_a_batch_smaller_than_the_axis(rows):
     one, eight = network(), network()
     eight.compile("adam", "mse", seed=0, mesh="data")

@@ -69,7 +69,7 @@ SETTINGS = {
 @pytest.mark.long
 @pytest.mark.parametrize("kind", SETTINGS)
 @on_devices
-@pytest.mark.longest_cases("data")
+@pytest.mark.longest_cases("data", "zero")
 def test_it_agrees_with_the_arrays(kind):
     settings = dict(SETTINGS[kind])
     if kind == "zero":

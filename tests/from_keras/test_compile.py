@@ -214,6 +214,7 @@ def test_no_compilation_is_to_run_eagerly():
 @pytest.mark.long
 @says("`layer.trainable = False` takes effect")
 @pytest.mark.parametrize("again", [False, True])
+@pytest.mark.longest_cases("False")
 def test_a_layer_frozen_after_compile_and_after_fit(again):
     stack = [f.layers.Dense(2) for f in BOTH], [f.layers.Dense(1) for f in BOTH]
     for framework, first, second in zip(BOTH, *stack, strict=True):

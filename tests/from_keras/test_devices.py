@@ -134,6 +134,9 @@ def test_rows_that_do_not_divide():
         ({"dense/kernel": (None, "model")}, "cannot be divided evenly"),
     ],
 )
+@pytest.mark.longest_cases(
+    "layout0-matches no weight", "layout1-can divide one axis only"
+)
 def test_rules_are_checked(layout, said):
     with pytest.raises(LayoutError, match=said):
         fit(network(mesh={"data": 2, "model": 4}, layout=layout))

@@ -202,6 +202,7 @@ def gap(layer, form="xyxy", **where):
 @pytest.mark.longest_cases(
     "RandomPerspective-args2-rel_xywh-where2-False",
     "RandomRotation-args1-rel_xywh-where1-False",
+    "RandomShear-args3-xyxy-where3-False",
 )
 def test_boxes_follow(name, args, form, where, close):
     """``close``: whether Keras' boxes are where they should be."""

@@ -392,6 +392,7 @@ class PerBatch(keras.callbacks.Callback):
         pytest.param(False, True, marks=pytest.mark.long),
     ],
 )
+@pytest.mark.longest_cases("False-True")
 def test_accumulated_gradients(scheduled, hooks):
     """Five batches are two groups and a half; the second ``fit`` goes on with it."""
     kernels, iterations = [], []

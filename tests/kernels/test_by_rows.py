@@ -115,8 +115,8 @@ def of_mesh(parts):
 
 @pytest.mark.long
 @on_devices
-@pytest.mark.longest_cases("LSTM", "gelu", "cross-entropy")
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.longest_cases("LSTM", "gelu", "cross-entropy", "softmax")
 def test_kernels_on_a_mesh_agree_with_their_plain_forms(case):
     function, (x, *others), tolerance = CASES[case]()
     every = tuple(range(1 + len(others)))
@@ -247,6 +247,7 @@ def test_meshes_on_which_kernels_run():
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("parts", [1, 2, 8])
+@pytest.mark.longest_cases("2", "1")
 def test_masks_are_those_of_one_device(parts):
     mesh = of_mesh(parts)
     at = mesh.sharding(PartitionSpec(mesh.batch_axes))
@@ -271,6 +272,7 @@ def test_masks_are_those_of_one_device(parts):
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("mesh", ["data", "fsdp"])
+@pytest.mark.longest_cases("data")
 def test_training_on_a_mesh_uses_the_kernels(mesh):
     x = np.asarray(normal(20, 8, 24))
     y = np.asarray(normal(20, 8, 1))

@@ -20,6 +20,7 @@ WEIGHTED = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.longest_cases("float16")
 def test_the_kernel_agrees_with_the_plain_form(request, dtype):
     scores, labels = batch(dtype)
     value, gradient, hits = readings(scores, labels)
@@ -52,9 +53,15 @@ def test_other_scores_are_read_by_xla(kernel):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("sum-given0", "sum-given1", "sum-given2")
 @pytest.mark.parametrize("given", WEIGHTED)
 @pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])
+@pytest.mark.longest_cases(
+    "sum-given0",
+    "sum-given1",
+    "sum-given2",
+    "mean_with_sample_weight-given0",
+    "mean_with_sample_weight-given1",
+)
 def test_weights_and_masks(request, given, reduction):
     scores, labels = batch("bfloat16")
     options = {"reduction": reduction, "from_logits": True, "ignore_class": -100}

@@ -12,6 +12,7 @@ from exburn import activations
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.longest_cases("float16")
 def test_gelu_in_half_precision_is_as_exact_as_its_dtype(dtype):
     x = jnp.linspace(-8, 8, 401).astype(dtype)
     wide = x.astype(jnp.float32)

@@ -208,6 +208,7 @@ def test_half_precision_is_computed_in_float32():
 
 @pytest.mark.long
 @pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.longest_cases("False")
 def test_crossentropy_of_probabilities_has_the_gradient_of_its_formula(sparse):
     one_hot = jax.nn.one_hot(LABELS_CLIPPED, 3)
     loss = sparse_categorical_crossentropy if sparse else categorical_crossentropy

@@ -25,9 +25,9 @@ def keras_twin(keras, weights, **settings):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("203-False", "203-True", "32-False", "500-True")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
+@pytest.mark.longest_cases("203-False", "203-True", "32-False", "500-True", "500-False")
 def test_the_history_equals_keras_on_a_ragged_data_set(
     blobs, classifier, weighted, batch, golden
 ):

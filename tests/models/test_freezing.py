@@ -70,6 +70,7 @@ OPTIMIZERS = {
         pytest.param("by path", False, marks=pytest.mark.long),
     ],
 )
+@pytest.mark.longest_cases("momentum, L2-False", "by path-False")
 def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
     model = network(OPTIMIZERS[kind]() if compiled_first else None)
     assert model.freeze("block_0") == ["block_0"]
@@ -90,6 +91,7 @@ def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
 @pytest.mark.parametrize(
     "kind", ["adamw, averaged", pytest.param("by path", marks=pytest.mark.long)]
 )
+@pytest.mark.longest_cases("by path")
 def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     model = network(OPTIMIZERS[kind]())
     model.fit(X, Y, epochs=2, verbose=0)

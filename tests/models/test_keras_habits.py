@@ -197,6 +197,7 @@ def unbuilt():
 
 @pytest.mark.long_cases("functional", "stacked")
 @pytest.mark.parametrize("make", [functional, stacked, unbuilt])
+@pytest.mark.longest_cases("functional")
 def test_layers_and_models_are_renamed(make, tmp_path):
     model = make()
     model.name, model.layers[-1].name = "whole", "last"

@@ -87,6 +87,7 @@ def consume(state, *_, error=exhausted):
 
 @pytest.mark.long
 @pytest.mark.parametrize("full", [False, True])
+@pytest.mark.longest_cases("False")
 def test_a_state_that_the_failed_program_consumed_is_restored(full, monkeypatch):
     model = network()
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)

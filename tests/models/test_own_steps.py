@@ -116,6 +116,7 @@ def of_compile(keras):
     ],
     ids=["loss", "metrics", "weighted"],
 )
+@pytest.mark.longest_cases("metrics", "loss")
 def test_a_step_updates_the_metrics_of_compile(settings, weights):
     def program(keras):
         model = line(keras, of_compile(keras), loss="mse", **settings)
@@ -232,6 +233,7 @@ def doubling(keras):
 
 @pytest.mark.long
 @pytest.mark.parametrize("cls", [calling, doubling])
+@pytest.mark.longest_cases("calling")
 def test_the_loss_of_several_outputs_as_a_pure_function(cls):
     targets = {"a": Y, "b": Y + 1}
 

@@ -85,6 +85,9 @@ def moved(model, inner):
     "switch", [part_thawed, norm_thawed, part_frozen, thawed_after]
 )
 @pytest.mark.parametrize("first", [True, False])
+@pytest.mark.longest_cases(
+    "True-thawed_after-functional", "True-thawed_after-subclassed"
+)
 def test_the_same_parts_train_as_in_keras(around, switch, first):
     results = []
     for keras in (exburn, original):

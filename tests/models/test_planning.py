@@ -88,6 +88,7 @@ WIDE = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["data", "fsdp", "model"])
 @on_devices
+@pytest.mark.longest_cases("data")
 def test_a_plan_of_a_mesh_is_of_each_device(kind):
     model = wide()
     one = model.plan(4096, largest=False)

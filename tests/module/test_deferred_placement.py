@@ -56,9 +56,9 @@ def trained(**given):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("held0-False", "held1-True")
 @pytest.mark.parametrize("resident", [True, False])
 @pytest.mark.parametrize("held", [{}, {"validation_data": (X, Y)}])
+@pytest.mark.longest_cases("held0-False", "held1-True", "held0-True")
 def test_training_is_the_same_and_compiled_once(request, resident, held):
     plain, history = trained(resident=resident, **held)
     begun = request.getfixturevalue("starting")

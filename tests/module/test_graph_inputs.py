@@ -79,6 +79,7 @@ GIVEN = [
 
 @pytest.mark.long_cases("list", "dict")
 @pytest.mark.parametrize(("form", "alone", "both"), GIVEN, ids=["list", "dict", "left"])
+@pytest.mark.longest_cases("list")
 def test_every_method_takes_none(form, alone, both, tmp_path):
     model = made(form)
     for data, sums in ((alone, ALONE), (both, BOTH), (alone, ALONE)):

@@ -310,6 +310,14 @@ def one_in_ci(cases, count=1):
     ]
 
 
+def in_turn(turn, of=3):
+    """The ways; every third is for CI in one test, the others in the two like it."""
+    return [
+        way if at % of == turn else pytest.param(way, marks=pytest.mark.longest)
+        for at, way in enumerate(WAYS)
+    ]
+
+
 @pytest.mark.long_cases("two_paths", "a_dict", "weights_by_hand")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_it_trains_as_the_plain_model(way, reference):
@@ -317,7 +325,7 @@ def test_it_trains_as_the_plain_model(way, reference):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", in_turn(0), ids=lambda way: way.__name__)
 @pytest.mark.parametrize("kind", one_in_ci(KINDS[1:]), ids=lambda kind: kind.__name__)
 def test_a_function_trains_as_the_plain_model(way, kind, reference):
     check(way, kind, reference, called=True)
@@ -331,7 +339,7 @@ def test_it_is_built_by_fit(way, kind, reference):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", in_turn(1), ids=lambda way: way.__name__)
 @pytest.mark.parametrize("kind", one_in_ci(KINDS), ids=lambda kind: kind.__name__)
 def test_copies_have_weights_of_their_own(way, kind):
     model = kind(way)
@@ -347,7 +355,7 @@ def test_copies_have_weights_of_their_own(way, kind):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", in_turn(2), ids=lambda way: way.__name__)
 def test_files(way, tmp_path):
     model = subclassed(way)
     model(X)

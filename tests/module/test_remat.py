@@ -42,7 +42,6 @@ def trained():
     return model, model.fit(X, Y, epochs=2, verbose=0).history["loss"]
 
 
-@pytest.mark.longest_cases("patterns0-full", "patterns3-dots_with_no_batch_dims")
 @pytest.mark.parametrize(
     ("patterns", "policy"),
     [
@@ -55,6 +54,9 @@ def trained():
         ),
         ((), "dots_with_no_batch_dims"),
     ],
+)
+@pytest.mark.longest_cases(
+    "patterns0-full", "patterns3-dots_with_no_batch_dims", "patterns1-dots"
 )
 def test_results_stay(trained, patterns, policy):
     plain, losses = trained

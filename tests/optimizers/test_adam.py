@@ -23,6 +23,7 @@ CASES = [  # the defaults, which say less, are left to the long run
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+@pytest.mark.longest_cases("Adam-{}")
 def test_fifty_steps(name, options, trajectories):
     check_fifty_steps(name, options, trajectories)
 

@@ -1,8 +1,9 @@
 """Every notebook runs from top to bottom, as a reader would run it.
 
 Many train for seconds until they have learned what they show. `.ci/run` shortens those:
-each epoch has two steps, a sweep two epochs, what is asserted of the results is not
-asked, and programs are compiled as quickly as those of other tests.
+each epoch has two steps, a sweep two epochs, and what is asserted of the results is not
+asked. Programs of all but the quickstart are compiled as quickly as those of other
+tests, which takes half the time.
 """
 
 import re
@@ -64,7 +65,9 @@ def test_there_are_notebooks():
     ],
     ids=lambda path: path.stem,
 )
-def test_notebook_runs(path, tmp_path):
+def test_notebook_runs(path, tmp_path, monkeypatch):
+    if path.stem not in TRAINING | {"quickstart"}:
+        compile_quickly(monkeypatch)
     run(read(path), tmp_path)
 
 
@@ -73,14 +76,18 @@ def test_notebook_runs(path, tmp_path):
 )
 def test_notebook_runs_with_short_epochs(path, tmp_path, monkeypatch):
     nbformat = pytest.importorskip("nbformat")
-    for name, value in quick_environment().items():
-        monkeypatch.setenv(name, value)
+    compile_quickly(monkeypatch)
     notebook = read(path)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.source = re.sub(r"^( *)assert ", r"\1_ = ", cell.source, flags=re.M)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(SHORT_EPOCHS))
     run(notebook, tmp_path)
+
+
+def compile_quickly(monkeypatch):
+    for name, value in quick_environment().items():
+        monkeypatch.setenv(name, value)
 
 
 def read(path):

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import tarfile
@@ -12,6 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.release.checkout import load
+
+contents = load("contents")
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +119,20 @@ def test_wheel_holds_the_tree_as_real_files(built, expected):
     assert package == expected
     rest = {m.filename.split("/")[0] for m in members} - {"exburn"}
     assert len(rest) == 1 and rest.pop().endswith(".dist-info")
-    assert not any(stat.S_ISLNK(m.external_attr >> 16) for m in members)
+    assert contents.faults(built["wheel"]) == []  # size, links, bill of materials
+
+
+@pytest.mark.longest
+def test_a_second_build_is_the_same_bytes(built, checkout, tmp_path):
+    """Elsewhere, under another mask, and without what git does not hold."""
+    copy = shutil.copytree(checkout, tmp_path / "another place", symlinks=True)
+    mask = os.umask(0o077)
+    try:
+        run(sys.executable, "-m", "build", "--outdir", tmp_path, copy, cwd=tmp_path)
+    finally:
+        os.umask(mask)
+    for archive in built.values():
+        assert (tmp_path / archive.name).read_bytes() == archive.read_bytes()
 
 
 def test_sdist_holds_the_tree_as_real_files(built, expected):
@@ -126,7 +141,9 @@ def test_sdist_holds_the_tree_as_real_files(built, expected):
     assert all(m.isfile() or m.isdir() for m in members)
     files = {m.name.split("/", 1)[1] for m in members if m.isfile()}
     assert {name for name in files if name.startswith("exburn/")} == expected
-    assert {"LICENSE", "README.md", "pyproject.toml"} <= files
+    assert {"LICENSE", "README.md", "pyproject.toml", "release/backend.py"} <= files
+    assert {"CHANGELOG.md", "SECURITY.md", "CITATION.cff"} <= files
+    assert not any(name.startswith("tests/") for name in files)  # not all of them
 
 
 def test_metadata_has_the_extras_and_the_licence(built):
@@ -139,7 +156,7 @@ def test_metadata_has_the_extras_and_the_licence(built):
 
 
 @pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
-@pytest.mark.longest_cases("editable")
+@pytest.mark.longest_cases("sdist", "editable")
 def test_installed_package_works_outside_the_checkout(
     kind, built, fresh, checkout, tmp_path
 ):

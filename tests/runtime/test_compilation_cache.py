@@ -53,6 +53,7 @@ def test_a_second_process_reads_what_the_first_compiled(tmp_path):
         ({"EXBURN_COMPILATION_CACHE": "on"}, "{}/exburn/xla"),
     ],
 )
+@pytest.mark.longest_cases("settings1-{}/own", "settings3-{}/jax")
 def test_the_user_decides(tmp_path, settings, folder):
     settings = {k: v.format(tmp_path) for k, v in settings.items()}
     assert run(tmp_path, FOLDER, **settings) == [folder.format(tmp_path)]

@@ -49,10 +49,15 @@ EVERYWHERE = [  # the way is the same for each code
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases(
-    "save in parts-ENOSPC", "save-EACCES", "save-EIO", "save-ENOSPC"
-)
 @pytest.mark.parametrize(("kind", "code"), EVERYWHERE)
+@pytest.mark.longest_cases(
+    "save in parts-ENOSPC",
+    "save-EACCES",
+    "save-EIO",
+    "save-ENOSPC",
+    "save_weights-EIO",
+    "save_weights-EACCES",
+)
 def test_a_save_that_fails_anywhere_keeps_the_old_file(kind, code, models, tmp_path):
     old, new = models
     save, path = SAVES[kind], tmp_path / "m.safetensors"

@@ -28,7 +28,8 @@ def filled(theirs, x, seed=0):
     "seed",
     [
         *range(QUICK),
-        *(pytest.param(s, marks=pytest.mark.long) for s in range(QUICK, ALL)),
+        *(pytest.param(s, marks=pytest.mark.long) for s in range(QUICK, 2 * QUICK)),
+        *(pytest.param(s, marks=pytest.mark.longest) for s in range(2 * QUICK, ALL)),
     ],
 )
 def test_weights_of_layers_held_at_random_are_found(seed, tmp_path):

@@ -56,6 +56,18 @@ LONG = RULES[2:3] + RULES[4:]
     ("name", "options"),
     [pytest.param(*r, marks=[pytest.mark.long] if r in LONG else []) for r in RULES],
 )
+@pytest.mark.longest_cases(
+    "Adam-options2-h5",
+    "AdamW-options3-h5",
+    "RMSprop-options4-h5",
+    "Adagrad-options6-h5",
+    "Adadelta-options7-h5",
+    "Adamax-options8-h5",
+    "Nadam-options9-h5",
+    "Ftrl-options10-h5",
+    "Lion-options11-h5",
+    "Lamb-options12-h5",
+)
 def test_training_goes_on_where_keras_left_off(name, options, form, tmp_path):
     rate = 0.05
     if name == "Adagrad":

@@ -117,7 +117,7 @@ QUICK = ("dense", "branches")
     "name",
     [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in MODELS],
 )
-@pytest.mark.longest_cases("subclass")
+@pytest.mark.longest_cases("subclass", "dense")
 def test_weights_of_keras_predict_the_same(name, tmp_path):
     theirs, ours = pair(MODELS[name])
     shape = theirs.input_shape[1:] if name != "subclass" else (4,)

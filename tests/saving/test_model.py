@@ -87,6 +87,7 @@ COMPILED = {
     "name",
     ["names", *(pytest.param(n, marks=pytest.mark.long) for n in [*COMPILED][1:])],
 )
+@pytest.mark.longest_cases("objects")
 def test_training_goes_on_as_if_nothing_had_happened(name, tmp_path):
     model, path = sequential(), tmp_path / "m.exburn"
     model.compile(**COMPILED[name])

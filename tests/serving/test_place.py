@@ -26,7 +26,7 @@ def halves():
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("way", ["data", "fsdp", "tensor", "two meshes", "default"])
-@pytest.mark.longest_cases("data")
+@pytest.mark.longest_cases("data", "fsdp")
 def test_answers_of_a_mesh(way):
     model = compiled("mlp", FSDP(min_size=1))
     model.fit(X, Y, verbose=0)

@@ -67,6 +67,7 @@ def equal(ours, theirs):
         ),
     ],
 )
+@pytest.mark.longest_cases("True-averaging", "False-<lambda>")
 def test_validation_sees_the_average_and_training_does_not(swap_on_epoch, optimizer):
     plain, swapped = network(optimizer(), False), network(optimizer(), False)
     ours, theirs = Keep(), Keep()

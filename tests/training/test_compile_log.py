@@ -156,6 +156,7 @@ def test_data_that_are_bound_to_a_device_compile_once(order, programs):
 
 @pytest.mark.long
 @pytest.mark.parametrize("known", [True, False])  # by its length, or by steps=
+@pytest.mark.longest_cases("True")
 def test_loaders_of_many_lengths_share_programs_of_evaluation(known):
     model, whole = sequence_model(), batches(*[4] * 16)
 

@@ -64,9 +64,11 @@ def windows_of_training(model):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("4-True-float32", "4-True-mixed_bfloat16")
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(("units", "wanted"), [(4, True), (512, False)])
+@pytest.mark.longest_cases(
+    "4-True-float32", "4-True-mixed_bfloat16", "512-False-float32"
+)
 def test_pointwise_ones_are_products_where_there_are_few_others(
     on_gpu, units, wanted, policy
 ):

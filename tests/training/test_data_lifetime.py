@@ -51,6 +51,7 @@ def fail(*_):
     ],
     ids=["fit", "validation", "evaluate", "predict", "failing"],
 )
+@pytest.mark.longest_cases("evaluate", "validation")
 def test_loaders(no_collector, use):
     model, data = classifier(), Loader()
     seen = weakref.ref(data)
@@ -64,6 +65,7 @@ def test_loaders(no_collector, use):
 
 @pytest.mark.long
 @pytest.mark.parametrize("resident", [True, False])
+@pytest.mark.longest_cases("True")
 def test_arrays(no_collector, resident):
     model = classifier()
     model.fit(X, Y, verbose=0)

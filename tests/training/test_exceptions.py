@@ -15,6 +15,7 @@ class Boom(Exception):
 )
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end", "on_test_end"])
+@pytest.mark.longest_cases("on_epoch_end-Boom")
 def test_an_exception_leaves_the_latest_parameters(blobs, classifier, error, hook):
     x, y = blobs
     model = classifier()

@@ -58,6 +58,7 @@ def test_batches_of_changing_forms_make_few_empty_steps(form):
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.longest_cases("1")
 def test_a_short_batch_that_comes_first_is_padded_as_elsewhere(steps):
     """Its order is shuffled: one program, and each row once, also in reused memory."""
     x, y, seen = np.zeros((4, 4), X.dtype), np.zeros(4, Y.dtype), []

@@ -76,6 +76,7 @@ def trained(make, joins, monkeypatch):
         ),
     ],
 )
+@pytest.mark.longest_cases("<lambda>")
 def test_training_is_as_with_a_gradient_for_each(make, monkeypatch):
     losses, weights = trained(make, True, monkeypatch)
     plain, expected = trained(make, False, monkeypatch)

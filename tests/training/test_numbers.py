@@ -81,7 +81,6 @@ def test_it_holds_from_the_next_chunk_on(hook):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("GaussianDropout-rate", "AlphaDropout-rate")
 @pytest.mark.parametrize(
     ("layer", "name"),
     [
@@ -90,6 +89,9 @@ def test_it_holds_from_the_next_chunk_on(hook):
         (layers.GaussianDropout, "rate"),
         (layers.AlphaDropout, "rate"),
     ],
+)
+@pytest.mark.longest_cases(
+    "GaussianDropout-rate", "AlphaDropout-rate", "GaussianNoise-stddev"
 )
 def test_rates_of_noise_are_annealed_without_compiling(layer, name):
     noise = layer(0.5)

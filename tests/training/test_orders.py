@@ -34,12 +34,12 @@ def same(one, other):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("{'resident': False}")
 @pytest.mark.parametrize(
     "options",
     [{}, {"shuffle": "batch"}, {"steps_per_epoch": 3}, {"resident": False}],
     ids=str,
 )
+@pytest.mark.longest_cases("{'resident': False}", "{}")
 def test_short_fits_are_a_long_one(options):
     parts = make()
     for _ in range(3):

@@ -111,6 +111,7 @@ def with_a_word_more(keras):
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", [with_a_metric, with_a_word_more])
+@pytest.mark.longest_cases("with_a_metric")
 def test_logs_and_weights_are_those_of_keras(make, golden):
     def trained(keras):
         model = make(keras)

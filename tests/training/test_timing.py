@@ -43,6 +43,7 @@ def test_waiting_for_data_is_shown(model, pause, shown):
 
 @pytest.mark.long
 @pytest.mark.parametrize("validates", [False, True])
+@pytest.mark.longest_cases("False")
 def test_the_wait_for_the_very_first_batch_counts(model, validates):
     def batches():
         time.sleep(0.7)

@@ -40,6 +40,7 @@ def lanes_of(score, sign=1):
         ),
     ],
 )
+@pytest.mark.longest_cases("fanova")
 def test_the_share_goes_to_what_matters(evaluator):
     by_rate = lanes_of(lambda t: abs(np.log10(t["lr"]) + 2) + 0.1 * t["drop"])
     shares = path_importance(by_rate, "loss", "min", evaluator)

@@ -34,6 +34,7 @@ def program_text(own_order):
 @pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("own_order", [True, False])
+@pytest.mark.longest_cases("False")
 def test_devices_have_nothing_to_tell_each_other_in_a_step(own_order):
     text = program_text(own_order)
     assert not [word for word in TALK if word in text]

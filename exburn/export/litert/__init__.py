@@ -25,6 +25,7 @@ from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
 from exburn.export.litert.file import Signature, operators, signatures
 from exburn.export.litert.rewriting import RULES
+from exburn.export.operations import rounds
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
 from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
@@ -54,7 +55,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         options: ``batch_sizes``: numbers of rows, the first of which is the signature
             ``serving_default`` and each other ``rows_…``; by default 1.
             ``quantize``: ``"int8"`` for weights and arithmetic, which the samples
-            calibrate, ``"int8_weights"`` for the weights alone.
+            calibrate, ``"int8_weights"`` for the weights alone. A model with ranges of
+            its own is written with these.
 
     Raises:
         ExportError: LiteRT cannot express an operation.
@@ -62,6 +64,9 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     """
     sizes = _row_counts(program, options.get("batch_sizes"))
     quantize = _quantization(program, options.get("quantize"))
+    integers = rounds(program.operations)
+    if integers:
+        _refuse_second_scales(quantize)
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
         folder = Path(room)
         jobs = []
@@ -81,14 +86,18 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         if quantize == "int8":
             samples = sample_inputs(program) or []
             save_arrays(folder / "samples.npz", program.input_names, samples)
-        job = {"programs": jobs, "quantize": quantize}
+        job = {"programs": jobs, "quantize": quantize, "integers": integers}
         try:
             run_converter(SCRIPT, folder, job, target=NAME)
         except ExportError as error:
             raise explain(error, problems(program)) from error
         shutil.move(folder / "model.tflite", path)
     found = operators(path.read_bytes())
-    if quantize:
+    if integers and "STABLEHLO_COMPOSITE" in found:
+        raise ExportError(
+            "export", "LiteRT's converter left roundings as it found them", found
+        )
+    if quantize or integers:
         return Written(found, rtol=_COARSE, typical=True)
     return Written(found)
 
@@ -147,6 +156,16 @@ def _row_counts(program: Program, given: Any) -> list[int]:
             hint="Pass batch_sizes alone.",
         )
     return list(dict.fromkeys(sizes))
+
+
+def _refuse_second_scales(quantize: str | None) -> None:
+    if quantize is not None:
+        raise ArgumentError(
+            "export",
+            "the model has scales of its own, and the file gets these",
+            {"quantize": quantize},
+            hint="Leave quantize= out.",
+        )
 
 
 def _quantization(program: Program, given: Any) -> str | None:

@@ -47,7 +47,7 @@ def main(folder: pathlib.Path) -> None:
         else:
             enter("converting")
             artifacts = [(folder / p["file"]).read_bytes() for p in job["programs"]]
-            data = convert(artifacts, job["programs"])
+            data = convert(artifacts, job["programs"], job["integers"])
             if job["quantize"]:
                 enter("quantizing")
                 data = quantize(data, job, folder / "samples.npz")
@@ -61,8 +61,17 @@ def main(folder: pathlib.Path) -> None:
         (folder / "result.json").write_text(json.dumps(report))
 
 
-def convert(artifacts: Sequence[bytes], programs: Sequence[dict]) -> bytes:
-    """One file with a signature for each program."""
+def convert(
+    artifacts: Sequence[bytes], programs: Sequence[dict], integers: bool = False
+) -> bytes:
+    """One file with a signature for each program.
+
+    Args:
+        artifacts: The programs' bytes.
+        programs: What is said of each.
+        integers: Whether the programs say what is rounded how (composites of the name
+            ``quant.fake_quant``): then operators between such places take integers.
+    """
     from litert_converter.mlir import ir, passmanager
     from litert_converter.mlir._mlir_libs import converter_api_ext as api
     from litert_converter.mlir.dialects import stablehlo
@@ -87,6 +96,8 @@ def convert(artifacts: Sequence[bytes], programs: Sequence[dict]) -> bytes:
         config.model_origin_framework = "JAX"
         # Masks of attention hold infinities, and shall go on doing so.
         config.canonicalizing_inf_as_min_max_float = False
+        if integers:
+            config.qdq_conversion_mode, config.strict_qdq_mode = "STATIC", True
         api.run_convert_to_tfl_passes(merged, passmanager.PassManager(), config)
         return api.export_flatbuffer_to_bytes(merged.operation)
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from exburn.export.operations import Operation, Rule, inline, outputs_of, run
+from exburn.transforms.quantization.marks import READ, ROUND
 
 _LONGEST = 256  # steps of a loop that is written out
 
@@ -115,7 +116,47 @@ def _differ(step: Operation, values: Sequence[Any]) -> Any:
     return jnp.not_equal(*values) if values[0].dtype == bool else NotImplemented
 
 
+def _quantize(step: Operation, values: Sequence[Any]) -> Any:
+    """Rounding, and weights of few bits, as the converter knows them.
+
+    Both are composites of one name, whose scales and zero points are attributes.
+    """
+    first, *known = [getattr(slot, "value", None) for slot in step.inputs]
+    if any(value is None for value in known):
+        return NotImplemented
+    if step.params["name"] == ROUND:
+        scale, zero = map(np.asarray, known)
+        return _fake_quantize(values[0], scale, zero, dtype="i8", narrow_range=False)
+    if step.params["name"] != READ or first is None:
+        return NotImplemented
+    integers, scale = np.asarray(first), np.asarray(known[0])
+    weight = jnp.asarray(integers.astype(np.float32) * scale)
+    axes = [axis for axis, size in enumerate(scale.shape) if size > 1]
+    if len(axes) > 1:
+        return weight  # it has one scale for each entry of one axis
+    bits = dict((name, leaves) for name, leaves, _ in step.params["attributes"])["bits"]
+    options = {"quantization_dimension": axes[0]} if axes else {}
+    kind, zeros = f"i{bits[0]}", np.zeros(scale.size)
+    return _fake_quantize(
+        weight, scale, zeros, dtype=kind, narrow_range=True, **options
+    )
+
+
+def _fake_quantize(x: Any, scale: Any, zero: Any, **options: Any) -> Any:
+    def unchanged(x: Any, **_: Any) -> Any:
+        return x
+
+    composite = lax.composite(unchanged, "quant.fake_quant")
+    return composite(
+        x,
+        scale=scale.astype(np.float32).ravel(),
+        zero_point=zero.astype(np.int64).ravel(),
+        **options,
+    )
+
+
 RULES: dict[str, Rule] = {
+    "composite": _quantize,
     "conv_general_dilated": _convolve,
     "le_to": _total_order(lax.le, lambda found, a, b: found | b),
     "lt_to": _total_order(lax.lt, lambda found, a, b: found | (b & ~a)),

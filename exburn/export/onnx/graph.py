@@ -89,6 +89,59 @@ class Spread(Value):
         self.source, self.shape, self.dtype = source, tuple(shape), source.dtype
 
 
+class Integers(Value):
+    """A weight of integers and scales, which a node reads as floats.
+
+    Runtimes compute with the integers if the operator reads that node, and no other
+    between: so it is moved and reshaped as constants are.
+
+    Args:
+        array: The integers.
+        scale: For each entry its scale, in a shape that broadcasts.
+        path: The name of the weight.
+    """
+
+    def __init__(self, array: np.ndarray, scale: np.ndarray, path: str = ""):
+        self.array, self.path = array, path
+        self.scale = np.broadcast_to(scale, array.shape)
+        self.shape, self.dtype = tuple(array.shape), np.dtype(np.float32)
+
+    def map(self, function: Any) -> Integers:
+        """A function of an array applied to both."""
+        return Integers(function(self.array), function(self.scale), self.path)
+
+    def read(self, graph: Graph) -> Tensor:
+        """The node: with a scale for the whole, or for each entry of an axis."""
+        values, scale = (
+            Constant(np.ascontiguousarray(self.array), self.path),
+            self.scale,
+        )
+        for axis in range(scale.ndim):
+            one = scale[
+                tuple(slice(None) if i == axis else slice(1) for i in range(scale.ndim))
+            ]
+            if (one == scale).all():
+                row = one.reshape(-1)
+                if (row == row[:1]).all():
+                    return graph.add(
+                        "DequantizeLinear",
+                        values,
+                        Constant(row[0]),
+                        shape=self.shape,
+                        dtype=np.float32,
+                    )
+                return graph.add(
+                    "DequantizeLinear",
+                    values,
+                    Constant(row.copy()),
+                    shape=self.shape,
+                    dtype=np.float32,
+                    axis=axis,
+                )
+        whole = graph.cast(graph.add("Identity", values, shape=self.shape), np.float32)
+        return graph.add("Mul", whole, Constant(scale.copy()), shape=self.shape)
+
+
 class Complex(Value):
     """Complex numbers: ONNX has none, so that they are two arrays."""
 
@@ -180,6 +233,8 @@ class Graph:
             return value.name
         if isinstance(value, Spread):
             return self.once(("spread", id(value)), value, lambda: self._spread(value))
+        if isinstance(value, Integers):
+            return self.once(("read", id(value)), value, lambda: value.read(self))
         assert isinstance(value, Constant)
         return self._initializer(value)
 
@@ -308,6 +363,8 @@ class Graph:
             return value
         if isinstance(value, Constant) and not value.stays:
             return _form(value, ("reshape", shape), lambda a: a.reshape(shape))
+        if isinstance(value, Integers) and is_static(shape):
+            return value.map(lambda a: a.reshape(shape))
         if isinstance(value, Tensor) and is_static(shape):
             return self.add("Reshape", value, self.ints(shape), shape=shape)
         return self.add("Reshape", value, self._target(value, shape), shape=shape)
@@ -339,6 +396,8 @@ class Graph:
             return _form(
                 value, order, lambda a: np.ascontiguousarray(a.transpose(order))
             )
+        if isinstance(value, Integers):
+            return value.map(lambda a: a.transpose(order))
         if isinstance(value, Spread):
             return Spread(self.transpose(value.source, order), shape)
         if sum(not same_size(n, 1) for n in value.shape) < 2:

@@ -155,10 +155,14 @@ def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
                 forward_hooks.note_call(_path_in(ctx, self), args, kwargs, ctx)
             ctx.running, policy = self, self.precision
             with policy.matmuls(), _scope(self, ctx):
+                if self._ranges is not None:
+                    args = self._ranges.round_inputs(self, args, ctx)
                 if self._remat is None:
                     outputs = self.call(*args, **kwargs)
                 else:
                     outputs = remat.call(self, args, kwargs, self._remat)
+                if self._ranges is not None:
+                    outputs = self._ranges.round_outputs(self, outputs, ctx)
         finally:
             ctx.training, ctx.asked, ctx.running = outer
         if policy.output is not None:

@@ -104,6 +104,7 @@ class Layer(nnx.Module, metaclass=LayerType):
     _remat: remat.Remat | None = None
     _autocast = True
     _taps: Static | None = None
+    _ranges: Any = None  # of activations that are rounded
     _given_shape: tuple | None = None
 
     # Its methods are functions of the files that they belong to: see docs/layout.md.

@@ -17,6 +17,7 @@ from flax import nnx
 
 from exburn.initializers import Constant
 from exburn.module.traversal import iter_modules
+from exburn.module.variable import exact_weight
 
 _SUFFIX = "_mask"
 _MASKS = "masks"  # the attribute that a mask is of, in its metadata
@@ -93,7 +94,7 @@ def join(path: str, attribute: str) -> str:
 def apply_masks(root: Any) -> None:
     """Sets weights to zero where their masks are."""
     for _, layer, attribute, mask in iter_masks(root):
-        weight = getattr(layer, attribute)
+        weight = exact_weight(getattr(layer, attribute))
         weight.set_raw_value(masked(weight.get_raw_value(), mask.get_raw_value()))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.module.selection import layer_paths
+from exburn.module.variable import exact_weight
 from exburn.transforms.pruning.masks import iter_masks, join, masked
 from exburn.transforms.pruning.plan import STEP, Plan, iter_plans
 
@@ -38,7 +39,7 @@ class Masking:
         known = set(trained)
         pairs = {}
         for _, layer, attribute, mask in iter_masks(module):
-            weight = names.get(id(getattr(layer, attribute)))
+            weight = names.get(id(exact_weight(getattr(layer, attribute))))
             if weight in known:
                 pairs[weight] = names[id(mask)]
         plans = []
@@ -46,7 +47,8 @@ class Masking:
             layers, there = {"": model, **layer_paths(model)}, {}
             for weight in plan.axes:
                 layer, _, attribute = weight.rpartition("/")
-                name = names.get(id(getattr(layers[layer], attribute)), "")
+                held = exact_weight(getattr(layers[layer], attribute))
+                name = names.get(id(held), "")
                 if name in pairs:
                     there[weight] = name
             if there:
@@ -78,7 +80,7 @@ class Masking:
             count = others[step] + batches
             weights = {path: params[name] for path, name in names.items()}
             masks = {path: others[self.pairs[name]] for path, name in names.items()}
-            new = plan.advance(weights, masks, count)
+            new = plan.advance(weights, masks, count, others[step])
             moved = {self.pairs[names[path]]: bits for path, bits in new.items()}
             others = others | moved | {step: count}
         return self.apply(params, others), others

@@ -16,6 +16,7 @@ from exburn.layers.core.adaptable import Adaptable
 from exburn.module.building import cast_weights, materialize
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
+from exburn.module.variable import exact_weight
 from exburn.transforms.pruning.masks import remove_mask
 from exburn.transforms.quantization.plan import Plan, Target, packed_schemes, plan_layer
 from exburn.transforms.quantization.quantized_layers import (
@@ -56,7 +57,7 @@ def exchange(
     if settings.casts:
         cast_weights(layer, target.policy)
     for name, scheme in target.schemes.items():
-        weight, parts = getattr(layer, name), (rounded or {}).get(name)
+        weight, parts = exact_weight(getattr(layer, name)), (rounded or {}).get(name)
         value = weight.get_raw_value()
         if settings.quantizer and not isinstance(value, jax.ShapeDtypeStruct):
             parts = scheme.encode_by(settings.quantizer, value)
@@ -75,7 +76,8 @@ def require_finite(plan: Plan) -> None:
     """Raises an ``ArgumentError`` if a weight to be packed holds NaN or infinity."""
     for target in plan.targets:
         for name in target.schemes:
-            if not jnp.isfinite(getattr(target.layer, name).get_value()).all():
+            weight = exact_weight(getattr(target.layer, name))
+            if not jnp.isfinite(weight.get_value()).all():
                 raise _not_finite(target, name)
 
 

@@ -95,7 +95,8 @@ def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
     pairs = []
     for key, weight in own_weights(exact):
         if is_float(weight.get_raw_value().dtype):
-            other = found[key] if key in found else getattr(small, key)  # packed
+            name = key.partition("/")[0]
+            other = found[key] if key in found else getattr(small, name)  # packed
             values = weight.get_value(), other.get_value()
             pairs.append([np.ravel(np.asarray(value)) for value in values])
     if not pairs:  # only integers, such as counts

@@ -11,11 +11,12 @@ from typing import Any
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from jax import lax
 
 from exburn.errors import ArgumentError
 from exburn.transforms.quantization.grid import Grid
 
-_LARGEST = {"int8": 127.0, "float8": 448.0}
+_LARGEST = {"int8": 127.0, "int4": 7.0, "float8": 448.0}
 _STORED = {"int8": np.int8, "int4": np.uint8, "float8": ml_dtypes.float8_e4m3fn}
 _ROWS = 1 << 22  # entries that are encoded at a time, to bound the copies
 
@@ -46,6 +47,9 @@ class Scheme:
             block has integers of ``bits`` bits less its zero point, and for awq each
             column a factor.
         bits: Bits that the method uses.
+        static: Whether activations are rounded to 8 bits within fixed ranges, too: then
+            scales are positive float32, as the integer arithmetic of other runtimes
+            takes them.
 
     Example:
         >>> scheme = Scheme("int8", (4, 2), summed=(0,))
@@ -63,6 +67,7 @@ class Scheme:
     scales: str = "bfloat16"
     method: str | None = None
     bits: int = 4
+    static: bool = False
 
     @property
     def mode(self) -> str:
@@ -74,9 +79,10 @@ class Scheme:
         """For tables: ``int8``, ``int8 dynamic``, ``int4/64``, ``gptq/4/128``."""
         if self.method is not None:
             return f"{self.method}/{self.bits}/{self.block_size}"
+        kind = " dynamic" if self.dynamic else " static" if self.static else ""
         if self.block_size not in (None, -1):
-            return f"{self.dtype}/{self.block}"
-        return f"{self.dtype} dynamic" if self.dynamic else self.dtype
+            return f"{self.dtype}/{self.block}{kind}"
+        return f"{self.dtype}{kind}"
 
     @functools.cached_property
     def kept_axes(self) -> tuple[int, ...]:
@@ -194,16 +200,31 @@ class Scheme:
     def _encode_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.dtype == "int4":
             rows = self.group_rows(rows)
-            at = np.abs(rows).argmax(-1)[..., None]
-            scale = _round_up(np.take_along_axis(rows, at, -1)[..., 0] / -8)
+        scale = self._scales(rows, np)
+        if self.static:
+            scale = np.where(scale == 0, np.float32(1), scale)
         else:
-            scale = _round_up(np.abs(rows).max(-1) / np.float32(_LARGEST[self.dtype]))
+            scale = _round_up(scale)
         exact = rows / scale.astype(np.float32)[..., None]
         if self.dtype == "float8":
             return exact.astype(ml_dtypes.float8_e4m3fn), scale
         if self.dtype == "int8":
             return np.rint(exact).astype(np.int8), scale
         return _in_halves(np.clip(np.rint(exact), -8, 7)), scale
+
+    def _scales(self, rows: Any, xp: Any) -> Any:
+        """The scales of rows, or of blocks of them, in float32 and not rounded yet.
+
+        Args:
+            rows: They, or ``[rows, blocks, size]`` for int4.
+            xp: ``numpy`` or ``jax.numpy``.
+        """
+        if self.static:  # by a product, as XLA divides by constants
+            return xp.abs(rows).max(-1) * np.float32(1 / _LARGEST[self.dtype])
+        if self.dtype != "int4":
+            return xp.abs(rows).max(-1) / np.float32(_LARGEST[self.dtype])
+        at = xp.abs(rows).argmax(-1)[..., None]
+        return xp.take_along_axis(rows, at, -1)[..., 0] / np.float32(-8)
 
     def encode_by(self, quantizer: Any, weight: Any) -> tuple[np.ndarray, np.ndarray]:
         """Values and scales as a quantizer of the user's gives them.
@@ -232,6 +253,42 @@ class Scheme:
         return values.astype(np.int8), scale[:, 0]
 
     # ------------------------------------------------------------------ on the device
+    def round(self, weight: Any) -> Any:
+        """What ``encode`` and ``decode`` would give for a weight, in float32."""
+        matrix = jnp.transpose(weight, self.kept_axes + self.summed)
+        matrix = matrix.reshape(self.rows, self.columns).astype(jnp.float32)
+        rows = matrix
+        if self.dtype == "int4":
+            missing = self.blocks * self.size - self.columns
+            rows = jnp.pad(matrix, ((0, 0), (0, missing)))
+            rows = rows.reshape(self.rows, self.blocks, self.size)
+        scale = self._scales(rows, jnp)
+        if not self.static:
+            scale = _round_up_on_device(scale)
+        scale = jnp.where(scale == 0, 1, scale)[..., None]
+        exact = rows / scale
+        if self.dtype == "float8":
+            few = exact.astype(jnp.float8_e4m3fn).astype(jnp.float32)
+        elif self.dtype == "int8":
+            few = jnp.rint(exact)
+        else:
+            few = jnp.clip(jnp.rint(exact), -8, 7)
+        rounded = (few * scale).reshape(self.rows, -1)[:, : self.columns]
+        return self._in_shape(rounded)
+
+    def _in_shape(self, matrix: Any) -> Any:
+        """The stored matrix as the weight that it stands for."""
+        sizes = [self.shape[i] for i in self.kept_axes + self.summed]
+        order = np.argsort(self.kept_axes + self.summed)
+        return matrix.reshape(sizes).transpose(order)
+
+    def integers(self, values: Any) -> Any:
+        """The stored integers of whole rows as int8, in the weight's own shape."""
+        if self.dtype == "int4":
+            values = jnp.concatenate(self.halves(values), axis=-1)
+            values = values[..., : self.size].reshape(self.rows, -1)
+        return self._in_shape(values[:, : self.columns])
+
     def halves(self, values: Any) -> tuple[Any, Any]:
         """Both halves of every int4 block as int8: ``[rows, blocks, block / 2]``."""
         signed = values.astype(jnp.int8)
@@ -239,9 +296,7 @@ class Scheme:
 
     def decode(self, *parts: Any, dtype: Any = None) -> Any:
         """The weight, in its own shape."""
-        sizes = [self.shape[i] for i in self.kept_axes + self.summed]
-        matrix = self.decode_rows(*parts, dtype=dtype or self.exact).reshape(sizes)
-        return matrix.transpose(np.argsort(self.kept_axes + self.summed))
+        return self._in_shape(self.decode_rows(*parts, dtype=dtype or self.exact))
 
     def decode_rows(self, *parts: Any, dtype: Any) -> Any:
         """Rows ``[…, columns]`` of parts that begin with any axes instead of rows."""
@@ -265,6 +320,14 @@ def _in_halves(whole: np.ndarray) -> np.ndarray:
     """Integers from -8 to 7, two in a byte: entry i and entry i + half."""
     low, high = np.split(whole.astype(np.int8).view(np.uint8), 2, axis=-1)
     return (low & 0xF) | (high << 4)
+
+
+def _round_up_on_device(scale: Any) -> Any:
+    """As ``_round_up``, but in float32 and with zeros as they are."""
+    bits = lax.bitcast_convert_type(scale, jnp.uint32)
+    return lax.bitcast_convert_type(
+        (bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000), jnp.float32
+    )
 
 
 def _round_up(scale: np.ndarray) -> np.ndarray:

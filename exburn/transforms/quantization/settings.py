@@ -23,7 +23,8 @@ from exburn.transforms.quantization.scheme import Scheme
 
 CASTS = ("float16", "bfloat16")
 PACKED = ("int8", "int8_dynamic", "int4", "float8")
-_BLOCK = 64
+RANGED = ("int8", "int4", "float8")  # with which activations may have fixed ranges
+_BLOCK, _STATIC = 64, "_static"
 
 #: Modes that choose weights on data, and what tells them of it.
 CALIBRATED: dict[str, type] = {"gptq": GPTQConfig, "awq": AWQConfig}
@@ -35,7 +36,8 @@ class Settings:
 
     Attributes:
         dtype: ``"float16"``, ``"bfloat16"``, ``"int8"``, ``"int8_dynamic"``,
-            ``"int4"``, ``"float8"``, ``"gptq"`` or ``"awq"``.
+            ``"int4"``, ``"float8"``, ``"gptq"`` or ``"awq"``; with ``"_static"`` behind
+            it, activations have fixed ranges.
         block_size: Weights that share a scale, or -1 for all that an output sums; of
             int4, gptq and awq.
         compute_dtype: Dtype of the computation; unchanged if None.
@@ -188,8 +190,35 @@ class Settings:
             config = kind(None, None, weight_bits=bits, group_size=block_size)
             found = cls.of_config(config, compute_dtype)
             return dataclasses.replace(found, config=None)  # the layers have it
-        found = cls.of(dtype, block_size, compute_dtype)
+        found = cls.of(dtype.removesuffix(_STATIC), block_size, compute_dtype)
+        if dtype.endswith(_STATIC):
+            found = found.with_ranges()
         return dataclasses.replace(found, scales=record.get("scales", found.scales))
+
+    def with_ranges(self) -> Settings:
+        """The same with activations that are rounded within fixed ranges.
+
+        Raises:
+            ArgumentError: The mode does not go with that.
+        """
+        if self.dtype not in RANGED:
+            raise ArgumentError(
+                "quantize",
+                f"activations have ranges with {', '.join(RANGED)}, not with "
+                f"{self.dtype}",
+            )
+        name = f"{self.dtype}{_STATIC}"
+        return dataclasses.replace(self, dtype=name, scales="float32")
+
+    @property
+    def stored(self) -> str:
+        """How weights are stored: the mode without what is said of activations."""
+        return self.dtype.removesuffix("_dynamic").removesuffix(_STATIC)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether activations are rounded within fixed ranges."""
+        return self.dtype.endswith(_STATIC)
 
     @property
     def uses_calibration(self) -> bool:
@@ -205,7 +234,7 @@ class Settings:
         self, shape: tuple[int, ...], summed: tuple[int, ...], dtype: Any
     ) -> Scheme:
         """How a weight of this shape is stored."""
-        stored = self.dtype.removesuffix("_dynamic")
+        stored = self.stored
         if self.uses_calibration:
             stored = "int8" if self.bits == 8 else "int4"
         return Scheme(
@@ -218,6 +247,7 @@ class Settings:
             self.scales,
             self.dtype if self.uses_calibration else None,
             self.bits,
+            self.is_static,
         )
 
 
@@ -242,10 +272,10 @@ def config_of(settings: Settings, before: Any = None) -> QuantizationConfig | No
     if settings.dtype.startswith("int8"):
         inputs = AbsMaxQuantizer() if settings.dtype == "int8_dynamic" else None
         return Int8QuantizationConfig(settings.quantizer, inputs)
-    if settings.dtype == "int4":
+    if settings.stored == "int4":
         size = None if settings.block_size == -1 else settings.block_size
         return Int4QuantizationConfig(settings.quantizer, None, size)
-    return Float8QuantizationConfig() if settings.dtype == "float8" else None
+    return Float8QuantizationConfig() if settings.stored == "float8" else None
 
 
 def policy_of(scheme: Scheme, source: DTypePolicy) -> QuantizedDTypePolicy:

@@ -14,6 +14,7 @@ from jax import lax
 from exburn.initializers import Zeros
 from exburn.kernels.int8_matmul import pad_to_tiles
 from exburn.module.variable import Buffer, Weight
+from exburn.transforms.quantization import marks
 from exburn.transforms.quantization.scheme import Scheme
 
 
@@ -88,7 +89,22 @@ class QuantizedWeight(nnx.Pytree):
 
     def get_value(self, dtype: Any = None) -> jax.Array:
         """The weight that the stored values stand for."""
+        if self._is_visible():
+            return self._read().astype(dtype or self.scheme.exact)
         return self.scheme.decode(*self._parts(), dtype=dtype)
+
+    def _is_visible(self) -> bool:
+        """Whether a runtime that is traced for reads integers and scales by itself."""
+        scheme = self.scheme
+        whole = scheme.static and scheme.blocks == 1 and scheme.dtype != "float8"
+        return whole and marks.visible()
+
+    def _read(self) -> jax.Array:
+        """The weight as one operation of its integers and its scales."""
+        scheme, (values, scale) = self.scheme, self._parts()
+        sizes = [1 if i in scheme.summed else n for i, n in enumerate(scheme.shape)]
+        bits = 4 if scheme.dtype == "int4" else 8
+        return marks.read(scheme.integers(values), scale.reshape(sizes), bits)
 
     def _parts(self) -> list[jax.Array]:
         return [getattr(self, name).get_value() for name in self.scheme.parts]
@@ -115,6 +131,9 @@ class QuantizedWeight(nnx.Pytree):
 
     def multiply(self, x: Any) -> jax.Array:
         """``[…, columns]`` times the stored matrix: ``[…, rows]``, in x's dtype."""
+        if self._is_visible():
+            matrix = self._read().transpose(self.scheme.summed + self.scheme.kept_axes)
+            return jnp.matmul(x, matrix.reshape(-1, self.scheme.rows))
         parts = dict(zip(self.scheme.parts, self._parts(), strict=True))
         values, scale = parts["values"], parts["scale"]
         if self.scheme.dynamic:

@@ -63,6 +63,7 @@ class Corner(exburn.Layer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["numerical", "numerical_batch"])
+@pytest.mark.longest_cases("numerical")
 def test_a_corner_right_at_a_weight_is_no_error(method):
     found = exburn.check_gradients(model(Corner(name="c")), (X, Y), method=method)
     assert found.ok and [r.corners for r in found.rows if r.path == "c/w"] == [1]

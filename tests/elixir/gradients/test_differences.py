@@ -75,6 +75,7 @@ class Own(exburn.Layer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["numerical", "numerical_batch"])
+@pytest.mark.longest_cases("numerical")
 def test_products_are_cut_where_that_is_the_same(method):
     made = exburn.Sequential([exburn.Input((4,)), Own()])
     made.compile("sgd", "cross_entropy", seed=1)

@@ -76,6 +76,7 @@ def test_rows_stay_apart(case):
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+@pytest.mark.longest_cases("float16")
 def test_sums_of_half_precision_are_taken_in_full(dtype):
     with jax.enable_x64(dtype == "float64"):
         for case in KINDS:

@@ -44,6 +44,7 @@ def trained(layer, x):
     ],
     ids=["3", "3,strides", "5x4", "4x5,strides", "dilated", "1-D", "separable"],
 )
+@pytest.mark.longest_cases("3", "4x5,strides", "dilated")
 def test_depthwise_gradients_in_fit_are_those_of_xla(make):
     x = np.random.default_rng(0).standard_normal((3, 12, 13, 2)).astype(np.float32)
     x = x[:, 0] if "1D" in type(make()).__name__ else x

@@ -255,6 +255,16 @@ def test_values_and_gradients_are_those_of_xla(case, data):
     ],
     ids="-".join,
 )
+@pytest.mark.longest_cases(
+    "dense-sequence, by channel",
+    "dense-sequence, by channel, strides",
+    "dense-sequence, by channel, wide",
+    "dense-image, by channel",
+    "dense-image, by channel, strides",
+    "dense-image, by channel, dilated",
+    "dense-image, by channel, narrow, strides",
+    "dense-image, pointwise",
+)
 def test_halves_are_those_of_xla_in_float32(case, golden):
     """But for what each of them rounds: outputs, and gradients."""
     x, k, given, options = arrays(case, dtype="bfloat16")
@@ -439,6 +449,7 @@ def test_strides_keep_the_form_of_xla():
         "volume",
     ],
 )
+@pytest.mark.longest_cases("causal", "depthwise", "sequence")
 def test_models_train_alike(make, monkeypatch):
     ours = trained(make)
     monkeypatch.setattr(dispatch, "why_not", lambda: "XLA's, to compare")

@@ -46,6 +46,7 @@ BESIDE_KERAS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("DepthwiseConv1D", "SeparableConv1D")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

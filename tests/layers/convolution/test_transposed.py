@@ -60,6 +60,7 @@ BESIDE_KERAS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("Conv1DTranspose", "Conv3DTranspose")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

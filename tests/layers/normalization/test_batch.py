@@ -167,7 +167,7 @@ def test_frozen_batch_normalization_is_in_inference_mode(golden):
 @on_devices
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
 @pytest.mark.parametrize("axis", [-1, 1])
-@pytest.mark.longest_cases("-1-0.0")
+@pytest.mark.longest_cases("-1-0.0", "1-0.0", "1-1000.0")
 def test_devices_find_the_statistics_of_the_whole_batch_by_one_message(axis, offset):
     values = np.random.default_rng(0).standard_normal((32, 3, 4, 6))
     scale = np.arange(1, 1 + values.shape[axis]).reshape(

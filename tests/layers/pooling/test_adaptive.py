@@ -31,6 +31,7 @@ BESIDE_KERAS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("AdaptiveAverage2", "AdaptiveMax1", "AdaptiveMax3")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

@@ -46,6 +46,7 @@ def test_a_propagated_mask_reaches_the_average():
 
 
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("GlobalAverage3", "GlobalMax1")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

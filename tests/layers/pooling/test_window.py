@@ -110,6 +110,7 @@ def test_maximum_of_integers():
 
 @pytest.mark.long_cases("Max2")
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("Max1", "Average3", "Max3")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

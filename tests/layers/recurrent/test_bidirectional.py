@@ -56,6 +56,7 @@ CONFIGS = [
 
 @pytest.mark.long_cases("mul", "pair")
 @pytest.mark.parametrize("nest", NESTS)
+@pytest.mark.longest_cases("mul")
 def test_nests(nest):
     build, x, mask = NESTS[nest]
     call = {} if mask is None else {"mask": mask_of(mask)}

@@ -93,6 +93,7 @@ def test_dropout_of_nothing_and_of_everything():
 
 @pytest.mark.long_cases("GaussianDropout", "GaussianNoise")
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("SpatialDropout1D")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

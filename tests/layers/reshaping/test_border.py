@@ -42,6 +42,7 @@ BESIDE_KERAS = [
 
 
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("ZeroPadding3D", "Cropping1D")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

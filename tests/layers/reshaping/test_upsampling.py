@@ -35,6 +35,7 @@ BESIDE_KERAS = [
 
 @pytest.mark.long_cases("UpSampling2D-bilinear")
 @pytest.mark.parametrize("name", case_names(CONTRACT))
+@pytest.mark.longest_cases("UpSampling3D")
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

@@ -345,6 +345,7 @@ class Block(layers.Layer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("begins", [True, False])
+@pytest.mark.longest_cases("True")
 def test_a_stack_of_layers_of_ones_own_is_cached(begins):
     exburn.set_random_seed(4)
     stack = [layers.Embedding(WORDS, 16), Block(), Block(), layers.Dense(WORDS)]

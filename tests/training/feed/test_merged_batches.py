@@ -37,8 +37,8 @@ def classifier(*further, join="auto", **compiled):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("2", "100")
 @pytest.mark.parametrize("join", ["auto", 2, 5, 100])
+@pytest.mark.longest_cases("2", "100", "auto")
 def test_the_same_comes_out(join):
     x, y = arrays()
     weight = np.linspace(0, 2, ROWS, dtype=np.float32)
@@ -164,8 +164,8 @@ SEEN = {
 
 
 @pytest.mark.long_cases("sum", "statistics", "random", "regularized")
-@pytest.mark.longest_cases("eager")
 @pytest.mark.parametrize("case", SEEN)
+@pytest.mark.longest_cases("eager", "sum")
 def test_what_would_be_seen_is_not_joined(case):
     make, compiled = SEEN[case]
     x, y = (array[:300] for array in arrays())

@@ -43,9 +43,9 @@ def test_what_the_model_shows(trained_on_images, images, kind):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("-1-GPTQConfig", "24-AWQConfig")
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24])
+@pytest.mark.longest_cases("-1-GPTQConfig", "24-AWQConfig", "-1-AWQConfig")
 def test_files_and_copies_predict_the_same(
     trained_on_images, images, tmp_path, kind, group_size
 ):
@@ -106,7 +106,9 @@ def kernel_of_keras(config, kernel, x):
         ("AWQConfig", {"group_size": -1}),
     ],
 )
-@pytest.mark.longest_cases("GPTQConfig-options2", "AWQConfig-options4")
+@pytest.mark.longest_cases(
+    "GPTQConfig-options2", "AWQConfig-options4", "AWQConfig-options5"
+)
 def test_the_error_is_not_above_keras(trained_on_images, images, kind, options):
     config = config_on(
         trained_on_images, images, kind, num_samples=len(images[0]), **options
@@ -184,9 +186,11 @@ def test_a_computation_in_bfloat16(trained_on_images, images):
 
 
 @pytest.mark.long_cases("24-AWQConfig", "5-AWQConfig", "-1-AWQConfig")
-@pytest.mark.longest_cases("5-GPTQConfig", "-1-GPTQConfig")
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24, 5])
+@pytest.mark.longest_cases(
+    "5-GPTQConfig", "-1-GPTQConfig", "-1-AWQConfig", "5-AWQConfig"
+)
 def test_one_row_and_single_rows_read_the_same_numbers(rng, kind, group_size):
     """The product for one row on an accelerator, and rows of a table."""
     mode = kind.removesuffix("Config").lower()

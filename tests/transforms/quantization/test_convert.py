@@ -51,7 +51,6 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("multi_head_attention-2-4")
 @pytest.mark.parametrize(
     "layer, inputs, packed",
     [
@@ -61,6 +60,7 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
     ],
     ids=lambda value: getattr(value, "name", None),
 )
+@pytest.mark.longest_cases("multi_head_attention-2-4", "lstm-1-2")
 def test_a_layer_of_layers_is_quantized_as_a_whole(layer, inputs, packed, rng):
     x = [rng.standard_normal((2, 3, 40)).astype(np.float32)] * inputs
     with pytest.raises(errors.NotBuiltError):

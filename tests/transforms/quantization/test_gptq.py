@@ -27,6 +27,9 @@ from exburn import errors
         pytest.param({"weight_bits": 8, "group_size": 5}, 0.2, marks=LONG),
     ],
 )
+@pytest.mark.longest_cases(
+    "options1-0.3", "options2-0.3", "options3-0.3", "options4-0.3"
+)
 def test_gptq_errs_less_than_rounding_to_the_nearest(
     trained_on_images, images, options, share
 ):

@@ -61,6 +61,7 @@ def test_few_bits_do_not_train_and_say_so(trained, data):
         ),
     ],
 )
+@pytest.mark.longest_cases("float16", "int8_dynamic")
 def test_files_hold_few_bits(trained, data, dtype, tmp_path):
     small = trained.quantize(dtype)
     report, outputs = small.quantization_report, small.predict(data[0], verbose=0)

@@ -155,8 +155,8 @@ def test_inputs_in_int8_as_well():
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("128", "-1")
 @pytest.mark.parametrize("block", [None, -1, 16, 128])
+@pytest.mark.longest_cases("128", "-1", "None")
 def test_blocks_of_int4(block):
     mine, other = both_ways(kind="Int4QuantizationConfig", of={"block_size": block})
     exact = X @ W
@@ -167,6 +167,7 @@ def test_blocks_of_int4(block):
 
 @pytest.mark.long
 @pytest.mark.parametrize("axis", [0, (0,)])
+@pytest.mark.longest_cases("axis1")
 def test_a_quantizer_of_the_users_rounds_weights_as_in_keras(axis):
     results = []
     for api in (exburn, keras):

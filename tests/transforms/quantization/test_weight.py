@@ -38,6 +38,7 @@ def test_int8_dynamic_rounds_rows_of_the_input(zoo):
 
 @pytest.mark.long_cases("int4", "dynamic")
 @pytest.mark.parametrize("dtype", ["int8", "int4", "float8", "dynamic"])
+@pytest.mark.longest_cases("int4")
 def test_a_single_row_by_sums_equals_a_matrix_product(rng, monkeypatch, dtype):
     weight = Parameter(rng.standard_normal((70, 9)).astype(np.float32))
     stored = "int8" if dtype == "dynamic" else dtype

@@ -76,6 +76,7 @@ def test_inference_changes_nothing(name):
     "RandomPerspective", "RandomElasticTransform", "AugMix", "RandomColorJitter"
 )
 @pytest.mark.parametrize("name", AUGMENTATIONS)
+@pytest.mark.longest_cases("RandomPerspective", "RandomColorJitter")
 def test_the_key_decides(name):
     first = augment(one(name), BATCH, seed=2)
     np.testing.assert_array_equal(augment(one(name), BATCH, seed=2), first)
@@ -147,6 +148,7 @@ def test_labels_and_masks_follow():
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", MIXING)
+@pytest.mark.longest_cases("MixUp")
 def test_padding_rows_take_no_part(name):
     layer = make(name)
     x = np.concatenate([np.ones((4, 6, 6, 3)), np.full((3, 6, 6, 3), np.nan)])

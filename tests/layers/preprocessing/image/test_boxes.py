@@ -70,6 +70,7 @@ def test_affine_transform_as_in_keras(center):
 
 @pytest.mark.long_cases("xywh", "center_yxhw", "center_xywh", "yxyx")
 @pytest.mark.parametrize("form", ABSOLUTE)
+@pytest.mark.longest_cases("xywh", "center_xywh", "yxyx")
 def test_overlaps_as_in_keras(form):
     for first, second in itertools.product((B, B[0]), (B[::-1], B[1, :3])):
         got = jax.jit(lambda a, b: ours.compute_iou(a, b, form))(first, second)
@@ -195,6 +196,9 @@ MOVES = [
         *((*MOVES[0], form) for form in ("yxyx", "center_xywh")),
     ],
 )
+@pytest.mark.longest_cases(
+    "RandomTranslation-args10-options10-xyxy", "RandomRotation-args14-options14-xyxy"
+)
 def test_layers_move_boxes_as_in_keras(name, args, options, form, golden):
     options = {**options, "bounding_box_format": form}
     data = in_format(form)
@@ -222,6 +226,9 @@ def test_layers_move_boxes_as_in_keras(name, args, options, form, golden):
         *((way, "xyxy") for way in WAYS),
         *((way, "rel_center_xywh") for way in ("flip", "rotation", "crop to fit")),
     ],
+)
+@pytest.mark.longest_cases(
+    "zoom-xyxy", "translation-xyxy", "shear-xyxy", "perspective-xyxy"
 )
 def test_boxes_stay_around_what_they_hold(way, form):
     cls, args, options = WAYS[way]

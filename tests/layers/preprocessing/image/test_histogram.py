@@ -49,6 +49,7 @@ def test_equalization_as_in_keras(bins, golden):
     ],
     ids=str,
 )
+@pytest.mark.longest_cases("{'tile_grid_size': (2, 3)}")
 def test_equalization_of_tiles_as_in_keras(options, golden):
     ours = getattr(L, CLAHE)
     theirs = lambda *args: getattr(keras.layers, CLAHE)(*args, **options)  # noqa: E731

@@ -1,0 +1,123 @@
+"""A distilled student beside the same student alone, over several seeds.
+
+    python benchmarks/distillation.py [--seeds 5] [--json out.json]
+    python benchmarks/distillation.py --folder FOLDER    # of Fashion-MNIST's four files
+
+The teacher learns from all 60,000 images of Fashion-MNIST. The student, whose hidden
+layer has 64 units, is given 2,000 of them with their labels, and 60 epochs: alone, and
+with the teacher at several temperatures. Each seed draws its own weights and order; the
+interval is that of the difference to the student alone, seed by seed.
+
+``--all`` gives the student all 60,000 images, and 10 epochs: there labels are enough,
+and a small student that must repeat what a teacher thinks of every class is worse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import exburn
+from exburn import layers
+from exburn.tuning import confidence_interval
+
+FEW, EPOCHS = 2_000, 60
+WAYS: dict[str, dict[str, Any]] = {
+    "T=1, alpha=0.1": {"temperature": 1.0, "alpha": 0.1},
+    "T=2, alpha=0.1": {"temperature": 2.0, "alpha": 0.1},
+    "T=4, alpha=0.5": {},
+    "T=2, alpha=0.1, features": {
+        "temperature": 2.0,
+        "alpha": 0.1,
+        "features": {"hidden": "last"},
+        "feature_weight": 0.1,
+    },
+}
+
+
+def data(folder: str | None) -> tuple:
+    (x, y), (x_test, y_test) = exburn.datasets.fashion_mnist.load_data(folder)
+    x, x_test = (v.reshape(-1, 784).astype("float32") / 255 for v in (x, x_test))
+    return (x, y.astype("int32")), (x_test, y_test.astype("int32"))
+
+
+def compiled(stack: list, seed: int) -> Any:
+    model = exburn.Sequential([exburn.Input((784,)), *stack])
+    model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=seed)
+    return model
+
+
+def make_teacher(seed: int = 0) -> Any:
+    stack = []
+    for name in ("first", "last"):
+        stack += [layers.Dense(512, "relu", name=name), layers.Dropout(0.3)]
+    return compiled([*stack, layers.Dense(10)], seed)
+
+
+def make_student(seed: int) -> Any:
+    return compiled([layers.Dense(64, "relu", name="hidden"), layers.Dense(10)], seed)
+
+
+def measure(
+    train: tuple, test: tuple, teacher: Any, seeds: int, epochs: int
+) -> dict[str, list[float]]:
+    """Test accuracy of each way for each seed, in per cent."""
+    found: dict[str, list[float]] = {"alone": []} | {way: [] for way in WAYS}
+    for seed in range(seeds):
+        for way, scores in found.items():
+            student = make_student(seed)
+            model = student
+            if way != "alone":
+                model = exburn.Distiller(student, teacher, **WAYS[way])
+            model.fit(*train, epochs=epochs, batch_size=100, verbose=0)
+            result = student.evaluate(*test, verbose=0, return_dict=True)
+            scores.append(100 * result["accuracy"])
+            jax.clear_caches()
+            print(f"seed {seed}, {way}: {scores[-1]:.2f} %", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--folder")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    began = time.perf_counter()
+    (x, y), test = data(asked.folder)
+    teacher = make_teacher()
+    teacher.fit(x, y, epochs=12, batch_size=256, verbose=0)
+    score = 100 * teacher.evaluate(*test, verbose=0, return_dict=True)["accuracy"]
+    few, epochs = (len(x), 10) if asked.all else (FEW, EPOCHS)
+    found = measure((x[:few], y[:few]), test, teacher, asked.seeds, epochs)
+    print(f"\nteacher {score:.2f} %; students of {few:,} images, {epochs} epochs")
+    summary = {}
+    for way, scores in found.items():
+        gains = [a - b for a, b in zip(scores, found["alone"], strict=True)]
+        own, gain = confidence_interval(scores), confidence_interval(gains)
+        summary[way] = {"mean": own.mean, "gain": gain.mean, "low": gain.low}
+        print(f"{way:26} {own} %   {gain.mean:+.2f} [{gain.low:.2f}, {gain.high:.2f}]")
+    if asked.json is not None:
+        result = {
+            "teacher": score,
+            "images": few,
+            "epochs": epochs,
+            "scores": found,
+            "summary": summary,
+            "seconds": time.perf_counter() - began,
+            "device": jax.devices()[0].device_kind,
+            "jax": jax.__version__,
+            "python": platform.python_version(),
+        }
+        asked.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""A model that is trained as it will be stored, and what becomes of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flax import nnx
+
+from exburn import activations
+from exburn.errors import ArgumentError
+from exburn.module.selection import layer_paths
+from exburn.transforms.quantization.plan import Plan, Target
+from exburn.transforms.quantization.ranges import PLACES, SUM, Range, Ranges
+from exburn.transforms.quantization.settings import Settings
+from exburn.transforms.quantization.simulated import (
+    SimulatedWeight,
+    simulated_schemes,
+)
+
+
+def simulate(plan: Plan) -> None:
+    """Lets the weights of a plan's layers read as they would be stored, in place."""
+    for target in plan.targets:
+        for name, scheme in target.schemes.items():
+            weight = getattr(target.layer, name)
+            setattr(target.layer, name, SimulatedWeight(weight, scheme))
+
+
+def add_ranges(model: Any, places: Mapping[str, Any], **options: Any) -> None:
+    """Gives layers ranges for their activations, in place.
+
+    Args:
+        model: The model.
+        places: Where, by the path of a layer.
+        options: Of :class:`Ranges`.
+    """
+    layers = layer_paths(model)
+    for path, names in places.items():
+        layer: Any = layers[path]
+        activation = None
+        if SUM in names:
+            # It is called by the ranges; the configuration keeps what it was given.
+            activation = layer.activation
+            object.__setattr__(layer, "activation", activations.linear)
+        layer._ranges = Ranges(names, activation=activation, **options)
+
+
+def check_record(
+    model: Any,
+    places: Mapping[str, tuple[str, ...]],
+    dtype: Any,
+    learned: Any,
+    momentum: Any,
+    settled: Any,
+) -> None:
+    """Raises a ``ValueError`` where ranges that a file tells of do not fit a model."""
+    layers = layer_paths(model)
+    if dtype not in ("int8", "float8") or {type(learned), type(settled)} != {bool}:
+        raise ValueError(f"{dtype!r}, {learned!r}, {settled!r}")
+    if not isinstance(momentum, float) or not 0 <= momentum < 1:
+        raise ValueError(f"momentum={momentum!r}")
+    for path, names in places.items():
+        layer = layers.get(path)
+        if layer is None or not names or not set(names) <= set(PLACES):
+            raise ValueError(f"{path}: {names}")
+        if (
+            layer._ranges is not None
+            or SUM in names
+            and not hasattr(layer, "activation")
+        ):
+            raise ValueError(f"{path}: {names}")
+
+
+def all_ranges(model: Any) -> Iterator[tuple[str, str, Range]]:
+    """The ranges of a model: the layer's path, the place, and the range."""
+    for path, layer in layer_paths(model).items():
+        if layer._ranges is not None:
+            for place, found in layer._ranges.items():
+                yield path, place, found
+
+
+def is_simulated(model: Any) -> bool:
+    """Whether weights of a model are read as they will be stored."""
+    return any(simulated_schemes(layer) for layer in layer_paths(model).values())
+
+
+def plan_as_trained(model: Any) -> Plan:
+    """The plan that stores the simulated weights of a model."""
+    targets, settings = [], None
+    for path, layer in layer_paths(model).items():
+        schemes = {
+            name: value.scheme
+            for name, value in vars(layer).items()
+            if isinstance(value, SimulatedWeight)
+        }
+        if schemes:
+            one = next(iter(schemes.values()))
+            settings = settings or _settings_of(one)
+            targets.append(Target(path, layer, schemes, layer.precision, one.name))
+    assert settings is not None
+    return Plan(settings, targets, [])
+
+
+def require_known(model: Any, op: str) -> None:
+    """Raises where no range of a model has seen anything.
+
+    Raises:
+        ArgumentError: There are ranges, and none is known.
+    """
+    found = [each.known for _, _, each in all_ranges(model)]
+    if found and not any(found):
+        raise ArgumentError(
+            op,
+            "the ranges of activations are not known yet",
+            {"ranges": len(found)},
+            hint="Call fit() first, or quantize_aware(model, mode, calibration=x).",
+        )
+
+
+def settle(model: Any) -> None:
+    """Fixes the ranges of a model as they are, in place; unknown ones go."""
+    for path, place, found in list(all_ranges(model)):
+        if found.known:
+            found.settled = True
+            for end in (found.low, found.high):
+                if isinstance(end, nnx.Param):
+                    end.set_metadata("frozen", True)
+        else:
+            layer_paths(model)[path]._ranges.drop(place)
+
+
+def _settings_of(scheme: Any) -> Settings:
+    found = Settings(scheme.dtype, scheme.block_size, scales=scheme.scales)
+    return found.with_ranges() if scheme.static else found

@@ -1,0 +1,226 @@
+"""Narrower models: units are followed through the graph, or the layer is named."""
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn.errors import ArgumentError
+from exburn.layers import (
+    Add,
+    BatchNormalization,
+    Concatenate,
+    Conv2D,
+    Conv2DTranspose,
+    Dense,
+    DepthwiseConv2D,
+    Dropout,
+    Flatten,
+    GlobalAveragePooling2D,
+    Lambda,
+    LayerNormalization,
+    MaxPooling2D,
+    MultiHeadAttention,
+    Multiply,
+    PReLU,
+    ReLU,
+    Reshape,
+    SeparableConv2D,
+    Softmax,
+)
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(3, 8, 8, 3)).astype(np.float32)
+
+
+def draw(model):
+    """Weights of which every one matters."""
+    for weight in model.weights:
+        value = RNG.normal(size=weight.shape)
+        weight.assign(np.abs(value) + 0.5 if "variance" in weight.path else value)
+    return model
+
+
+def silence(model, gone):
+    """Sets to zero what makes some units, by the layers' names, and their shifts."""
+    for name, units in gone.items():
+        layer = model.get_layer(name)
+        for weight in layer.weights:
+            label = weight.path.rpartition("/")[2]
+            if label in ("depthwise_kernel", "moving_variance"):
+                continue
+            axis = -2 if isinstance(layer, DepthwiseConv2D | Conv2DTranspose) else -1
+            value = np.moveaxis(
+                weight.numpy().copy(), axis if weight.ndim > 1 else -1, 0
+            )
+            value[units] = 0
+            weight.assign(np.moveaxis(value, 0, axis if weight.ndim > 1 else -1))
+
+
+def same(one, other, x):
+    outputs = [model.predict(x, verbose=0) for model in (one, other)]
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
+
+
+def shapes(model):
+    return {weight.path: tuple(weight.shape) for weight in model.weights}
+
+
+def residual():
+    """Additions, a join, an operation, a product with gates, and depthwise layers."""
+    image = exburn.Input((8, 8, 3))
+    a = ReLU()(
+        BatchNormalization(name="norm")(Conv2D(8, 3, padding="same", name="a")(image))
+    )
+    b = DepthwiseConv2D(3, padding="same", name="each")(
+        Conv2D(8, 3, padding="same", name="b", use_bias=False)(a)
+    )
+    sum_ = PReLU(shared_axes=(1, 2), name="slopes")(Add()([a, b]))
+    c = Conv2D(6, 1, activation="relu", name="c")(sum_)
+    both = Concatenate()([sum_, c]) * 0.5
+    gate = Dense(4, "relu", name="squeeze")(GlobalAveragePooling2D()(both))
+    gate = Reshape((1, 1, 14))(Dense(14, name="excite")(gate))
+    y = Multiply()([both, gate])
+    y = SeparableConv2D(8, 3, strides=2, depth_multiplier=2, name="s")(y)
+    y = Conv2DTranspose(4, 2, name="t")(MaxPooling2D(padding="same")(y))
+    return draw(exburn.Model(image, Dense(5, "softmax", name="head")(Flatten()(y))))
+
+
+@pytest.mark.long
+def test_a_narrow_model_is_the_wide_one_without_its_silent_units():
+    model = residual()
+    half = [0, 2, 5, 7]
+    gone = {"a": half, "norm": half, "b": half, "each": half, "c": [1, 3, 4]}
+    gone |= {"excite": [*half, 9, 11, 12], "squeeze": [0, 3], "s": half, "t": [1, 2]}
+    silence(model, gone)
+    # Of `excite`, units are tied to those of `a`, `b` and `c`.
+    made = exburn.prune(model, 0.5, pattern="channels", scope="layer")
+    found = shapes(made)
+    assert found["a/kernel"] == (3, 3, 3, 4) and found["b/kernel"] == (3, 3, 4, 4)
+    assert found["c/kernel"] == (1, 1, 4, 3) and found["excite/kernel"] == (2, 7)
+    assert found["s/pointwise_kernel"] == (1, 1, 14, 4)
+    assert found["t/kernel"] == (2, 2, 2, 4) and found["head/kernel"][1] == 5
+    same(made, model, IMAGES)
+    config = made.get_layer("a").get_config()
+    assert config["filters"] == 4 and made.get_layer("squeeze").units == 2
+
+
+def test_channels_may_come_first_and_layers_may_be_called_again():
+    image = exburn.Input((3, 8, 8))
+    first = {"data_format": "channels_first"}
+    y = BatchNormalization(axis=1, name="norm")(Conv2D(6, 3, name="a", **first)(image))
+    y = MaxPooling2D(3, **first)(y)
+    model = draw(exburn.Model(image, Dense(2, name="head")(Flatten(**first)(y))))
+    gone = [1, 2, 4]
+    silence(model, {"a": gone, "norm": gone})
+    made = exburn.prune(model, 0.5, pattern="channels")
+    x = np.moveaxis(IMAGES, -1, 1)
+    assert shapes(made)["head/kernel"] == (12, 2)
+    same(made, model, x)
+
+    one, two = exburn.Input((4,)), exburn.Input((4,))
+    shared, again = Dense(6, "relu", name="shared"), Dense(6, name="again")
+    inner = exburn.Sequential([exburn.Input((6,)), again, ReLU()], name="inner")
+    joined = Concatenate()([inner(shared(one)), inner(shared(two))])
+    model = draw(exburn.Model([one, two], Dense(2, name="head")(joined)))
+    silence(model, {"shared": [0, 1, 5]})
+    silence(model.get_layer("inner"), {"again": [2, 3, 4]})
+    made = exburn.prune(model, 0.5, pattern="channels", scope="layer")
+    pair = [RNG.normal(size=(3, 4)).astype(np.float32) for _ in range(2)]
+    assert shapes(made)["inner/again/kernel"] == (3, 3)
+    assert shapes(made)["head/kernel"] == (6, 2)
+    same(made, model, pair)
+
+
+def test_the_scope_says_among_which_units_the_least_are():
+    model = draw(exburn.Sequential([exburn.Input((4,)), Dense(8), Dense(8), Dense(2)]))
+    kernels = [layer.kernel for layer in model.layers]
+    size = np.array([1, 1, 1, 1, 1, 1, 0.1, 0.1])  # of the first layer two are small
+    kernels[0].assign(np.ones((4, 8)) * size)
+    kernels[1].assign(np.ones((8, 8)) * np.linspace(0.1, 1, 8))
+    every = exburn.prune(model, 0.5, pattern="channels", scope="layer")
+    assert [layer.units for layer in every.layers] == [4, 4, 2]
+    among = exburn.prune(model, 0.5, pattern="channels")
+    assert [layer.units for layer in among.layers] == [5, 3, 2]
+    most = exburn.prune(model, 0.99, pattern="channels")
+    assert [layer.units for layer in most.layers] == [1, 1, 2]
+    some = exburn.prune(model, 0.5, pattern="channels", filters="dense_1")
+    assert [layer.units for layer in some.layers] == [8, 4, 2]
+
+
+@pytest.mark.long
+def test_a_narrow_model_trains_saves_and_is_compiled_as_before(tmp_path):
+    model = residual()
+    model.compile(exburn.optimizers.Adam(0.01), "cross_entropy", metrics=["accuracy"])
+    model.freeze("head")
+    made = exburn.prune(model, 0.5, pattern="channels")
+    assert made.optimizer is not model.optimizer and made.frozen_layers == ["head"]
+    made.fit(IMAGES, np.arange(3), epochs=2, verbose=0)
+    made.save(tmp_path / "narrow.exburn")
+    loaded = exburn.load_model(tmp_path / "narrow.exburn")
+    np.testing.assert_array_equal(loaded(IMAGES), made(IMAGES))
+    assert made.count_params() < 0.5 * model.count_params()
+
+
+@pytest.mark.long
+@pytest.mark.longest
+@pytest.mark.parametrize(
+    "name", ["VGG16", "ResNet50V2", "MobileNetV2", "MobileNetV3Small", "DenseNet121"]
+)
+def test_applications_become_narrower(name):
+    maker = getattr(exburn.applications, name)
+    model = maker(input_shape=(32, 32, 3), weights=None, classes=10)
+    made = exburn.prune(model, 0.5, pattern="channels", scope="layer")
+    assert made.predict(np.zeros((1, 32, 32, 3)), verbose=0).shape == (1, 10)
+    assert made.count_params() < 0.35 * model.count_params()
+
+
+def _blocked(layer):
+    x = exburn.Input((6, 8))
+    y = Dense(8, name="before")(x)
+    y = layer(y, y) if isinstance(layer, MultiHeadAttention) else layer(y)
+    return exburn.Model(x, Dense(2, name="after")(y))
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (
+            MultiHeadAttention(2, 4, name="look"),
+            "'look' .MultiHeadAttention. is a layer",
+        ),
+        (Lambda(lambda x: x[..., ::-1], name="turn"), "'turn' .Lambda."),
+        (Softmax(name="share"), "'share' .Softmax."),
+        (LayerNormalization(axis=(1, 2), name="norm"), "'norm' .*other axes"),
+        (Reshape((8, 6), name="fold"), "'fold' .*moves units"),
+        (Dropout(0.5, noise_shape=(None, 1, 8), name="drop"), "'drop' .*noise_shape"),
+        (lambda y: y[..., ::2], "'get_item' is an operation"),
+    ],
+)
+def test_a_layer_that_cannot_be_followed_is_named(layer, words):
+    with pytest.raises(ArgumentError, match=f"units of 'before' .*{words}"):
+        exburn.prune(_blocked(layer), 0.5, pattern="channels")
+
+
+def test_units_that_are_needed_stay():
+    x = exburn.Input((8,))
+    outputs = exburn.Model(x, Dense(4, "softmax")(x))
+    added = exburn.Model(x, Dense(2)(Add()([x, Dense(8, name="added")(x)])))
+    for model in (outputs, added):
+        with pytest.raises(ArgumentError, match="no unit can go"):
+            exburn.prune(model, 0.5, pattern="channels")
+
+    class Own(exburn.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = Dense(2)
+
+        def call(self, x):
+            return self.inner(x)
+
+    own = Own()
+    own(np.zeros((1, 3), np.float32))
+    with pytest.raises(ArgumentError, match="Sequential or functional"):
+        exburn.prune(own, 0.5, pattern="channels")
+    masked = exburn.prune(_blocked(ReLU()))
+    with pytest.raises(ArgumentError, match="strip"):
+        exburn.prune(masked, 0.5, pattern="channels")
