@@ -76,6 +76,7 @@ def test_schedules_follow_their_formulas():
     np.testing.assert_array_equal(Constant(2)(np.arange(4)), [0, 0, 1, 1])
 
 
+@pytest.mark.long
 def test_masks_grow_within_the_step_and_stay_zero():
     model = make()
     before = model.get_weights()
@@ -133,6 +134,7 @@ def sparse():
     return pruned
 
 
+@pytest.mark.long
 def test_two_of_four_after_fit_files_copies_and_quantize(sparse, tmp_path):
     kernels = [layer.kernel for layer in sparse.layers]
     assert all(map(fits, kernels)) and sparsity(sparse).total == 0.5
@@ -360,6 +362,7 @@ def test_records_that_do_not_fit_are_told(sparse):
             make().repeat_changes([record | bad])
 
 
+@pytest.mark.long
 def test_what_cannot_be_pruned_is_told():
     with pytest.raises(UnknownNameError, match="hidden"):
         exburn.prune(make(), filters="hidden")
