@@ -255,13 +255,11 @@ def _outline(workshop: Workshop, rows: Any = None) -> list[Attempt]:
     for recipe in (None, *RECIPES):
         kind = _kind(recipe)
         if kind in refused:
-            reason = f"not possible: {refused[kind].reason}"
-            found.append(Attempt(recipe, note=reason))
+            found.append(Attempt(recipe, note=refused[kind].reason))
             continue
         speed = speeds[kind] / speeds[None] if speeds else None
         ratio, flops = own / sizes[kind], _flops(models[kind])
-        note = "not tried" if recipe else ""
-        found.append(Attempt(recipe, sizes[kind], ratio, flops, speed, note=note))
+        found.append(Attempt(recipe, sizes[kind], ratio, flops, speed))
     return found
 
 

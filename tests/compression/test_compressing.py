@@ -116,6 +116,24 @@ def test_points_of_a_loss_are_per_cent(model, monkeypatch):
         compressing._Judge(model, data, "auc", 32, 5.0)
 
 
+@pytest.mark.long
+def test_ways_that_are_not_open_are_told_with_the_reason(monkeypatch):
+    class Net(exburn.Model):
+        def __init__(self):
+            super().__init__()
+            self.last = layers.Dense(3)
+
+        def call(self, x):
+            return self.last(x)
+
+    model = Net()
+    model(X)
+    monkeypatch.setattr(compressing, "RECIPES", FEW[::2])
+    found = exburn.compression.plan(model, timed=False)
+    assert found["int8"].bytes and found["50 % of units, int8"].bytes is None
+    assert "not possible" in str(found) and "Sequential or functional" in str(found)
+
+
 def test_what_cannot_be_asked_for():
     model = make()
     for target in ("four", 1, "1x", 0.5, True, None, float("nan")):
