@@ -2,9 +2,10 @@
 
     python benchmarks/int8_files.py [--data digits] [--epochs 3] [--rows 10000]
 
-A convnet is trained on Fashion-MNIST (or scikit-learn's digits), and written as it is,
-with weights in int8, and with int8 throughout, calibrated on 256 training images. The
-files predict the test set; the time is that of an image, one at a time, by LiteRT's
+A convnet is trained on Fashion-MNIST (or scikit-learn's digits, or the images ``x`` and
+classes ``y`` of an ``.npz``, of which two fifths are the test set), and written as it
+is, with weights in int8, and with int8 throughout, calibrated on 256 training images.
+The files predict the test set; the time is that of an image, one at a time, by LiteRT's
 interpreter with one thread. Needs ``pip install 'exburn[litert]'``.
 """
 
@@ -31,6 +32,14 @@ def load(name: str, folder: str | None):
         order = np.random.default_rng(0).permutation(len(x))
         x, y = x[order].astype(np.float32), y[order]
         return (x[:1200], y[:1200]), (x[1200:], y[1200:])
+    if name.endswith(".npz"):
+        with np.load(name) as file:
+            x, y = file["x"].astype(np.float32) / 255, file["y"]
+        x = x if x.ndim == 4 else x[..., None]
+        order = np.random.default_rng(0).permutation(len(x))
+        x, y = x[order], y[order]
+        end = 3 * len(x) // 5
+        return (x[:end], y[:end]), (x[end:], y[end:])
     splits = exburn.datasets.fashion_mnist.load_data(folder)
     return [(x[..., None].astype(np.float32) / 255, y) for x, y in splits]
 

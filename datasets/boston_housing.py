@@ -34,6 +34,12 @@ def load_data(
         DataError: Offline and not in the cache; says where to put the file.
         FileFormatError: The file is not the expected one.
 
+    Example:
+        >>> from exburn.datasets import boston_housing
+        >>> (x, y), (x_test, y_test) = boston_housing.load_data()  # doctest: +SKIP
+        >>> x.shape, x_test.shape  # doctest: +SKIP
+        ((404, 13), (102, 13))
+
     Source: D. Harrison, D. Rubinfeld, Hedonic Prices and the Demand for Clean Air,
     1978.
     """

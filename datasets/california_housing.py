@@ -35,6 +35,12 @@ def load_data(
         DataError: Offline and not in the cache; says where to put the file.
         FileFormatError: The file is not the expected one.
 
+    Example:
+        >>> from exburn.datasets import california_housing
+        >>> (x, y), (x_test, y_test) = california_housing.load_data()  # doctest: +SKIP
+        >>> x.shape, x_test.shape  # doctest: +SKIP
+        ((16512, 8), (4128, 8))
+
     Source: R. Pace, R. Barry, Sparse Spatial Autoregressions, 1997.
     """
     op = "california_housing.load_data"

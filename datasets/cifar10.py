@@ -42,6 +42,12 @@ def load_data(
         DataError: Offline and not in the cache; says where to put the file.
         FileFormatError: The file is not the expected one.
 
+    Example:
+        >>> from exburn.datasets import cifar10
+        >>> (x, y), (x_test, y_test) = cifar10.load_data()  # doctest: +SKIP
+        >>> x.shape, y.shape  # doctest: +SKIP
+        ((50000, 32, 32, 3), (50000, 1))
+
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
     """
     op = "cifar10.load_data"

@@ -35,6 +35,12 @@ def load_data(
         DataError: Offline and not in the cache; says where to put the file.
         FileFormatError: The file is not the expected one.
 
+    Example:
+        >>> from exburn.datasets import cifar100
+        >>> (x, y), _ = cifar100.load_data("coarse")  # doctest: +SKIP
+        >>> int(y.max())  # doctest: +SKIP
+        19
+
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
     """
     op = "cifar100.load_data"

@@ -62,6 +62,12 @@ def load_data(
         DataError: The files are nowhere; says how to get them and where to put them.
         FileFormatError: A file is damaged.
 
+    Example:
+        >>> from exburn.datasets import fashion_mnist
+        >>> (x, y), (x_test, y_test) = fashion_mnist.load_data()  # doctest: +SKIP
+        >>> x.shape, fashion_mnist.CLASSES[y[0]]  # doctest: +SKIP
+        ((60000, 28, 28), 'Ankle boot')
+
     Source: H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST: a Novel Image Dataset for
     Benchmarking Machine Learning Algorithms, 2017. MIT licence.
     """

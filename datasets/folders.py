@@ -53,6 +53,18 @@ def image_folder(
         MissingDependencyError: Pillow is not installed.
         DataError: No such folder, no image in it, or a file that is no image.
         ArgumentError: ``image_size``, ``channels`` or ``test_split`` can never work.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> from exburn.utils import array_to_img
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for kind in ("cat", "dog"):
+        ...     (folder / kind).mkdir()
+        ...     array_to_img(np.zeros((8, 8, 3))).save(folder / kind / "1.png")
+        >>> train, test, names = image_folder(folder, image_size=(4, 4), test_split=0.5)
+        >>> train[0].shape, names
+        ((1, 4, 4, 3), ('cat', 'dog'))
     """
     if channels not in _MODES:
         raise ArgumentError(

@@ -47,6 +47,12 @@ def load_data(
         DataError: Offline and not in the cache, or ``maxlen`` leaves nothing.
         FileFormatError: Not exactly the published file (it holds pickles).
 
+    Example:
+        >>> from exburn.datasets import imdb
+        >>> (x, y), test = imdb.load_data(num_words=10_000)  # doctest: +SKIP
+        >>> len(x), x[0][0]  # doctest: +SKIP
+        (25000, 1)
+
     Source: A. Maas et al., Learning Word Vectors for Sentiment Analysis, 2011.
     """
     op = "imdb.load_data"
@@ -73,6 +79,11 @@ def get_word_index(path: str | os.PathLike = "imdb_word_index.json") -> dict[str
     Raises:
         DataError: Offline and not in the cache; says where to put the file.
         FileFormatError: The file is not the expected one.
+
+    Example:
+        >>> from exburn.datasets import imdb
+        >>> imdb.get_word_index()["the"]  # doctest: +SKIP
+        1
     """
     return sequences.word_index(
         path, "imdb_word_index.json", INDEX_DIGEST, "imdb.get_word_index"

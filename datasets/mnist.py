@@ -27,6 +27,12 @@ def load_data(
         DataError: Offline and not in the cache; says where to put the file.
         FileFormatError: The file is not the expected one.
 
+    Example:
+        >>> from exburn.datasets import mnist
+        >>> (x, y), (x_test, y_test) = mnist.load_data()  # doctest: +SKIP
+        >>> x.shape, x_test.shape  # doctest: +SKIP
+        ((60000, 28, 28), (10000, 28, 28))
+
     Source: Y. LeCun, C. Cortes, C. Burges, The MNIST Database of Handwritten Digits,
     1998. CC BY-SA 3.0.
     """

@@ -29,6 +29,12 @@ def load_data(
         MissingDependencyError: The package ``mnist1d`` is not installed.
         ArgumentError: Fewer than 10 samples, or ``test_split`` outside [0, 1).
 
+    Example:
+        >>> from exburn.datasets import mnist1d
+        >>> (x, y), (x_test, y_test) = mnist1d.load_data(1000)  # doctest: +SKIP
+        >>> x.shape, x_test.shape  # doctest: +SKIP
+        ((800, 40), (200, 40))
+
     Source: S. Greydanus, D. Kobak, Scaling Down Deep Learning with MNIST-1D, 2020.
     """
     check_samples("mnist1d", samples, 10)

@@ -202,6 +202,14 @@ def loader(
 ) -> Loader:
     """Batches of arrays that can be looped over again and again: see `Loader`.
 
+    Args:
+        x: Inputs, an array or a dict of them.
+        y: Targets, if there are any.
+        batch_size: Rows in a batch.
+        shuffle: Whether every pass has its own random order.
+        drop_last: Whether a smaller last batch is left out.
+        seed: Of the orders; random by default.
+
     Example:
         >>> [x.tolist() for x in loader(np.arange(3), batch_size=2, shuffle=False)]
         [[0, 1], [2]]

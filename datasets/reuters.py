@@ -52,6 +52,12 @@ def load_data(
         DataError: Offline and not in the cache, or ``maxlen`` leaves nothing.
         FileFormatError: Not exactly the published file (it holds pickles).
 
+    Example:
+        >>> from exburn.datasets import reuters
+        >>> (x, y), test = reuters.load_data(num_words=10_000)  # doctest: +SKIP
+        >>> len(x), int(max(y))  # doctest: +SKIP
+        (8982, 45)
+
     Source: D. Lewis, Reuters-21578 Text Categorization Test Collection, 1997.
     """
     op = "reuters.load_data"
@@ -78,6 +84,11 @@ def get_word_index(
     Raises:
         DataError: Offline and not in the cache; says where to put the file.
         FileFormatError: The file is not the expected one.
+
+    Example:
+        >>> from exburn.datasets import reuters
+        >>> reuters.get_word_index()["the"]  # doctest: +SKIP
+        1
     """
     return sequences.word_index(
         path, "reuters_word_index.json", INDEX_DIGEST, "reuters.get_word_index"

@@ -224,17 +224,34 @@ def is_nnx_enabled() -> bool:
 
 
 def enable_flash_attention() -> None:
-    """Asks for fused attention kernels where they exist (cuDNN)."""
+    """Asks for fused attention kernels where they exist (cuDNN).
+
+    Example:
+        >>> enable_flash_attention()
+        >>> is_flash_attention_enabled()
+        True
+    """
     _settings["flash_attention"] = True
 
 
 def disable_flash_attention() -> None:
-    """Makes attention use plain XLA operations."""
+    """Makes attention use plain XLA operations.
+
+    Example:
+        >>> disable_flash_attention()
+        >>> is_flash_attention_enabled()
+        False
+    """
     _settings["flash_attention"] = False
 
 
 def is_flash_attention_enabled() -> bool | None:
-    """True or False if someone chose, ``None`` if the machine decides."""
+    """True or False if someone chose, ``None`` if the machine decides.
+
+    Example:
+        >>> is_flash_attention_enabled() in (True, False, None)
+        True
+    """
     return _settings["flash_attention"]
 
 
@@ -367,7 +384,14 @@ def enable_traceback_filtering() -> None:
 
 
 def disable_traceback_filtering() -> None:
-    """Shows JAX's own frames in tracebacks too."""
+    """Shows JAX's own frames in tracebacks too.
+
+    Example:
+        >>> disable_traceback_filtering()
+        >>> is_traceback_filtering_enabled()
+        False
+        >>> enable_traceback_filtering()
+    """
     jax.config.update("jax_traceback_filtering", "off")
 
 
@@ -453,6 +477,13 @@ def enable_unsafe_deserialization() -> None:
 
     Raises:
         ArgumentError: Always.
+
+    Example:
+        >>> try:
+        ...     enable_unsafe_deserialization()
+        ... except ValueError:
+        ...     print("refused")
+        refused
     """
     raise ArgumentError(
         "enable_unsafe_deserialization",

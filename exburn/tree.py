@@ -29,7 +29,12 @@ __all__ = [
 
 
 class MAP_TO_NONE:
-    """What the function of :func:`traverse` returns to put ``None`` in the result."""
+    """What the function of :func:`traverse` returns to put ``None`` in the result.
+
+    Example:
+        >>> traverse(lambda x: MAP_TO_NONE if x == 1 else None, [1, 2])
+        [None, 2]
+    """
 
 
 def is_nested(structure: Any) -> bool:

@@ -144,6 +144,9 @@ def deserialize(
         config: ``{"class_name": …, "config": …}``.
         custom_objects: Classes and functions that are not registered, by name.
 
+    Raises:
+        ArgumentError: The configuration is none.
+
     Example:
         >>> deserialize(serialize(SGD(0.5, nesterov=True))).nesterov
         True

@@ -26,8 +26,8 @@ class View(Protocol):
         """Shows the state as it is now."""
         ...
 
-    def resized(self) -> bool:
-        """Tells whether what was drawn does not fit any more."""
+    def is_stale(self) -> bool:
+        """Tells whether the user wants to see something else: a resized window."""
         ...
 
     def close(self, persistent: bool) -> None:
@@ -39,9 +39,10 @@ class Dashboard(Callback):
     """Curves, progress, speed and memory of a training, live.
 
     A terminal shows it on a screen of its own, with curves in braille; what is printed
-    meanwhile stays in the terminal, and its last lines are shown below the curves. In a
-    notebook it is a picture that is updated in place, and that stays in the saved file.
-    Elsewhere, in a pipe or a file, `fit`'s own lines are printed instead. It draws four
+    meanwhile stays in the terminal, and its last lines are shown below the curves. The
+    keys 1, 2, 3, Tab and the arrows lead to a table of the epochs and to the output.
+    In a notebook it is a picture that is updated in place, and that stays in the saved
+    file. Elsewhere, in a pipe or a file, `fit`'s own lines are printed. It draws four
     times a second at most, and where that would take more than a two-hundredth of the
     time less often, down to every three seconds.
 
@@ -161,7 +162,7 @@ class Dashboard(Callback):
 
     def _draw(self) -> None:
         now = time.perf_counter()
-        if self._view is None or (now < self._draw_at and not self._view.resized()):
+        if self._view is None or (now < self._draw_at and not self._view.is_stale()):
             return
         self.state.data_wait = self.data_wait
         self.state.gauges = memory_texts(memory_use())
@@ -201,7 +202,7 @@ class _NotebookView:
     def draw(self) -> None:
         self._figure.draw()
 
-    def resized(self) -> bool:
+    def is_stale(self) -> bool:
         return False
 
     def close(self, persistent: bool) -> None:

@@ -23,22 +23,38 @@ _LEAST_WIDTH, _LEAST_HEIGHT = 34, 6  # of a panel
 _SCALE = 9  # cells for the numbers at the left of a panel
 _BOXES = {False: "╭─╮│╰╯━─·…", True: "+-+|++=-|."}
 
+TABS = ("curves", "epochs", "output")
+
 Line = list[Segment]
 
 
 def draw_frame(
-    state: DashboardState, width: int, height: int, *, plain: bool = False
+    state: DashboardState,
+    width: int,
+    height: int,
+    *,
+    tab: str | None = None,
+    plain: bool = False,
 ) -> list[Line]:
     """The lines of a dashboard, each exactly as wide as asked for.
 
     Args:
         state: What is shown.
         width, height: In cells.
+        tab: One of ``TABS``, which a line names; by default the curves, without it.
         plain: ASCII alone.
     """
     width, height = max(width, 20), max(height, 4)
     head = _head(state, width, plain)[:height]
+    if tab is not None and len(head) < height:
+        head.append(_tabs(tab, width))
     room = height - len(head)
+    if tab in ("epochs", "output"):
+        rows = _epochs(state, width) if tab == "epochs" else _output(state, width)
+        fixed = 1 if tab == "epochs" else 0  # the names of the columns
+        latest = rows[fixed:][-max(room - fixed, 1) :]
+        shown = [*rows[:fixed], *latest][:room]
+        return [*head, *shown, *(_line(width) for _ in range(room - len(shown)))]
     panels = state.panels()
     count = min(len(state.messages), max(room // 8, 1)) if room > 8 else 0
     said = [_line(width, (m, "bright_black")) for m in list(state.messages)[-count:]]
@@ -100,6 +116,39 @@ def _head(state: DashboardState, width: int, plain: bool) -> list[Line]:
         values.append(text)
     lines += _wrap(values, width, dot, "")[:2]
     return lines
+
+
+def _tabs(chosen: str, width: int) -> Line:
+    """The names of the tabs, with the keys for them."""
+    parts = [
+        (f" {number} {name} ", "reverse" if name == chosen else "bright_black")
+        for number, name in enumerate(TABS, 1)
+    ]
+    return _line(width, (" ", ""), *parts, ("  Tab: next", "bright_black"))
+
+
+def _epochs(state: DashboardState, width: int) -> list[Line]:
+    """A table of what the epochs logged; the names are its first line."""
+    names, rows = state.table()
+    widths = [max(cell_len(_clean(name)), 9) + 2 for name in names]
+    while sum(widths) + 7 > width and len(widths) > 1:
+        widths.pop()
+    lines = [("epoch", *names), *((f"{epoch:g}", *row) for epoch, row in rows)]
+    return [
+        _line(
+            width,
+            *(
+                (" " * max(room - cell_len(_clean(text)), 0) + text, style)
+                for text, room in zip(line, (7, *widths), strict=False)
+            ),
+        )
+        for style, line in zip(["bold"] + [""] * len(rows), lines, strict=True)
+    ]
+
+
+def _output(state: DashboardState, width: int) -> list[Line]:
+    """What was printed."""
+    return [_line(width, (" " + message, "")) for message in state.messages]
 
 
 def _wrap(

@@ -22,12 +22,21 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from exburn.callbacks.dashboard.keys import Keys
+
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR = "\x1b[H", "\x1b[K"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # shown at once, where a terminal can
 _GAP = 0.05  # seconds between two prints
-# Ends when it reads a line; without one, the process that holds the pipe is gone.
-_WATCH = r"read -r word || printf '\033[?25h\033[?1049l'"
+# Ends when it reads a line; without one, the process that holds the pipe is gone. Keys
+# are given back unless a shell has them: it reads carriage returns by itself.
+_WATCH = r"""read -r word || {
+  printf '\033[?25h\033[?1049l'
+  test -z "$1" || case " $(stty -a < "$1")" in
+    *-icrnl*) ;;
+    *) stty icanon echo < "$1" ;;
+  esac
+}"""
 
 
 class Screen:
@@ -36,12 +45,18 @@ class Screen:
     Args:
         stream: The terminal, as a text stream.
         listen: Called with each line that is printed meanwhile.
+        keys: The keys of the terminal, which are given back with it.
     """
 
     def __init__(
-        self, stream: Any, listen: Callable[[str], object] = lambda line: None
+        self,
+        stream: Any,
+        listen: Callable[[str], object] = lambda line: None,
+        *,
+        keys: Keys | None = None,
     ):
         self._stream, self._listen = stream, listen
+        self._keys = keys
         self._lock = threading.RLock()
         self._frame = ""
         self._said: list[tuple[Any, str]] = []  # and not printed yet
@@ -57,7 +72,8 @@ class Screen:
         with self._lock:
             if self._open:
                 return
-            self._watcher = _watch(self._stream)
+            keys = self._keys is not None and self._keys.known
+            self._watcher = _watch(self._stream, keys)
             self._open = True
             self._write(_ENTER)
         for name in ("stdout", "stderr"):
@@ -75,9 +91,13 @@ class Screen:
         """Ctrl-Z: the shell gets the terminal as it was, until the process goes on."""
         with self._lock:
             self._write(_LEAVE)
+            if self._keys is not None:
+                self._keys.give_back()
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTSTP)  # and here it goes on
             if self._open:
+                if self._keys is not None:
+                    self._keys.take()
                 signal.signal(signal.SIGTSTP, self._suspend)
                 self._write(_ENTER + self._frame)
 
@@ -120,6 +140,8 @@ class Screen:
         if threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGTSTP) == self._suspend:
                 signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        if self._keys is not None:
+            self._keys.close()
         for handler, stream in self._handlers:
             handler.setStream(stream)
         self._handlers = []
@@ -211,11 +233,12 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
-def _watch(stream: Any) -> subprocess.Popen[bytes] | None:
+def _watch(stream: Any, keys: bool) -> subprocess.Popen[bytes] | None:
     """A shell that gives the terminal back if this process ends without doing so."""
     try:
+        name = os.ttyname(stream.fileno()) if keys else ""
         return subprocess.Popen(
-            ["/bin/sh", "-c", _WATCH],
+            ["/bin/sh", "-c", _WATCH, "sh", name],
             stdin=subprocess.PIPE,
             stdout=stream.fileno(),
             stderr=subprocess.DEVNULL,

@@ -188,6 +188,16 @@ class DashboardState:
             found.append(Panel(unit, (Curve("", self._rates.points),)))
         return found
 
+    def table(self) -> tuple[list[str], list[tuple[float, list[str]]]]:
+        """What the epochs logged: the names, and for each epoch the values as text."""
+        names = list(self._by_epoch)
+        values = {name: dict(series.points) for name, series in self._by_epoch.items()}
+        epochs = sorted({x for points in values.values() for x in points})
+        return names, [
+            (x, [value_text(values[n][x]) if x in values[n] else "" for n in names])
+            for x in epochs
+        ]
+
     def _points(self, name: str) -> list[Point]:
         ended = self._by_epoch.get(name)
         points = [] if ended is None else ended.points

@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from exburn.callbacks.dashboard.frame import draw_frame, to_text
+from exburn.callbacks.dashboard.frame import TABS, draw_frame, to_text
+from exburn.callbacks.dashboard.keys import Keys
 from exburn.callbacks.dashboard.screen import Screen
 from exburn.callbacks.dashboard.state import DashboardState
 
@@ -15,7 +16,7 @@ _MOST_LINES = 32  # of what stays in the terminal
 
 
 class TerminalView:
-    """A dashboard on a terminal.
+    """A dashboard on a terminal, with tabs where keys can be read.
 
     Args:
         state: What is shown.
@@ -36,18 +37,31 @@ class TerminalView:
         self._stream = stream
         self._plain = console.options.ascii_only
         self._size = self._console.size
-        self._screen = Screen(stream, state.messages.append)
+        self._tab = TABS[0]
+        self._keys = Keys()
+        self._screen = Screen(stream, self._listen, keys=self._keys)
         self._screen.open()
+
+    def _listen(self, line: str) -> None:
+        self.state.messages.append(line)
 
     def draw(self) -> None:
         self._size = width, height = self._console.size
-        self._screen.draw(self._lines(width, height))
+        tab = self._tab if self._keys.known else None
+        self._screen.draw(self._lines(width, height, tab))
 
-    def resized(self) -> bool:
-        return self._console.size != self._size
+    def is_stale(self) -> bool:
+        before = self._tab
+        for key in self._keys.pressed():
+            at = TABS.index(self._tab)
+            if key in ("left", "right"):
+                self._tab = TABS[(at + (1 if key == "right" else -1)) % len(TABS)]
+            elif key in ("1", "2", "3"):
+                self._tab = TABS[int(key) - 1]
+        return self._tab != before or self._console.size != self._size
 
-    def _lines(self, width: int, height: int) -> list[str]:
-        lines = draw_frame(self.state, width, height, plain=self._plain)
+    def _lines(self, width: int, height: int, tab: str | None = None) -> list[str]:
+        lines = draw_frame(self.state, width, height, tab=tab, plain=self._plain)
         return to_text(lines, self._console)
 
     def close(self, persistent: bool) -> None:

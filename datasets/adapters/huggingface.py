@@ -86,6 +86,13 @@ def from_huggingface(
         DTypeError: Not a Hugging Face dataset, or columns that are not numeric.
         UnknownNameError: A column that does not exist.
         ArgumentError: ``batch_size`` below 1.
+
+    Example:
+        >>> import datasets  # doctest: +SKIP
+        >>> rows = {"x": [[1.0], [2.0]], "label": [0, 1]}
+        >>> rows = datasets.Dataset.from_dict(rows)  # doctest: +SKIP
+        >>> from_huggingface(rows, "x", "label").size  # doctest: +SKIP
+        2
     """
     op = "from_huggingface"
     kind = _base(dataset)

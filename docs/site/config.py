@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.site.reference import Name
+from docs.site.reference import Name, folder_of
 
 _TUTORIALS = (
     "quickstart 01_mlp_digits 05_text_classification 06_char_transformer "
@@ -21,6 +21,7 @@ _HOW_TO = [
     ("Fine-tune", "fine_tuning"),
     ("LoRA", "lora"),
     ("Precision", "precision"),
+    ("Pruning", "pruning"),
     ("Quantization", "quantization"),
     ("Small models", "compression"),
     ("Deploy: in the process", "serving"),
@@ -39,7 +40,8 @@ _EXPLANATION = [
 ]
 _PROJECT = [
     ("Benchmarks", "benchmarks"),
-    ("Roadmap, versions, security", "versions"),
+    ("Versions and releases", "versions"),
+    ("Security", "security"),
     ("Changelog", "changelog"),
     ("Contributing", "contributing"),
     ("Layout", "layout"),
@@ -49,6 +51,7 @@ _FEATURES = [
     "navigation.footer",
     "navigation.indexes",
     "navigation.instant",
+    "navigation.prune",  # else each of 1,400 pages lists all of them
     "navigation.tabs",
     "navigation.top",
     "search.highlight",
@@ -80,13 +83,15 @@ def write(
 def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> list:
     titles = dict(shown)
     decisions = sorted((root / "docs" / "decisions").glob("*.md"))
-    spaces: dict[str, list[Name]] = {}
-    for path in sorted(known):
-        spaces.setdefault(path.rpartition(".")[0], []).append(known[path])
-    reference = []
-    for space in spaces:
-        folder = space.removeprefix("exburn").lstrip(".").replace(".", "/") or "exburn"
-        reference.append({space: f"reference/{folder}/index.md"})
+    reference = [
+        {
+            space: [
+                f"reference/{folder_of(space)}/index.md",
+                *({name.short: f"reference/{name.page}"} for name in names),
+            ]
+        }
+        for space, names in _by_home(known).items()
+    ]
     return [
         {"Home": "index.md"},
         {
@@ -133,6 +138,19 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
             ]
         },
     ]
+
+
+def _by_home(known: dict[str, Name]) -> dict[str, list[Name]]:
+    """The names by namespace; each is where its page is, and nowhere else."""
+    spaces: dict[str, list[Name]] = {
+        path.rpartition(".")[0]: [] for path in sorted(known)
+    }
+    for name in {name.path: name for name in known.values()}.values():
+        spaces[name.path.rpartition(".")[0]].append(name)
+    return {
+        space: sorted(names, key=lambda name: name.short.lower())
+        for space, names in spaces.items()
+    }
 
 
 def _pages(listed: list[tuple[str, str]]) -> list[dict[str, str]]:
@@ -183,6 +201,7 @@ paths = ["{root}"]
 
 [project.plugins.mkdocstrings.handlers.python.options]
 docstring_style = "google"
+docstring_section_style = "list"  # on a phone, too
 show_root_heading = false
 show_root_toc_entry = false
 show_source = false

@@ -11,6 +11,7 @@ _MOVED = {
     "README.md": _HOME,
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "docs/index.md": "all_pages.md",
 }
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 _OWN = "exburn"
+_UNCALLED = f"{_OWN}.datasets.adapters"  # what fit finds by itself
 _FOREIGN = ("jax", "optax", "flax", "numpy")  # whose functions are public here, too
 _PAGES = {
     "jax.numpy": "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.{}.html",
@@ -82,7 +83,7 @@ def public_names() -> dict[str, Name]:
         for name, value in sorted(_members(module).items()):
             if inspect.ismodule(value):
                 listed = hasattr(module, "__all__") or hasattr(value, "__all__")
-                inside = listed and value.__name__ == f"{space}.{name}"
+                inside = listed and value.__name__ == f"{space}.{name}" != _UNCALLED
                 if inside and value.__name__ not in seen:
                     seen.add(value.__name__)
                     waiting.append(value.__name__)
@@ -159,14 +160,21 @@ def _text(name: Name) -> Iterator[str]:
     home, own = getattr(value, "__module__", "") or "", getattr(value, "__name__", "")
     doc = inspect.getdoc(value) or ""
     if home.startswith(_OWN):
-        yield from _sections(doc)
+        for part in _sections(doc):
+            yield re.sub(r"``(jax\.\w+)\.(\w+)``", _link, part)
         return
     yield doc.split("\n\n")[0]
-    for space, address in _PAGES.items():
+    for space in _PAGES:
         if getattr(importlib.import_module(space), own, None) is value:
-            yield f"It is [`{space}.{own}`]({address.format(own)})."
+            yield f"It is [`{space}.{own}`]({_PAGES[space].format(own)})."
             return
     yield f"It is `{home}.{own}`."
+
+
+def _link(match: re.Match) -> str:
+    """A function of JAX, with the address of its page."""
+    page, path = _PAGES.get(match[1]), f"`{match[1]}.{match[2]}`"
+    return f"[{path}]({page.format(match[2])})" if page else path
 
 
 def static_path(value: Any) -> str | None:
@@ -214,8 +222,8 @@ def _signature(value: Any) -> str:
 def _sections(doc: str) -> Iterator[str]:
     """The sections of a docstring whose object no source defines by its name."""
     griffe = importlib.import_module("griffe")
-    doc = re.sub(r"^Example:$", "Examples:", doc, flags=re.MULTILINE)
-    for section in griffe.Docstring(doc).parse("google", warnings=False):
+    prepare = importlib.import_module("docs.site.examples").prepare
+    for section in griffe.Docstring(prepare(doc)).parse("google", warnings=False):
         if section.kind.value == "text":
             yield section.value
         elif section.kind.value == "examples":

@@ -58,6 +58,9 @@ class LayerScale(Layer):
     Shape:
         x: […, projection_dim] → the same
 
+    Raises:
+        ArgumentError: ``init_values`` or ``projection_dim`` is no number in range.
+
     Example:
         >>> import numpy as np
         >>> LayerScale(0.5, 2)(np.ones((1, 2), "f")).tolist()

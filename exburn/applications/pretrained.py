@@ -78,12 +78,24 @@ class Pretrained(Model):
     ``arguments_of``, ``config_for`` and ``weight_rules``. One that is registered is
     found by ``from_pretrained``.
 
+    Args:
+        inputs: Symbols that the graph begins with.
+        outputs: Symbols that it ends with.
+        name: Name of the model.
+        trainable: Whether its weights are trained.
+        dtype: Dtype or policy of what it computes.
+
     Attributes:
         styles: Names of the ways in which files call their tensors, the one that is
             written by default first.
         fresh: Beginnings of the paths of weights that a file may lack, and then are
             drawn: those of a classifier.
         further: Names of the JSON files that there may be beside ``config.json``.
+
+    Example:
+        >>> from exburn.applications import BERT
+        >>> BERT.styles[0]
+        'transformers'
     """
 
     styles: ClassVar[tuple[str, ...]] = ("transformers",)
@@ -529,7 +541,15 @@ def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
         MissingDependencyError: A hub's name needs ``huggingface_hub``.
 
     Example:
-        >>> model = from_pretrained("google/vit-base-patch16-224")  # doctest: +SKIP
+        >>> import tempfile
+        >>> from exburn import applications
+        >>> sizes = {"patch_size": 8, "layers": 1, "width": 16, "heads": 2}
+        >>> sizes |= {"mlp_width": 32, "input_shape": (16, 16, 3)}
+        >>> small = applications.ViT(classes=5, **sizes)
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = small.save_pretrained(folder)
+        >>> applications.from_pretrained(folder).output_shape
+        (None, 5)
     """
     op = "from_pretrained"
     folder = local_source(source, op)

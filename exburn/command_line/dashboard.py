@@ -3,7 +3,8 @@
   exburn dashboard runs/mnist
   exburn dashboard runs/mnist --once
 
-In a pipe, or with --once or --json, it tells how things are now and ends.
+The keys 1, 2 and 3 show curves, a table of the epochs, and output. In a pipe, or with
+--once or --json, it tells how things are now and ends.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def run(options: argparse.Namespace) -> None:
             view.draw()
             if found.state != "running":
                 break
-            time.sleep(max(options.every, 0.1))
+            later = time.monotonic() + max(options.every, 0.1)
+            while time.monotonic() < later and not view.is_stale():
+                time.sleep(0.05)
             found = read(options.run_folder)
             view.state = state_of(found)
     except KeyboardInterrupt:

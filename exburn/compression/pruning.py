@@ -110,6 +110,11 @@ def strip(model: Model) -> Any:
     Returns:
         The model, whose files hold what those of the unpruned model did.
 
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
+        BusyError: It is being trained.
+
     Example:
         >>> from exburn import Input, Sequential
         >>> from exburn.layers import Dense
@@ -131,6 +136,13 @@ def masks(model: Model) -> dict[str, np.ndarray]:
 
     Args:
         model: The model.
+
+    Returns:
+        bool arrays of the weights' shapes; none of a model that is not pruned.
+
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
 
     Example:
         >>> from exburn import Input, Sequential
@@ -156,6 +168,10 @@ def apply_masks(model: Model) -> None:
 
     Args:
         model: A pruned model.
+
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
 
     Example:
         >>> import numpy as np

@@ -31,6 +31,10 @@ class WeightSparsity:
         shape: Its shape.
         zeros: How many of its numbers are zero.
         masked: Whether a mask keeps them so.
+
+    Example:
+        >>> WeightSparsity("fc/kernel", (8, 8), zeros=32, masked=True).share
+        0.5
     """
 
     path: str
@@ -56,6 +60,13 @@ class SparsityReport:
     Attributes:
         weights: The entries, in the model's order.
         parameters: Numbers of all weights of the model, biases among them.
+
+    Example:
+        >>> from exburn import Input, Sequential, compression, layers
+        >>> model = Sequential([Input((8,)), layers.Dense(8, name="fc")])
+        >>> pruned = compression.prune(model, sparsity=0.5)
+        >>> compression.sparsity(pruned).total
+        0.5
     """
 
     weights: tuple[WeightSparsity, ...]

@@ -23,6 +23,12 @@ class Command:
         inputs, params: What it was called with.
         output: Arrays that may not be computed yet; None if it failed at once.
         error: Why it failed.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> command = submit(jnp.add, 1, 2)
+        >>> command.kernel, int(wait(command))
+        ('add', 3)
     """
 
     kernel: str
@@ -73,6 +79,13 @@ def poll(command: Command) -> str:
 
     Raises:
         DTypeError: It is no command.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> command = submit(jnp.add, 1, 2)
+        >>> _ = wait(command)
+        >>> poll(command)
+        'completed'
     """
     _require_command("poll", command)
     if command.error is not None:
@@ -101,6 +114,11 @@ def wait(command: Command, timeout: float | None = None) -> Any:
         ArgumentError: ``timeout`` is no number >= 0.
         TimeoutError: It is not there in time.
         Exception: What the command failed with.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> int(wait(submit(jnp.add, 1, 2), timeout=10))
+        3
     """
     _require_command("wait", command)
     timeout = check_optional(check_number, "wait", "timeout", timeout)

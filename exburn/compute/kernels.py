@@ -110,6 +110,10 @@ def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
         inputs: Arrays of the shapes and dtypes that are meant.
         params: Its keyword arguments.
 
+    Raises:
+        UnknownNameError: There is no such kernel.
+        ArgumentError: A value can never work.
+
     Example:
         >>> spec = jax.ShapeDtypeStruct((2, 2), "float32")
         >>> compile_kernel("matmul", spec, spec)(jnp.eye(2), jnp.eye(2)).tolist()

@@ -14,7 +14,16 @@ from exburn.errors import ArgumentError
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """A value of a pipeline that does not exist yet: an input or a step's result."""
+    """A value of a pipeline that does not exist yet: an input or a step's result.
+
+    Attributes:
+        index: Its number in the pipeline.
+        name: Its name there.
+
+    Example:
+        >>> Slot(0, "x").name
+        'x'
+    """
 
     index: int
     name: str

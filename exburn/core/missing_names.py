@@ -16,6 +16,10 @@ _INSTEAD = {
 def missing(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have; it knows Keras' names.
 
+    Args:
+        module: The module, ``"exburn.layers"``.
+        name: The name that it does not have.
+
     Example:
         >>> print(missing("exburn.layers", "TorchModuleWrapper"))
         module 'exburn.layers' has no attribute 'TorchModuleWrapper'

@@ -50,6 +50,16 @@ def fit_with_progress(
         NotCompiledError: ``compile`` was not called.
         DataError, ShapeError, TargetError: The data do not fit the model.
 
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(2)])
+        >>> model.compile("adam", "cross_entropy")
+        >>> data = np.ones((8, 2)), np.zeros(8, int)
+        >>> model, history = fit_with_progress(model, data, epochs=2, verbose=False)
+        >>> [entry["epoch"] for entry in history]
+        [1, 2]
+
     Source: Dala.ML, ``Burn.Training.fit_with_progress``.
     """
     check_model("fit_with_progress", model)
@@ -69,6 +79,21 @@ def fit_with_accuracy(
     model: Any, data: Any, **options: Any
 ) -> tuple[Any, list[dict[str, Any]]]:
     """`fit_with_progress` with accuracy among the metrics.
+
+    Args:
+        model: A compiled model.
+        data: ``(x, y)``, ``(x, y, sample_weight)`` or a loader.
+        **options: As of `fit_with_progress`.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(2)])
+        >>> model.compile("adam", "cross_entropy")
+        >>> data = np.ones((8, 2)), np.zeros(8, int)
+        >>> model, history = fit_with_accuracy(model, data, epochs=1, verbose=False)
+        >>> "accuracy" in history[0]
+        True
 
     Source: Dala.ML, ``Burn.Training.fit_with_accuracy``.
     """

@@ -13,7 +13,7 @@ from exburn.export.comparison import compare
 from exburn.export.formats import Format, format_named, format_of
 from exburn.export.program import Program, warn_of_lookups
 from exburn.export.report import ExportReport, Problem, explain
-from exburn.export.signature import specs_for_export
+from exburn.export.signature import declared_dtypes, specs_for_export
 from exburn.export.staging import staged
 
 #: The greatest error that a file in float32 may have.
@@ -53,7 +53,8 @@ def export_model(
         samples=samples,
     )
     warn_of_lookups(model)
-    program = Program(model, specs, form.target, samples)
+    declared = declared_dtypes(model, input_signature, samples)
+    program = Program(model, specs, form.target, samples, declared)
     with staged(path, folder=form.folder) as place:
         report = write_checked(form, program, place, options, rtol)
     return dataclasses.replace(report, path=path)

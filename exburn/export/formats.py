@@ -77,7 +77,13 @@ FORMATS = {
             "exburn.export.stablehlo",
             options=frozenset({"platforms"}),
         ),
-        Format("onnx", ".onnx", "exburn.export.onnx", "onnx"),
+        Format(
+            "onnx",
+            ".onnx",
+            "exburn.export.onnx",
+            "onnx",
+            options=frozenset({"integers"}),
+        ),
         Format(
             "litert",
             ".tflite",

@@ -32,15 +32,28 @@ class Program:
         specs: Specs of its inputs, in their structure.
         target: The runtime that it is traced for: see ``portable``; ``None`` for none.
         samples: Inputs of the model that files are compared on, and calibrated by.
+        declared: Dtypes of the inputs as the model declares them; by default those of
+            the specs.
 
     Attributes:
+        wide: Names of the inputs that are int64 in a file, and int32 in the program.
         groups: The weights: a tree of arrays, whose leaves are in ``weight_names``.
         exact: Whether weights and arithmetic are float32.
         input_names, output_names: A name for each leaf of inputs and outputs.
         trials: Inputs and outputs that files are compared on, once they are drawn.
     """
 
-    def __init__(self, model: Any, specs: Any, target: str | None, samples: Any = None):
+    wide: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        model: Any,
+        specs: Any,
+        target: str | None,
+        samples: Any = None,
+        declared: Any = None,
+    ):
+        self.declared = declared
         self.model, self.target, self.samples = model, target, samples
         self.trials: list[tuple[list, list]] | None = None
         self.exact = target is not None and TARGETS[target].exact
@@ -163,9 +176,9 @@ class Program:
             leaves = jax.tree.leaves(tree)
             return {n: _describe(v) for n, v in zip(names, leaves, strict=True)}
 
-        return table(self.input_names, self.specs), table(
-            self.output_names, self.outputs
-        )
+        inputs = table(self.input_names, self.specs)
+        inputs |= {n: inputs[n].replace("int32", "int64", 1) for n in self.wide}
+        return inputs, table(self.output_names, self.outputs)
 
     def reference(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """The model's own outputs, as this process computes them, in float32."""

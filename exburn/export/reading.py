@@ -20,11 +20,22 @@ from exburn.export.archive import FORMAT, MANIFEST
 class LoadedArchive:
     """What ``load_archive`` read: endpoints and collections are attributes.
 
+    Args:
+        endpoints: The programs by name; the first is ``serving_default``, too.
+        collections: Lists of arrays by name.
+        variables: Arrays of the tracked weights, in the order of the model's.
+        trainable: Which of them are trained.
+
     Attributes:
         endpoints: The programs by name; the first is ``serving_default``, too.
         collections: Lists of arrays by name.
         variables, trainable_variables, non_trainable_variables: Arrays of the tracked
             weights, in the order of the model's.
+
+    Example:
+        >>> archive = LoadedArchive({"double": lambda x: 2 * x}, {}, [], [])
+        >>> archive.double(3)
+        6
     """
 
     def __init__(
@@ -66,6 +77,18 @@ def load_archive(filepath: Any) -> LoadedArchive:
         ArgumentError: There is no archive in it.
         ModelFormatError, FileFormatError: It is damaged.
         MissingDependencyError: flatbuffers is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(2)])
+        >>> folder = tempfile.mkdtemp()
+        >>> archive = exburn.export.ExportArchive()
+        >>> specs = [exburn.InputSpec(shape=(None, 3))]
+        >>> _ = archive.track_and_add_endpoint("serve", model, specs)
+        >>> archive.write_out(folder, verbose=False)
+        >>> sorted(load_archive(folder).endpoints)
+        ['serve']
     """
     folder = Path(filepath)
     if not (folder / MANIFEST).is_file():

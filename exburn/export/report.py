@@ -17,6 +17,10 @@ class Problem(NamedTuple):
         layer: Path of the layer that it belongs to; empty if it is in none.
         primitive: Name of JAX's operation.
         hint: What there is to do.
+
+    Example:
+        >>> Problem("block/fft", "fft", "Leave it out of the model.").primitive
+        'fft'
     """
 
     layer: str

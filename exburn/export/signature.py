@@ -63,16 +63,7 @@ def specs_for_export(
         )
     if batch_size is not None:
         batch_size = check_count("export", "batch_size", batch_size)
-    graph = getattr(model, "graph", None)
-    if given is None and graph is None and samples is not None:
-        given = samples
-    if given is None and graph is None:
-        raise NotBuiltError(
-            "export",
-            "the inputs of this model are not known",
-            hint="model.export(path, input_signature=x[:1]).",
-        )
-    given = model.program_inputs if given is None else given
+    given = _known_inputs(model, given, samples)
     rows = batch_size or (dim(0) if dynamic == "batch" else 1)
     known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
     if dynamic is None:
@@ -81,6 +72,36 @@ def specs_for_export(
         lambda v: canonical_spec(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)),
         known,
     )
+
+
+def declared_dtypes(
+    model: Any, given: Any = None, samples: Any = None
+) -> list[np.dtype]:
+    """The dtypes of a model's inputs as it declares them: JAX has 32 bits of 64.
+
+    Args: as of ``specs_for_export``.
+    """
+    leaves = jax.tree.leaves(_known_inputs(model, given, samples))
+    return [np.dtype(leaf.dtype) for leaf in leaves]
+
+
+def _known_inputs(model: Any, given: Any, samples: Any) -> Any:
+    """Arrays or specs in the structure of a model's inputs.
+
+    Raises:
+        NotBuiltError: They are not known.
+    """
+    if given is not None:
+        return given
+    if getattr(model, "graph", None) is not None:
+        return model.program_inputs
+    if samples is None:
+        raise NotBuiltError(
+            "export",
+            "the inputs of this model are not known",
+            hint="model.export(path, input_signature=x[:1]).",
+        )
+    return samples
 
 
 def _fixed(specs: Any, samples: Any) -> Any:

@@ -38,6 +38,13 @@ class RandomInitializer(Initializer):
         DTypeError: A dtype is asked for that is not a float.
 
     Subclasses define ``draw``.
+
+    Example:
+        >>> class Signs(RandomInitializer):
+        ...     def draw(self, shape, dtype, rng):
+        ...         return np.where(rng.random(shape) < 0.5, -1, 1).astype(dtype)
+        >>> sorted(set(np.ravel(Signs(seed=1)((4, 4))).tolist()))
+        [-1.0, 1.0]
     """
 
     def __init__(self, seed: Any = None):
@@ -130,6 +137,9 @@ class RandomNormal(RandomInitializer):
         stddev: Their standard deviation.
         seed: See :class:`RandomInitializer`.
 
+    Raises:
+        ArgumentError: ``stddev`` is negative, or a number is none.
+
     Example:
         >>> round(float(RandomNormal(stddev=0.01, seed=1)((1000,)).std()), 3)
         0.01
@@ -160,6 +170,9 @@ class TruncatedNormal(RandomInitializer):
         stddev: Standard deviation before truncation.
         seed: See :class:`RandomInitializer`.
 
+    Raises:
+        ArgumentError: ``stddev`` is negative, or a number is none.
+
     Example:
         >>> bool(abs(TruncatedNormal(stddev=0.1)((1000,))).max() <= 0.2)
         True
@@ -188,6 +201,9 @@ class RandomUniform(RandomInitializer):
         minval: Lower bound.
         maxval: Upper bound.
         seed: See :class:`RandomInitializer`.
+
+    Raises:
+        ArgumentError: A bound is no number.
 
     Example:
         >>> value = RandomUniform(0.0, 1.0, seed=3)((2, 500))

@@ -54,9 +54,9 @@ def export(
             an unknown one.
         **options: Of the format. ``platforms=`` of StableHLO: some of ``("cpu",
             "cuda", "rocm", "tpu")``; by default the CPU and the platform in use.
-            ``batch_sizes=`` and ``quantize=`` of LiteRT, ``precision=`` of Core ML,
-            ``formats=``, ``labels=`` and ``preprocessing=`` of a bundle: see
-            `exburn.export`, and the page on exports.
+            ``integers=`` of ONNX, ``batch_sizes=`` and ``quantize=`` of LiteRT,
+            ``precision=`` of Core ML, ``formats=``, ``labels=`` and ``preprocessing=``
+            of a bundle: see `exburn.export`, and the page on exports.
 
     Returns:
         The report: the greatest error, bytes, operators, what was checked.

@@ -32,6 +32,9 @@ def unfold(x, kernel_size, dilation=1, padding=0, stride=1):
         x: [batch, channels, height, width]
         → [batch, channels * kernel height * kernel width, windows]
 
+    Raises:
+        ShapeError: The images are not of rank 4.
+
     Example:
         >>> import numpy as np
         >>> unfold(np.ones((1, 3, 4, 4)), 2).shape

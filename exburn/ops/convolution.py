@@ -134,6 +134,16 @@ def separable_conv(
 ):
     """A :func:`depthwise_conv`, then a mixture of its channels.
 
+    Args:
+        inputs: Signals, images or volumes.
+        depthwise_kernel: Windows for each channel.
+        pointwise_kernel: The mixture.
+        strides: Step of the window, one number or one for each axis.
+        padding: ``"valid"`` or ``"same"``.
+        data_format: ``"channels_last"`` or ``"channels_first"``; the one in the
+            settings by default.
+        dilation_rate: Distance between the entries of a window.
+
     Shape:
         inputs: [batch, *sizes, in]; depthwise_kernel: [*window, in, multiplier];
         pointwise_kernel: [1, …, in * multiplier, out] → [batch, *new sizes, out]

@@ -66,6 +66,11 @@ def _fft2(x):
 
     Shape:
         x: [..., m, n] and [..., m, n] → [..., m, n] and [..., m, n]
+
+    Example:
+        >>> real, imaginary = fft2((np.ones((2, 2)), np.zeros((2, 2))))
+        >>> real.tolist()
+        [[4.0, 0.0], [0.0, 0.0]]
     """
     return _pair(jnp.fft.fft2(_complex(x)))
 
@@ -78,6 +83,11 @@ def _ifft2(x):
 
     Shape:
         x: [..., m, n] and [..., m, n] → [..., m, n] and [..., m, n]
+
+    Example:
+        >>> real, imaginary = ifft2((np.full((2, 2), 4.0), np.zeros((2, 2))))
+        >>> real.tolist()
+        [[4.0, 0.0], [0.0, 0.0]]
     """
     return _pair(jnp.fft.ifft2(_complex(x)))
 
@@ -91,6 +101,10 @@ def _irfft(x, fft_length=None):
 
     Shape:
         x: [..., n] and [..., n] → [..., fft_length]
+
+    Example:
+        >>> irfft(rfft([1.0, 2.0, 3.0, 4.0])).round(4).tolist()
+        [1.0, 2.0, 3.0, 4.0]
     """
     return jnp.fft.irfft(_complex(x), fft_length)
 
@@ -224,6 +238,11 @@ def _istft(
         ArgumentError: ``fft_length`` is less than ``sequence_length``, or length or
             stride is no positive integer.
         UnknownNameError: There is no such window.
+
+    Example:
+        >>> parts = stft(np.ones(16, "float32"), 8, 4, 8)
+        >>> istft(parts, 8, 4, 8).shape
+        (16,)
     """
     sequence_length = check_count("istft", "sequence_length", sequence_length)
     sequence_stride = check_count("istft", "sequence_stride", sequence_stride)

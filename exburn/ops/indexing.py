@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-def _segment(function, what: str, name: str):
+def _segment(function, what: str, name: str, first: int):
     """``jax.ops.segment_…`` as an op."""
 
     def segment(data, segment_ids, num_segments=None, sorted=False):
@@ -46,14 +46,18 @@ def _segment(function, what: str, name: str):
 
     Raises:
         ShapeError: There is not one id for each row.
+
+    Example:
+        >>> {name}([2, 3, 4], [0, 0, 1]).tolist()
+        [{first}, 4]
     """
     return op(segment)
 
 
-segment_max = _segment(jax.ops.segment_max, "maximum", "segment_max")
-segment_min = _segment(jax.ops.segment_min, "minimum", "segment_min")
-segment_prod = _segment(jax.ops.segment_prod, "product", "segment_prod")
-segment_sum = _segment(jax.ops.segment_sum, "sum", "segment_sum")
+segment_max = _segment(jax.ops.segment_max, "maximum", "segment_max", 3)
+segment_min = _segment(jax.ops.segment_min, "minimum", "segment_min", 2)
+segment_prod = _segment(jax.ops.segment_prod, "product", "segment_prod", 6)
+segment_sum = _segment(jax.ops.segment_sum, "sum", "segment_sum", 5)
 
 
 @op

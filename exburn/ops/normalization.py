@@ -82,6 +82,9 @@ def normalize(x, axis=-1, order=2, epsilon=None):
         order: Of the norm, an integer >= 1 or infinity.
         epsilon: The least norm that is divided by.
 
+    Raises:
+        ArgumentError: ``order`` is no integer >= 1, nor infinity.
+
     Example:
         >>> normalize([0.0, 2.0, 0.0]).tolist()
         [0.0, 1.0, 0.0]

@@ -153,12 +153,11 @@ class TopK(Sampler):
     """Draws from the ``k`` most likely tokens.
 
     Args:
+        k: How many; tokens as likely as the last of them may come, too.
         temperature: The scores are divided by it: below 1 likely tokens become more
             likely.
         repetition_penalty: Scores of tokens that the row has had are divided by it if
             positive, and multiplied if not; above 1 they come less often.
-        k: How many; tokens as likely as the last of them may come, too.
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
         ArgumentError: ``k`` is no integer >= 1.
@@ -186,14 +185,13 @@ class TopP(Sampler):
     """Draws from the nucleus: the fewest tokens that have ``p`` of the probability.
 
     Args:
+        p: The share, above 0 and at most 1; tokens as likely as the last one that is
+            needed may come, too.
+        k: Draws from the ``k`` most likely tokens at most, which is quicker.
         temperature: The scores are divided by it: below 1 likely tokens become more
             likely.
         repetition_penalty: Scores of tokens that the row has had are divided by it if
             positive, and multiplied if not; above 1 they come less often.
-        p: The share, above 0 and at most 1; tokens as likely as the last one that is
-            needed may come, too.
-        k: Draws from the ``k`` most likely tokens at most, which is quicker.
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
         ArgumentError: ``p`` is not in (0, 1], or ``k`` no integer >= 1.
@@ -231,12 +229,11 @@ class MinP(Sampler):
     """Draws from the tokens that are at least ``p`` times as likely as the likeliest.
 
     Args:
+        p: The share, above 0 and at most 1.
         temperature: The scores are divided by it: below 1 likely tokens become more
             likely.
         repetition_penalty: Scores of tokens that the row has had are divided by it if
             positive, and multiplied if not; above 1 they come less often.
-        p: The share, above 0 and at most 1.
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
 
     Raises:
         ArgumentError: ``p`` is not in (0, 1].
@@ -273,8 +270,10 @@ class Contrastive(Sampler):
     Args:
         k: Number of candidates.
         alpha: How much repetition counts, from 0 (the likeliest token) to 1.
-
-    And ``temperature`` and ``repetition_penalty``, as of :class:`Sampler`.
+        temperature: The scores are divided by it: below 1 likely tokens become more
+            likely.
+        repetition_penalty: Scores of tokens that the row has had are divided by it if
+            positive, and multiplied if not; above 1 they come less often.
 
     Raises:
         ArgumentError: ``k`` is no integer >= 1, or ``alpha`` not in [0, 1].

@@ -24,6 +24,11 @@ class Calibration:
         confidence: [bins] The mean confidence of the rows in each; NaN without rows.
         accuracy: [bins] The share of them that is right.
         counts: [bins] How many they are.
+
+    Example:
+        >>> found = calibration([0, 1, 1, 0], [[0.9, 0.1], [0.2, 0.8]] * 2, bins=2)
+        >>> found.counts.tolist()
+        [0, 4]
     """
 
     error: float

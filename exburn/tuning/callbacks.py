@@ -53,6 +53,11 @@ class Progress(SweepCallback):
     Args:
         seconds: The least time between two lines; that of the last epoch comes always.
         write: Called with each line.
+
+    Example:
+        >>> lines = []
+        >>> isinstance(Progress(seconds=5.0, write=lines.append), SweepCallback)
+        True
     """
 
     def __init__(self, seconds: float = 1.0, write: Callable[[str], Any] | None = None):

@@ -40,6 +40,11 @@ class Uncertainty:
         entropy: [rows] The entropy of the mean, in nats: all uncertainty.
         information: [rows] The mutual information of the class and the member: the
             part of the entropy that is there because members disagree.
+
+    Example:
+        >>> said = Uncertainty(mean=np.array([[0.5, 0.5]]), variance=np.zeros((1, 2)))
+        >>> said.mean.tolist(), said.entropy
+        ([[0.5, 0.5]], None)
     """
 
     mean: np.ndarray

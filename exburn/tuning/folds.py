@@ -147,6 +147,10 @@ class ConfidenceInterval:
         low, high: The interval; NaN of a single score.
         std: The scores' standard deviation, with n - 1.
         n: How many there are.
+
+    Example:
+        >>> ConfidenceInterval(mean=0.9, low=0.88, high=0.92, std=0.01, n=5).mean
+        0.9
     """
 
     mean: float

@@ -40,6 +40,15 @@ class SweepPlan(Figures):
         rungs: ``(epochs, lanes)``: how many lanes train until which epoch.
         notes: What runs in turn, and why.
         device: The device.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((8,)), exburn.layers.Dense(2)])
+        >>> model.compile("adam", "cross_entropy")
+        >>> x, y = np.eye(8, dtype="float32"), np.arange(8) % 2
+        >>> plan(model, x, y, over={"seed": range(3)}).lanes
+        3
     """
 
     lanes: int

@@ -41,6 +41,9 @@ class Report(Callback):
     Args:
         save: Whether the model is written at each epoch. Without it the result has no
             models, and nothing is written.
+
+    Example:
+        >>> Report(save=False)  # doctest: +SKIP
     """
 
     def __init__(self, save: bool = True):

@@ -79,6 +79,19 @@ def image_dataset_from_directory(
         ArgumentError: Arguments that exclude each other, or are out of range.
         DataError: There is no such folder, or no image in it.
         MissingDependencyError: Pillow is not installed.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> from exburn.utils import array_to_img
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for kind in ("cat", "dog"):
+        ...     (folder / kind).mkdir()
+        ...     array_to_img(np.zeros((8, 8, 3))).save(folder / kind / "1.png")
+        >>> options = {"image_size": (4, 4), "verbose": False}
+        >>> images = image_dataset_from_directory(folder, **options)
+        >>> [x.shape for x, y in images], images.class_names
+        ([(2, 4, 4, 3)], ['cat', 'dog'])
     """
     op = "image_dataset_from_directory"
     data_format = check_format(op, data_format)
@@ -120,10 +133,20 @@ def text_dataset_from_directory(
 
     Args:
         directory: The folder; ``directory/positive/1.txt`` is of class ``positive``.
+        labels: ``"inferred"`` from the folders, ``None``, or an integer a file in the
+            alphabetical order of their paths.
+        label_mode: ``"int"``, ``"categorical"`` (one-hot), ``"binary"`` or ``None``.
+        class_names: The folders to use, in the order of their numbers.
+        batch_size: Files in a batch; ``None`` for single ones.
         max_length: Characters after which a text is cut off.
-        labels, label_mode, class_names, batch_size, shuffle, seed, validation_split,
-            subset, follow_links, format, verbose: As in
-            :func:`image_dataset_from_directory`.
+        shuffle: Whether every epoch has its own random order.
+        seed: Of the order and the split.
+        validation_split: Fraction of the files that is for validation.
+        subset: ``"training"``, ``"validation"`` or ``"both"``.
+        follow_links: Whether links to folders are followed.
+        format: ``"grain"`` if ``map`` and ``filter`` hand on each batch as it is,
+            ``f((x, y))``; else they call ``f(x, y)``.
+        verbose: Whether to print what was found.
 
     Returns:
         A :class:`Stream` with ``class_names`` and ``file_paths``, or two of them. A
@@ -132,6 +155,16 @@ def text_dataset_from_directory(
     Raises:
         ArgumentError: Arguments that exclude each other, or are out of range.
         DataError: There is no such folder, or no text in it.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for kind in ("bad", "good"):
+        ...     (folder / kind).mkdir()
+        ...     _ = (folder / kind / "1.txt").write_text(f"a {kind} film")
+        >>> texts = text_dataset_from_directory(folder, shuffle=False, verbose=False)
+        >>> [(x.tolist(), y.tolist()) for x, y in texts]
+        [(['a bad film', 'a good film'], [0, 1])]
     """
 
     def read(path: str) -> np.ndarray:
@@ -165,12 +198,21 @@ def audio_dataset_from_directory(
 
     Args:
         directory: The folder; ``directory/yes/1.wav`` is of class ``yes``.
+        labels: ``"inferred"`` from the folders, ``None``, or an integer a file in the
+            alphabetical order of their paths.
+        label_mode: ``"int"``, ``"categorical"`` (one-hot), ``"binary"`` or ``None``.
+        class_names: The folders to use, in the order of their numbers.
+        batch_size: Files in a batch; ``None`` for single ones.
         sampling_rate: Samples a second that the files must have, if given.
         output_sequence_length: Samples that each is cut or padded to; without it the
             longest of a batch decides.
         ragged: Must be false.
-        labels, label_mode, class_names, batch_size, shuffle, seed, validation_split,
-            subset, follow_links, verbose: As in :func:`image_dataset_from_directory`.
+        shuffle: Whether every epoch has its own random order.
+        seed: Of the order and the split.
+        validation_split: Fraction of the files that is for validation.
+        subset: ``"training"``, ``"validation"`` or ``"both"``.
+        follow_links: Whether links to folders are followed.
+        verbose: Whether to print what was found.
 
     Returns:
         A :class:`Stream` with ``class_names`` and ``file_paths``, or two of them.
@@ -182,6 +224,18 @@ def audio_dataset_from_directory(
         ArgumentError: Arguments that exclude each other, or are out of range.
         DataError: There is no such folder, or no recording in it.
         FileFormatError: A file is no WAV of whole numbers, or has another rate.
+
+    Example:
+        >>> import pathlib, tempfile, wave
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for kind in ("no", "yes"):
+        ...     (folder / kind).mkdir()
+        ...     with wave.open(str(folder / kind / "1.wav"), "wb") as file:
+        ...         file.setparams((1, 2, 16000, 0, "NONE", ""))
+        ...         file.writeframes(bytes(320))
+        >>> sounds = audio_dataset_from_directory(folder, verbose=False)
+        >>> [x.shape for x, y in sounds]
+        [(2, 160, 1)]
     """
     op = "audio_dataset_from_directory"
     if ragged:

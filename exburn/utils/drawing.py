@@ -61,6 +61,15 @@ def plot_model(
         MissingDependencyError: Graphviz is not installed.
         NotBuiltError: The model has no shapes yet.
         UnknownNameError: An unknown ``rankdir``.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "model.dot")
+        >>> _ = plot_model(model, path, show_shapes=True)
+        >>> path.read_text().startswith("digraph")
+        True
     """
     source = dot_source(
         model,
@@ -123,13 +132,28 @@ def model_to_dot(
 
     Args:
         model: A model that is built.
+        show_shapes: Shapes of inputs and outputs.
+        show_dtype: Dtype of each layer.
+        show_layer_names: Names of the layers.
+        rankdir: Direction: ``"TB"`` (down), ``"BT"``, ``"LR"`` (right) or ``"RL"``.
+        expand_nested: Whether models inside are drawn with their layers.
+        dpi: Dots per inch.
         subgraph: Must be false: ``expand_nested`` draws models inside.
-        show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi,
-            show_layer_activations, show_trainable, splines: As in :func:`plot_model`.
+        show_layer_activations: Activation of each layer.
+        show_trainable: Whether each layer is trained.
+        splines: How arrows run: ``"ortho"``, ``"curved"`` …
 
     Raises:
         MissingDependencyError: pydot is not installed.
         NotBuiltError: The model has no shapes yet.
+
+    Example:
+        >>> import pytest
+        >>> _ = pytest.importorskip("pydot")
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> model_to_dot(model).get_type()
+        'digraph'
     """
     if subgraph:
         raise ArgumentError(

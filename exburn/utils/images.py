@@ -154,6 +154,10 @@ def img_to_array(
     Shape:
         → [height, width, channels]
 
+    Raises:
+        UnknownNameError: There is no such ``data_format``.
+        ShapeError: It is no image of one, three or four channels.
+
     Example:
         >>> img_to_array(array_to_img(np.ones((2, 3, 1)))).shape
         (2, 3, 1)

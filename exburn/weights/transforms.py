@@ -127,7 +127,20 @@ class _Identity(_Each):
 
 
 class _Transpose(_Each):
-    """Reorders the axes."""
+    """Reorders the axes.
+
+    Args:
+        *axes: Axis ``axes[i]`` of the file becomes axis ``i``; without them the order
+            is turned round.
+
+    Raises:
+        ArgumentError: They are no order of 0, 1, ….
+
+    Example:
+        >>> (kernel,) = transpose.load((np.ones((2, 3)),), ((3, 2),))
+        >>> kernel.shape
+        (3, 2)
+    """
 
     def __init__(self, *axes: int):
         self._axes = axes
@@ -159,7 +172,17 @@ class _Transpose(_Each):
 
 
 class _SplitHeads(_Each):
-    """Makes two axes, heads and their features, of one that holds both."""
+    """Makes two axes, heads and their features, of one that holds both.
+
+    Args:
+        heads: How many; as many as the weight has by default.
+        axis: The axis that is split.
+
+    Example:
+        >>> (kernel,) = split_heads.load((np.ones((4, 6)),), ((4, 2, 3),))
+        >>> kernel.shape
+        (4, 2, 3)
+    """
 
     def __init__(self, heads: int | None = None, axis: int = -1):
         self._heads, self._axis = heads, axis
@@ -194,7 +217,16 @@ class _SplitHeads(_Each):
 
 
 class _Reshape(_Each):
-    """Reads the array, row by row, in the shape of the weight."""
+    """Reads the array, row by row, in the shape of the weight.
+
+    Args:
+        *shape: The shape in the file, which saving needs; one size may be -1.
+
+    Example:
+        >>> (kernel,) = reshape(6).load((np.arange(6),), ((2, 3),))
+        >>> kernel.tolist()
+        [[0, 1, 2], [3, 4, 5]]
+    """
 
     def __init__(self, *shape: int):
         self._shape = shape
@@ -245,7 +277,17 @@ class _Permute(_Each):
 
 
 class _Split(Transform):
-    """Cuts one array into those of several weights."""
+    """Cuts one array into those of several weights.
+
+    Args:
+        axis: The axis that is cut.
+        sizes: Sizes of the parts; equal ones by default.
+
+    Example:
+        >>> q, k = split(0).load((np.arange(4),), ((2,), (2,)))
+        >>> q.tolist(), k.tolist()
+        ([0, 1], [2, 3])
+    """
 
     def __init__(self, axis: int, sizes: Sequence[int] | None):
         self._axis, self._sizes = axis, sizes
@@ -291,7 +333,16 @@ def _one(op: str, values: tuple) -> tuple:
 
 
 class _Concat(Transform):
-    """Puts several arrays of equal shapes together in one weight."""
+    """Puts several arrays of equal shapes together in one weight.
+
+    Args:
+        axis: The axis that grows.
+
+    Example:
+        >>> (both,) = concat(0).load((np.array([1]), np.array([2])), ((2,),))
+        >>> both.tolist()
+        [1, 2]
+    """
 
     def __init__(self, axis: int):
         self._axis = axis
@@ -318,7 +369,16 @@ class _Concat(Transform):
 
 
 class _Stack(Transform):
-    """Puts several arrays together along an axis that they do not have."""
+    """Puts several arrays together along an axis that they do not have.
+
+    Args:
+        axis: Where the new axis is.
+
+    Example:
+        >>> (both,) = stack.load((np.array([1, 2]), np.array([3, 4])), ((2, 2),))
+        >>> both.tolist()
+        [[1, 2], [3, 4]]
+    """
 
     def __init__(self, axis: int):
         self._axis = axis

@@ -23,8 +23,6 @@ class Discretization(Layer):
     ``bin(x) = how many boundaries are <= x``
 
     Args:
-        dtype: Dtype of vectors over the bins; float32 by default.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         bin_boundaries: The boundaries, in ascending order; n of them make n + 1 bins.
         num_bins: Number of bins that ``adapt`` chooses so that each holds the same
             share of the data. One of the two is given.
@@ -32,6 +30,8 @@ class Discretization(Layer):
         output_mode: ``"int"``, or vectors over the bins: ``"one_hot"``,
             ``"multi_hot"``, ``"count"``.
         sparse: Must be false.
+        dtype: Dtype of vectors over the bins; float32 by default.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: [batch, …] → [batch, …] int32 for ``int``, otherwise as in

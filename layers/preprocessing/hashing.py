@@ -97,11 +97,11 @@ class HashedCrossing(HostLayer):
     program.
 
     Args:
-        name: Name of the layer; its class' name in snake case, numbered, by default.
-        dtype: Dtype of vectors over the bins; float32 by default.
         num_bins: Number of bins.
         output_mode: ``"int"`` or ``"one_hot"``.
         sparse: Must be false.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
+        dtype: Dtype of vectors over the bins; float32 by default.
 
     Shape:
         a list of x: [], [batch] or [batch, 1] → the same for ``int``;

@@ -29,7 +29,6 @@ class IntegerLookup(IndexLookup):
     with ``num_oov_indices=0``, or by ``"farmhash"``.
 
     Args:
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         max_tokens: Largest size of the vocabulary, special tokens included.
         num_oov_indices: How many numbers unknown integers share; 0 makes them errors.
         mask_token: The integer that means "nothing": number 0, and left out of vectors.
@@ -44,6 +43,7 @@ class IntegerLookup(IndexLookup):
         oov_method: What chooses among several numbers for unknown integers:
             ``"floormod"``, the remainder, or ``"farmhash"``, see :class:`Hashing`.
         salt: Key of the hash; needs ``oov_method="farmhash"``.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: [batch, …] of integers → [batch, …] for ``int``, otherwise float32 as in

@@ -20,8 +20,8 @@ class Pipeline(Layer):
     them do.
 
     Args:
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         layers: The layers, first to last.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: what the first layer takes → what the last one returns

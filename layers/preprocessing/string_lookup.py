@@ -23,7 +23,6 @@ class StringLookup(IndexLookup):
     of strings and returns NumPy arrays.
 
     Args:
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         max_tokens: Largest size of the vocabulary, special tokens included.
         num_oov_indices: How many numbers unknown strings share; with 0 they are errors.
             Of several, the hash of the string chooses (see :class:`Hashing`).
@@ -38,6 +37,7 @@ class StringLookup(IndexLookup):
         pad_to_max_tokens: Whether vectors have ``max_tokens`` entries from the start.
         sparse: Must be false.
         encoding: Of bytes.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
         salt: Key of the hash that chooses among several numbers for unknown strings.
         oov_method: ``"floormod"`` or ``"farmhash"``, which say how unknown integers are
             numbered: strings are hashed with either, as in Keras.

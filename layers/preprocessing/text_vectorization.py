@@ -34,7 +34,6 @@ class TextVectorization(HostLayer):
     strings, also with a last axis of size 1, and returns a NumPy array.
 
     Args:
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         max_tokens: Largest size of the vocabulary, special tokens included.
         standardize: ``"lower_and_strip_punctuation"``, ``"lower"``,
             ``"strip_punctuation"``, None, or a function of an array of strings.
@@ -51,6 +50,7 @@ class TextVectorization(HostLayer):
         idf_weights: In mode ``"tf_idf"``, the weight of each word.
         sparse, ragged: Must be false.
         encoding: Of bytes.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: [batch] or [batch, 1] of strings → [batch, time] int32 for ``int``,

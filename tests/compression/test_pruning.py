@@ -98,6 +98,33 @@ def test_masks_grow_within_the_step_and_stay_zero():
     assert int(pruned.pruning_step.value) == 10
 
 
+def test_a_pattern_grows_within_each_group():
+    """Also over masks that have as many zeros in other places."""
+    weight = RNG.normal(size=(16, 6)).astype(np.float32)
+    plan = Plan(
+        0.5,
+        Polynomial(0, 8, power=1, every=1),
+        (2, 4),
+        "layer",
+        {"w": 0},
+        {"w": (16, 6)},
+    )
+    advance = jax.jit(plan.advance)
+    bits = {"w": pack(np.ones(weight.shape, bool))}
+    for step in range(1, 9):
+        bits = advance({"w": weight}, bits, step, step - 1)
+        alive = np.asarray(unpack(bits["w"], weight.shape))
+        groups = alive.reshape(4, 4, 6).sum(1)
+        assert (groups == 4 - step * 2 // 8).all()
+    order = np.abs(weight).reshape(4, 4, 6).argsort(1).argsort(1)
+    np.testing.assert_array_equal(alive.reshape(4, 4, 6), order >= 2)
+    first = {"w": pack(np.arange(16)[:, None] >= 8 + np.zeros((1, 6)))}
+    for step in range(1, 9):
+        first = advance({"w": weight}, first, step, step - 1)
+    alive = np.asarray(unpack(first["w"], weight.shape))
+    assert (alive.reshape(4, 4, 6).sum(1) == np.array([0, 0, 2, 2])[:, None]).all()
+
+
 # ------------------------------------------------------------------ what they survive
 @pytest.fixture(scope="module")
 def sparse():

@@ -61,7 +61,8 @@ def test_the_program_of_the_readme_is_found():
 
 
 def test_the_tools_of_a_release_are_pinned():
-    lines = (ROOT / "release" / "requirements.txt").read_text("utf-8").splitlines()
+    texts = [path.read_text("utf-8") for path in (ROOT / "release").glob("*.txt")]
+    lines = [line for text in texts for line in text.splitlines()]
     assert all("==" in line for line in lines if not line.startswith("#"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert project["build-system"]["build-backend"] == "release.backend"

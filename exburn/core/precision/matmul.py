@@ -13,7 +13,12 @@ _MATMUL = ("default", "bfloat16", "tensorfloat32", "high", "highest", "float32")
 
 
 def get_matmul_precision() -> str | None:
-    """The precision of matrix products; ``None`` leaves it to the device."""
+    """The precision of matrix products; ``None`` leaves it to the device.
+
+    Example:
+        >>> get_matmul_precision() in (None, "highest", "high", "default")
+        True
+    """
     return jax.config.values["jax_default_matmul_precision"]
 
 

@@ -25,6 +25,9 @@ def standardize_dtype(dtype: Any) -> str:
     Args:
         dtype: A dtype, or its name; the default one if ``None``.
 
+    Raises:
+        DTypeError: There is no such dtype.
+
     Example:
         >>> standardize_dtype(np.float32), standardize_dtype("half")
         ('float32', 'float16')

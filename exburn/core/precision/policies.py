@@ -199,7 +199,15 @@ class DTypePolicy:
 
 
 class FloatDTypePolicy(DTypePolicy):
-    """Another name of :class:`DTypePolicy`."""
+    """Another name of :class:`DTypePolicy`.
+
+    Args:
+        name: Name of the policy, ``"mixed_bfloat16"``; the one in force by default.
+
+    Example:
+        >>> FloatDTypePolicy("mixed_bfloat16").compute_dtype
+        'bfloat16'
+    """
 
     def __repr__(self) -> str:
         return f'<DTypePolicy "{self.name}">'

@@ -37,6 +37,9 @@ _NX = {"f": "float", "bf": "bfloat", "s": "int", "u": "uint", "c": "complex"}
 def serialize_params(model: Any) -> bytes:
     """All weights as the bytes of a safetensors file.
 
+    Args:
+        model: A built model.
+
     Example:
         >>> import exburn
         >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
@@ -53,6 +56,10 @@ def serialize_params(model: Any) -> bytes:
 def deserialize_params(model: Any, data: bytes) -> Any:
     """Puts the weights of `serialize_params` into a model. All or nothing.
 
+    Args:
+        model: A built model of the same architecture.
+        data: What `serialize_params` returned.
+
     Returns:
         The model.
 
@@ -60,6 +67,12 @@ def deserialize_params(model: Any, data: bytes) -> Any:
         DTypeError: These are no bytes.
         FileFormatError: The bytes are damaged, or of another model.
         ShapeError: A shape differs.
+
+    Example:
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+        >>> deserialize_params(model, serialize_params(model)) is model
+        True
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise DTypeError(
@@ -140,6 +153,15 @@ def import_params(model: Any, source: Any, *, format: str | None = None) -> Any:
         FileFormatError: Damaged contents, or those of another model.
         ArgumentError: There is no such file, or bytes without a format.
         DTypeError: This is neither a path nor contents.
+
+    Example:
+        >>> import tempfile
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+        >>> path = tempfile.mkdtemp() + "/weights.json"
+        >>> _ = export_params(model, path)
+        >>> import_params(model, path) is model
+        True
     """
     op, contents = "import_params", source
     if isinstance(source, str | os.PathLike) and not _is_json(source):

@@ -111,6 +111,9 @@ def info(model: Any) -> dict[str, Any]:
         weight_decay, frozen_layers_count, estimated_memory_mb, compiled``. The memory
         is that of the parameters in their own dtypes.
 
+    Raises:
+        DTypeError: This is no model.
+
     Example:
         >>> import exburn
         >>> model = exburn.Sequential([exburn.Input((784,)), exburn.layers.Dense(10)])
@@ -184,6 +187,10 @@ def to_device(model: Any, device: Any) -> Any:
     Args:
         model: A model.
         device: A device, or its name.
+
+    Raises:
+        DTypeError: This is no model.
+        ArgumentError: There is no such device.
 
     Example:
         >>> import exburn

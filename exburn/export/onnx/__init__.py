@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from exburn.core.checks import check_choice
 from exburn.errors import require
 from exburn.export.operations import rounds
 from exburn.export.program import Program
@@ -32,12 +34,20 @@ def require_packages() -> None:
 def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     """Writes the program.
 
+    Args:
+        program: The program.
+        path: The file.
+        options: ``integers``: ``"int64"`` or ``"int32"`` for inputs of integers of 32
+            bits; by default what the model declares.
+
     Raises:
         ExportError: An operation cannot be expressed, or the file would be too large.
+        ArgumentError: There are no such integers.
     """
     from exburn.export.onnx.model import make_graph
     from exburn.export.onnx.serialize import write_graph
 
+    program.wide = _wide_inputs(program, options.get("integers"))
     graph = make_graph(program)
     write_graph(graph, path, program)
     if rounds(program.operations):  # a number between two steps may go either way
@@ -54,11 +64,14 @@ def runner(program: Interface, path: Path) -> tuple[str, list[Callable[[list], l
         str(path), settings, providers=["CPUExecutionProvider"]
     )
     names = program.input_names
-    read = {spec.name for spec in session.get_inputs()}
+    types = {spec.name: spec.type for spec in session.get_inputs()}
+
+    def fit(name: str, value: np.ndarray) -> np.ndarray:
+        return value.astype("int64") if types[name] == "tensor(int64)" else value
 
     def run(inputs: list[np.ndarray]) -> list[np.ndarray]:
         feed = dict(zip(names, inputs, strict=True))
-        kept = {name: value for name, value in feed.items() if name in read}
+        kept = {name: fit(name, v) for name, v in feed.items() if name in types}
         return session.run(program.output_names, kept)
 
     return f"onnxruntime {onnxruntime.__version__}", [run]
@@ -69,6 +82,19 @@ def problems(program: Program) -> list[Problem]:
     from exburn.export.onnx.model import find_problems
 
     return find_problems(program)
+
+
+def _wide_inputs(program: Program, integers: Any) -> frozenset[str]:
+    """The names of the inputs that are int64 in the file."""
+    if integers is not None:
+        check_choice("export", "integers", integers, ("int32", "int64"))
+    specs = jax.tree.leaves(program.specs)
+    declared = program.declared or [spec.dtype for spec in specs]
+    return frozenset(
+        name
+        for name, spec, said in zip(program.input_names, specs, declared, strict=True)
+        if spec.dtype == np.int32 and (integers or np.dtype(said).name) == "int64"
+    )
 
 
 def _operators(graph: Any) -> Counter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
@@ -276,16 +276,32 @@ def mark_shared(operations: Operations, constants: dict[int, Constant]) -> None:
 
 
 def add_inputs(
-    graph: Graph, names: Sequence[str], specs: Sequence[Any]
-) -> list[Tensor]:
-    """The inputs of a graph, of which open sizes are read."""
+    graph: Graph,
+    names: Sequence[str],
+    specs: Sequence[Any],
+    wide: Collection[str] = (),
+) -> list[Value]:
+    """The inputs of a graph, of which open sizes are read.
+
+    Args:
+        graph: The graph.
+        names, specs: Those of the inputs.
+        wide: Names of the inputs that are int64, of which int32 is made.
+
+    Returns:
+        What the program computes with.
+    """
     for name, spec in zip(names, specs, strict=True):
         graph.fresh(name)
-        graph.inputs.append(Tensor(name, spec.shape, file_dtype(spec.dtype)))
+        dtype = np.dtype(np.int64) if name in wide else file_dtype(spec.dtype)
+        graph.inputs.append(Tensor(name, spec.shape, dtype))
         for axis, size in enumerate(spec.shape):
             if not isinstance(size, int):
                 graph.sources.setdefault(str(size), (name, axis))
-    return graph.inputs
+    return [
+        graph.cast(tensor, file_dtype(spec.dtype))
+        for tensor, spec in zip(graph.inputs, specs, strict=True)
+    ]
 
 
 def _is_small(values: Sequence[Value]) -> bool:

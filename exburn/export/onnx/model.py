@@ -75,7 +75,7 @@ def _begin(program: Program) -> Lowering:
     graph, operations = Graph(), program.operations
     lowering = Lowering(graph)
     specs = jax.tree.leaves(program.specs)
-    tensors = add_inputs(graph, program.input_names, specs)
+    tensors = add_inputs(graph, program.input_names, specs, program.wide)
     for name in program.output_names:
         graph.fresh(name)
     weights, count = program.weights, len(program.weight_names)

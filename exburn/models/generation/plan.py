@@ -127,8 +127,10 @@ def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:
 
 def _head(model: Any, probe: CacheProbe) -> int | None:
     """The node that makes scores of the tokens' vectors: the last one with weights."""
-    graph: Any = model.graph
-    at = -1 if graph is None else graph.outputs[0].node
+    graph = model.graph
+    if graph is None:
+        return None
+    at = graph.outputs[0].node
     while at >= 0:
         node = graph.nodes[at]
         sources = [ref for ref in node.leaves if isinstance(ref, Ref)]

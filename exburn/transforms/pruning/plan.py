@@ -77,7 +77,11 @@ class Plan:
         }
 
     def advance(
-        self, weights: Mapping[str, Any], masks: Mapping[str, Any], step: Any
+        self,
+        weights: Mapping[str, Any],
+        masks: Mapping[str, Any],
+        step: Any,
+        before: Any = None,
     ) -> dict[str, Any]:
         """The masks that hold from a step on.
 
@@ -85,18 +89,24 @@ class Plan:
             weights: Some of the plan's weights, by their paths; others rest.
             masks: Their masks.
             step: The step.
+            before: The step up to which the masks were renewed; ``None`` if they never
+                were.
         """
-        share = jnp.clip(jnp.asarray(self.schedule(step), jnp.float32), 0, 1)
         weights, masks = dict(weights), {name: masks[name] for name in weights}
         if not weights:
             return {}
         advance = self._by_magnitude if self.pattern is None else self._in_groups
-        due, renew = advance(share, masks)
+        due, renew = advance(masks, step, before)
         return jax.lax.cond(due, renew, lambda weights, masks: masks, weights, masks)
 
-    def _by_magnitude(self, share: Any, masks: dict) -> tuple[Any, Callable]:
+    def _share(self, step: Any) -> jax.Array:
+        return jnp.clip(jnp.asarray(self.schedule(step), jnp.float32), 0, 1)
+
+    def _by_magnitude(
+        self, masks: dict, step: Any, before: Any
+    ) -> tuple[Any, Callable]:
         """Whether more numbers are to go than have gone, and the masks if so."""
-        names = list(masks)
+        names, share = list(masks), self._share(step)
         groups = np.zeros(len(names), int)
         if self.scope == "layer":
             groups = np.arange(len(names))
@@ -117,16 +127,34 @@ class Plan:
 
         return due, renew
 
-    def _in_groups(self, share: Any, masks: dict) -> tuple[Any, Callable]:
+    def _in_groups(self, masks: dict, step: Any, before: Any) -> tuple[Any, Callable]:
         """The same of groups of neighbours, of which as many go of each."""
         assert self.pattern is not None
         left, size = self.pattern
-        each = jnp.floor(share * (size - left) + 1e-4).astype(jnp.int32)
 
-        def lacks(name: str) -> Any:
-            alive = unpack(masks[name], self.shapes[name])
-            rows = jnp.moveaxis(alive, self.axes[name], -1).reshape(-1, size)
-            return jnp.any(jnp.sum(~rows, axis=-1) < each)
+        def of_each(step: Any) -> jax.Array:
+            share = self._share(step)
+            return jnp.floor(share * (size - left) + 1e-4).astype(jnp.int32)
+
+        def lacks(masks: dict) -> Any:
+            found = []
+            for name, mask in masks.items():
+                alive = unpack(mask, self.shapes[name])
+                rows = jnp.moveaxis(alive, self.axes[name], -1).reshape(-1, size)
+                found.append(jnp.any(jnp.sum(~rows, axis=-1) < each))
+            return jnp.any(jnp.stack(found))
+
+        each = of_each(step)
+        if before is None:
+            due = lacks(masks)
+        else:
+            # Most steps change nothing, and a count of bits is told of that: it is as
+            # it was left, unless earlier masks had other zeros, too.
+            zeros = jnp.stack([count_zeros(mask) for mask in masks.values()])
+            rows = [math.prod(self.shapes[name]) // size for name in masks]
+            kept = jnp.all(zeros == each * jnp.asarray(rows, jnp.int32))
+            sure = kept & (of_each(before) == each)
+            due = jax.lax.cond(sure, lambda masks: jnp.bool_(False), lacks, masks)
 
         def renew(weights: dict, masks: dict) -> dict[str, Any]:
             return {
@@ -139,7 +167,7 @@ class Plan:
                 for name, mask in masks.items()
             }
 
-        return jnp.any(jnp.stack([lacks(name) for name in masks])), renew
+        return due, renew
 
 
 # ------------------------------------------------------------------ making a plan

@@ -80,7 +80,7 @@ class Masking:
             count = others[step] + batches
             weights = {path: params[name] for path, name in names.items()}
             masks = {path: others[self.pairs[name]] for path, name in names.items()}
-            new = plan.advance(weights, masks, count)
+            new = plan.advance(weights, masks, count, others[step])
             moved = {self.pairs[names[path]]: bits for path, bits in new.items()}
             others = others | moved | {step: count}
         return self.apply(params, others), others

@@ -192,11 +192,11 @@ class RandomCrop(ImageAugmentation):
     the middle that has the new proportions, resized.
 
     Args:
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         height: Rows of the result.
         width: Columns of the result.
         seed: Folded into the layer's random key.
         data_format: ``"channels_last"`` or ``"channels_first"``.
+        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         images: [batch, h, w, channels] → [batch, height, width, channels], in the

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from exburn.callbacks.dashboard.figure import LiveFigure
-from exburn.callbacks.dashboard.frame import draw_frame, to_text
+from exburn.callbacks.dashboard.frame import TABS, draw_frame, to_text
 from exburn.callbacks.dashboard.state import DashboardState, Series
 
 
@@ -25,8 +25,8 @@ def state_of(epochs=5, metrics=("loss", "accuracy")):
     return state
 
 
-def texts(state, width, height, plain=False):
-    lines = draw_frame(state, width, height, plain=plain)
+def texts(state, width, height, plain=False, tab=None):
+    lines = draw_frame(state, width, height, plain=plain, tab=tab)
     return ["".join(segment.text for segment in line) for line in lines]
 
 
@@ -36,8 +36,10 @@ def texts(state, width, height, plain=False):
 )
 def test_it_fills_the_window(size, metrics):
     width, height = size
-    for plain in (False, True):
-        lines = texts(state_of(metrics=metrics), width, height, plain)
+    state = state_of(metrics=metrics)
+    state.messages.extend(f"line {n} \x1b[2J" for n in range(100))
+    for plain, tab in itertools.product((False, True), (None, *TABS)):
+        lines = texts(state, width, height, plain, tab)
         assert len(lines) == height
         assert {cell_len(line) for line in lines} == {width}
         assert "\x1b" not in "".join(lines)
@@ -68,6 +70,20 @@ def test_what_was_printed_is_below():
     state = state_of()
     state.messages += ["first", "second\tline"]
     assert "second  line" in texts(state, 80, 24)[-1]
+
+
+def test_tabs_show_a_table_of_the_epochs_and_the_output():
+    state = state_of(epochs=30)
+    state.messages.extend(f"line {number}" for number in range(40))
+    page = texts(state, 80, 24, tab="epochs")
+    assert page[4].split()[:5] == ["1", "curves", "2", "epochs", "3"]
+    assert page[5].split() == ["epoch", "loss", "accuracy", "val_loss", "val_accuracy"]
+    assert page[-1].split() == ["30", "0.0333", "0.0323", "0.0367", "0.0355"]
+    assert page[6].split()[0] == "13"  # what there is room for
+    page = texts(state, 80, 24, tab="output")
+    assert page[-1].strip() == "line 39" and page[5].strip() == "line 21"
+    narrow = "\n".join(texts(state, 32, 24, tab="epochs")[5:])
+    assert "loss   accuracy" in narrow and "val_loss" not in narrow
 
 
 def test_colours_are_those_of_the_terminal():

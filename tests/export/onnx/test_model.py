@@ -10,9 +10,10 @@ from tests.export.catalogue import CASES, draw, randomize
 
 import exburn
 from exburn import applications, layers, ops
+from exburn.errors import ArgumentError
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 
 
 def close(report, model, rows, tolerance=1e-5):
@@ -53,6 +54,39 @@ def test_a_model_of_many_kinds(tmp_path):
     assert {"Conv", "ConvTranspose", "MaxPool", "Scan"} <= set(report.operators)
     onnx.checker.check_model(str(path), full_check=True)
     close(report, model, 7)
+
+
+def test_integers_are_as_wide_as_the_model_declares_or_as_asked_for(tmp_path):
+    wide = exburn.Input((None,), dtype="int64", name="wide")
+    narrow = exburn.Input((2,), dtype="int32", name="narrow")
+    table = layers.Embedding(9, 3)
+    model = exburn.Model(
+        [wide, narrow], [ops.sum(table(wide), 1) + ops.sum(table(narrow), 1), wide + 1]
+    )
+    path = tmp_path / "m.onnx"
+    given = [np.array([[1, 8, 3]]), np.array([[4, 2]])]
+    wanted = model.predict(given, verbose=0)
+    for options, types in (
+        ({}, ["int64", "int32"]),
+        ({"integers": "int64"}, ["int64", "int64"]),
+        ({"integers": "int32"}, ["int32", "int32"]),
+    ):
+        report = model.export(path, **options)
+        told = [text.partition("[")[0] for text in report.inputs.values()]
+        session = onnxruntime.InferenceSession(path)
+        there = [value.type for value in session.get_inputs()]
+        assert told == types and there == [f"tensor({kind})" for kind in types]
+        feed = {
+            name: value.astype(kind)
+            for name, value, kind in zip(("wide", "narrow"), given, types, strict=True)
+        }
+        for got, want in zip(session.run(None, feed), wanted, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-6)
+        found = exburn.predict(path, [value.astype("int32") for value in given])
+        for got, want in zip(found.values(), wanted, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-6)
+    with pytest.raises(ArgumentError, match="integers"):
+        model.export(path, integers="int8")
 
 
 def test_halves_are_written_as_float32_and_few_bits_as_they_are(tmp_path):
