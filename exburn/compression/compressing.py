@@ -112,7 +112,11 @@ def compress(
             break  # the others are larger, and miss the target as well
         assert way.recipe is not None
         began = time.perf_counter()
-        made = workshop.make(way.recipe)
+        try:
+            made = workshop.make(way.recipe)
+        except ArgumentError as error:  # training asks for more than the size did
+            tried.append(Attempt(way.recipe, note=error.reason))
+            continue
         seconds = time.perf_counter() - began
         size = file_bytes(made)
         score = judge.score(made)
