@@ -103,6 +103,20 @@ def test_what_is_not_good_enough_is_not_returned(model, monkeypatch):
 
 
 @pytest.mark.long
+def test_a_way_that_cannot_be_trained_does_not_end_the_others(model, monkeypatch):
+    def refuse(self, recipe):
+        if recipe.mode == "int8":
+            raise ArgumentError("quantize_aware", "this layer cannot")
+        return self.outline(recipe)
+
+    monkeypatch.setattr(compressing, "RECIPES", FEW[:2])
+    monkeypatch.setattr(compressing.Workshop, "make", refuse)
+    report = model.compress(X, Y, "3x", 50).compression_report
+    assert report["int8"].note == "this layer cannot"
+    assert report.chosen.name == "int4"
+
+
+@pytest.mark.long
 def test_points_of_a_loss_are_per_cent(model, monkeypatch):
     data = {"x": X, "y": Y}
     judge = compressing._Judge(model, data, "loss", 32, 5.0)
