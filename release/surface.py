@@ -73,7 +73,7 @@ def changes(repository: Path, tag: str, package: str = PACKAGE) -> list[Change]:
         for broken in griffe.find_breaking_changes(
             _boxed(before[path]), _boxed(after[path])
         )
-        for change in _told(broken, path, home)
+        for change in _told(broken, path, after[path], home)
     }
     return [*gone, *found]
 
@@ -177,12 +177,15 @@ def _homes(names: dict[str, griffe.Object]) -> dict[str, str]:
 
 
 def _told(
-    broken: griffe.Breakage, public_path: str, home: dict[str, str]
+    broken: griffe.Breakage,
+    public_path: str,
+    now: griffe.Object,
+    home: dict[str, str],
 ) -> Iterator[Change]:
     """A finding of griffe, under the public name of what it is about.
 
-    That is the class which has the method, if it is public itself, and else the one
-    that was compared, which inherits it. A base class matters where it is public.
+    That is the class which has the method, if it is public, and else the one that was
+    compared. A base class matters where it is public.
     """
     values = [broken.old_value, broken.new_value]
     if isinstance(broken, griffe.ClassRemovedBaseBreakage):
@@ -195,6 +198,8 @@ def _told(
             if "property" not in broken.obj.labels:
                 return  # one can be called as the other
     owner, _, name = broken.obj.canonical_path.rpartition(".")
+    if _is_inherited(name, now, home):
+        return  # it is told of the class that has it
     if broken.obj.canonical_path in home:
         path = home[broken.obj.canonical_path]
     else:
@@ -206,6 +211,17 @@ def _told(
         return
     values = [v and v.default for v in values] if "default" in kind else [None, None]
     yield Change(f"{path}({parameter.name})", kind, *map(_text, values))
+
+
+def _is_inherited(name: str, now: griffe.Object, home: dict[str, str]) -> bool:
+    """Has a class a method from another public one?"""
+    if not isinstance(now, griffe.Class) or name in now.members:
+        return False
+    try:
+        bases = now.mro()
+    except ValueError:  # what they are is not known: those of other packages
+        bases = now.resolved_bases
+    return any(base.path in home and name in base.members for base in bases)
 
 
 def _path(base: str | griffe.Expr) -> str:
