@@ -98,7 +98,11 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
         fixed = all(isinstance(slot, Known) for slot in given)
         fixed = fixed and not any(map(_is_key, step.outputs))
         fixed = fixed and step.name != "composite"  # a rule reads its integers
-        if fixed and _size(step.outputs) <= max(_size(given), _SMALL):
+        if (
+            fixed
+            and _size(step.outputs) <= max(_size(given), _SMALL)
+            and not (_repeats(step))
+        ):
             values = [slot.value for slot in given if isinstance(slot, Known)]
             found = apply(step, values)
             for slot, value in zip(step.outputs, found, strict=True):
@@ -106,6 +110,15 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
         else:
             kept.append(step)
     return kept, known
+
+
+def _repeats(step: Operation) -> bool:
+    """Whether a row of floats is repeated: a bias, which converters want as a row."""
+    (first, *_), (result, *_) = step.inputs or (None,), step.outputs
+    if step.name != "broadcast_in_dim" or first is None or not first.aval.ndim:
+        return False
+    floats = jnp.issubdtype(result.aval.dtype, jnp.floating)
+    return floats and result.aval.size > first.aval.size
 
 
 def _is_key(slot: Slot) -> bool:

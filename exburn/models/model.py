@@ -25,6 +25,7 @@ from exburn.models import (
     axes,
     batches,
     compiling,
+    compressing,
     exporting,
     finding,
     fitting,
@@ -97,6 +98,7 @@ class Model(Layer):
     _run: OwnState  # a TrainingSettings
     _own_build = ""  # how far a subclass's method is: "running" or "done"
     _report: Any = None  # of ``quantize``, if that made it
+    _compression: Any = None  # the report of ``compress``, if that made it
 
     # Its methods are functions of the files that they belong to: see docs/layout.md.
     compile = compiling.compile
@@ -132,6 +134,7 @@ class Model(Layer):
     save_lora, load_lora = adapting.save_lora, adapting.load_lora
     repeat_changes = adapting.repeat_changes
     quantize = quantizing.quantize  # type: ignore[assignment]  # a layer, in place
+    compress = compressing.compress
     get_quantization_layer_structure = quantizing.get_quantization_layer_structure
     averaged_weights = averaging.averaged_weights
     update_batch_statistics = averaging.update_batch_statistics
@@ -793,6 +796,11 @@ class Model(Layer):
     def quantization_report(self) -> QuantizationReport | None:
         """What ``quantize`` did to make this model; None of one that was loaded."""
         return None if self._report is None else self._report.value
+
+    @property
+    def compression_report(self) -> Any:
+        """What ``compress`` tried to make this model; None of one that was loaded."""
+        return None if self._compression is None else self._compression.value
 
     # ------------------------------------------------------------------ config
     def get_config(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from exburn.compression import (
     sparsity,
     strip,
 )
-from exburn.errors import ArgumentError, UnknownNameError
+from exburn.errors import ArgumentError, FileFormatError, UnknownNameError
 from exburn.layers import LSTM, Conv2D, Dense, DepthwiseConv2D, Embedding, Flatten
 from exburn.transforms.pruning.masks import pack, unpack
 from exburn.transforms.pruning.plan import Plan
@@ -277,8 +277,10 @@ class OwnStep(exburn.Model):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("batches", "accumulated")
-@pytest.mark.parametrize("way", ["own", "average", "mean", "batches", "accumulated"])
+@pytest.mark.longest_cases("mean", "clone", "batches", "accumulated")
+@pytest.mark.parametrize(
+    "way", ["own", "average", "mean", "clone", "batches", "accumulated"]
+)
 def test_every_way_to_train_prunes(way):
     schedule = Polynomial(0, 6, every=2)
     adam = exburn.optimizers.Adam
@@ -291,6 +293,8 @@ def test_every_way_to_train_prunes(way):
         model(X)
         model.compile("adam", "cross_entropy")
     pruned, calls = exburn.prune(model, 0.5, schedule), []
+    if way == "clone":
+        pruned = exburn.models.clone_model(pruned)  # fresh weights, and masks
     if way == "mean":
         calls = [exburn.callbacks.StochasticWeightAveraging(0)]
     if way == "batches":
@@ -342,6 +346,20 @@ def test_the_zeros_are_in_files_for_other_runtimes(sparse, tmp_path):
 def test_bad_arguments_are_told_before_anything_is_done(arguments, words):
     with pytest.raises(ArgumentError, match=words.replace("(", r"\(")):
         exburn.prune(make(), **arguments)
+
+
+def test_records_that_do_not_fit_are_told(sparse):
+    record = sparse.changes[0]
+    for bad in (
+        {"weights": ["dense/bias"]},
+        {"weights": ["nowhere/kernel"]},
+        {"pattern": "2:5"},
+        {"sparsity": 2.0},
+        {"schedule": exburn.core.registry.serialize(exburn.losses.MeanSquaredError())},
+        {"model": "inner"},
+    ):
+        with pytest.raises(FileFormatError, match="pruning does not fit"):
+            make().repeat_changes([record | bad])
 
 
 @pytest.mark.long

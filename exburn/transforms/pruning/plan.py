@@ -403,13 +403,17 @@ def restore(model: Any, record: Mapping[str, Any]) -> None:
             owner = dict(iter_modules(model))[record["model"]]
             start = f"{record['model']}/" if record["model"] else ""
             pattern = record["pattern"]
+            if pattern is not None:
+                pattern = parse_pattern(pattern)
+                if any(shapes[w][axis] % pattern[1] for w, axis in axes.items()):
+                    raise ValueError(f"{record['pattern']} does not divide an axis")
             schedule = registry.deserialize(record["schedule"])
             if not isinstance(schedule, Schedule):
                 raise TypeError(f"{schedule!r} is no schedule")
             plan = Plan(
                 check_rate("prune", "sparsity", record["sparsity"], below_one=True),
                 schedule,
-                None if pattern is None else parse_pattern(pattern),
+                pattern,
                 check_choice("prune", "scope", record["scope"], _SCOPES),
                 {path.removeprefix(start): axis for path, axis in axes.items()},
                 {path.removeprefix(start): shape for path, shape in shapes.items()},

@@ -101,10 +101,20 @@ class QuantizedWeight(nnx.Pytree):
 
     def _read(self) -> jax.Array:
         """The weight as one operation of its integers and its scales."""
-        scheme, (values, scale) = self.scheme, self._parts()
-        sizes = [1 if i in scheme.summed else n for i, n in enumerate(scheme.shape)]
+        scheme, kept = self.scheme, self.scheme.kept_axes
+        values, scale = self._parts()
+        whole = scheme.integers(values)
+        if kept and kept == tuple(range(kept[0], kept[-1] + 1)):
+            # As one axis: runtimes have a scale for each entry of a single one.
+            sizes, place = list(scheme.shape), kept[0]
+            sizes[place : kept[-1] + 1] = [scheme.rows]
+            row = [scheme.rows if i == place else 1 for i in range(len(sizes))]
+            whole, scale = whole.reshape(sizes), scale.reshape(row)
+        else:
+            sizes = [n if i in kept else 1 for i, n in enumerate(scheme.shape)]
+            scale = scale.reshape(sizes)
         bits = 4 if scheme.dtype == "int4" else 8
-        return marks.read(scheme.integers(values), scale.reshape(sizes), bits)
+        return marks.read(whole, scale, bits).reshape(scheme.shape)
 
     def _parts(self) -> list[jax.Array]:
         return [getattr(self, name).get_value() for name in self.scheme.parts]
