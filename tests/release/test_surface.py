@@ -35,7 +35,8 @@ FILES = {
             def call(self, x): ...
     """,
     "exburn/lazy.py": """
-        __all__ = ["late"]
+        from json import dumps
+        __all__ = ["dumps", "late"]
         def late(x, y=1): ...
     """,
     "exburn/room/__init__.py": "",
@@ -134,10 +135,11 @@ def test_what_programs_may_miss_must_be_named(repository, capsys):
     change(repository, "exburn/room/fit.py", "epochs=1", "steps=1")
     change(repository, "exburn/room/fit.py", "deep=1", "deep=2")
     change(repository, "exburn/room/moved.py", "default=None", "default")
-    change(repository, "exburn/lazy.py", '"late"', "")
+    change(repository, "exburn/lazy.py", '"dumps", "late"', "")
     assert surface.main([], repository) == 1
     shown = capsys.readouterr()
     expected = {
+        "exburn.lazy.dumps: was removed",
         "exburn.lazy.late: was removed",
         "exburn.layers.Dense.__init__(activation): parameter default was changed: "
         "None -> 'relu'",
@@ -154,7 +156,7 @@ def test_what_programs_may_miss_must_be_named(repository, capsys):
 - `layer.get(key, default)` needs both; `model.check(deep=2)`.
 - `fit(steps=)` stands for `epochs`.
 ### Removed
-- `lazy.late`
+- `lazy.late`, `lazy.dumps`
 ## [0.1.0]"""
     change(repository, "CHANGELOG.md", "## [0.1.0]", named)
     assert surface.main([], repository) == 0
