@@ -27,6 +27,10 @@ class Attempt:
         lost: Points that are lost: see ``Model.compress``.
         seconds: What it took to make.
         note: Why it cannot be made; empty if it can.
+
+    Example:
+        >>> Attempt(None, bytes=40_000, ratio=1.0, score=0.97).name
+        'the given model'
     """
 
     recipe: Recipe | None
@@ -56,6 +60,11 @@ class CompressionReport:
         metric: What is scored; empty before anything is.
         chosen: The way whose model was returned: the smallest that stays within.
             ``None`` if none does, or before anything is tried.
+
+    Example:
+        >>> tried = Attempt(None, bytes=40_000, ratio=1.0)
+        >>> CompressionReport((tried,), target=4.0, within=0.5, chosen=tried).reached
+        False
     """
 
     attempts: tuple[Attempt, ...]
