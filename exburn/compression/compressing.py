@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import tempfile
 import time
@@ -105,12 +106,13 @@ def compress(
     first = dataclasses.replace(first, score=judge.exact, lost=0.0)
     tried: list[Attempt] = []
     best, small = None, None
-    for way in _in_order(ways, ratio):
-        if best is not None and (best.ratio or 0) >= ratio:
+    wanted = math.inf if ratio is None else ratio  # as small as can be: none reaches it
+    for way in _in_order(ways, wanted):
+        assert way.recipe is not None
+        if best is not None and (best.ratio or 0) >= wanted and way.recipe.trains:
             break
         if best is not None and (way.bytes or 0) >= (best.bytes or 0):
-            break  # the others are larger, and miss the target as well
-        assert way.recipe is not None
+            continue
         began = time.perf_counter()
         try:
             made = workshop.make(way.recipe)
@@ -129,7 +131,8 @@ def compress(
             seconds=seconds,
         )
         tried.append(way)
-        if judge.is_within(way):
+        smaller = best is None or size < (best.bytes or 0)
+        if smaller and judge.is_within(way):
             best, small = way, made
     if small is None:
         small = workshop.unchanged()
@@ -138,8 +141,9 @@ def compress(
     report = CompressionReport(attempts, ratio, within, judge.metric, best)
     if not report.reached:
         name = "the given model" if best is None else best.name
+        reached = "" if ratio is None else f"reached {ratio:g} × and "
         warn(
-            f"compress: nothing reached {ratio:g} × within {within:g} points; "
+            f"compress: nothing {reached}stayed within {within:g} points; "
             f"returned is {name}. See model.compression_report."
         )
     small._compression = Static(report)
@@ -206,14 +210,16 @@ def _rises(model: Model, metric: str) -> bool:
     return monitor.monitor_op is np.greater
 
 
-def _check_target(target: Any) -> float:
+def _check_target(target: Any) -> float | None:
+    if target is None:
+        return None
     text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*[x×]\s*", str(target))
     number = float(text[1]) if isinstance(target, str) and text else target
     if isinstance(number, str) or isinstance(number, bool):
         raise ArgumentError(
             OP,
             f"target is how many times smaller the file is to be, received {target!r}",
-            hint='target="4x", or target=4.',
+            hint='target="4x", or target=4; None for as small as the points allow.',
         )
     return check_number(OP, "target", number, 1, open_low=True)
 

@@ -55,7 +55,7 @@ class CompressionReport:
 
     Attributes:
         attempts: The given model, and the ways in the order in which they are tried.
-        target: How many times smaller the file is to be.
+        target: How many times smaller the file is to be; ``None``: as small as can be.
         within: Points that may be lost.
         metric: What is scored; empty before anything is.
         chosen: The way whose model was returned: the smallest that stays within.
@@ -68,7 +68,7 @@ class CompressionReport:
     """
 
     attempts: tuple[Attempt, ...]
-    target: float
+    target: float | None
     within: float
     metric: str = ""
     chosen: Attempt | None = None
@@ -77,7 +77,7 @@ class CompressionReport:
     def reached(self) -> bool:
         """Whether the target was reached within the points."""
         ratio = self.chosen.ratio if self.chosen is not None else None
-        return ratio is not None and ratio >= self.target
+        return ratio is not None and ratio >= (self.target or 0)
 
     def __getitem__(self, name: str) -> Attempt:
         """The attempt of a name, such as ``"int8"``."""
@@ -115,10 +115,15 @@ class CompressionReport:
             names = ", ".join(one.name for one in self.attempts if one.note == note)
             yield Text(f" Not possible: {names}: {note}")
         if self.metric and not self.reached:
-            yield Text(" The target was not reached within the points.")
+            yield Text(" Nothing reached the target within the points.")
 
     def _title(self) -> str:
-        return f"To {self.target:g} × smaller, within {self.within:g} points"
+        size = (
+            "As small as can be"
+            if self.target is None
+            else f"To {self.target:g} × smaller,"
+        )
+        return f"{size} within {self.within:g} points"
 
     def _note(self, one: Attempt) -> str:
         if one is self.chosen:

@@ -29,7 +29,7 @@ def compress(
 
     It tries, in this order, until a model reaches the target within the points:
 
-    1. weights in 16, 8 and 4 bits, which takes no training;
+    1. weights in 16, 8 and 4 bits, which takes no training: the smallest that is good;
     2. 4 bits, trained with their rounding;
     3. a quarter, a half and three quarters of the units of each layer taken away,
        trained, and stored in 8 and in 4 bits.
@@ -42,6 +42,8 @@ def compress(
     Args:
         x, y: Data to train on, as of ``fit``.
         target: How many times smaller the file is to be: ``"4x"``, or a number.
+            ``None``: as small as the points allow. The smallest file comes first then,
+            and most of them are trained.
         within: Points that may be lost: hundredths of an accuracy or another metric
             between 0 and 1 that rises; of others, as a loss, per cent of this model's.
         validation_data: What models are scored on, as of ``fit``.
@@ -73,10 +75,10 @@ def compress(
         >>> model = exburn.Sequential([Input((64,)), Dense(256, "relu"), Dense(2)])
         >>> model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=0)
         >>> _ = model.fit(x, y, epochs=3, verbose=0)
-        >>> small = model.compress(x, y, target="3x", within=5)
+        >>> small = model.compress(x, y, target="3x", within=20)
         >>> report = small.compression_report
         >>> report.chosen.name, report.reached
-        ('int8', True)
+        ('int4', True)
     """
     # On a level above models, and loaded for those who compress.
     module = importlib.import_module("exburn.compression.compressing")

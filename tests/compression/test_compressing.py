@@ -66,7 +66,7 @@ def test_a_plan_tells_sizes_before_anything_is_trained(model, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.longest
-def test_the_first_that_reaches_the_target_is_returned(model, monkeypatch, tmp_path):
+def test_what_reaches_the_target_is_returned(model, monkeypatch, tmp_path):
     monkeypatch.setattr(compressing, "RECIPES", FEW)
     before, options = model.get_weights(), {"validation_split": 0.25, "epochs": 4}
     small = model.compress(X, Y, "3x", 4, **options)
@@ -84,6 +84,27 @@ def test_the_first_that_reaches_the_target_is_returned(model, monkeypatch, tmp_p
     for one, other in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(one, other)
     assert model.trainable_weights and model.compression_report is None
+
+
+@pytest.mark.long
+def test_the_smallest_of_those_without_training_is_returned(model, monkeypatch):
+    monkeypatch.setattr(compressing, "RECIPES", FEW[:2])
+    report = model.compress(X, Y, "3x", 30).compression_report
+    assert report.chosen.name == "int4" and report["int8"].score is not None
+
+
+@pytest.mark.long
+def test_without_a_target_the_smallest_within_the_points_is_returned(
+    model, monkeypatch
+):
+    monkeypatch.setattr(compressing, "RECIPES", FEW[:2])
+    report = model.compress(X, Y, None, 30).compression_report
+    assert report.chosen.name == "int4" and report["int8"].score is None
+    assert report.reached and "As small as can be within 30 points" in str(report)
+    monkeypatch.setattr(compressing._Judge, "is_within", lambda *_: False)
+    with pytest.warns(UserWarning, match="nothing stayed within 30 points"):
+        report = model.compress(X, Y, None, 30).compression_report
+    assert not report.reached
 
 
 @pytest.mark.long
@@ -150,7 +171,7 @@ def test_ways_that_are_not_open_are_told_with_the_reason(monkeypatch):
 
 def test_what_cannot_be_asked_for():
     model = make()
-    for target in ("four", 1, "1x", 0.5, True, None, float("nan")):
+    for target in ("four", 1, "1x", 0.5, True, float("nan")):
         with pytest.raises(ArgumentError, match="target"):
             model.compress(X, Y, target)
     with pytest.raises(ArgumentError, match="within"):
