@@ -14,6 +14,7 @@ normalization behind took 60 ms, and takes 5.5, since the outputs are computed o
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -49,22 +50,24 @@ def _in_fit(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
 
 
 def _forward(x, kernel, *shape):
-    """The convolution, which XLA computes once.
+    y = compute_once(lambda x, kernel: exburn_depthwise(x, kernel, *shape), x, kernel)
+    return y, (x, kernel)
 
-    What ends in cheap operations it computes again in each kernel that reads it, and
-    on a CPU it knows no barrier by then: seven times in a step with a batch
-    normalization behind. It does not look into conditions. This one always holds.
+
+def compute_once(compute: Callable, x, kernel):
+    """A convolution made of cheap operations, which XLA computes once.
+
+    What ends in such it computes again in each kernel that reads it, and on a CPU it
+    knows no barrier by then: seven times in a step with a batch normalization behind.
+    It does not look into conditions. This one always holds.
     """
-
-    def compute(x, kernel):
-        return exburn_depthwise(x, kernel, *shape)
 
     def never(x, kernel):
         like = jax.eval_shape(compute, x, kernel)
         return jnp.zeros(like.shape, like.dtype)
 
     one = (lax.convert_element_type(kernel.ravel()[0] < 0, np.int32) | 1) & 1
-    return lax.cond(one == 1, compute, never, x, kernel), (x, kernel)
+    return lax.cond(one == 1, compute, never, x, kernel)
 
 
 def _backward(strides: tuple, pads: Pads, dilation: tuple, kept: tuple, dy):

@@ -77,7 +77,8 @@ def convolve(
             groups, products = feature_group_count, _products.get()
             form = gpu_form(shape, x.dtype, window, groups, *steps, products)
         else:
-            form = cpu_form(window, channels, feature_group_count, *steps)
+            out = kernel.shape[-2 if turned else -1]
+            form = cpu_form(window, channels, out, feature_group_count, *steps)
         reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
         pads = padding
         if isinstance(padding, str):

@@ -16,7 +16,14 @@ pytestmark = pytest.mark.skipif(
     jax.default_backend() != "cpu", reason="they are for processors"
 )
 
-KINDS = "pointwise", "depthwise", "grouped", "in planes", "transposed"
+KINDS = (
+    "pointwise",
+    "depthwise",
+    "grouped",
+    "few channels",
+    "in planes",
+    "transposed",
+)
 
 
 def computed(function, x, k):
