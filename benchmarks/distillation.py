@@ -8,8 +8,8 @@ layer has 64 units, is given 2,000 of them with their labels, and 60 epochs: alo
 with the teacher at several temperatures. Each seed draws its own weights and order; the
 interval is that of the difference to the student alone, seed by seed.
 
-``--all`` gives the student all 60,000 images, and 10 epochs: there labels are enough,
-and a small student that must repeat what a teacher thinks of every class is worse.
+``--all --units 16`` gives a smaller student all 60,000 images, and 10 epochs: labels
+are enough there, and to repeat a teacher's thoughts on every class is too much for it.
 """
 
 from __future__ import annotations
@@ -60,18 +60,20 @@ def make_teacher(seed: int = 0) -> Any:
     return compiled([*stack, layers.Dense(10)], seed)
 
 
-def make_student(seed: int) -> Any:
-    return compiled([layers.Dense(64, "relu", name="hidden"), layers.Dense(10)], seed)
+def make_student(seed: int, units: int) -> Any:
+    return compiled(
+        [layers.Dense(units, "relu", name="hidden"), layers.Dense(10)], seed
+    )
 
 
 def measure(
-    train: tuple, test: tuple, teacher: Any, seeds: int, epochs: int
+    train: tuple, test: tuple, teacher: Any, seeds: int, epochs: int, units: int
 ) -> dict[str, list[float]]:
     """Test accuracy of each way for each seed, in per cent."""
     found: dict[str, list[float]] = {"alone": []} | {way: [] for way in WAYS}
     for seed in range(seeds):
         for way, scores in found.items():
-            student = make_student(seed)
+            student = make_student(seed, units)
             model = student
             if way != "alone":
                 model = exburn.Distiller(student, teacher, **WAYS[way])
@@ -87,6 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--folder")
+    parser.add_argument("--units", type=int, default=64)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
@@ -96,7 +99,8 @@ def main() -> None:
     teacher.fit(x, y, epochs=12, batch_size=256, verbose=0)
     score = 100 * teacher.evaluate(*test, verbose=0, return_dict=True)["accuracy"]
     few, epochs = (len(x), 10) if asked.all else (FEW, EPOCHS)
-    found = measure((x[:few], y[:few]), test, teacher, asked.seeds, epochs)
+    train = x[:few], y[:few]
+    found = measure(train, test, teacher, asked.seeds, epochs, asked.units)
     print(f"\nteacher {score:.2f} %; students of {few:,} images, {epochs} epochs")
     summary = {}
     for way, scores in found.items():
@@ -108,6 +112,7 @@ def main() -> None:
         result = {
             "teacher": score,
             "images": few,
+            "units": asked.units,
             "epochs": epochs,
             "scores": found,
             "summary": summary,

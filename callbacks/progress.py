@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from exburn.callbacks.contract import Callback, CallbackList
+from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.progress_view import Line, View, choose_view
 from exburn.errors import warn
 
@@ -26,6 +27,10 @@ class ProgressBar(Callback):
         verbose: 0 silent, 1 live, 2 one line for each epoch, `"auto"` 1 in a terminal
             or notebook and 2 elsewhere; None for what `fit` was given.
         console: A `rich.console.Console` to draw on instead of standard output.
+        every: Which epochs are shown: 10, or an `Every` of epochs; all by default.
+
+    Raises:
+        CallbackError: `every` counts something else than epochs.
 
     Attributes:
         data_wait: Share of the time spent waiting for data, from 0 to 1. A trainer
@@ -50,7 +55,14 @@ class ProgressBar(Callback):
 
     light = True
 
-    def __init__(self, verbose: int | str | None = None, console: Any = None):
+    def __init__(
+        self,
+        verbose: int | str | None = None,
+        console: Any = None,
+        *,
+        every: int | str | Every | None = None,
+    ):
+        self.every = check_every("ProgressBar", every, "epochs")
         self.verbose = verbose
         self.console = console
         self.data_wait: float | None = None
@@ -78,6 +90,7 @@ class ProgressBar(Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._steps = self._meter.step
         self._finish(logs)
+        self._meter.label = ""  # nothing to draw until an epoch begins that is shown
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._close()
@@ -157,7 +170,7 @@ class ProgressBar(Callback):
 
     def _draw(self, now: float) -> None:
         view = self._view
-        if view is None or now < self._draw_at:
+        if view is None or not self._meter.label or now < self._draw_at:
             return
         line = self._meter.line(now, interim=True, data_wait=self.data_wait)
         self._write_safely(view.show, line)

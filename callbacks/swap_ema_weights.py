@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.every import Every, Occasions, check_every
 from exburn.errors import CallbackError
 
 
@@ -20,9 +21,12 @@ class SwapEMAWeights(Callback):
         swap_on_epoch: Whether the average is also in the model from the end of an epoch
             to the beginning of the next, for callbacks further on in the list, such as
             ModelCheckpoint.
+        every: In which epochs of ``fit`` the average is looked at: 5, or an ``Every``
+            of epochs; in all by default.
 
     Raises:
-        CallbackError: At the beginning of ``fit``, if the optimizer keeps no average.
+        CallbackError: At the beginning of ``fit``, if the optimizer keeps no average;
+            ``every`` counts something else than epochs.
 
     Example:
         >>> import numpy as np
@@ -39,9 +43,18 @@ class SwapEMAWeights(Callback):
 
     light = True  # it goes past the model's own arrays
 
-    def __init__(self, swap_on_epoch: bool = False):
+    def __init__(
+        self,
+        swap_on_epoch: bool = False,
+        *,
+        every: int | str | Every | None = None,
+    ):
         self.swap_on_epoch = bool(swap_on_epoch)
-        self._until_epoch = False
+        # Not the attribute `every`, by which hooks are left out: the weights come back
+        # at the beginning of the next epoch, whatever that is.
+        chosen = check_every("SwapEMAWeights", every, "epochs")
+        self._filter = None if chosen is None else Occasions(chosen)
+        self._until_epoch, self._looks = False, True
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.model.optimizer
@@ -53,14 +66,19 @@ class SwapEMAWeights(Callback):
                 hint="Make it with use_ema=True: Adam(use_ema=True).",
             )
         self._until_epoch = False
+        if self._filter is not None:
+            self._filter.begin_run()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._looks = self._filter is None or self._filter.in_epoch(epoch)
         if self._until_epoch:
             self._until_epoch = False
             self.model._use_average(False)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.swap_on_epoch:
+        if self._filter is not None and self._looks:
+            self._filter.pass_once()
+        if self.swap_on_epoch and self._looks:
             self._until_epoch = True
             self.model._use_average(True)
 
@@ -77,12 +95,12 @@ class SwapEMAWeights(Callback):
         self._look(False)
 
     def on_exit(self, error: BaseException | None = None) -> None:
-        self._until_epoch = False
+        self._until_epoch, self._looks = False, True
         if error is not None and self.model.compiled:
             self.model._use_average(False)
 
     def _look(self, wanted: bool) -> None:
-        if not self._until_epoch:
+        if not self._until_epoch and self._looks:
             self.model._use_average(wanted)
 
     def state_dict(self) -> dict[str, Any]:

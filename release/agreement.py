@@ -11,7 +11,9 @@ from pathlib import Path
 
 from release import changelog
 
-__all__ = ["disagreements", "overdue"]
+__all__ = ["NOTICE", "disagreements", "hasty", "overdue"]
+
+NOTICE = datetime.timedelta(days=182)  # between the first warning and the day
 
 
 def disagreements(tree: Path, version: str) -> list[str]:
@@ -32,12 +34,28 @@ def disagreements(tree: Path, version: str) -> list[str]:
 
 def overdue(package: Path, today: datetime.date) -> list[str]:
     """The calls of ``deprecate`` below a folder whose day has come."""
-    return [
-        f"{path.relative_to(package)}:{call.lineno}: {ast.unparse(call)}"
-        for path in sorted(_modules(package))
-        for call in _deprecations(path.read_text("utf-8"))
-        if datetime.date.fromisoformat(_literal(call, "until")) <= today
-    ]
+    return [told for told, call in _found(package) if _day(call) <= today]
+
+
+def hasty(package: Path, changelog_text: str, today: datetime.date) -> list[str]:
+    """Those calls whose day is less than six months after the first release with it.
+
+    That is the one that ``since`` names, or, if it has none yet, the one of today.
+    """
+    days = changelog.released(changelog_text)
+    found = []
+    for told, call in _found(package):
+        first = days.get(_literal(call, "since"), today.isoformat())
+        if _day(call) < datetime.date.fromisoformat(first) + NOTICE:
+            found.append(told)
+    return found
+
+
+def _found(package: Path) -> Iterator[tuple[str, ast.Call]]:
+    for path in sorted(_modules(package)):
+        for call in _deprecations(path.read_text("utf-8")):
+            place = f"{path.relative_to(package)}:{call.lineno}"
+            yield f"{place}: {ast.unparse(call)}", call
 
 
 def _modules(folder: Path) -> Iterator[Path]:
@@ -56,6 +74,10 @@ def _deprecations(source: str) -> Iterator[ast.Call]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id == "deprecate":
                 yield node
+
+
+def _day(call: ast.Call) -> datetime.date:
+    return datetime.date.fromisoformat(_literal(call, "until"))
 
 
 def _literal(call: ast.Call, name: str) -> str:

@@ -70,8 +70,10 @@ def refuse(faults: Iterable[str], what: str) -> None:
 def check_tree(tree: Path, version: str) -> None:
     """Version and deprecations of a tree, and what of its names programs miss."""
     refuse(agreement.disagreements(tree, version), f"this is not {version}")
-    late = agreement.overdue(tree / "exburn", datetime.date.today())
-    refuse(late, "the day of these has come")
+    package, today = tree / "exburn", datetime.date.today()
+    refuse(agreement.overdue(package, today), "the day of these has come")
+    text = (tree / "CHANGELOG.md").read_text("utf-8")
+    refuse(agreement.hasty(package, text, today), "these give less than six months")
     if surface.main([]):
         raise SystemExit("CHANGELOG.md does not name these changes")
 

@@ -7,11 +7,9 @@ import os
 import sys
 from typing import Any
 
-try:
+if sys.platform != "win32":  # where no keys are known
     import select
     import termios
-except ImportError:  # no keys on Windows
-    termios = None  # type: ignore[assignment]
 
 _ARROWS = {  # what terminals send, and one byte for it
     **dict.fromkeys((b"\x1b[C", b"\x1bOC"), b"\t"),
@@ -43,7 +41,7 @@ class Keys:
             ours = os.isatty(self._fd) and os.tcgetpgrp(self._fd) == os.getpgrp()
         except (AttributeError, OSError, ValueError):  # none, closed, or no file
             return
-        if termios is not None and ours:
+        if ours:
             with contextlib.suppress(termios.error):
                 self._before = termios.tcgetattr(self._fd)
                 self.known = True

@@ -4,6 +4,7 @@ Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruni
 Model Compression*, 2017.
 """
 
+from exburn.compression.compressing import plan
 from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import apply_masks, masks, prune, strip
 from exburn.compression.quantization_aware import quantize_aware
@@ -17,6 +18,7 @@ __all__ = [
     "Schedule",
     "apply_masks",
     "masks",
+    "plan",
     "prune",
     "quantize_aware",
     "sparsity",

@@ -98,6 +98,11 @@ class Distiller(Model):
         self.total_loss_tracker = Mean(name="total_loss")
 
     @property
+    def named_like(self) -> Model:
+        """The model whose names inputs and outputs have: the student."""
+        return self.student
+
+    @property
     def distillation_losses(self) -> list[DistillationLoss]:
         """The losses between teacher and student."""
         return list(self._losses.value[0])

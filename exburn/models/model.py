@@ -25,6 +25,7 @@ from exburn.models import (
     axes,
     batches,
     compiling,
+    compressing,
     exporting,
     finding,
     fitting,
@@ -97,6 +98,7 @@ class Model(Layer):
     _run: OwnState  # a TrainingSettings
     _own_build = ""  # how far a subclass's method is: "running" or "done"
     _report: Any = None  # of ``quantize``, if that made it
+    _compression: Any = None  # the report of ``compress``, if that made it
 
     # Its methods are functions of the files that they belong to: see docs/layout.md.
     compile = compiling.compile
@@ -132,6 +134,7 @@ class Model(Layer):
     save_lora, load_lora = adapting.save_lora, adapting.load_lora
     repeat_changes = adapting.repeat_changes
     quantize = quantizing.quantize  # type: ignore[assignment]  # a layer, in place
+    compress = compressing.compress
     get_quantization_layer_structure = quantizing.get_quantization_layer_structure
     averaged_weights = averaging.averaged_weights
     update_batch_statistics = averaging.update_batch_statistics
@@ -331,7 +334,11 @@ class Model(Layer):
         return host.encode(self.nodes, inputs)
 
     def begin_with(self, inputs: Any) -> None:
-        """Makes the graph for the first data; a model of symbols has one."""
+        """Makes the graph for the first data; a model of symbols has one.
+
+        Args:
+            inputs: The first data.
+        """
 
     def __call__(self, *args, **kwargs):
         if not args:
@@ -363,6 +370,16 @@ class Model(Layer):
         place(self)
 
     def call(self, inputs, training=None, mask=None):
+        """The outputs; write it in a class of your own.
+
+        Args:
+            inputs: Arrays, or symbols.
+            training: Whether layers train; what is around the call decides by default.
+            mask: Masks of the inputs.
+
+        Raises:
+            ArgumentError: The model has no graph, and its class no ``call``.
+        """
         if self.graph is None:
             raise ArgumentError(
                 type(self).__name__,
@@ -423,6 +440,9 @@ class Model(Layer):
 
     def set_weights(self, weights: Any) -> None:
         """Sets all weights; while another thread trains the model they would be lost.
+
+        Args:
+            weights: Arrays in the order of ``get_weights``.
 
         Raises:
             BusyError: The model is being trained, and this is not in a hook.
@@ -499,6 +519,10 @@ class Model(Layer):
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name, or by its place in ``layers``.
+
+        Args:
+            name: The layer's name.
+            index: Its place, from 0.
 
         Raises:
             UnknownNameError: No layer has that name.
@@ -793,6 +817,11 @@ class Model(Layer):
     def quantization_report(self) -> QuantizationReport | None:
         """What ``quantize`` did to make this model; None of one that was loaded."""
         return None if self._report is None else self._report.value
+
+    @property
+    def compression_report(self) -> Any:
+        """What ``compress`` tried to make this model; None of one that was loaded."""
+        return None if self._compression is None else self._compression.value
 
     # ------------------------------------------------------------------ config
     def get_config(self) -> dict[str, Any]:

@@ -153,8 +153,11 @@ def check_batch_size(model: Model, op: str) -> None:
 
 
 def part_names(model: Model) -> tuple[Any, Any]:
-    """Names of the inputs and of the outputs, of a model that has a graph."""
-    graph = getattr(model, "graph", None)
+    """Names of the inputs and of the outputs, of a model that has a graph.
+
+    One that only passes on what another returns has that one's.
+    """
+    graph = getattr(getattr(model, "named_like", model), "graph", None)
     return getattr(graph, "input_names", None), getattr(graph, "output_names", None)
 
 

@@ -7,7 +7,7 @@ the example; ``_ARGUMENTS`` has what the others mean. ``bind`` makes a docstring
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _ARGUMENTS = {
@@ -40,8 +40,8 @@ class Description(NamedTuple):
     """
 
     line: str
-    arguments: dict[str, str]
-    example: list[str]
+    arguments: Mapping[str, str]
+    example: Sequence[str]
 
 
 def docstring(name: str, names: Sequence[str], function: Callable) -> str | None:
@@ -79,10 +79,12 @@ def _home(function: Any) -> str:
 def _descriptions() -> dict[str, Description]:
     """The blocks by name."""
     found = {}
-    for block in _TEXT.strip().split("\n\n"):
+    text: str = _TEXT
+    for block in text.strip().split("\n\n"):
         name, line, *rest = block.splitlines()
         at = next(i for i, text in enumerate(rest) if text.startswith(">>> "))
-        said = dict(text.split(": ", 1) for text in rest[:at])
+        parts = [text.partition(": ") for text in rest[:at]]
+        said = {key: text for key, _, text in parts}
         found[name] = Description(line, said, rest[at:])
     return found
 

@@ -9,6 +9,7 @@ from tests.callbacks.bars import FIT, Clock, run, terminal
 
 from exburn.callbacks import CallbackList, ProgbarLogger, ProgressBar
 from exburn.callbacks.progress import _rate
+from exburn.errors import CallbackError
 
 GOLDEN_TERMINAL = (
     "\x1b[?25l"
@@ -135,6 +136,21 @@ def test_evaluate_and_predict(capsys):
     assert capsys.readouterr().out.splitlines()[1:] == [
         "Predict - 10/10 - 1.0s - 77 samples/s"
     ]
+
+
+def test_only_chosen_epochs_are_shown(capsys):
+    bar = ProgressBar(verbose=2, every=2)
+    callbacks = CallbackList(bar, params={"epochs": 5, "steps": 1, "batch_size": 8})
+    callbacks.on_train_begin()
+    for epoch in range(5):
+        callbacks.on_epoch_begin(epoch)
+        bar.on_chunk_end(1, {"loss": 0.5})  # as a filter of epochs leaves it
+        callbacks.on_epoch_end(epoch, {"loss": 0.5})
+    callbacks.on_train_end()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" - ")[0] for line in lines] == ["Epoch 2/5", "Epoch 4/5"]
+    with pytest.raises(CallbackError, match="epochs"):
+        ProgressBar(every="chunk")
 
 
 def test_evaluate_shows_its_metrics(capsys):

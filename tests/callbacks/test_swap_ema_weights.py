@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.callbacks import LambdaCallback, SwapEMAWeights
+from exburn.callbacks import Every, LambdaCallback, SwapEMAWeights
 from exburn.errors import CallbackError
 
 X = np.arange(12, dtype="float32").reshape(6, 2) / 12
@@ -51,3 +51,30 @@ def test_callbacks_behind_it_see_the_average_until_the_next_epoch():
 def test_it_needs_an_average():
     with pytest.raises(CallbackError, match="use_ema"):
         make().fit(X, Y, verbose=0, callbacks=[SwapEMAWeights()])
+
+
+@pytest.mark.parametrize("every", [2, Every(epochs=1, after=1, before=2)])
+def test_it_looks_at_the_average_in_some_epochs_alone(every):
+    def ends(swap):
+        seen = []
+        look = LambdaCallback(
+            on_epoch_end=lambda *_: seen.append(look.model.get_weights()[0].copy())
+        )
+        model = make(use_ema=True, ema_momentum=0.5)
+        options = {"epochs": 3, "validation_data": (X, Y), "verbose": 0}
+        history = model.fit(X, Y, callbacks=[*swap, look], **options)
+        return seen, history.history["val_loss"]
+
+    trained, plain = ends([])
+    averages, looked = ends([SwapEMAWeights(swap_on_epoch=True)])
+    some, losses = ends([SwapEMAWeights(swap_on_epoch=True, every=every)])
+    expected = [trained[0], averages[1], trained[2]]
+    for found, wanted in zip(some, expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert losses == [plain[0], looked[1], plain[2]]
+    assert looked[2] != plain[2]
+
+
+def test_it_counts_epochs():
+    with pytest.raises(CallbackError, match="epochs"):
+        SwapEMAWeights(every=Every(steps=3))

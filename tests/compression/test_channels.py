@@ -201,6 +201,7 @@ def test_a_layer_that_cannot_be_followed_is_named(layer, words):
         exburn.prune(_blocked(layer), 0.5, pattern="channels")
 
 
+@pytest.mark.long
 def test_units_that_are_needed_stay():
     x = exburn.Input((8,))
     outputs = exburn.Model(x, Dense(4, "softmax")(x))

@@ -16,7 +16,7 @@ from exburn.compression import (
     sparsity,
     strip,
 )
-from exburn.errors import ArgumentError, UnknownNameError
+from exburn.errors import ArgumentError, FileFormatError, UnknownNameError
 from exburn.layers import LSTM, Conv2D, Dense, DepthwiseConv2D, Embedding, Flatten
 from exburn.transforms.pruning.masks import pack, unpack
 from exburn.transforms.pruning.plan import Plan
@@ -76,6 +76,7 @@ def test_schedules_follow_their_formulas():
     np.testing.assert_array_equal(Constant(2)(np.arange(4)), [0, 0, 1, 1])
 
 
+@pytest.mark.long
 def test_masks_grow_within_the_step_and_stay_zero():
     model = make()
     before = model.get_weights()
@@ -133,6 +134,7 @@ def sparse():
     return pruned
 
 
+@pytest.mark.long
 def test_two_of_four_after_fit_files_copies_and_quantize(sparse, tmp_path):
     kernels = [layer.kernel for layer in sparse.layers]
     assert all(map(fits, kernels)) and sparsity(sparse).total == 0.5
@@ -275,8 +277,10 @@ class OwnStep(exburn.Model):
 
 
 @pytest.mark.long
-@pytest.mark.longest_cases("batches", "accumulated")
-@pytest.mark.parametrize("way", ["own", "average", "mean", "batches", "accumulated"])
+@pytest.mark.longest_cases("mean", "clone", "batches", "accumulated")
+@pytest.mark.parametrize(
+    "way", ["own", "average", "mean", "clone", "batches", "accumulated"]
+)
 def test_every_way_to_train_prunes(way):
     schedule = Polynomial(0, 6, every=2)
     adam = exburn.optimizers.Adam
@@ -289,6 +293,8 @@ def test_every_way_to_train_prunes(way):
         model(X)
         model.compile("adam", "cross_entropy")
     pruned, calls = exburn.prune(model, 0.5, schedule), []
+    if way == "clone":
+        pruned = exburn.models.clone_model(pruned)  # fresh weights, and masks
     if way == "mean":
         calls = [exburn.callbacks.StochasticWeightAveraging(0)]
     if way == "batches":
@@ -342,6 +348,21 @@ def test_bad_arguments_are_told_before_anything_is_done(arguments, words):
         exburn.prune(make(), **arguments)
 
 
+def test_records_that_do_not_fit_are_told(sparse):
+    record = sparse.changes[0]
+    for bad in (
+        {"weights": ["dense/bias"]},
+        {"weights": ["nowhere/kernel"]},
+        {"pattern": "2:5"},
+        {"sparsity": 2.0},
+        {"schedule": exburn.core.registry.serialize(exburn.losses.MeanSquaredError())},
+        {"model": "inner"},
+    ):
+        with pytest.raises(FileFormatError, match="pruning does not fit"):
+            make().repeat_changes([record | bad])
+
+
+@pytest.mark.long
 def test_what_cannot_be_pruned_is_told():
     with pytest.raises(UnknownNameError, match="hidden"):
         exburn.prune(make(), filters="hidden")
@@ -364,11 +385,11 @@ def test_what_cannot_be_pruned_is_told():
 
 
 def test_a_schedule_of_ones_own(tmp_path):
-    @exburn.register(name="HalfFirst")
     class HalfFirst(Schedule):
         def __call__(self, step):
             return jax.numpy.where(step < 3, 0.5, 1.0)
 
+    exburn.register(HalfFirst)
     pruned = exburn.prune(make(), 0.5, HalfFirst())
     assert sparsity(pruned).total == 0.25
     pruned.save(tmp_path / "own.exburn")

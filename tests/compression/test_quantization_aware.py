@@ -57,6 +57,7 @@ def in_127ths(weight):
     return np.rint(weight / scale) * scale
 
 
+@pytest.mark.long
 def test_it_computes_with_rounded_weights_and_activations(trained):
     kernel, bias, last, shift = (
         exact_weight(getattr(trained.get_layer(name), part)).numpy()
@@ -87,6 +88,7 @@ def test_ranges_follow_the_batches(trained):
     np.testing.assert_allclose(ends(trained)["hidden/input"], (low, high), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_what_is_stored_is_what_was_trained(trained, tmp_path):
     wanted = trained.predict(X, verbose=0)
     small = trained.quantize()
@@ -155,6 +157,7 @@ def test_a_weight_reads_as_it_will_be_stored(scheme):
     assert (np.asarray(scheme.round(weight)) == np.asarray(stored)).all()
 
 
+@pytest.mark.long
 def test_gradients_pass_what_is_within_a_range_and_move_its_ends():
     x, weight = np.float32([-3, -0.5, 0.303, 2, 2.5]), np.float32([1, 2, 4, 8, 16])
 
@@ -180,6 +183,7 @@ def test_gradients_pass_what_is_within_a_range_and_move_its_ends():
         assert float(d_ends[place]) == pytest.approx(moved * (2 * place - 1), rel=1e-4)
 
 
+@pytest.mark.long
 def test_ranges_of_a_trained_model_are_measured():
     model, x = make(), X.copy()
     x[0, 0] = 100.0

@@ -35,6 +35,11 @@ def test_the_day_of_a_deprecation_comes(tmp_path):
     assert agreement.overdue(tmp_path, day - datetime.timedelta(1)) == []
     (found,) = agreement.overdue(tmp_path, day)
     assert found.startswith("old.py:3: deprecate('old', 'new'")
+    # Half a year goes from the first release that warns, or from the one that is made.
+    soon, early = "## [0.2.0] - 2027-01-02\n", "## [0.2.0] - 2026-11-30\n"
+    assert agreement.hasty(tmp_path, soon, day) == [found]
+    assert agreement.hasty(tmp_path, early, day) == []
+    assert agreement.hasty(tmp_path, "", datetime.date(2027, 1, 2)) == [found]
 
 
 def test_a_deprecation_names_the_line_that_uses_it():

@@ -8,11 +8,13 @@ import inspect
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax import lax
 
+from exburn.core.forward_context import tracing
 from exburn.errors import ArgumentError
 from exburn.transforms.quantization.grid import Grid
 
@@ -296,7 +298,10 @@ class Scheme:
 
     def decode(self, *parts: Any, dtype: Any = None) -> Any:
         """The weight, in its own shape."""
-        return self._in_shape(self.decode_rows(*parts, dtype=dtype or self.exact))
+        dtype = np.dtype(dtype or self.exact)
+        # By hand as one program: a dozen operations would be compiled each by itself.
+        run = _decode if tracing() else _decode_at_once
+        return run(self, dtype, *parts)
 
     def decode_rows(self, *parts: Any, dtype: Any) -> Any:
         """Rows ``[…, columns]`` of parts that begin with any axes instead of rows."""
@@ -314,6 +319,13 @@ class Scheme:
         if (factor := stored.get("factor")) is not None:
             exact = exact * factor
         return exact.astype(dtype)
+
+
+def _decode(scheme: Scheme, dtype: Any, *parts: Any) -> Any:
+    return scheme._in_shape(scheme.decode_rows(*parts, dtype=dtype))
+
+
+_decode_at_once = jax.jit(_decode, static_argnums=(0, 1))
 
 
 def _in_halves(whole: np.ndarray) -> np.ndarray:

@@ -65,7 +65,8 @@ def test_a_job_in_the_background_reads_none(terminal, monkeypatch):
 def test_keys_choose_the_tab(terminal, monkeypatch):
     outside, stream = terminal
     monkeypatch.setattr("sys.stdin", stream)
-    page = Console(file=io.StringIO(), force_terminal=True, width=60, height=20)
+    written = io.StringIO()
+    page = Console(file=written, force_terminal=True, width=60, height=20)
     view = TerminalView(DashboardState("digits"), page)
     shown = []
     for key in (b"2", b"\t", b"x", b"\t", b"\x1b[D", b"1"):
@@ -81,5 +82,5 @@ def test_keys_choose_the_tab(terminal, monkeypatch):
         (True, "output"),
         (True, "curves"),
     ]
-    screen, _, left = page.file.getvalue().rpartition("\x1b[?1049l")
+    screen, _, left = written.getvalue().rpartition("\x1b[?1049l")
     assert "2 epochs" in screen and "2 epochs" not in left  # no tabs in what stays

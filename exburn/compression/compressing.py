@@ -1,0 +1,310 @@
+"""``model.compress``: the smallest of several smaller models that is good enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.callbacks.monitor import MonitorCallback
+from exburn.compression.recipes import RECIPES, Recipe, Workshop
+from exburn.compression.report import Attempt, CompressionReport
+from exburn.core.checks import check_count, check_number
+from exburn.data.conversion import split
+from exburn.errors import ArgumentError, ExBurnError, unknown_name, warn
+from exburn.models import Model
+from exburn.models.encoding import read_dataset
+from exburn.models.planning import input_specs, with_rows
+from exburn.models.training_settings import require_idle, require_trainer
+from exburn.module.building import inspect_call, require_built
+from exburn.module.variable import Static
+from exburn.runtime.cost_model import count
+
+OP = "compress"
+_ROWS = 256  # of the batch that is timed
+_TURNS, _SECONDS = 4, 0.04  # of the measurements of speed, and of each
+
+
+def plan(
+    model: Model,
+    target: Any = "4x",
+    within: float = 0.5,
+    *,
+    x: Any = None,
+    timed: bool = True,
+) -> CompressionReport:
+    """What ``model.compress`` would try, and what it comes to; nothing is trained.
+
+    Each way's model is made without training: its file is written for its size, its
+    operations are counted, and its ``predict`` is timed.
+
+    Args:
+        model: A model with weights.
+        target, within: As of ``model.compress``.
+        x: Rows for the timing, as of ``predict``; zeros by default, for which the
+            model's inputs must have fixed shapes.
+        timed: Whether ``predict`` is timed, for which every way's is compiled.
+
+    Returns:
+        A ``CompressionReport``, whose ``attempts`` have no scores.
+
+    Raises:
+        ArgumentError: A number is out of range, no way is open to the model, or its
+            inputs are unknown.
+        NotBuiltError: The model has no weights yet.
+
+    Example:
+        >>> import exburn
+        >>> from exburn.layers import Dense, Input
+        >>> model = exburn.Sequential([Input((64,)), Dense(512, "relu"), Dense(10)])
+        >>> found = exburn.compression.plan(model, timed=False)
+        >>> [found[name].ratio > 3 for name in ("float16", "int8", "int4")]
+        [False, True, True]
+    """
+    ratio, within = _check_target(target), check_number("plan", "within", within)
+    require_built(model, "plan")
+    rows = _rows_to_time(model, x) if timed else None
+    found = _outline(Workshop(model), rows)
+    return CompressionReport(tuple(found), ratio, within)
+
+
+def compress(
+    model: Model,
+    x: Any,
+    y: Any = None,
+    target: Any = "4x",
+    within: float = 0.5,
+    *,
+    validation_data: Any = None,
+    validation_split: float = 0.2,
+    metric: str | None = None,
+    epochs: int = 5,
+    batch_size: int = 32,
+    temperature: float = 2.0,
+    alpha: float = 0.5,
+    verbose: int | str = 0,
+) -> Any:
+    """What ``model.compress`` does: see there."""
+    ratio, within = _check_target(target), check_number(OP, "within", within)
+    epochs = check_count(OP, "epochs", epochs)
+    batch_size = check_count(OP, "batch_size", batch_size)
+    require_trainer(model, OP)
+    require_built(model, OP)
+    require_idle(model, OP)
+    data, held_out = _divide(model, x, y, validation_data, validation_split)
+    judge = _Judge(model, held_out, metric, batch_size, within)
+    fit = {**data, "epochs": epochs, "batch_size": batch_size, "verbose": verbose}
+    workshop = Workshop(model, temperature, alpha, fit)
+    first, *ways = _outline(workshop)
+    first = dataclasses.replace(first, score=judge.exact, lost=0.0)
+    tried: list[Attempt] = []
+    best, small = None, None
+    for way in _in_order(ways, ratio):
+        if best is not None and (best.ratio or 0) >= ratio:
+            break
+        if best is not None and (way.bytes or 0) >= (best.bytes or 0):
+            break  # the others are larger, and miss the target as well
+        assert way.recipe is not None
+        began = time.perf_counter()
+        try:
+            made = workshop.make(way.recipe)
+        except ArgumentError as error:  # training asks for more than the size did
+            tried.append(Attempt(way.recipe, note=error.reason))
+            continue
+        seconds = time.perf_counter() - began
+        size = file_bytes(made)
+        score = judge.score(made)
+        way = dataclasses.replace(
+            way,
+            bytes=size,
+            ratio=(first.bytes or 0) / size,
+            score=score,
+            lost=judge.lost(score),
+            seconds=seconds,
+        )
+        tried.append(way)
+        if judge.is_within(way):
+            best, small = way, made
+    if small is None:
+        small = workshop.unchanged()
+    by_recipe = {way.recipe: way for way in (*ways, *tried)}
+    attempts = (first, *(by_recipe[recipe] for recipe in RECIPES))
+    report = CompressionReport(attempts, ratio, within, judge.metric, best)
+    if not report.reached:
+        name = "the given model" if best is None else best.name
+        warn(
+            f"compress: nothing reached {ratio:g} × within {within:g} points; "
+            f"returned is {name}. See model.compression_report."
+        )
+    small._compression = Static(report)
+    return small
+
+
+def file_bytes(model: Model) -> int:
+    """Bytes of the model's file, without the optimizer's state.
+
+    Example:
+        >>> from exburn import Input, Sequential
+        >>> from exburn.layers import Dense
+        >>> 40_400 < file_bytes(Sequential([Input((100,)), Dense(100)])) < 44_000
+        True
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model.exburn", include_optimizer=False)
+        return sum(path.stat().st_size for path in Path(folder).iterdir())
+
+
+class _Judge:
+    """Scores models on the rows held out, beside the given one."""
+
+    def __init__(
+        self,
+        model: Model,
+        held_out: dict[str, Any],
+        metric: str | None,
+        batch_size: int,
+        within: float,
+    ):
+        self.data = {**held_out, "batch_size": batch_size, "verbose": 0}
+        self.within = within
+        logs = model.evaluate(**self.data, return_dict=True)
+        names = list(logs)
+        self.metric = names[min(1, len(names) - 1)] if metric is None else metric
+        if self.metric not in logs:
+            raise unknown_name("metric", self.metric, names, op=OP)
+        self.exact = float(logs[self.metric])
+        self.rises = _rises(model, self.metric)
+        self.is_share = self.rises and 0 <= self.exact <= 1
+
+    def score(self, model: Model) -> float:
+        return float(model.evaluate(**self.data, return_dict=True)[self.metric])
+
+    def lost(self, score: float) -> float:
+        """Points: hundredths of a share; of another metric per cent of what it was."""
+        lost = 100 * (self.exact - score if self.rises else score - self.exact)
+        return lost if self.is_share else lost / (abs(self.exact) or 1.0)
+
+    def is_within(self, attempt: Attempt) -> bool:
+        return attempt.lost is not None and attempt.lost <= self.within  # not NaN
+
+
+def _rises(model: Model, metric: str) -> bool:
+    monitor = MonitorCallback(metric)
+    monitor.set_model(model)
+    if monitor.monitor_op is None:
+        raise ArgumentError(
+            OP,
+            f"the name {metric!r} does not tell whether more or less is better",
+            hint="metric='loss', or another metric of compile.",
+        )
+    return monitor.monitor_op is np.greater
+
+
+def _check_target(target: Any) -> float:
+    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*[x×]\s*", str(target))
+    number = float(text[1]) if isinstance(target, str) and text else target
+    if isinstance(number, str) or isinstance(number, bool):
+        raise ArgumentError(
+            OP,
+            f"target is how many times smaller the file is to be, received {target!r}",
+            hint='target="4x", or target=4.',
+        )
+    return check_number(OP, "target", number, 1, open_low=True)
+
+
+def _divide(
+    model: Model, x: Any, y: Any, validation_data: Any, validation_split: float
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of ``fit`` and of ``evaluate``."""
+    if validation_data is None:
+        dataset = read_dataset(model, x, y, op=OP)
+        train, held_out = split(dataset, validation_split, op=OP)
+        return _arguments(train.tree), _arguments(held_out.tree)
+    given = validation_data
+    if not isinstance(given, tuple):
+        given = (given,)
+    return {"x": x, "y": y}, _arguments(given)
+
+
+def _arguments(parts: Any) -> dict[str, Any]:
+    return dict(zip(("x", "y", "sample_weight"), parts, strict=False))
+
+
+def _outline(workshop: Workshop, rows: Any = None) -> list[Attempt]:
+    """The given model, and every way's size, operations and speed before training.
+
+    Raises:
+        ArgumentError: No way is open to the model.
+    """
+    own = file_bytes(workshop.model)
+    models: dict[Any, Model] = {None: workshop.model}  # by what of a way makes the size
+    refused: dict[Any, ExBurnError] = {}
+    for recipe in RECIPES:
+        if (kind := _kind(recipe)) not in models and kind not in refused:
+            try:
+                models[kind] = workshop.outline(recipe)
+            except ExBurnError as error:
+                refused[kind] = error
+    if len(models) == 1:
+        raise next(iter(refused.values()))
+    speeds = {} if rows is None else _speeds(models, rows)
+    sizes = {kind: file_bytes(model) for kind, model in models.items()}
+    found = []
+    for recipe in (None, *RECIPES):
+        kind = _kind(recipe)
+        if kind in refused:
+            found.append(Attempt(recipe, note=refused[kind].reason))
+            continue
+        speed = speeds[kind] / speeds[None] if speeds else None
+        ratio, flops = own / sizes[kind], _flops(models[kind])
+        found.append(Attempt(recipe, sizes[kind], ratio, flops, speed))
+    return found
+
+
+def _kind(recipe: Recipe | None) -> Any:
+    """What of a way decides upon size and speed; not how it is trained."""
+    return None if recipe is None else (recipe.mode, recipe.cut)
+
+
+def _in_order(ways: list[Attempt], ratio: float) -> list[Attempt]:
+    """Those that reach the target, as in the table; then others, smallest first."""
+    smaller = [way for way in ways if (way.ratio or 0) > 1]
+    reach = [way for way in smaller if (way.ratio or 0) >= ratio]
+    others = [way for way in smaller if (way.ratio or 0) < ratio]
+    return [*reach, *sorted(others, key=lambda way: way.bytes or 0)]
+
+
+def _flops(model: Model) -> float | None:
+    traced = inspect_call(model)
+    return None if traced is None else count(traced[0]).flops
+
+
+def _rows_to_time(model: Model, x: Any) -> Any:
+    if x is not None:
+        return jax.tree.map(lambda v: np.asarray(v)[:_ROWS], x)
+    specs = with_rows(input_specs(model), _ROWS)
+    return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), specs)
+
+
+def _speeds(models: dict[Any, Model], rows: Any) -> dict[Any, float]:
+    """Batches a second of ``predict_on_batch`` for each of the models.
+
+    They take turns, so that whatever else the machine does slows all of them; of each
+    the best time counts.
+    """
+    best = dict.fromkeys(models, np.inf)
+    for turn in range(_TURNS + 1):
+        for kind, model in models.items():
+            end = time.perf_counter() + _SECONDS
+            while (began := time.perf_counter()) < end:
+                model.predict_on_batch(rows)
+                if not turn:  # it compiles
+                    break
+                best[kind] = min(best[kind], time.perf_counter() - began)
+    return {kind: 1 / seconds for kind, seconds in best.items()}
