@@ -149,6 +149,8 @@ SCHEMES = {
 }
 
 
+@pytest.mark.long_cases("int8", "int4 static", "float8")
+@pytest.mark.longest_cases("int8", "int4 static", "float8")
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 def test_a_weight_reads_as_it_will_be_stored(scheme):
     weight = RANDOM.standard_normal(scheme.shape).astype(np.float32)
@@ -294,6 +296,7 @@ def test_an_onnx_file_has_the_scales_of_the_training(trained, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.longest
 def test_channels_are_folded_into_the_convolution_of_an_onnx_file(tmp_path):
     onnx, runtime = map(pytest.importorskip, ("onnx", "onnxruntime"))
     model = exburn.Sequential(
