@@ -149,6 +149,8 @@ SCHEMES = {
 }
 
 
+@pytest.mark.long_cases("int8", "int4 static", "float8")
+@pytest.mark.longest_cases("int8", "int4 static", "float8")
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 def test_a_weight_reads_as_it_will_be_stored(scheme):
     weight = RANDOM.standard_normal(scheme.shape).astype(np.float32)
@@ -291,3 +293,33 @@ def test_an_onnx_file_has_the_scales_of_the_training(trained, tmp_path):
     few = [a for a in arrays.values() if a.dtype == np.int8 and a.ndim]
     assert {a.shape for a in few} == {(6, 16), (16, 3)}
     assert any(a.shape == (3,) and np.allclose(a, scales) for a in arrays.values())
+
+
+@pytest.mark.long
+@pytest.mark.longest
+def test_channels_are_folded_into_the_convolution_of_an_onnx_file(tmp_path):
+    onnx, runtime = map(pytest.importorskip, ("onnx", "onnxruntime"))
+    model = exburn.Sequential(
+        [
+            exburn.Input((6, 6, 2), name="image"),
+            layers.Conv2D(4, 3, bias_initializer="normal"),
+            layers.BatchNormalization(name="norm"),
+            layers.ReLU(),
+        ]
+    )
+    norm = model.get_layer("norm")
+    norm.gamma.assign([1.0, -2.0, 0.0, 0.5])
+    norm.beta.assign([0.1, 3.0, 0.2, -0.1])
+    x = RANDOM.standard_normal((32, 6, 6, 2)).astype(np.float32)
+    small, path = model.quantize("int8", calibration=x, method="minmax"), tmp_path / "m"
+    small.export(path, format="onnx")
+    nodes = onnx.load(path).graph.node
+    (conv,) = (node for node in nodes if node.op_type == "Conv")
+    assert len(conv.input) == 3
+    assert not {node.op_type for node in nodes} & {"Mul", "Add"}
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (got,) = session.run(None, {"image": x})
+    low, high = ends(small)["re_lu/output"]
+    step = (high - low) / 255
+    assert np.abs(got - small.predict(x, verbose=0)).max() < 1.5 * step
+    assert np.abs(got - model.predict(x, verbose=0)).max() < 4 * step

@@ -18,6 +18,7 @@ from exburn.export.onnx import (  # noqa: F401  (their rules register themselves
     sorting,
     windows,
 )
+from exburn.export.onnx.channels import fold_channels
 from exburn.export.onnx.graph import Constant, Graph, Node, Tensor, file_dtype, prune
 from exburn.export.onnx.lowering import (
     Lowering,
@@ -25,6 +26,7 @@ from exburn.export.onnx.lowering import (
     hint_for,
     mark_shared,
 )
+from exburn.export.operations import rounds
 from exburn.export.program import Program
 from exburn.export.report import Problem
 
@@ -42,6 +44,8 @@ def make_graph(program: Program) -> Graph:
         label = graph.fresh(f"output {name}")
         graph.nodes.append(Node("Identity", [graph.name_of(value)], [name], {}, label))
         graph.outputs.append(Tensor(name, value.shape, value.dtype))
+    if rounds(operations):
+        fold_channels(graph)
     prune(graph)
     return graph
 
