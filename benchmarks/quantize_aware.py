@@ -17,6 +17,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from int8_files import load
@@ -60,7 +61,7 @@ def compile_for(model, rate: float):
 def by_onnxruntime(path: Path, x):
     from onnxruntime import InferenceSession
 
-    session = InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session: Any = InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (name,) = (given.name for given in session.get_inputs())
     return np.concatenate(
         [session.run(None, {name: part})[0] for part in np.split(x, len(x) // ROWS)]
@@ -90,7 +91,7 @@ def main() -> None:
     rows = len(x_test) // ROWS * ROWS
     x_test, y_test = x_test[:rows], y_test[:rows]
     batch = min(256, len(x) // 20)
-    results = {"rows": rows}
+    results: dict[str, Any] = {"rows": rows}
 
     def share(outputs) -> float:
         return round(100 * float((outputs.argmax(-1) == y_test).mean()), 2)

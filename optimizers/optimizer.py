@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -578,16 +579,23 @@ Optimizer.__signature__ = inspect.Signature(
 
 def _with_options(doc: str | None, names: Iterable[str]) -> str | None:
     """A class' docstring, with what ``Optimizer`` says of the options it takes."""
-    said = inspect.cleandoc(Optimizer.__doc__ or "")
+    if doc is None:  # python -OO
+        return None
 
     def tell(line: re.Match) -> str:
-        found = (re.search(rf"^    {n}:.*(?:\n {{8}}.*)*", said, re.M) for n in names)
-        text = "\n".join(entry[0] for entry in found if entry)
-        return re.sub("^    ", line[1], text, flags=re.M)
+        text = "\n".join(said[name] for name in names)
+        return re.sub("^", line[1], text, flags=re.MULTILINE)
 
-    return doc and re.sub(
-        r"^( +)\*\*options: See :class:`Optimizer`\.$", tell, doc, flags=re.M
-    )
+    said = _options_told()
+    return re.sub(r"( +)\*\*options: See :class:`Optimizer`\.", tell, doc, count=1)
+
+
+@functools.cache
+def _options_told() -> dict[str, str]:
+    """What ``Optimizer`` says of each argument, by name."""
+    args = inspect.cleandoc(Optimizer.__doc__ or "").partition("\nArgs:\n")[2]
+    entry = re.compile(r"^    (\w+): .*(?:\n {8}.*)*", re.MULTILINE)
+    return {m[1]: m[0].replace("\n    ", "\n")[4:] for m in entry.finditer(args)}
 
 
 def _refuse_unknown(cls: type, arguments: Iterable[str]) -> None:

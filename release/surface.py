@@ -65,17 +65,14 @@ def changes(repository: Path, tag: str, package: str = PACKAGE) -> list[Change]:
     options |= {"search_paths": [repository], "try_relative_path": False}
     now = griffe.load(package, **options)
     before, after = public(then), public(now)
-    gone = [Change(path, "was removed") for path in before if path not in after]
+    found = {Change(path, "was removed"): None for path in before.keys() - after.keys()}
     home = _homes(after) | _homes({p: o for p, o in before.items() if p in after})
-    found = {
-        change: None
-        for path in sorted(set(home.values()) & before.keys())
-        for broken in griffe.find_breaking_changes(
-            _boxed(before[path]), _boxed(after[path])
-        )
-        for change in _told(broken, path, home)
-    }
-    return [*gone, *found]
+    for path in set(home.values()) & before.keys():
+        old, new = before[path], after[path]
+        if old is not None and new is not None:
+            for broken in griffe.find_breaking_changes(_boxed(old), _boxed(new)):
+                found.update(dict.fromkeys(_told(broken, path, new, home)))
+    return sorted(found, key=str)
 
 
 class Bound(griffe.Extension):
@@ -95,17 +92,18 @@ class Bound(griffe.Extension):
                 cls.set_member(name, griffe.Alias(name, path, parent=cls))
 
 
-def public(package: griffe.Object | griffe.Alias) -> dict[str, griffe.Object]:
-    """The public names below a package, by path, and what each stands for."""
-    found: dict[str, griffe.Object] = {}
+def public(package: griffe.Object | griffe.Alias) -> dict[str, griffe.Object | None]:
+    """The public names below a package, by path, and what each stands for.
+
+    That is None where another package has it, into which griffe does not look.
+    """
+    found: dict[str, griffe.Object | None] = {}
     waiting, seen = [(package.path, package)], {package.path}
     while waiting:
         path, namespace = waiting.pop()
         for name in _listed(namespace):
             target = _target(namespace.members.get(name))
-            if target is None:
-                continue
-            if not target.is_module:
+            if target is None or not target.is_module:
                 found[f"{path}.{name}"] = target
             elif target.path not in seen and target.package is package:
                 seen.add(target.path)
@@ -166,10 +164,12 @@ def _assigned(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
                     yield name.id, given
 
 
-def _homes(names: dict[str, griffe.Object]) -> dict[str, str]:
+def _homes(names: dict[str, griffe.Object | None]) -> dict[str, str]:
     """The shortest public path of each object, by where it is written."""
     found: dict[str, str] = {}
     for path, target in names.items():
+        if target is None:
+            continue
         known = found.get(target.path)
         if known is None or (len(path), path) < (len(known), known):
             found[target.path] = path
@@ -177,12 +177,15 @@ def _homes(names: dict[str, griffe.Object]) -> dict[str, str]:
 
 
 def _told(
-    broken: griffe.Breakage, public_path: str, home: dict[str, str]
+    broken: griffe.Breakage,
+    public_path: str,
+    now: griffe.Object,
+    home: dict[str, str],
 ) -> Iterator[Change]:
     """A finding of griffe, under the public name of what it is about.
 
-    That is the class which has the method, if it is public itself, and else the one
-    that was compared, which inherits it. A base class matters where it is public.
+    That is the class which has the method, if it is public, and else the one that was
+    compared. A base class matters where it is public.
     """
     values = [broken.old_value, broken.new_value]
     if isinstance(broken, griffe.ClassRemovedBaseBreakage):
@@ -195,6 +198,8 @@ def _told(
             if "property" not in broken.obj.labels:
                 return  # one can be called as the other
     owner, _, name = broken.obj.canonical_path.rpartition(".")
+    if _is_inherited(name, now, home):
+        return  # it is told of the class that has it
     if broken.obj.canonical_path in home:
         path = home[broken.obj.canonical_path]
     else:
@@ -206,6 +211,17 @@ def _told(
         return
     values = [v and v.default for v in values] if "default" in kind else [None, None]
     yield Change(f"{path}({parameter.name})", kind, *map(_text, values))
+
+
+def _is_inherited(name: str, now: griffe.Object, home: dict[str, str]) -> bool:
+    """Has a class a method from another public one?"""
+    if not isinstance(now, griffe.Class) or name in now.members:
+        return False
+    try:
+        bases = now.mro()
+    except ValueError:  # what they are is not known: those of other packages
+        bases = now.resolved_bases
+    return any(base.path in home and name in base.members for base in bases)
 
 
 def _path(base: str | griffe.Expr) -> str:

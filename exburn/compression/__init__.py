@@ -8,13 +8,10 @@ from exburn.compression.compressing import plan
 from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import apply_masks, masks, prune, strip
 from exburn.compression.quantization_aware import quantize_aware
-from exburn.compression.report import Attempt, CompressionReport
 from exburn.compression.sparsity import sparsity
 from exburn.transforms.pruning import Constant, Polynomial, Schedule
 
 __all__ = [
-    "Attempt",
-    "CompressionReport",
     "Constant",
     "Distiller",
     "Polynomial",

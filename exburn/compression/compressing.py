@@ -112,7 +112,11 @@ def compress(
             break  # the others are larger, and miss the target as well
         assert way.recipe is not None
         began = time.perf_counter()
-        made = workshop.make(way.recipe)
+        try:
+            made = workshop.make(way.recipe)
+        except ArgumentError as error:  # training asks for more than the size did
+            tried.append(Attempt(way.recipe, note=error.reason))
+            continue
         seconds = time.perf_counter() - began
         size = file_bytes(made)
         score = judge.score(made)
@@ -255,13 +259,11 @@ def _outline(workshop: Workshop, rows: Any = None) -> list[Attempt]:
     for recipe in (None, *RECIPES):
         kind = _kind(recipe)
         if kind in refused:
-            reason = f"not possible: {refused[kind].reason}"
-            found.append(Attempt(recipe, note=reason))
+            found.append(Attempt(recipe, note=refused[kind].reason))
             continue
         speed = speeds[kind] / speeds[None] if speeds else None
         ratio, flops = own / sizes[kind], _flops(models[kind])
-        note = "not tried" if recipe else ""
-        found.append(Attempt(recipe, sizes[kind], ratio, flops, speed, note=note))
+        found.append(Attempt(recipe, sizes[kind], ratio, flops, speed))
     return found
 
 

@@ -99,11 +99,20 @@ class Distiller(KerasDistiller):
             "Distiller", "feature_weight", feature_weight
         )
         self._features, self._kinds = Static(pairs), Static(None)
-        self.projections = self._make_projections()
+        self.projections: list[Any] = []
+        if _waits(teacher):
+            return
         infer(self, *_traced(teacher))
         materialize(self)
         if student.loss is not None:
             compile_like(self, student, {})
+
+    def build(self, input_shape: Any = None) -> None:
+        """Builds what is not: the models of a class of one's own that a file names."""
+        for model in (self.teacher, self.student):
+            model.build(input_shape)
+        self._compare_outputs()
+        self.projections = self._make_projections()
 
     @property
     def alpha(self) -> float:
@@ -128,13 +137,14 @@ class Distiller(KerasDistiller):
             compile_like(self.student, self, {})
 
     def _check_models(self, teacher: Any, student: Any) -> None:
-        """Builds the student as the teacher is, and compares their outputs."""
+        """Builds the student as the teacher is."""
         _require_models(teacher, student)
-        traced = _traced(teacher)
-        if not student.built:
-            infer(student, *traced)
+        if not _waits(teacher) and not student.built:
+            infer(student, *_traced(teacher))
             materialize(student)
-        shapes = [_output_shapes(model) for model in (student, teacher)]
+
+    def _compare_outputs(self) -> None:
+        shapes = [_output_shapes(model) for model in (self.student, self.teacher)]
         if shapes[0] != shapes[1]:
             raise ShapeError(
                 "Distiller",
@@ -221,12 +231,23 @@ def _require_models(teacher: Any, student: Any) -> None:
                 "Distiller",
                 f"the {which} must be a model, received {type(model).__name__}",
             )
+        if model.reads_strings:
+            raise ArgumentError(
+                "Distiller",
+                f"the {which} looks up strings in front of its program",
+                hint="Distil the models behind the lookups, on encode_inputs(x).",
+            )
     if teacher is student:
         raise ArgumentError(
             "Distiller",
             "the student is the teacher",
             hint="teacher = student.clone() keeps what it is now.",
         )
+
+
+def _waits(teacher: Model) -> bool:
+    """Whether the file that is being read will tell how the teacher is called."""
+    return registry.from_file() and teacher._meta.value.traced is None
 
 
 def _traced(teacher: Model) -> Any:

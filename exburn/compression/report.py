@@ -26,7 +26,11 @@ class Attempt:
         score: Of the metric, on the rows held out; ``None`` if it was not tried.
         lost: Points that are lost: see ``Model.compress``.
         seconds: What it took to make.
-        note: Why it was not made, or not tried.
+        note: Why it cannot be made; empty if it can.
+
+    Example:
+        >>> Attempt(None, bytes=40_000, ratio=1.0, score=0.97).name
+        'the given model'
     """
 
     recipe: Recipe | None
@@ -56,6 +60,11 @@ class CompressionReport:
         metric: What is scored; empty before anything is.
         chosen: The way whose model was returned: the smallest that stays within.
             ``None`` if none does, or before anything is tried.
+
+    Example:
+        >>> tried = Attempt(None, bytes=40_000, ratio=1.0)
+        >>> CompressionReport((tried,), target=4.0, within=0.5, chosen=tried).reached
+        False
     """
 
     attempts: tuple[Attempt, ...]
@@ -102,6 +111,9 @@ class CompressionReport:
                 ]
             table.add_row(one.name, *cells, self._note(one))
         yield table
+        for note in dict.fromkeys(one.note for one in self.attempts if one.note):
+            names = ", ".join(one.name for one in self.attempts if one.note == note)
+            yield Text(f" Not possible: {names}: {note}")
         if self.metric and not self.reached:
             yield Text(" The target was not reached within the points.")
 
@@ -111,9 +123,11 @@ class CompressionReport:
     def _note(self, one: Attempt) -> str:
         if one is self.chosen:
             return "returned"
-        if one.lost is not None and one.recipe is not None:
-            return "within" if one.lost <= self.within else "loses too much"
-        return one.note
+        if one.recipe is None:
+            return ""
+        if one.lost is None:
+            return "not possible" if one.note else "not tried"
+        return "within" if one.lost <= self.within else "loses too much"
 
     def __str__(self) -> str:
         return page_text(self, 120)

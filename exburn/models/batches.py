@@ -19,7 +19,20 @@ if TYPE_CHECKING:
 def train_on_batch(
     self: Model, x, y=None, sample_weight=None, class_weight=None, return_dict=False
 ):
-    """One update on one batch; returns its loss and metrics."""
+    """One update on one batch; returns its loss and metrics.
+
+    Args:
+        x: Inputs of one batch.
+        y: Its targets.
+        sample_weight: A weight for each row, or for each entry of the targets.
+        class_weight: A weight for each class of the targets.
+        return_dict: Whether a dict by name is returned, instead of numbers in order.
+
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        BusyError: The model is being trained.
+        DataError, ShapeError, TargetError: The batch does not fit the model.
+    """
     return _run_on_batch(
         self,
         "train_on_batch",
@@ -33,7 +46,19 @@ def train_on_batch(
 
 
 def test_on_batch(self: Model, x, y=None, sample_weight=None, return_dict=False):
-    """The loss and metrics of one batch, without an update."""
+    """The loss and metrics of one batch, without an update.
+
+    Args:
+        x: Inputs of one batch.
+        y: Its targets.
+        sample_weight: A weight for each row, or for each entry of the targets.
+        return_dict: Whether a dict by name is returned, instead of numbers in order.
+
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        BusyError: The model is being trained.
+        DataError, ShapeError, TargetError: The batch does not fit the model.
+    """
     return _run_on_batch(
         self, "test_on_batch", x, y, sample_weight, None, return_dict, train=False
     )
@@ -56,7 +81,14 @@ def _run_on_batch(
 
 
 def predict_on_batch(self: Model, x):
-    """Outputs for one batch."""
+    """Outputs for one batch.
+
+    Args:
+        x: Inputs of one batch.
+
+    Raises:
+        DataError, ShapeError: The batch does not fit the model.
+    """
     batch = read_batch(self, x, op="predict_on_batch")
     trainer = require_predictor(self)
     prepare(self, "predict", batch, batch_size=batch.size)

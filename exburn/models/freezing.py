@@ -95,6 +95,9 @@ def _frozen_above(model: Model, path: str) -> dict[str, Any]:
 def is_frozen(self: Model, pattern: Any = None) -> bool:
     """Whether the layers that a pattern names are frozen; all layers by default.
 
+    Args:
+        pattern: A path of layers, with ``*`` for any part.
+
     Raises:
         UnknownNameError: The pattern names no layer.
     """

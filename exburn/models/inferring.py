@@ -42,6 +42,17 @@ def evaluate(
 ) -> Any:
     """Loss and metrics on data: a float, a list in order, or a dict.
 
+    Args:
+        x: Inputs: an array, a list or dict of them, a table, or a stream of batches, as
+            of ``fit``.
+        y: Targets; none where ``x`` holds them.
+        batch_size: Rows a batch; 32 by default. Streams have their own.
+        verbose: 0 silent, 1 live, 2 one line, ``"auto"``.
+        sample_weight: A weight for each row, or for each entry of the targets.
+        steps: Batches at most; all by default.
+        callbacks: Callbacks, or functions.
+        return_dict: Whether a dict by name is returned, instead of numbers in order.
+
     Raises:
         NotCompiledError: ``compile`` was not called.
         DataError, ShapeError, TargetError: The data do not fit the model.
@@ -80,6 +91,14 @@ def predict(
     """Outputs for every row, as NumPy arrays in the structure of the outputs.
 
     Works without ``compile``.
+
+    Args:
+        x: Inputs: an array, a list or dict of them, a table, or a stream of batches, as
+            of ``fit``.
+        batch_size: Rows a batch; 32 by default. Streams have their own.
+        verbose: 0 silent, 1 live, 2 one line, ``"auto"``.
+        steps: Batches at most; all by default.
+        callbacks: Callbacks, or functions.
 
     Raises:
         DataError, ShapeError: The data do not fit the model.

@@ -150,7 +150,16 @@ def summary(
     show_trainable: bool = False,
     layer_range: Any = None,
 ) -> None:
-    """Prints the layers, their shapes and parameters, and the totals."""
+    """Prints the layers, their shapes and parameters, and the totals.
+
+    Args:
+        line_length: Width in characters; the terminal's by default.
+        positions: Where the columns end, as shares of the width or as characters.
+        print_fn: Called with the text, instead of printing it.
+        expand_nested: Whether the layers of models inside are listed.
+        show_trainable: Whether a column tells which layers are trained.
+        layer_range: Names, or patterns of names, of the first and the last layer.
+    """
     from exburn.module.summary import summary
 
     summary(

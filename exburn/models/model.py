@@ -334,7 +334,11 @@ class Model(Layer):
         return host.encode(self.nodes, inputs)
 
     def begin_with(self, inputs: Any) -> None:
-        """Makes the graph for the first data; a model of symbols has one."""
+        """Makes the graph for the first data; a model of symbols has one.
+
+        Args:
+            inputs: The first data.
+        """
 
     def __call__(self, *args, **kwargs):
         if not args:
@@ -366,6 +370,16 @@ class Model(Layer):
         place(self)
 
     def call(self, inputs, training=None, mask=None):
+        """The outputs; write it in a class of your own.
+
+        Args:
+            inputs: Arrays, or symbols.
+            training: Whether layers train; what is around the call decides by default.
+            mask: Masks of the inputs.
+
+        Raises:
+            ArgumentError: The model has no graph, and its class no ``call``.
+        """
         if self.graph is None:
             raise ArgumentError(
                 type(self).__name__,
@@ -426,6 +440,9 @@ class Model(Layer):
 
     def set_weights(self, weights: Any) -> None:
         """Sets all weights; while another thread trains the model they would be lost.
+
+        Args:
+            weights: Arrays in the order of ``get_weights``.
 
         Raises:
             BusyError: The model is being trained, and this is not in a hook.
@@ -502,6 +519,10 @@ class Model(Layer):
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name, or by its place in ``layers``.
+
+        Args:
+            name: The layer's name.
+            index: Its place, from 0.
 
         Raises:
             UnknownNameError: No layer has that name.

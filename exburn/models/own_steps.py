@@ -133,7 +133,12 @@ def _call_own_loss(
 
 @built_in
 def test_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
-    """As ``train_step``, without an update: the state has no optimizer in it."""
+    """As ``train_step``, without an update: the state has no optimizer in it.
+
+    Args:
+        state: Parameters, other weights, and totals of metrics.
+        data: A batch.
+    """
     trained, rest, measured = state
     batch = unpack_x_y_sample_weight(data)
     if gives_loss(self):
@@ -267,7 +272,13 @@ def get_metrics_result(self: Model) -> dict[str, Any]:
 
 
 def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> None:
-    """Matches the losses and metrics of ``compile`` to these outputs."""
+    """Matches the losses and metrics of ``compile`` to these outputs.
+
+    Args:
+        y: Targets.
+        y_pred: Outputs.
+        sample_weight: A weight for each row, or for each entry of the targets.
+    """
     objective = require_trainer(self, "compute_loss").preparer.objective
     given = jax.tree.map(spec_like, (y_pred, y, sample_weight))
     specs = jax.tree.map(canonical_spec, given)  # NumPy's float64 is float32 in JAX

@@ -212,6 +212,9 @@ def compile_from_config(self: Model, config: Mapping[str, Any]) -> None:
 
     Without its device it runs on JAX's default, with a warning.
 
+    Args:
+        config: What ``get_compile_config`` returned.
+
     Raises:
         UnknownNameError: A class or function that it names is not registered.
     """

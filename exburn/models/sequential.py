@@ -75,6 +75,10 @@ class Sequential(Model):
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Puts a layer on top.
 
+        Args:
+            layer: A layer, a model, or an ``Input`` at the beginning.
+            rebuild: Kept for Keras code: the weights are made when they can be.
+
         Raises:
             ArgumentError, DTypeError: It cannot be stacked.
             ShapeError: It does not fit the layer below; the stack stays as it was.
@@ -86,7 +90,15 @@ class Sequential(Model):
             self._refresh()
 
     def pop(self, rebuild: bool = True) -> Layer:
-        """Takes the last layer off and returns it."""
+        """Takes the last layer off and returns it.
+
+        Args:
+            rebuild: Kept for Keras code.
+
+        Raises:
+            ArgumentError: The model has no layers.
+            BusyError: The model is being trained.
+        """
         require_idle(self, "Sequential.pop")
         stack = self.layers
         if not stack:
@@ -166,6 +178,9 @@ class Sequential(Model):
     def begin_with(self, inputs: Any) -> None:
         """Makes the weights for data that layers on the host read first.
 
+        Args:
+            inputs: The first data.
+
         Raises:
             DataError: They are not one array.
         """
@@ -179,7 +194,15 @@ class Sequential(Model):
         self._begin((None, *inputs.shape[1:]), dtype)
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the weights for inputs of this shape, batch axis included."""
+        """Makes the weights for inputs of this shape, batch axis included.
+
+        Args:
+            input_shape: A tuple; nothing is made of ``None``.
+
+        Raises:
+            NotBuiltError: The model has no layers.
+            ArgumentError: This is no shape.
+        """
         if self.graph is not None or input_shape is None:
             return
         stack = self.layers
@@ -199,6 +222,13 @@ class Sequential(Model):
             self._refresh()
 
     def call(self, inputs, training=None, mask=None):
+        """The outputs of the last layer.
+
+        Args:
+            inputs: Arrays, or symbols.
+            training: Whether layers train; what is around the call decides by default.
+            mask: Masks of the inputs.
+        """
         return self._in_mode(training, inputs)
 
     def _compute(self, inputs: Any) -> Any:

@@ -103,6 +103,20 @@ def test_what_is_not_good_enough_is_not_returned(model, monkeypatch):
 
 
 @pytest.mark.long
+def test_a_way_that_cannot_be_trained_does_not_end_the_others(model, monkeypatch):
+    def refuse(self, recipe):
+        if recipe.mode == "int8":
+            raise ArgumentError("quantize_aware", "this layer cannot")
+        return self.outline(recipe)
+
+    monkeypatch.setattr(compressing, "RECIPES", FEW[:2])
+    monkeypatch.setattr(compressing.Workshop, "make", refuse)
+    report = model.compress(X, Y, "3x", 50).compression_report
+    assert report["int8"].note == "this layer cannot"
+    assert report.chosen.name == "int4"
+
+
+@pytest.mark.long
 def test_points_of_a_loss_are_per_cent(model, monkeypatch):
     data = {"x": X, "y": Y}
     judge = compressing._Judge(model, data, "loss", 32, 5.0)
@@ -114,6 +128,24 @@ def test_points_of_a_loss_are_per_cent(model, monkeypatch):
     assert not judge.is_within(Attempt(None, lost=float("nan")))
     with pytest.raises(UnknownNameError, match="auc"):
         compressing._Judge(model, data, "auc", 32, 5.0)
+
+
+@pytest.mark.long
+def test_ways_that_are_not_open_are_told_with_the_reason(monkeypatch):
+    class Net(exburn.Model):
+        def __init__(self):
+            super().__init__()
+            self.last = layers.Dense(3)
+
+        def call(self, x):
+            return self.last(x)
+
+    model = Net()
+    model(X)
+    monkeypatch.setattr(compressing, "RECIPES", FEW[::2])
+    found = exburn.compression.plan(model, timed=False)
+    assert found["int8"].bytes and found["50 % of units, int8"].bytes is None
+    assert "not possible" in str(found) and "Sequential or functional" in str(found)
 
 
 def test_what_cannot_be_asked_for():

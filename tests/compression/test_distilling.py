@@ -136,12 +136,65 @@ def test_an_unbuilt_student_is_built_and_compiled_as_the_teacher(loss, last, uni
     assert student.compiled and student.optimizer is not distiller.optimizer
 
 
+@exburn.register
+class Net(exburn.Model):
+    def __init__(self, units=4, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.first, self.last = layers.Dense(units, "relu"), layers.Dense(3)
+
+    def call(self, x):
+        return self.last(self.first(x))
+
+    def get_config(self):
+        return {"units": self.units}
+
+
+@pytest.mark.long
+@pytest.mark.longest
+def test_models_of_classes_of_ones_own_go_into_files(tmp_path):
+    teacher, student = Net(8), Net()
+    teacher(X)
+    distiller = exburn.Distiller(
+        compiled(student), teacher, features={"first": "first"}
+    )
+    distiller.save(tmp_path / "distiller.exburn")
+    other = exburn.load_model(tmp_path / "distiller.exburn")
+    expected = distiller.evaluate(X, Y, verbose=0, return_dict=True)
+    assert other.evaluate(X, Y, verbose=0, return_dict=True) == expected
+
+
+@pytest.mark.long
+@pytest.mark.longest
+def test_losses_and_targets_may_go_by_the_names_of_outputs():
+    def two(width):
+        x = exburn.Input((6,), name="row")
+        h = layers.Dense(width, "relu")(x)
+        outputs = [layers.Dense(3, name="kind")(h), layers.Dense(1, name="size")(h)]
+        return exburn.Model(x, outputs)
+
+    teacher, student = two(8), two(4)
+    student.compile("adam", loss={"kind": "cross_entropy", "size": "mse"})
+    distiller = exburn.Distiller(student, teacher, alpha=0.0, temperature=2.0)
+    targets = {"kind": Y, "size": X[:, :1]}
+    logs = distiller.evaluate({"row": X}, targets, verbose=0, return_dict=True)
+    (kt, st), (ks, ss) = (m.predict(X, verbose=0) for m in (teacher, student))
+    expected = 4 * divergence(softmax(kt / 2), softmax(ks / 2)).mean()
+    expected += np.square(st - ss).mean()
+    np.testing.assert_allclose(logs["distillation_loss"], expected, rtol=1e-4)
+
+
 def test_models_that_do_not_fit():
     teacher, student = stack(8), stack(4)
     with pytest.raises(ShapeError, match="one shape"):
         exburn.Distiller(stack(4, units=5), teacher)
     with pytest.raises(NotBuiltError):
         exburn.Distiller(student, exburn.Sequential([layers.Dense(3)]))
+    word = exburn.Input((1,), dtype="string")
+    lookup = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
+    reader = exburn.Model(word, layers.Dense(3)(lookup(word)))
+    with pytest.raises(ArgumentError, match="strings"):
+        exburn.Distiller(reader, reader.clone())
     with pytest.raises(ArgumentError, match="is the teacher"):
         exburn.Distiller(student, student)
     with pytest.raises(ArgumentError, match="teacher must be a model"):

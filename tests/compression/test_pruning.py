@@ -385,11 +385,11 @@ def test_what_cannot_be_pruned_is_told():
 
 
 def test_a_schedule_of_ones_own(tmp_path):
-    @exburn.register(name="HalfFirst")
     class HalfFirst(Schedule):
         def __call__(self, step):
             return jax.numpy.where(step < 3, 0.5, 1.0)
 
+    exburn.register(HalfFirst)
     pruned = exburn.prune(make(), 0.5, HalfFirst())
     assert sparsity(pruned).total == 0.25
     pruned.save(tmp_path / "own.exburn")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conftest import quick_environment
 from tests.distribution.ray_run import trained
 
 from exburn import distribution
@@ -75,13 +76,15 @@ def result_of(command: list[str]) -> dict:
     root = str(HERE.parents[1])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     settings = {
+        "PYTHONPATH": paths,
+        "JAX_PLATFORMS": "cpu",
         # So long Ray waits for the workers that were there, before it takes fewer.
         "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "20",
         "RAY_USAGE_STATS_ENABLED": "0",  # a test reports to nobody
     }
     done = subprocess.run(
         [sys.executable, *command],
-        env=os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"} | settings,
+        env={**os.environ, **quick_environment(), **settings},
         capture_output=True,
         text=True,
         timeout=240,

@@ -147,6 +147,19 @@ def lacks(name: Any) -> Iterator[str]:
         yield "Example"
 
 
+def untold(cls: type) -> dict[str, list[str]]:
+    """The arguments that no docstring tells of, by the methods of a class."""
+    found = {}
+    for name, method in vars(cls).items():
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        wanted, _ = parameters(method)
+        doc = inspect.getdoc(getattr(cls, name)) or ""
+        if missing := sorted(wanted - {"self"} - arguments(doc)):
+            found[name] = missing
+    return found
+
+
 def main(spaces: list[str]) -> int:
     """Prints what is lacking, by file."""
     lines = []

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import exburn
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "project"))
 try:
@@ -26,6 +28,11 @@ def test_every_public_name_has_arguments_errors_and_an_example():
     assert len(names) > 1000
     lacking = {name.path: list(docstrings.lacks(name)) for name in names}
     assert {path: found for path, found in lacking.items() if found} == {}
+
+
+@pytest.mark.parametrize("cls", [exburn.Model, exburn.Sequential, exburn.Layer])
+def test_methods_of_models_and_layers_tell_of_their_arguments(cls):
+    assert docstrings.untold(cls) == {}
 
 
 def test_what_is_missing_or_stale_is_seen():

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,8 @@ def load(name):
         sys.path.remove(str(ROOT))
 
 
-check, notebooks, pages, reference = map(
-    load, ("check", "notebooks", "pages", "reference")
+check, config, notebooks, pages, reference = map(
+    load, ("check", "config", "notebooks", "pages", "reference")
 )
 
 
@@ -70,6 +71,33 @@ def test_pages_and_notebooks_lead_to_each_other(tmp_path):
     assert (
         "```python\n" in first and ".png)" in first and '<pre class="output">' in first
     )
+
+
+def test_every_page_is_in_the_navigation(tmp_path):
+    pages.write(ROOT, tmp_path)
+    shown = notebooks.write(ROOT / "notebooks", tmp_path / "notebooks")
+    written = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.md")}
+    stopping = reference.Name("exburn.callbacks.EarlyStopping", exburn, [], "")
+    known = {
+        "exburn.callbacks.EarlyStopping": stopping,
+        "exburn.EarlyStopping": stopping,
+    }
+    config.write(tmp_path / "zensical.toml", ROOT, shown, known)
+    toml = tomllib.loads((tmp_path / "zensical.toml").read_text("utf-8"))
+
+    def leaves(value):
+        inner = value.values() if isinstance(value, dict) else value
+        return [value] if isinstance(value, str) else sum(map(leaves, inner), [])
+
+    listed = leaves(toml["project"]["nav"])
+    pages_of_names = [page for page in listed if page.startswith("reference/")]
+    assert len(listed) == len(set(listed))
+    assert set(listed) - set(pages_of_names) - {"keras_names.md"} == written
+    assert pages_of_names == [
+        "reference/exburn/index.md",
+        "reference/callbacks/index.md",
+        "reference/callbacks/EarlyStopping.md",
+    ]
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ FILES = {
     "exburn/__init__.py": """
         from exburn import layers
         from exburn.room.fit import fit
-        from exburn.room.model import Model
+        from exburn.room.model import Model, Small
 
         if TYPE_CHECKING:
             from exburn import lazy
-        __all__ = ["Model", "fit", "layers", "lazy"]
+        __all__ = ["Model", "Small", "fit", "layers", "lazy"]
     """,
     "exburn/layers/__init__.py": """
         from exburn.layers.dense import *
@@ -35,7 +35,8 @@ FILES = {
             def call(self, x): ...
     """,
     "exburn/lazy.py": """
-        __all__ = ["late"]
+        from json import dumps
+        __all__ = ["dumps", "late"]
         def late(x, y=1): ...
     """,
     "exburn/room/__init__.py": "",
@@ -43,12 +44,17 @@ FILES = {
         class Layer:
             def get(self, key, default=None): ...
     """,
-    "exburn/room/fit.py": "def fit(model, x, y=None, epochs=1): ...",
+    "exburn/room/fit.py": """
+        def fit(model, x, y=None, epochs=1): ...
+        def check(model, deep=1): ...
+    """,
     "exburn/room/model.py": """
         from exburn.room import fit as fitting
         class Model:
-            fit, predict = fitting.fit, fitting.fit
+            fit, check = fitting.fit, fitting.check
             def inner(self, a): ...
+
+        class Small(Model): ...
     """,
     "CHANGELOG.md": """
         # Changelog
@@ -127,15 +133,18 @@ def test_what_programs_may_miss_must_be_named(repository, capsys):
 
     change(repository, "exburn/layers/dense.py", "activation=None", 'activation="relu"')
     change(repository, "exburn/room/fit.py", "epochs=1", "steps=1")
+    change(repository, "exburn/room/fit.py", "deep=1", "deep=2")
     change(repository, "exburn/room/moved.py", "default=None", "default")
-    change(repository, "exburn/lazy.py", '"late"', "")
+    change(repository, "exburn/lazy.py", '"dumps", "late"', "")
     assert surface.main([], repository) == 1
     shown = capsys.readouterr()
     expected = {
+        "exburn.lazy.dumps: was removed",
         "exburn.lazy.late: was removed",
         "exburn.layers.Dense.__init__(activation): parameter default was changed: "
         "None -> 'relu'",
         "exburn.fit(epochs): parameter was removed",
+        "exburn.Model.check(deep): parameter default was changed: 1 -> 2",
         "exburn.layers.Layer.get(default): parameter is now required",
     }
     assert {line.strip() for line in shown.out.splitlines()[1:]} == expected
@@ -144,9 +153,10 @@ def test_what_programs_may_miss_must_be_named(repository, capsys):
     named = """### Changed
 - `Dense(activation=)` is
   `"relu"`.
-- `layer.get(key, default)` needs both; `fit(steps=)` stands for `epochs`.
+- `layer.get(key, default)` needs both; `model.check(deep=2)`.
+- `fit(steps=)` stands for `epochs`.
 ### Removed
-- `lazy.late`
+- `lazy.late`, `lazy.dumps`
 ## [0.1.0]"""
     change(repository, "CHANGELOG.md", "## [0.1.0]", named)
     assert surface.main([], repository) == 0

@@ -114,7 +114,11 @@ def get_build_config(self: Layer) -> dict[str, Any] | None:
 
 
 def build_from_config(self: Layer, config: Mapping[str, Any] | None) -> None:
-    """Makes the weights for the shapes that ``get_build_config`` told."""
+    """Makes the weights for the shapes that ``get_build_config`` told.
+
+    Args:
+        config: What it returned; nothing is made of ``None``.
+    """
     if config and "shapes_dict" in config:
         self.build(**{k: _as_tuples(v) for k, v in config["shapes_dict"].items()})
     elif config and config.get("input_shape") is not None:

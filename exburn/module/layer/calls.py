@@ -60,7 +60,11 @@ def added_losses(layer: Any) -> list[jax.Array]:
 
 
 def add_loss(self: Layer, loss) -> None:
-    """Adds a scalar, or the sum of an array, to the loss; call it from ``call``."""
+    """Adds a scalar, or the sum of an array, to the loss; call it from ``call``.
+
+    Args:
+        loss: The scalar or array, or a list of them.
+    """
     ctx = forward_context.current()
     if ctx is not None:
         ctx.losses += loss if isinstance(loss, list | tuple) else [loss]

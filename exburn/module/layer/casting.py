@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def cast(self: Layer, value, dtype=None):
-    """A weight or array in the compute dtype."""
+    """A weight or array in the compute dtype.
+
+    Args:
+        value: A weight, an array or a number.
+        dtype: Another dtype.
+    """
     read = getattr(value, "get_value", None)  # of a variable, or what stands for it
     value, dtype = value if read is None else read(), dtype or self.compute_dtype
     if isinstance(value, jax.Array) and value.dtype == dtype:

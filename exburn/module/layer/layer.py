@@ -432,7 +432,12 @@ class Layer(nnx.Module, metaclass=LayerType):
         return list(inspect.signature(self.call).parameters)
 
     def compute_mask(self, inputs, previous_mask=None):
-        """Mask of the output; by default the input's, if the layer supports masking."""
+        """Mask of the output; by default the input's, if the layer supports masking.
+
+        Args:
+            inputs: The inputs of the call.
+            previous_mask: Their masks, ``None`` where there is none.
+        """
         return previous_mask if self.supports_masking else None
 
     def __call__(self, *args, **kwargs):

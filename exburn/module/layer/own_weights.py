@@ -94,7 +94,12 @@ def add_weight(
 
 
 def add_variable(self: Layer, shape, initializer, *args: Any, **kwargs: Any) -> Weight:
-    """As :meth:`add_weight`, with a shape and an initializer that must be given."""
+    """As :meth:`add_weight`, with a shape and an initializer that must be given.
+
+    Args:
+        shape: The shape.
+        initializer: Initializer of the values.
+    """
     return self.add_weight(shape, initializer, *args, **kwargs)
 
 
@@ -143,6 +148,9 @@ def get_weights(self: Layer) -> list[np.ndarray]:
 def set_weights(self: Layer, weights) -> None:
     """Replaces the weights by arrays of the same shapes, in the same order.
 
+    Args:
+        weights: The arrays.
+
     Raises:
         ShapeError: The number of arrays or a shape differs; nothing is changed.
         DTypeError: One of them cannot become an array of numbers; as before.
@@ -190,6 +198,9 @@ def save_own_variables(self: Layer, store: dict[str, Any]) -> None:
 
 def load_own_variables(self: Layer, store: Mapping[str, Any]) -> None:
     """Takes up what ``save_own_variables`` stored; override both or none.
+
+    Args:
+        store: The arrays by number, from ``"0"``.
 
     Raises:
         ShapeError: The number of arrays or a shape differs.

@@ -35,9 +35,7 @@ def keys_of(weight: Any, bits: Any) -> jax.Array:
     return jnp.where(unpack(bits, weight.shape), key, np.uint32(0))
 
 
-def least(
-    keys: Sequence[Any], groups: Sequence[int], wanted: Any, due: Any
-) -> list[jax.Array]:
+def least(keys: Sequence[Any], groups: Sequence[int], wanted: Any) -> list[jax.Array]:
     """Which entries are the least of their groups, of each array: bool.
 
     Of equal ones the first go, so that there are as many as are wanted.
@@ -46,8 +44,6 @@ def least(
         keys: Arrays of ``keys_of``.
         groups: The number of each one's group.
         wanted: How many entries of each group, uint32 ``[groups]``.
-        due: Whether that is asked for at all. Where lanes of a sweep compute side by
-            side, both branches of a condition run: then this bounds the work.
     """
     index = jnp.asarray(groups)
 
@@ -64,8 +60,7 @@ def least(
         further = bound | (np.uint32(1) << bit)
         return jnp.where(count(further) < wanted, further, bound)
 
-    rounds = jnp.where(due, _BITS, 0)
-    bound = jax.lax.fori_loop(0, rounds, narrow, jnp.zeros_like(wanted))
+    bound = jax.lax.fori_loop(0, _BITS, narrow, jnp.zeros_like(wanted))
     room = wanted - count(bound)  # for entries that equal the bound
     found = []
     for key, group in zip(keys, groups, strict=True):

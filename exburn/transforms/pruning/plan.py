@@ -97,7 +97,14 @@ class Plan:
             return {}
         advance = self._by_magnitude if self.pattern is None else self._in_groups
         due, renew = advance(masks, step, before)
-        return jax.lax.cond(due, renew, lambda weights, masks: masks, weights, masks)
+
+        def change(weights: dict, masks: dict) -> dict[str, Any]:
+            # A loop of one round: where lanes of a sweep compute side by side, both
+            # branches of a condition run at each step, but no loop of no round.
+            rounds = due.astype(jnp.int32)
+            return jax.lax.fori_loop(0, rounds, lambda _, m: renew(weights, m), masks)
+
+        return jax.lax.cond(due, change, lambda _, masks: masks, weights, masks)
 
     def _share(self, step: Any) -> jax.Array:
         return jnp.clip(jnp.asarray(self.schedule(step), jnp.float32), 0, 1)
@@ -122,7 +129,7 @@ class Plan:
 
         def renew(weights: dict, masks: dict) -> dict[str, Any]:
             keys = [keys_of(weights[name], masks[name]) for name in names]
-            gone = least(keys, groups.tolist(), jnp.maximum(wanted, have), due)
+            gone = least(keys, groups.tolist(), jnp.maximum(wanted, have))
             return {name: pack(~g) for name, g in zip(names, gone, strict=True)}
 
         return due, renew
