@@ -82,6 +82,7 @@ def check(name, size, folder, suffixes=(".weights.h5",), **settings):
     prepared = ours.preprocess(pixels)
     if settings.get("include_preprocessing", True):
         family = getattr(applications, name).__module__.rpartition(".")[2]
+        family = name.lower() if family == "vgg" else family
         wanted = getattr(keras.applications, family).preprocess_input(pixels.copy())
         np.testing.assert_allclose(prepared, wanted, atol=1e-4)
     else:  # in the range that the layers left out would make of it

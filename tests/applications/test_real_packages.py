@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import exburn
 from exburn import Input, Model, Sequential, applications, layers, load_model, ops
 from exburn.saving import read_weights
 from exburn.weights import add, permute, reshape, rules, stack, transpose
@@ -94,6 +95,25 @@ def test_fer_is_what_keras_makes_of_it():
     ours.set_weights([np.zeros(w.shape) for w in ours.weights])
     ours.load_weights(path)
     np.testing.assert_allclose(ours.predict(x, verbose=0), expected, atol=8e-7)
+
+
+def test_basic_pitch_hears_the_same_in_two_formats():
+    """basic-pitch 0.4.0 (Apache, 0.8 MB): one network as ONNX and as LiteRT."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("ai_edge_litert")
+    folder = package("basic_pitch") / "saved_models" / "icassp_2022"
+    time = np.arange(43844) / 22050
+    notes = np.array([[220.0], [440.0]])
+    x = 0.5 * np.sin(2 * np.pi * notes * time)
+    x += np.random.default_rng(0).normal(0, 0.01, x.shape)
+    x = x[..., None].astype("float32")
+    found = [
+        exburn.predict(folder / f"nmp.{suffix}", x, batch_size=1)
+        for suffix in ("onnx", "tflite")
+    ]
+    for one, other in zip(*(made.values() for made in found), strict=True):
+        assert one.max() > 0.5  # it hears something
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 # ---------------------------------------------------------------------- silero-vad

@@ -25,7 +25,7 @@ from exburn.errors import ArgumentError, require
 from exburn.export.comparison import draw_inputs, sample_inputs
 from exburn.export.exporting import write_checked
 from exburn.export.formats import FORMATS, Format
-from exburn.export.mobile.contract import check_labels, contract_of
+from exburn.export.mobile.contract import check_labels, contract_of, own_labels
 from exburn.export.mobile.verification import (
     CONTRACT,
     GOLDEN,
@@ -51,7 +51,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         path: The folder.
         options: ``formats``: which files, of ``("litert", "coreml", "onnx")``.
             ``labels``: names of the classes, in the order of the output's last axis; a
-            dict by output if there are several. ``preprocessing``: what the application
+            dict by output if there are several; by default the model's own.
+            ``preprocessing``: what the application
             does to an input first, as JSON can hold it. ``quantize``, ``batch_sizes``
             (LiteRT) and ``precision`` (Core ML): as for these formats.
 
@@ -63,7 +64,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     forms = _forms(options.get("formats", FILES))
     for form in forms:
         form.writer.require_packages()
-    labels = check_labels(program, options.get("labels"))
+    labels = check_labels(program, options.get("labels", own_labels(program)))
     path.mkdir()
     reports = {}
     for form in forms:

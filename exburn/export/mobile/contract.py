@@ -144,6 +144,16 @@ def check_labels(program: Program, labels: Any) -> dict[str, list[str]]:
     return found
 
 
+def own_labels(program: Program) -> tuple[str, ...] | None:
+    """The labels that the model itself has, if they name its output's classes."""
+    labels = getattr(program.model, "labels", None)
+    if not isinstance(labels, tuple):
+        return None
+    outputs = jax.tree.leaves(program.outputs)
+    fits = len(outputs) == 1 and outputs[0].shape[-1:] == (len(labels),)
+    return labels if fits else None
+
+
 def _described(names: list[str], tree: Any) -> list[dict[str, Any]]:
     return [
         {

@@ -46,6 +46,24 @@ def bundle(tmp_path_factory):
     return folder, report
 
 
+@pytest.mark.long
+def test_labels_are_the_models_own_unless_others_are_given(tmp_path):
+    class Labelled(exburn.Model):
+        labels = ("a", "b", "c")
+
+    x = exburn.Input((2,))
+    made = Labelled(x, layers.Dense(3)(x))
+    for options, wanted in (({}, ["a", "b", "c"]), ({"labels": LABELS}, LABELS)):
+        folder = tmp_path / wanted[0]
+        made.export(folder, format="mobile", formats=("onnx",), **options)
+        contract = json.loads((folder / "contract.json").read_text())
+        assert contract["outputs"][0]["labels"] == wanted
+    made.labels = ("a", "b")  # they name something else
+    made.export(tmp_path / "other", format="mobile", formats=("onnx",))
+    contract = json.loads((tmp_path / "other" / "contract.json").read_text())
+    assert "labels" not in contract["outputs"][0]
+
+
 def test_the_contract_says_what_an_application_must_know(bundle):
     folder, report = bundle
     assert sorted(p.name for p in folder.iterdir()) == [

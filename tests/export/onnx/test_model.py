@@ -56,6 +56,7 @@ def test_a_model_of_many_kinds(tmp_path):
     close(report, model, 7)
 
 
+@pytest.mark.long
 def test_integers_are_as_wide_as_the_model_declares_or_as_asked_for(tmp_path):
     wide = exburn.Input((None,), dtype="int64", name="wide")
     narrow = exburn.Input((2,), dtype="int32", name="narrow")
