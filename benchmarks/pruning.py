@@ -1,6 +1,6 @@
 """What pruning costs in accuracy, and what it saves in time.
 
-    python benchmarks/pruning.py [--data digits] [--seeds 0,1,2] [--json out.json]
+    python benchmarks/pruning.py [--data digits] [--seeds 0,1,2] [--width 32] [--json F]
     python benchmarks/pruning.py --products                  # 2:4 on a GPU, or a CPU
 
 A convnet is trained on Fashion-MNIST (or scikit-learn's digits) and then, for as many
@@ -35,15 +35,15 @@ from exburn.compression import Polynomial, sparsity
 BATCH = 128
 
 
-def convnet(shape: tuple[int, ...]) -> Any:
+def convnet(shape: tuple[int, ...], width: int) -> Any:
     return exburn.Sequential(
         [
             exburn.Input(shape),
-            layers.Conv2D(64, 3, padding="same", use_bias=False),
+            layers.Conv2D(width, 3, padding="same", use_bias=False),
             layers.BatchNormalization(momentum=0.9),
             layers.ReLU(),
             layers.MaxPooling2D(2),
-            layers.Conv2D(128, 3, padding="same", use_bias=False),
+            layers.Conv2D(2 * width, 3, padding="same", use_bias=False),
             layers.BatchNormalization(momentum=0.9),
             layers.ReLU(),
             layers.MaxPooling2D(2),
@@ -100,7 +100,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     models: dict[str, Any] = {}
     for seed in map(int, args.seeds.split(",")):
         exburn.set_random_seed(seed)
-        base = fit(convnet(x.shape[1:]), x, y, args.epochs, 2e-3, seed)
+        base = fit(convnet(x.shape[1:], args.width), x, y, args.epochs, 2e-3, seed)
         models = variants(base, args.more * -(-len(x) // BATCH))
         for name, model in models.items():
             before = accuracy(model, x_test, y_test)
@@ -173,6 +173,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--more", type=int, default=4, help="epochs after pruning")
     parser.add_argument("--seeds", default="0")
+    parser.add_argument("--width", type=int, default=64, help="filters of the first")
     parser.add_argument("--images", type=int, default=10_000, help="that are timed")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--products", action="store_true")
