@@ -102,7 +102,8 @@ class History(Callback):
         """Draws the curves: one panel per metric, training and validation together.
 
         Args:
-            metrics: Names without `val_`; everything that was logged if None.
+            metrics: Names without `val_`; by default everything that was logged but a
+                learning rate that never changed.
 
         Returns:
             The `matplotlib.figure.Figure`; a notebook shows it,
@@ -122,7 +123,9 @@ class History(Callback):
         panels = list(dict.fromkeys(name.removeprefix("val_") for name in self.history))
         if not panels:
             raise CallbackError("History.plot", "no epoch has been recorded yet")
-        if metrics is not None:
+        if metrics is None:
+            panels = [n for n in panels if not self._is_constant_rate(n)] or panels
+        else:
             wanted = [metrics] if isinstance(metrics, str) else list(metrics)
             for name in wanted:
                 if name not in panels:
@@ -144,12 +147,16 @@ class History(Callback):
                     axes.plot(epochs, self.history[name], label=label, marker=marker)
             axes.set_title(panel)
             axes.set_xlabel("epoch")
+            axes.set_ylabel(panel)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3)
             if len(axes.lines) > 1:
                 axes.legend()
         show_figures_as_png()
         return figure
+
+    def _is_constant_rate(self, name: str) -> bool:
+        return name == "learning_rate" and len(set(self.history[name])) == 1
 
     def __repr__(self) -> str:
         names = ", ".join(self.history) or "nothing"

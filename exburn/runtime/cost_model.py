@@ -9,8 +9,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-_DEPTHWISE = "exburn_depthwise"  # of exburn/kernels/conv/shifted_sum.py
-"""Name of a function in a program that is a depthwise convolution."""
+# Names of functions in a program that are convolutions: depthwise ones, whose gradients
+# are sums as well (exburn/kernels/conv/shifted_sum.py), and those of few channels, with
+# XLA's gradients (exburn/kernels/conv/cpu.py).
+_DEPTHWISE, _FEW_CHANNELS = "exburn_depthwise", "exburn_few_channels"
 _LOOPS = {"scan", "while"}
 
 
@@ -93,9 +95,10 @@ def count(jaxpr: Any) -> Cost:
             straight = numbers.rhs_spec[:2] == last and numbers.lhs_spec[1] == last[0]
             turned += times * (spread or not straight)
             halves += times * (equation.invars[0].aval.dtype.itemsize == 2)
-        elif equation.params.get("name") == _DEPTHWISE:
-            *window, _, _ = _shape(equation.invars[1])
-            flops += times * 2.0 * out * math.prod(window)
+        elif (called := equation.params.get("name")) in (_DEPTHWISE, _FEW_CHANNELS):
+            *window, inner, _ = _shape(equation.invars[1])
+            flops += times * 2.0 * out * math.prod(window) * inner
+            convolutions += times * (called == _FEW_CHANNELS)
     outputs = sum(size(_shape(v)) * v.aval.dtype.itemsize for v in jaxpr.outvars)
     written = _written_elements(jaxpr, size)
     flops += products
@@ -166,8 +169,8 @@ def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
 
 
 def _inside(equation: Any) -> list[Any]:
-    """Its programs; none of a depthwise convolution, which counts as one operation."""
-    one = equation.params.get("name") == _DEPTHWISE
+    """Its programs; none of a convolution, which counts as one operation."""
+    one = equation.params.get("name") in (_DEPTHWISE, _FEW_CHANNELS)
     return [] if one else [*inner_jaxprs(equation.params)]
 
 

@@ -21,12 +21,25 @@ F = TypeVar("F", bound=Callable)
 
 
 def get_keras_mask(x: Any) -> Any:
-    """The mask that comes with an array or symbol, or ``None``."""
+    """The mask that comes with an array or symbol, or ``None``.
+
+    Args:
+        x: The array or symbol.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> get_keras_mask(jnp.ones(2)) is None
+        True
+    """
     return mask_of(x)
 
 
 def set_keras_mask(x: Any, mask: Any) -> None:
     """Has a mask come with an array or symbol.
+
+    Args:
+        x: The array or symbol.
+        mask: Its mask: True where an entry counts.
 
     Example:
         >>> import jax.numpy as jnp
@@ -43,10 +56,23 @@ def set_keras_mask(x: Any, mask: Any) -> None:
 
 
 def in_grain_data_pipeline() -> bool:
-    """Whether a worker of Grain runs this; ExBurn's layers make NumPy arrays there."""
+    """Whether a worker of Grain runs this; ExBurn's layers make NumPy arrays there.
+
+    Example:
+        >>> in_grain_data_pipeline()
+        False
+    """
     return False
 
 
 def no_automatic_dependency_tracking(function: F) -> F:
-    """The function: what a layer holds is found in its attributes, not tracked."""
+    """The function: what a layer holds is found in its attributes, not tracked.
+
+    Args:
+        function: Any.
+
+    Example:
+        >>> no_automatic_dependency_tracking(len) is len
+        True
+    """
     return function

@@ -137,7 +137,7 @@ def test_an_unbuilt_student_is_built_and_compiled_as_the_teacher(loss, last, uni
 
 
 @exburn.register
-class Net(exburn.Model):
+class SmallNet(exburn.Model):
     def __init__(self, units=4, **kwargs):
         super().__init__(**kwargs)
         self.units = units
@@ -153,7 +153,7 @@ class Net(exburn.Model):
 @pytest.mark.long
 @pytest.mark.longest
 def test_models_of_classes_of_ones_own_go_into_files(tmp_path):
-    teacher, student = Net(8), Net()
+    teacher, student = SmallNet(8), SmallNet()
     teacher(X)
     distiller = exburn.Distiller(
         compiled(student), teacher, features={"first": "first"}

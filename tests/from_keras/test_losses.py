@@ -75,7 +75,7 @@ def test_the_mean_with_sample_weight():
         assert got == pytest.approx(values.sum() / (count * WEIGHTS.sum()), rel=1e-5)
 
 
-@says("On the device an out-of-range label gives NaN")
+@says("Labels out of range are a `TargetError` before training")
 def test_labels_out_of_range():
     labels = np.array([0, 1, 5])
     ours, theirs = (

@@ -57,7 +57,7 @@ def test_a_part_called_for_inference_stays_in_it(library):
     assert still == (library is exburn)
 
 
-@says("Whether a layer is training is what it is given")
+@says("`training` comes from the argument, else the enclosing call")
 @BOTH
 def test_what_training_is(library):
     seen = {}

@@ -93,28 +93,28 @@ def _wide(compute: Callable) -> Callable:
 _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 
 
+# Not inlined: by its name ``cost_model.count`` knows what it is.
+@functools.partial(jax.jit, static_argnames=SHAPE)
+def exburn_few_channels(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """A sum over the channels of what each has part in, entry by entry."""
+    parts = [
+        exburn_depthwise(
+            x[..., i : i + 1], kernel[..., i : i + 1, :], strides, pads, dilation
+        )
+        for i in range(x.shape[-1])
+    ]
+    return functools.reduce(jnp.add, parts)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
-def _sum_channels(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
-    """Few channels: a sum over them of what each has part in, entry by entry.
-
-    XLA computes the derivatives well by itself.
-    """
-
-    def compute(x, kernel):
-        shape = strides, pads, dilation
-        parts = [
-            exburn_depthwise(x[..., i : i + 1], kernel[..., i : i + 1, :], *shape)
-            for i in range(x.shape[-1])
-        ]
-        return functools.reduce(jnp.add, parts)
-
-    return compute_once(compute, x, kernel)
+def _sum_channels(x, kernel, *shape):
+    """Few channels, with XLA's derivatives, which it computes well by itself."""
+    return compute_once(lambda x, k: exburn_few_channels(x, k, *shape), x, kernel)
 
 
 @functools.partial(_sum_channels.defjvp, symbolic_zeros=True)
-def _derive_sum(strides: tuple, pads: Pads, dilation: tuple, primals, tangents):
-    (x, kernel), (dx, dkernel) = primals, tangents
-    shape = strides, pads, dilation
+def _derive_sum(*given):
+    *shape, (x, kernel), (dx, dkernel) = given
     moved = []
     if not isinstance(dx, SymbolicZero):
         moved.append(_in_two_dimensions(dx, kernel, *shape))

@@ -104,6 +104,7 @@ def test_plot_draws_training_and_validation_in_one_panel(model, drive, tmp_path)
         "validation",
     ]
     assert accuracy.get_title() == "accuracy" and accuracy.get_legend() is None
+    assert (loss.get_xlabel(), loss.get_ylabel()) == ("epoch", "loss")
     figure.savefig(tmp_path / "history.png")
     assert (tmp_path / "history.png").read_bytes()[:4] == b"\x89PNG"
     assert [axes.get_title() for axes in history.plot("loss").axes] == ["loss"]
@@ -114,6 +115,16 @@ def test_plot_after_the_user_joined_two_records():
     history.on_epoch_end(0, {"loss": 0.9})
     history.history["loss"] += [0.8, 0.7]
     assert history.plot().axes[0].lines[0].get_xdata().tolist() == [1, 2, 3]
+
+
+def test_plot_leaves_out_a_rate_that_never_changed():
+    history, changing = History(), History()
+    for epoch in range(3):
+        history.on_epoch_end(epoch, {"loss": 0.9, "learning_rate": 0.1})
+        changing.on_epoch_end(epoch, {"loss": 0.9, "learning_rate": 0.1 / (epoch + 1)})
+    assert [axes.get_title() for axes in history.plot().axes] == ["loss"]
+    assert len(changing.plot().axes) == 2
+    assert len(history.plot("learning_rate").axes) == 1
 
 
 def test_plot_does_not_open_pyplot():
