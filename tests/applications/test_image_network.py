@@ -36,6 +36,7 @@ def test_a_mode_does_what_keras_does(mode):
     np.testing.assert_allclose(grey.mean(), made.mean(), atol=0.1 * abs(made).max())
 
 
+@pytest.mark.long
 def test_images_come_in_the_size_and_range_of_the_network():
     model = network()
     wanted = applications.mobilenet_v2.preprocess_input(PIXELS)

@@ -138,6 +138,7 @@ def test_what_it_refuses(trained):
         trained.fit(x, y, verbose=0, callbacks=[Light()])
 
 
+@pytest.mark.long
 def test_sizes_that_do_not_fit_are_left(monkeypatch, trained):
     x, y = data()
     real = finding.time_step

@@ -137,6 +137,7 @@ def test_what_ends_a_sweep_hands_over_what_its_lanes_have_come_to(error):
     assert_equal_lanes(found, whole)
 
 
+@pytest.mark.long
 def test_groups_that_wait_in_host_memory_change_nothing(monkeypatch):
     class Looks(SweepCallback):
         def on_epoch_end(self, epoch):

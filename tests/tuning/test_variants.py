@@ -19,6 +19,7 @@ def variants_of(model, trials, epochs=3):
     )
 
 
+@pytest.mark.long
 def test_numbers_that_a_step_computes_with_are_arrays_of_one_program():
     trials = [
         {"learning_rate": 0.1, "drop/rate": 0.1, "norm/momentum": 0.9},

@@ -17,6 +17,7 @@ from exburn.errors import (
 )
 
 
+@pytest.mark.long
 def test_params_there_and_back(tmp_path):
     one, other = make(), make()
     one.fit(X, Y, verbose=0)
