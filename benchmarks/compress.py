@@ -15,12 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import jax
+from int8_files import load
 
 import exburn
 from exburn import layers
@@ -35,9 +39,7 @@ def digits(folder: str | None) -> tuple:
 
 
 def fashion_mnist(folder: str | None) -> tuple:
-    (x, y), (x_test, y_test) = exburn.datasets.fashion_mnist.load_data(folder)
-    x, x_test = (v[..., None].astype("float32") / 255 for v in (x, x_test))
-    return (x, y.astype("int32")), (x_test, y_test.astype("int32"))
+    return tuple((x, y.astype("int32")) for x, y in load("fashion_mnist", folder))
 
 
 def make(work: str, shape: tuple[int, ...]) -> tuple[Any, dict[str, int]]:

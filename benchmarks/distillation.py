@@ -17,11 +17,15 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import jax
+from int8_files import load
 
 import exburn
 from exburn import layers
@@ -42,9 +46,8 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def data(folder: str | None) -> tuple:
-    (x, y), (x_test, y_test) = exburn.datasets.fashion_mnist.load_data(folder)
-    x, x_test = (v.reshape(-1, 784).astype("float32") / 255 for v in (x, x_test))
-    return (x, y.astype("int32")), (x_test, y_test.astype("int32"))
+    splits = load("fashion_mnist", folder)
+    return tuple((x.reshape(-1, 784), y.astype("int32")) for x, y in splits)
 
 
 def compiled(stack: list, seed: int) -> Any:

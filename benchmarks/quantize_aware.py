@@ -1,4 +1,4 @@
-"""What few bits cost, after training and with training for them, and in files.
+"""The cost of few bits, after training and with training for them, and in files.
 
     python benchmarks/quantize_aware.py [--data digits] [--epochs 6] [--tune 2]
 
@@ -14,10 +14,13 @@ Needs ``pip install 'exburn[onnx,litert]'``.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 from int8_files import load

@@ -147,7 +147,7 @@ def _epochs(state: DashboardState, width: int) -> list[Line]:
 
 
 def _output(state: DashboardState, width: int) -> list[Line]:
-    """What was printed."""
+    """The lines that were printed."""
     return [_line(width, (" " + message, "")) for message in state.messages]
 
 

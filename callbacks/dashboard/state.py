@@ -189,7 +189,7 @@ class DashboardState:
         return found
 
     def table(self) -> tuple[list[str], list[tuple[float, list[str]]]]:
-        """What the epochs logged: the names, and for each epoch the values as text."""
+        """A table of the logs: the names, and for each epoch the values as text."""
         names = list(self._by_epoch)
         values = {name: dict(series.points) for name, series in self._by_epoch.items()}
         epochs = sorted({x for points in values.values() for x in points})

@@ -1,4 +1,4 @@
-"""How griffe reads docstrings: as Python has them, with names of its sections."""
+"""Docstrings prepared for griffe: as Python has them, with names of its sections."""
 
 from __future__ import annotations
 

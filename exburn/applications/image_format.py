@@ -1,4 +1,4 @@
-"""How a network takes images, and what it calls its classes."""
+"""The form in which a network takes images, and the names of its classes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGENET_CLASSES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class ImageFormat:
-    """What a network's images are like, and the names of its outputs.
+    """The form of a network's images, and the names of its outputs.
 
     Args:
         op: Name of the network, for errors.

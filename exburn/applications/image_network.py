@@ -1,4 +1,4 @@
-"""What the applications that Keras has return: a graph that knows its images."""
+"""The model that Keras' applications are: a graph that knows its images."""
 
 from __future__ import annotations
 

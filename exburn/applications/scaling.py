@@ -1,4 +1,4 @@
-"""What is done to the pixels of an image before a network sees them."""
+"""The scaling of an image's pixels before a network sees them."""
 
 from __future__ import annotations
 

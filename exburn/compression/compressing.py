@@ -91,7 +91,7 @@ def compress(
     alpha: float = 0.5,
     verbose: int | str = 0,
 ) -> Any:
-    """What ``model.compress`` does: see there."""
+    """Makes the model of ``model.compress``, which tells of the arguments."""
     ratio, within = _check_target(target), check_number(OP, "within", within)
     epochs = check_count(OP, "epochs", epochs)
     batch_size = check_count(OP, "batch_size", batch_size)
@@ -248,7 +248,6 @@ def _outline(workshop: Workshop, rows: Any = None) -> list[Attempt]:
     Raises:
         ArgumentError: No way is open to the model.
     """
-    own = file_bytes(workshop.model)
     models: dict[Any, Model] = {None: workshop.model}  # by what of a way makes the size
     refused: dict[Any, ExBurnError] = {}
     for recipe in RECIPES:
@@ -268,18 +267,18 @@ def _outline(workshop: Workshop, rows: Any = None) -> list[Attempt]:
             found.append(Attempt(recipe, note=refused[kind].reason))
             continue
         speed = speeds[kind] / speeds[None] if speeds else None
-        ratio, flops = own / sizes[kind], _flops(models[kind])
+        ratio, flops = sizes[None] / sizes[kind], _flops(models[kind])
         found.append(Attempt(recipe, sizes[kind], ratio, flops, speed))
     return found
 
 
 def _kind(recipe: Recipe | None) -> Any:
-    """What of a way decides upon size and speed; not how it is trained."""
+    """The part of a way that decides upon size and speed; not how it is trained."""
     return None if recipe is None else (recipe.mode, recipe.cut)
 
 
 def _in_order(ways: list[Attempt], ratio: float) -> list[Attempt]:
-    """Those that reach the target, as in the table; then others, smallest first."""
+    """Ways that reach the target, as in the table; then others, smallest first."""
     smaller = [way for way in ways if (way.ratio or 0) > 1]
     reach = [way for way in smaller if (way.ratio or 0) >= ratio]
     others = [way for way in smaller if (way.ratio or 0) < ratio]

@@ -9,7 +9,7 @@ import numpy as np
 from exburn.compression.channels import narrow
 from exburn.errors import ArgumentError
 from exburn.models import Model
-from exburn.models.saving import compile_like
+from exburn.models.saving import set_up_like
 from exburn.models.training_settings import require_idle
 from exburn.module.building import require_built
 from exburn.module.copying import twin
@@ -58,9 +58,10 @@ def prune(
 
     Raises:
         ArgumentError: The sparsity is not in [0, 1) or not that of the pattern, an
-            axis cannot be divided, no layer can be pruned, or the model has adapters or
-            is being trained; of channels: units that go through a layer which cannot
-            be followed, which is named.
+            axis cannot be divided, no layer can be pruned, or the model has adapters;
+            of channels: units that go through a layer which cannot be followed, which
+            is named.
+        BusyError: The model is being trained.
         UnknownNameError: A pattern of ``filters`` names no layer.
         NotBuiltError: The model has no weights yet.
 
@@ -79,7 +80,7 @@ def prune(
     for Model Compression*, 2017; Mishra et al., *Accelerating Sparse Deep Neural
     Networks*, 2021 (2:4); Li et al., *Pruning Filters for Efficient ConvNets*, 2017.
     """
-    _require_model(model, "prune")
+    require_model(model, "prune")
     require_idle(model, "prune")
     if adapted := adapted_layers(model):
         raise ArgumentError(
@@ -96,8 +97,7 @@ def prune(
     pruning.drop_plans(made)  # its masks stay, and grow
     pruning.install(made, plan)
     pruning.begin(made, plan)
-    compile_like(made, model, {})
-    made.tokenizer = model.tokenizer
+    set_up_like(made, model)
     return made
 
 
@@ -122,12 +122,11 @@ def strip(model: Model) -> Any:
         >>> len(pruned.weights), len(strip(pruned).weights)
         (4, 2)
     """
-    _require_model(model, "strip")
+    require_model(model, "strip")
     require_idle(model, "strip")
     made = twin(model)
     pruning.strip(made)
-    compile_like(made, model, {})
-    made.tokenizer = model.tokenizer
+    set_up_like(made, model)
     return made
 
 
@@ -151,7 +150,7 @@ def masks(model: Model) -> dict[str, np.ndarray]:
         >>> masks(pruned)["dense/kernel"].sum(0).tolist()
         [2, 2]
     """
-    _require_model(model, "masks")
+    require_model(model, "masks")
     return {
         pruning.join(path, name): np.asarray(
             pruning.unpack(mask.get_value(), getattr(layer, name).shape)
@@ -184,11 +183,17 @@ def apply_masks(model: Model) -> None:
         >>> float(pruned.layers[0].kernel.numpy().sum())
         4.0
     """
-    _require_model(model, "apply_masks")
+    require_model(model, "apply_masks")
     pruning.apply_masks(model)
 
 
-def _require_model(model: Any, op: str) -> None:
+def require_model(model: Any, op: str) -> None:
+    """Refuses what is no model, and one without weights.
+
+    Raises:
+        ArgumentError: It is no model.
+        NotBuiltError: It has no weights yet.
+    """
     if not isinstance(model, Model):
         raise ArgumentError(op, f"a model is needed, received {type(model).__name__}")
     require_built(model, op)

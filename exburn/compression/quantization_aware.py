@@ -85,6 +85,7 @@ def quantize_aware(
         DataError, ShapeError: The calibration does not fit the model.
         DTypeError: It is no model.
         NotBuiltError: The model has no weights yet.
+        BusyError: The model is being trained.
 
     Example:
         >>> import numpy as np

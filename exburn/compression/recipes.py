@@ -9,7 +9,7 @@ from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import prune
 from exburn.compression.quantization_aware import quantize_aware
 from exburn.models import Model
-from exburn.models.saving import compile_like
+from exburn.models.saving import set_up_like
 from exburn.module.copying import twin
 from exburn.training.overrides import overrides
 
@@ -111,8 +111,7 @@ class Workshop:
     def unchanged(self) -> Model:
         """A copy of the model itself, compiled as it is."""
         made = twin(self.model)
-        compile_like(made, self.model, {})
-        made.tokenizer = self.model.tokenizer
+        set_up_like(made, self.model)
         return made
 
 

@@ -1,4 +1,4 @@
-"""What the ways to a smaller model come to, as a table."""
+"""The table of the ways to a smaller model, and of what came of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a student's outputs are from a teacher's, softened by a temperature."""
+"""The distance of a student's outputs from a teacher's, softened by a temperature."""
 
 from __future__ import annotations
 

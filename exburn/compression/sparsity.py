@@ -1,4 +1,4 @@
-"""How much of a model's weights is zero."""
+"""The share of zeros among a model's weights."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from exburn.compression.pruning import require_model
 from exburn.core.printing import page_text
-from exburn.errors import ArgumentError
 from exburn.models import Model
-from exburn.module.building import require_built
 from exburn.module.selection import layer_paths
 from exburn.runtime.sharding.arrays import to_host
 from exburn.transforms.pruning import join, mask_of
@@ -132,11 +131,7 @@ def sparsity(model: Model) -> SparsityReport:
         >>> report.total, report["dense/kernel"].zeros
         (0.75, 24)
     """
-    if not isinstance(model, Model):
-        raise ArgumentError(
-            "sparsity", f"a model is needed, received {type(model).__name__}"
-        )
-    require_built(model, "sparsity")
+    require_model(model, "sparsity")
     return SparsityReport(tuple(_entries(model)), model.count_params())
 
 

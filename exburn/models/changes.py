@@ -33,6 +33,7 @@ from exburn.transforms.quantization import (
     simulate,
     simulated_schemes,
 )
+from exburn.transforms.records import reading_record
 
 
 def records(model: Any) -> list[dict[str, Any]]:
@@ -179,14 +180,17 @@ def quantize_in_place(
         add_record(model, record)
     else:
         freeze_parameters(model, frozen)
-    if getattr(model, "graph", None) is not None:
-        retrace(model)
-    materialize(model)
+    make_again(model)
 
 
 def simulate_in_place(model: Any, plan: Plan) -> None:
     """Lets a model read the plan's weights as they would be stored."""
     simulate(plan)
+    make_again(model)
+
+
+def make_again(model: Any) -> None:
+    """Makes symbols and programs of a model anew, whose layers were changed."""
     if getattr(model, "graph", None) is not None:
         retrace(model)
     materialize(model)
@@ -226,26 +230,18 @@ def repeat(model: Any, changes: Any) -> Any:
 
 def _set_policy_again(model: Any, record: dict[str, Any]) -> None:
     layers = layer_paths(model)
-    try:
+    with reading_record("a layer's precision"):
         policy = Precision.of(record["policy"])
         chosen = [layers[path] for path in record["layers"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(
-            "from_config",
-            "the record of a layer's precision does not fit the model",
-            {"cause": error},
-        ) from error
     for layer in chosen:
         layer._policy = policy
         layer._own_policy = layer._policy_was_set = True
         spread_precision(layer, policy)
-    if getattr(model, "graph", None) is not None:
-        retrace(model)
-    materialize(model)
+    make_again(model)
 
 
 def _quantize_again(model: Any, record: dict[str, Any]) -> None:
-    try:
+    with reading_record("the quantization"):
         settings = Settings.of_record(record)
         layers = [str(path) for path in record["layers"]]
         parts = layer_paths(model)
@@ -256,12 +252,6 @@ def _quantize_again(model: Any, record: dict[str, Any]) -> None:
         }  # by its dtype
         rest = set(layers) - there
         plan = make_plan(model, settings, rest, again=True) if rest else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(
-            "from_config",
-            "the record of the quantization does not fit the model",
-            {"cause": error},
-        ) from error
     done = there | {target.path for target in (plan.targets if plan else ())}
     if done != set(layers):
         raise FileFormatError(
@@ -279,17 +269,11 @@ def _quantize_again(model: Any, record: dict[str, Any]) -> None:
 
 
 def _add_ranges_again(model: Any, record: dict[str, Any]) -> None:
-    try:
+    with reading_record("ranges"):
         named = zip(record["layers"], record["places"], strict=True)
         places = {str(path): tuple(names) for path, names in named}
         options = {key: record[key] for key in ("dtype", "learned", "momentum")}
         check_record(model, places, settled=record["settled"], **options)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(
-            "from_config",
-            "the record of ranges does not fit the model",
-            {"cause": error},
-        ) from error
     add_ranges(model, places, **options)
     for path, _, found in all_ranges(model):
         if path in places:

@@ -13,7 +13,7 @@ from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import ArgumentError
 from exburn.layers import Input
 from exburn.models.model import Model
-from exburn.models.saving import compile_like
+from exburn.models.saving import set_up_like
 from exburn.models.sequential import Sequential
 from exburn.module.building import fresh_clone
 from exburn.module.graph import named_by
@@ -66,8 +66,7 @@ def clone_model(
             made = _over(model, input_tensors, clone_function, call_function, recursive)
         if clone_function is None:
             made.repeat_changes(model.changes)
-    compile_like(made, model, {})
-    made.tokenizer = model.tokenizer
+    set_up_like(made, model)
     return made
 
 

@@ -61,6 +61,7 @@ def compress(
     Raises:
         NotCompiledError: ``compile`` was not called.
         NotBuiltError: The model has no weights yet.
+        BusyError: The model is being trained.
         ArgumentError: A number is out of range, no way is open to the model, or the
             direction of the metric is unknown.
         UnknownNameError: There is no such metric.

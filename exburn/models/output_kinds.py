@@ -1,4 +1,4 @@
-"""What the outputs of a model are: logits, probabilities, or values."""
+"""Kinds of a model's outputs: logits, probabilities, or values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exburn.training.forward import last_activations
 
 @dataclasses.dataclass(frozen=True)
 class OutputKind:
-    """What one output of a model is.
+    """The kind of one output of a model.
 
     Attributes:
         family: ``"softmax"``, one distribution over the last axis; ``"sigmoid"``, a
@@ -30,7 +30,7 @@ class OutputKind:
 
 
 def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKind]:
-    """What each output of a model is, by its last function, and by its loss.
+    """The kinds of a model's outputs, by its last functions, and by its loss.
 
     Args:
         model: A model.

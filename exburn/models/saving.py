@@ -207,6 +207,12 @@ def compile_like(model: Model, other: Model, memo: dict[int, Any]) -> bool:
     return True
 
 
+def set_up_like(model: Any, other: Model) -> None:
+    """Gives a model the settings of training and the tokenizer of another."""
+    compile_like(model, other, {})
+    model.tokenizer = other.tokenizer
+
+
 def compile_from_config(self: Model, config: Mapping[str, Any]) -> None:
     """Compiles the model as ``get_compile_config`` says.
 

@@ -1,4 +1,4 @@
-"""What the ops that are functions of JAX do: a line, arguments and an example of each.
+"""Documentation of ops that are functions of JAX: a line, arguments, an example.
 
 A block is the name of an op, the line, arguments that mean something of their own, and
 the example; ``_ARGUMENTS`` has what the others mean. ``bind`` makes a docstring of it.
@@ -31,7 +31,7 @@ _REDUCED = "The axes that go away, an integer or several; all of them by default
 
 
 class Description(NamedTuple):
-    """What is said of an op.
+    """The documentation of an op.
 
     Attributes:
         line: What it computes.

@@ -1,4 +1,4 @@
-"""What the products of layers sum over: the large weights, and their axes."""
+"""The axes that products of layers sum over, of each of their large weights."""
 
 from __future__ import annotations
 

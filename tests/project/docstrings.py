@@ -1,7 +1,7 @@
 """What the docstrings of public names lack, of those that a page of the site shows.
 
-    python tests/project/docstrings.py            # everything, by file
-    python tests/project/docstrings.py losses     # of one namespace
+    PYTHONPATH=. python -P -m tests.project.docstrings            # everything, by file
+    PYTHONPATH=. python -P -m tests.project.docstrings losses     # of one namespace
 
 A docstring tells of each argument under ``Args:``, and of no other; says under
 ``Raises:`` what its code raises; and has an example. Functions of JAX that are public
@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.checkout import load
+
 _SECTION = re.compile(r"^(\w[\w ]*):$", re.MULTILINE)
 _ENTRY = re.compile(r"^    ((?:\*{0,2}\w+,\s+)*\*{0,2}\w+):", re.MULTILINE)
 # What is downloaded, or needs a package that tests may lack: shown, and not run.
@@ -37,11 +38,7 @@ _VARIABLE = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 def public_names() -> list[Any]:
     """The public objects of ours, each once: see ``docs/site/reference.py``."""
-    sys.path.insert(0, str(ROOT))
-    try:
-        reference = importlib.import_module("docs.site.reference")
-    finally:
-        sys.path.remove(str(ROOT))
+    reference = load("docs.site.reference")
     once = {id(name.value): name for name in reference.public_names().values()}
     ours = (getattr(name.value, "__module__", None) or "" for name in once.values())
     pairs = zip(once.values(), ours, strict=True)

@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.release.checkout import load
+from tests.checkout import load
 
-contents = load("contents")
+contents = load("release.contents")
 
 pytestmark = pytest.mark.slow
 

@@ -1,29 +1,16 @@
 """The documentation site: what is gathered, and that links lead somewhere."""
 
-import importlib
 import importlib.util
-import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+from tests.checkout import ROOT, load
 
 import exburn
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def load(name):
-    """A module of ``docs/site``; the checkout is on the path for that alone."""
-    sys.path.insert(0, str(ROOT))
-    try:
-        return importlib.import_module(f"docs.site.{name}")
-    finally:
-        sys.path.remove(str(ROOT))
-
-
-check, config, notebooks, pages, reference = map(
-    load, ("check", "config", "notebooks", "pages", "reference")
+check, config, notebooks, pages, reference = (
+    load(f"docs.site.{name}")
+    for name in ("check", "config", "notebooks", "pages", "reference")
 )
 
 

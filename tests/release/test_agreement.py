@@ -4,13 +4,13 @@ import datetime
 import tomllib
 
 import pytest
-from tests.release.checkout import ROOT, load
+from tests.checkout import ROOT, load
 
 import exburn
 from exburn.core.deprecation import deprecate
 
-agreement, changelog, contents, trial = map(
-    load, ("agreement", "changelog", "contents", "trial")
+agreement, changelog, contents, trial = (
+    load(f"release.{name}") for name in ("agreement", "changelog", "contents", "trial")
 )
 
 

@@ -7,9 +7,9 @@ import json
 import tarfile
 import zipfile
 
-from tests.release.checkout import load
+from tests.checkout import load
 
-archives = load("archives")
+archives = load("release.archives")
 
 METADATA = """Metadata-Version: 2.4
 Name: ex-burn

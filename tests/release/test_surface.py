@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("griffe")
 
-from tests.release.checkout import load
+from tests.checkout import load
 
-surface = load("surface")
+surface = load("release.surface")
 
 FILES = {
     "exburn/__init__.py": """

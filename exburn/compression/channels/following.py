@@ -1,4 +1,4 @@
-"""How units go from layer to layer: one rule for each kind of layer."""
+"""The way of units from layer to layer: one rule for each kind of layer."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ class Walk:
     def conv(self, layer: Any, given: list, shapes: list, out: tuple) -> Any:
         (one,), path, rank = given, self._paths[id(layer)], len(out)
         axis = self._channel_axis(layer, rank)
-        if one is not None and one.axis != axis:
-            return "reads channels along another axis"
+        if _lies_elsewhere(one, axis):
+            return _ELSEWHERE
         if layer.groups > 1:
             return "computes groups of channels"
         self.units.lie(f"{path}/kernel", layer.kernel.ndim - 2, _ids(one))
@@ -148,8 +148,8 @@ class Walk:
     def transposed(self, layer: Any, given: list, shapes: list, out: tuple) -> Any:
         (one,), path, rank = given, self._paths[id(layer)], len(out)
         axis = self._channel_axis(layer, rank)
-        if one is not None and one.axis != axis:
-            return "reads channels along another axis"
+        if _lies_elsewhere(one, axis):
+            return _ELSEWHERE
         end = layer.kernel.ndim - 1
         self.units.lie(f"{path}/kernel", end, _ids(one))
         return self._made(layer, path, "filters", "kernel", end - 1, axis, rank)
@@ -160,7 +160,7 @@ class Walk:
         if one is None:
             return None
         if one.axis != self._channel_axis(layer, rank):
-            return "reads channels along another axis"
+            return _ELSEWHERE
         ids = np.repeat(one.ids, layer.depth_multiplier)  # side by side
         self._check_activation(layer, ids)
         if layer.bias is not None:
@@ -173,8 +173,8 @@ class Walk:
     def separable(self, layer: Any, given: list, shapes: list, out: tuple) -> Any:
         (one,), path, rank = given, self._paths[id(layer)], len(out)
         axis = self._channel_axis(layer, rank)
-        if one is not None and one.axis != axis:
-            return "reads channels along another axis"
+        if _lies_elsewhere(one, axis):
+            return _ELSEWHERE
         ids = None if one is None else np.repeat(one.ids, layer.depth_multiplier)
         self.units.lie(f"{path}/depthwise_kernel", layer.rank, _ids(one))
         self.units.lie(f"{path}/pointwise_kernel", layer.rank, ids)
@@ -250,7 +250,7 @@ class Walk:
             return "has a noise_shape of as many units"
         if getattr(layer, "data_format", None):
             if one.axis != self._channel_axis(layer, len(out)):
-                return "reads channels along another axis"
+                return _ELSEWHERE
         return one
 
     def global_pooling(self, layer: Any, given: list, shapes: list, out: tuple) -> Any:
@@ -258,7 +258,7 @@ class Walk:
         if one is None:
             return None
         if one.axis != self._channel_axis(layer, one.rank):
-            return "reads channels along another axis"
+            return _ELSEWHERE
         axis = one.axis if layer.keepdims else 1
         return Channels(one.ids, axis, len(out))
 
@@ -373,7 +373,12 @@ def _ids(one: Channels | None) -> np.ndarray | None:
     return None if one is None else one.ids
 
 
+def _lies_elsewhere(one: Channels | None, axis: int) -> bool:
+    return one is not None and one.axis != axis
+
+
 _NO = "is a layer that is not followed"
+_ELSEWHERE = "reads channels along another axis"
 
 _Rule = Callable[[Walk, Any, list, list, tuple], Any]
 _RULES: tuple[tuple[Any, _Rule], ...] = (

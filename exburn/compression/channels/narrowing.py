@@ -1,4 +1,4 @@
-"""Which units go, and the model without them."""
+"""The choice of units that go, and the model without them."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def _build(model: Model, units: Units, gone: set[int]) -> Model:
     keep = np.ones(len(units), bool)
     keep[list(gone)] = False
     options: dict[str, dict[str, Any]] = {}
-    paths = {id(layer): path for path, layer in layer_paths(model).items()}
     layers = layer_paths(model)
+    paths = {id(layer): path for path, layer in layers.items()}
     for path, one in units.producers.items():
         options.setdefault(path, {})[one.option] = int(keep[one.ids].sum())
     for (path, name), (ids, place) in units.sizes.items():
@@ -135,7 +135,7 @@ def _build(model: Model, units: Units, gone: set[int]) -> Model:
 
     made = clone_model(model, clone_function=remake)
     made.repeat_changes(model.changes)
-    old = dict(layer_paths(model)) | {"": model}
+    old = layers | {"": model}
     for path, layer in [("", made), *layer_paths(made).items()]:
         layer._trainable = old[path]._trainable
     weights = {path: weight for path, weight, _ in iter_weights(model)}

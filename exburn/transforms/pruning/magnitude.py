@@ -1,4 +1,4 @@
-"""Which numbers of weights go: those of least magnitude.
+"""The choice of numbers that go: those of least magnitude.
 
 The k-th smallest of many magnitudes is found by the bits of floats, which are ordered
 as whole numbers: one bit after another, by counting. Each count reads the weights once
@@ -36,7 +36,7 @@ def keys_of(weight: Any, bits: Any) -> jax.Array:
 
 
 def least(keys: Sequence[Any], groups: Sequence[int], wanted: Any) -> list[jax.Array]:
-    """Which entries are the least of their groups, of each array: bool.
+    """The least entries of their groups, of each array, as True in a bool array.
 
     Of equal ones the first go, so that there are as many as are wanted.
 
@@ -73,7 +73,7 @@ def least(keys: Sequence[Any], groups: Sequence[int], wanted: Any) -> list[jax.A
 
 
 def least_of_each(key: Any, axis: int, size: int, wanted: Any) -> jax.Array:
-    """Which entries are the least among ``size`` neighbours along an axis: bool.
+    """The least entries among ``size`` neighbours along an axis, as True.
 
     Args:
         key: An array of ``keys_of``.

@@ -7,7 +7,7 @@ mask. Only what changes weights does: a step of training, an adapter.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 from flax import nnx
 
 from exburn.initializers import Constant
+from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_modules
 from exburn.module.variable import exact_weight
 
@@ -39,7 +40,7 @@ def unpack(bits: Any, shape: tuple[int, ...]) -> jax.Array:
 
 
 def count_zeros(bits: Any) -> jax.Array:
-    """How many numbers a mask forbids, uint32."""
+    """The count of numbers that a mask forbids, uint32."""
     ones = jax.lax.population_count(bits).astype(jnp.uint32).sum()
     return np.uint32(8 * bits.size) - ones
 
@@ -67,6 +68,18 @@ def remove_mask(layer: Any, attribute: str) -> None:
     """Takes the mask of a weight away, if there is one; its zeros stay."""
     if mask_of(layer, attribute) is not None:
         delattr(layer, attribute + _SUFFIX)
+
+
+def places_of(model: Any, paths: Iterable[str]) -> Iterator[tuple[str, Any, str]]:
+    """Weights by their paths from a model: the path, its layer, and the attribute.
+
+    Raises:
+        KeyError: A path leads to no layer.
+    """
+    layers = {"": model, **layer_paths(model)}
+    for path in paths:
+        layer, _, name = path.rpartition("/")
+        yield path, layers[layer], name
 
 
 def mask_of(layer: Any, attribute: str) -> Any:

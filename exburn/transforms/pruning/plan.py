@@ -1,4 +1,4 @@
-"""What of a model is pruned, how far, and when: a plan, and its steps in programs."""
+"""The plan of a pruning: which weights, how far, and when; its steps in programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flax import nnx
 
 from exburn.core import registry
 from exburn.core.checks import check_choice, check_rate
-from exburn.errors import ArgumentError, FileFormatError
+from exburn.errors import ArgumentError
 from exburn.layers import Embedding
 from exburn.layers.convolution.depthwise import DepthwiseConv
 from exburn.module.building import materialize
@@ -31,10 +31,12 @@ from exburn.transforms.pruning.masks import (
     mask_of,
     masked,
     pack,
+    places_of,
     remove_mask,
     unpack,
 )
 from exburn.transforms.pruning.schedules import Constant, Schedule
+from exburn.transforms.records import reading_record
 from exburn.transforms.summed_axes import summed_axes
 
 _PLAN, STEP = "_pruning", "pruning_step"
@@ -306,10 +308,8 @@ def _find_weights(
 # ------------------------------------------------------------------ plans of models
 def install(model: Any, plan: Plan) -> None:
     """Gives a model a plan, a count of steps, and masks; they forbid nothing yet."""
-    layers = {"": model, **layer_paths(model)}
-    for path in plan.axes:
-        layer, _, name = path.rpartition("/")
-        add_mask(layers[layer], name)
+    for _, layer, name in places_of(model, plan.axes):
+        add_mask(layer, name)
     step = Buffer(jnp.zeros((), jnp.int32), label=STEP, scalars=0, own_dtype=True)
     setattr(model, STEP, step)
     setattr(model, _PLAN, Static(plan))
@@ -318,12 +318,10 @@ def install(model: Any, plan: Plan) -> None:
 
 def begin(model: Any, plan: Plan) -> None:
     """Prunes as far as the schedule says before the first step."""
-    layers = {"": model, **layer_paths(model)}
     masks, weights = {}, {}
-    for path in plan.axes:
-        layer, _, name = path.rpartition("/")
-        weights[path] = exact_weight(getattr(layers[layer], name))
-        masks[path] = mask_of(layers[layer], name)
+    for path, layer, name in places_of(model, plan.axes):
+        weights[path] = exact_weight(getattr(layer, name))
+        masks[path] = mask_of(layer, name)
     new = jax.jit(plan.advance)(
         {path: w.get_value() for path, w in weights.items()},
         {path: m.get_value() for path, m in masks.items()},
@@ -397,15 +395,12 @@ def restore(model: Any, record: Mapping[str, Any]) -> None:
     Raises:
         FileFormatError: The record does not fit the model.
     """
-    layers = {"": model, **layer_paths(model)}
-    try:
-        weights = [str(path) for path in record["weights"]]
+    with reading_record("the pruning"):
         axes, shapes = {}, {}
-        for path in weights:
-            layer, _, name = path.rpartition("/")
-            axes[path] = prunable(layers[layer])[name]
-            shapes[path] = tuple(getattr(layers[layer], name).shape)
-            add_mask(layers[layer], name)
+        for path, layer, name in places_of(model, map(str, record["weights"])):
+            axes[path] = prunable(layer)[name]
+            shapes[path] = tuple(getattr(layer, name).shape)
+            add_mask(layer, name)
         if "schedule" in record:
             owner = dict(iter_modules(model))[record["model"]]
             start = f"{record['model']}/" if record["model"] else ""
@@ -426,10 +421,4 @@ def restore(model: Any, record: Mapping[str, Any]) -> None:
                 {path.removeprefix(start): shape for path, shape in shapes.items()},
             )
             install(owner, plan)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(
-            "from_config",
-            "the record of the pruning does not fit the model",
-            {"cause": error},
-        ) from error
     materialize(model)

@@ -1,4 +1,4 @@
-"""How far the pruning of a model has come at a step of its training."""
+"""Schedules: how far the pruning of a model has come at a step of its training."""
 
 from __future__ import annotations
 

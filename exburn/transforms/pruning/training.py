@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from exburn.module.selection import layer_paths
 from exburn.module.variable import exact_weight
-from exburn.transforms.pruning.masks import iter_masks, join, masked
+from exburn.transforms.pruning.masks import iter_masks, join, masked, places_of
 from exburn.transforms.pruning.plan import STEP, Plan, iter_plans
 
 Arrays = dict[str, Any]
@@ -44,11 +43,9 @@ class Masking:
                 pairs[weight] = names[id(mask)]
         plans = []
         for path, model, plan in iter_plans(module):
-            layers, there = {"": model, **layer_paths(model)}, {}
-            for weight in plan.axes:
-                layer, _, attribute = weight.rpartition("/")
-                held = exact_weight(getattr(layers[layer], attribute))
-                name = names.get(id(held), "")
+            there = {}
+            for weight, layer, attribute in places_of(model, plan.axes):
+                name = names.get(id(exact_weight(getattr(layer, attribute))), "")
                 if name in pairs:
                     there[weight] = name
             if there:

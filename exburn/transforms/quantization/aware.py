@@ -120,6 +120,7 @@ def require_known(model: Any, op: str) -> None:
 
 def settle(model: Any) -> None:
     """Fixes the ranges of a model as they are, in place; unknown ones go."""
+    layers = layer_paths(model)
     for path, place, found in list(all_ranges(model)):
         if found.known:
             found.settled = True
@@ -127,7 +128,7 @@ def settle(model: Any) -> None:
                 if isinstance(end, nnx.Param):
                     end.set_metadata("frozen", True)
         else:
-            layer_paths(model)[path]._ranges.drop(place)
+            layers[path]._ranges.drop(place)
 
 
 def _settings_of(scheme: Any) -> Settings:

@@ -1,4 +1,4 @@
-"""Which activations of a model are rounded, so that runtimes compute in integers.
+"""The choice of activations that are rounded, so that runtimes compute in integers.
 
 Their operators take and give integers: a convolution with its bias, a normalization
 behind it and a relu are one of them, a sum of two branches is one, pooling and

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from flax import nnx
 
 from exburn.core import forward_context
 from exburn.core.precision import is_float
+from exburn.core.scoped import value_scope
 from exburn.initializers import Zeros
 from exburn.module.variable import Buffer, Parameter
 from exburn.transforms.quantization.marks import round_to_int8
@@ -27,18 +28,13 @@ _watcher: contextvars.ContextVar[Callable[[Any, Any], Any] | None] = (
 )
 
 
-@contextlib.contextmanager
-def watching(see: Callable[[Range, Any], Any]) -> Iterator[None]:
+def watching(see: Callable[[Range, Any], Any]) -> AbstractContextManager[Any]:
     """In the block ranges round nothing, and hand what they get to a function.
 
     Args:
         see: Called with the range and the array.
     """
-    token = _watcher.set(see)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
+    return value_scope(_watcher, see)
 
 
 class Range(nnx.Pytree):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from flax import nnx
 
 from exburn.module.variable import Weight
+from exburn.transforms.quantization.read_weight import ReadWeight
 from exburn.transforms.quantization.scheme import Scheme
 
 
-class SimulatedWeight(nnx.Pytree):
+class SimulatedWeight(ReadWeight):
     """An exact weight that reads as its scheme would give it back.
 
     The gradient passes the rounding as if it were not there (straight through), so the
@@ -24,6 +22,7 @@ class SimulatedWeight(nnx.Pytree):
         scheme: How it is to be stored.
 
     Example:
+        >>> import numpy as np
         >>> from exburn.module.variable import Parameter
         >>> weight = Parameter(np.float32([[100.0], [0.4], [127.0]]))
         >>> read = SimulatedWeight(weight, Scheme("int8", (3, 1), summed=(0,)))
@@ -39,19 +38,6 @@ class SimulatedWeight(nnx.Pytree):
     def __init__(self, weight: Weight, scheme: Scheme):
         self.scheme, self.exact = scheme, weight
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.scheme.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.scheme.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Dtype that the weight is read in."""
-        return jnp.dtype(self.scheme.exact)
-
     def get_value(self, dtype: Any = None) -> jax.Array:
         """The weight as it will be read once it is stored."""
         value = _straight(self.scheme, self.exact.get_value())
@@ -63,12 +49,6 @@ class SimulatedWeight(nnx.Pytree):
     def assign(self, value: Any) -> Any:
         """Replaces the exact weight."""
         return self.exact.assign(value)
-
-    def numpy(self) -> np.ndarray:
-        return np.asarray(self.get_value())
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.array(self.get_value(), dtype=dtype)
 
 
 def simulated_schemes(layer: Any) -> list[Scheme]:

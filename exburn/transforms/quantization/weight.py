@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax import lax
 
 from exburn.initializers import Zeros
 from exburn.kernels.int8_matmul import pad_to_tiles
 from exburn.module.variable import Buffer, Weight
 from exburn.transforms.quantization import marks
+from exburn.transforms.quantization.read_weight import ReadWeight
 from exburn.transforms.quantization.scheme import Scheme
 
 
@@ -22,7 +22,7 @@ class Packed(Buffer):
     """Values, scales, zero points or factors of a :class:`QuantizedWeight`."""
 
 
-class QuantizedWeight(nnx.Pytree):
+class QuantizedWeight(ReadWeight):
     """Values and scales that read as the weight they were made from.
 
     ``layer.cast(weight)`` and ``weight.get_value()`` compute the weight; inside a
@@ -60,19 +60,6 @@ class QuantizedWeight(nnx.Pytree):
             count = math.prod(scheme.shape) if name == "values" else 0
             packed = Packed(part, label=f"{label}_{name}", scalars=count, **common)
             setattr(self, name, packed)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.scheme.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.scheme.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Dtype that the weight is read in."""
-        return jnp.dtype(self.scheme.exact)
 
     @property
     def nbytes(self) -> int:
@@ -121,12 +108,6 @@ class QuantizedWeight(nnx.Pytree):
 
     def get_raw_value(self) -> jax.Array:
         return self.get_value()
-
-    def numpy(self) -> np.ndarray:
-        return np.asarray(self.get_value())
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.array(self.get_value(), dtype=dtype)
 
     # ------------------------------------------------------------------ computation
     def take(self, indices: Any, dtype: Any) -> jax.Array:
