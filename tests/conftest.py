@@ -9,6 +9,7 @@ import tempfile
 from importlib.metadata import version
 
 import pytest
+from tests import isolation
 from tests.golden import add_options, begin, running, save_all
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
@@ -47,6 +48,8 @@ def pytest_configure(config):
     """
     if config.option.regenerate and getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("--regenerate needs one process: leave -n out")
+    # Hooks of this file's own are not called for the examples, which lie elsewhere.
+    config.pluginmanager.register(isolation)
     given = getattr(config, "workerinput", {}).get("compiled")
     quick = ("not slow", "nightly")
     if not given and any(mark in config.option.markexpr for mark in quick):
@@ -162,11 +165,7 @@ def _function(nodeid):
 def pytest_runtest_setup(item):
     import jax
 
-    from exburn import set_random_seed
-
     begin(item)
-    # What a test trains ends alike in every run, whatever ran before it.
-    set_random_seed(0)
     if item.get_closest_marker("cpu") and jax.default_backend() != "cpu":
         pytest.skip("is about programs for a CPU")
 

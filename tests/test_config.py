@@ -9,24 +9,14 @@ from exburn import config, errors, mixed_precision
 from exburn.layers import Dense
 
 
-@pytest.fixture
-def settings():
-    before, policy = dict(config._settings), config.dtype_policy()
-    filtering = jax.config.jax_traceback_filtering
-    yield
-    config._settings.update(before)
-    config.set_dtype_policy(policy)
-    jax.config.update("jax_traceback_filtering", filtering)
-
-
-def test_floatx_reaches_ops_random_and_layers(settings):
+def test_floatx_reaches_ops_random_and_layers():
     config.set_floatx("bfloat16")
     assert config.floatx() == "bfloat16"
     assert exburn.ops.zeros(2).dtype == exburn.random.normal((2,)).dtype == "bfloat16"
     assert Dense(1).compute_dtype == "bfloat16"
 
 
-def test_a_chosen_policy_outlasts_floatx(settings):
+def test_a_chosen_policy_outlasts_floatx():
     mixed_precision.set_global_policy("mixed_bfloat16")
     config.set_floatx("float16")
     assert mixed_precision.global_policy().name == "mixed_bfloat16"
@@ -35,20 +25,20 @@ def test_a_chosen_policy_outlasts_floatx(settings):
     assert mixed_precision.Policy("mixed_float16").variable_dtype == "float32"
 
 
-def test_epsilon_reaches_ops(settings):
+def test_epsilon_reaches_ops():
     config.set_epsilon(0.25)
     worst = exburn.ops.binary_crossentropy([1.0], [0.0])
     assert float(worst[0]) == pytest.approx(np.log(4))
 
 
-def test_image_data_format_reaches_ops(settings):
+def test_image_data_format_reaches_ops():
     config.set_image_data_format("channels_first")
     image = np.ones((1, 3, 8, 6), "float32")
     assert exburn.ops.max_pool(image, 2).shape == (1, 3, 4, 3)
     assert exburn.ops.image.resize(image, (2, 5)).shape == (1, 3, 2, 5)
 
 
-def test_switches(settings):
+def test_switches():
     for name in ("interactive_logging", "traceback_filtering", "flash_attention"):
         for verb, value in (("disable", False), ("enable", True)):
             getattr(config, f"{verb}_{name}")()

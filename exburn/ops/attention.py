@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.config import is_flash_attention_enabled
-from exburn.errors import ShapeError
+from exburn.errors import ArgumentError, ShapeError
+from exburn.kernels.flash_attention import flash_attention as run_cudnn
+from exburn.kernels.flash_attention import takes_cudnn
 from exburn.kernels.softmax import shares
 from exburn.ops.binding import op
-from exburn.runtime import portable
 
 __all__ = ["dot_product_attention"]
 
@@ -36,7 +36,8 @@ def dot_product_attention(
         mask: False where a query must not see a key.
         scale: ``1 / sqrt(dim)`` by default.
         is_causal: Whether query t sees only keys up to t.
-        flash_attention: Whether to use cuDNN's fused kernel; where it fits by default.
+        flash_attention: True: cuDNN's kernel or an error. False: never. None: where it
+            can run, unless ``config.disable_flash_attention()``.
         attn_logits_soft_cap: Bounds the logits smoothly,
             ``logits / (1 + |logits| / cap)``.
 
@@ -46,6 +47,7 @@ def dot_product_attention(
         → [batch, time, heads, dim]
 
     Raises:
+        ArgumentError: ``flash_attention=True`` where it cannot run.
         ShapeError: A rank is not 4.
 
     Example:
@@ -56,9 +58,10 @@ def dot_product_attention(
 
     Source: Vaswani et al., *Attention Is All You Need*, 2017.
     """
+    name = "dot_product_attention"
     if not query.ndim == key.ndim == value.ndim == 4:
         raise ShapeError(
-            "dot_product_attention",
+            name,
             "query, key and value are [batch, time, heads, dim]",
             {"query": query.shape, "key": key.shape, "value": value.shape},
         )
@@ -68,37 +71,32 @@ def dot_product_attention(
     if mask is not None:
         mask = mask.astype(bool)
     if attn_logits_soft_cap is not None:
+        if flash_attention:
+            raise ArgumentError(name, "flash attention does not bound its logits")
         return _attend_capped(
             query, key, value, bias, mask, scale, is_causal, attn_logits_soft_cap
         )
-    if flash_attention is None:
-        flash_attention = is_flash_attention_enabled()
-    if flash_attention is None:
-        flash_attention = _cudnn_fits(query)
+    if bias is not None:
+        bias = bias.astype(dtype)
+    seen = bias if mask is None else mask
+    if takes_cudnn(name, flash_attention, query, key, value, seen):
+        options = {"bias": bias, "mask": mask, "causal": is_causal, "scale": scale}
+        return run_cudnn(query, key, value, **options)
     return jax.nn.dot_product_attention(
         query,
         key,
         value,
-        bias=None if bias is None else bias.astype(dtype),
+        bias=bias,
         mask=mask,
         scale=scale,
         is_causal=is_causal,
-        implementation="cudnn" if flash_attention else "xla",
+        implementation="xla",
     )
 
 
 def _four(x):
     """Bias or mask with leading axes of size 1 up to rank 4."""
     return None if x is None else x.reshape((1,) * (4 - x.ndim) + x.shape)
-
-
-def _cudnn_fits(query) -> bool:
-    """Whether cuDNN's kernel takes these heads, on the device that computes."""
-    size = query.shape[-1]
-    half = query.dtype in (jnp.float16, jnp.bfloat16)
-    fits = isinstance(size, int) and size % 8 == 0 and size <= 128
-    here = portable.current() is None and jax.default_backend() in ("gpu", "cuda")
-    return half and fits and here
 
 
 def _attend_capped(query, key, value, bias, mask, scale, is_causal, cap):

@@ -10,7 +10,7 @@ from exburn.core.checks import check_choice, check_float, check_seed
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.kernels.attention_softmax import masked_softmax
-from exburn.layers.attention.scaled_dot_product import position_mask
+from exburn.kernels.position_mask import position_mask
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 

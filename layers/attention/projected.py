@@ -9,19 +9,15 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
-from exburn.config import is_flash_attention_enabled
 from exburn.core import forward_context
 from exburn.core.checks import check_count, check_float, check_seed
 from exburn.errors import ArgumentError, ShapeError
+from exburn.kernels.flash_attention import takes_cudnn
+from exburn.kernels.position_mask import position_mask
 from exburn.kernels.qkv_projection import products
 from exburn.layers.attention.key_value_cache import current_cache, refuse
 from exburn.layers.attention.positions import Fold
-from exburn.layers.attention.scaled_dot_product import (
-    attend,
-    attend_by_weights,
-    position_mask,
-    why_not_cudnn,
-)
+from exburn.layers.attention.scaled_dot_product import attend, attend_by_weights
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
@@ -335,19 +331,8 @@ class ProjectedAttention(Layer):
                 )
             drop = self._drop if drops else None
             return attend_by_weights(query, key, value, drop=drop, **options)
-        return attend(
-            query, key, value, cudnn=self._cudnn(query, key, value, mask), **options
-        ), None
-
-    def _cudnn(self, query, key, value, mask) -> bool:
-        """Whether cuDNN's kernel runs: as ``flash_attention`` says, or where it can."""
-        own = self.flash_attention
-        if (is_flash_attention_enabled() if own is None else own) is False:
-            return False
-        reason = why_not_cudnn(query, key, value, mask)
-        if reason and self.flash_attention:
-            raise ArgumentError(self.name, f"flash attention cannot run: {reason}")
-        return reason is None
+        cudnn = takes_cudnn(self.name, self.flash_attention, query, key, value, mask)
+        return attend(query, key, value, cudnn=cudnn, **options), None
 
     def _drop(self, weights):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)

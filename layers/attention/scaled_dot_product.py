@@ -1,66 +1,18 @@
 """Scaled dot-product attention of heads, by the kernel that suits the device.
 
-On an NVIDIA GPU cuDNN's flash attention runs where it can, by
-``jax.nn.dot_product_attention``; it never holds the matrix of weights. Elsewhere, and
-for dropout, returned scores, or values of another size than the keys, the matrix is
-made: at least as fast as ``jax.nn``'s own XLA form, which has no float16 on a CPU.
+On an NVIDIA GPU cuDNN's flash attention runs where it can. Elsewhere, and for dropout,
+returned scores, or values of another size than the keys, the matrix of weights is made:
+at least as fast as ``jax.nn``'s own XLA form, which has no float16 on a CPU.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 
 from exburn.kernels.attention_softmax import masked_softmax, softmax_form
-from exburn.runtime import portable
+from exburn.kernels.flash_attention import flash_attention
+from exburn.kernels.position_mask import position_mask
 from exburn.runtime.cached_trace import traced_once
-
-
-def position_mask(targets: Any, sources: Any, *, causal: bool, window: int | None):
-    """Booleans ``[1, 1, targets, sources]``: which positions see which; None if all do.
-
-    Args:
-        targets: Number of queries.
-        sources: Number of keys.
-        causal: Whether a position sees none after it.
-        window: Whether a position sees only those less than this many steps away.
-    """
-    if not causal and window is None:
-        return None
-    ahead = jnp.arange(targets)[:, None] - jnp.arange(sources)[None, :]
-    seen = ahead >= 0 if causal else jnp.abs(ahead) < window
-    if causal and window is not None:
-        seen &= ahead < window
-    return seen[None, None]
-
-
-def why_not_cudnn(query, key, value, mask) -> str | None:
-    """Why cuDNN's flash attention cannot run, or None if it can."""
-    if portable.current() is not None:
-        return "the program is traced to run elsewhere"
-    if jax.default_backend() != "gpu":
-        return f"JAX runs on {jax.default_backend()}"
-    kinds = {jnp.dtype(v.dtype).name for v in (query, key, value)}
-    if len(kinds) > 1 or not kinds <= {"bfloat16", "float16"}:
-        return f"it computes in bfloat16 or float16, not {', '.join(sorted(kinds))}"
-    sizes = (*query.shape, *key.shape)
-    if not all(isinstance(d, int) for d in sizes):
-        return "sizes are not known"
-    capability = getattr(jax.local_devices()[0], "compute_capability", None)
-    if capability is None or float(capability) < 8:
-        return "it needs an NVIDIA GPU of the Ampere generation or a newer one"
-    size, largest = query.shape[-1], 256 if float(capability) >= 9 else 128
-    if value.shape[-1] != size:
-        return "keys and values differ in size"
-    if size % 8 or size > largest:
-        return f"the size of a head, {size}, is no multiple of 8 up to {largest}"
-    if query.shape[1] < 2 or key.shape[1] < 2:
-        return "there is one position only"
-    if mask is not None and (query.shape[1] % 2 or key.shape[1] % 2):
-        return "with a mask, lengths must be even"
-    return None
 
 
 def attend(
@@ -84,40 +36,8 @@ def attend(
     if not cudnn:
         options = mask, causal, window, scale, softmax_form()
         return _by_weights(query, key, value, *options)
-    targets, sources = query.shape[1], key.shape[1]
-    read = None
-    if window is not None and not causal:
-        seen = position_mask(targets, sources, causal=False, window=window)
-        mask, window = seen if mask is None else mask & seen, None
-    if mask is not None:  # its bias has the full size in the last two axes
-        mask = jnp.broadcast_to(mask, (*mask.shape[:2], targets, sources))
-        mask, read = _without_blind_rows(mask, causal, window)
-    out = jax.nn.dot_product_attention(
-        query,
-        key,
-        value,
-        mask=mask,
-        scale=scale,
-        is_causal=causal,
-        local_window_size=None if window is None else (window - 1, 0),
-        implementation="cudnn",
-    )
-    if read is None:
-        return out
-    mean = jnp.repeat(
-        value.mean(axis=1, keepdims=True), out.shape[2] // value.shape[2], 2
-    )
-    return jnp.where(read, out, mean)
-
-
-def _without_blind_rows(mask, causal: bool, window: int | None):
-    """The mask with rows that see nothing made to see, and which rows saw something.
-
-    cuDNN's gradient is wrong, by more than a factor of ten, where a row sees nothing.
-    """
-    near = position_mask(*mask.shape[-2:], causal=causal, window=window)
-    seen = (mask if near is None else mask & near).any(axis=-1, keepdims=True)
-    return mask | ~seen, seen.swapaxes(1, 2)
+    options = {"mask": mask, "causal": causal, "window": window, "scale": scale}
+    return flash_attention(query, key, value, **options)
 
 
 def attend_by_weights(

@@ -5,8 +5,7 @@ import pytest
 from tests.golden import keras
 from tests.layers.peer import data
 
-from exburn import config, layers
-from exburn.layers.attention import projected
+from exburn import layers
 
 X = data(4, 6, 8)
 
@@ -52,25 +51,6 @@ def test_the_projections_have_the_names_of_keras():
     for name in ("query", "key", "value", "output"):
         ours, theirs = (getattr(layer, f"{name}_dense") for layer in layers_of)
         assert tuple(ours.kernel.shape) == tuple(theirs.kernel.shape)
-
-
-@pytest.mark.parametrize(
-    ("own", "setting", "runs"),
-    [
-        (None, None, True),
-        (None, True, True),
-        (None, False, False),
-        (True, False, True),
-        (False, True, False),
-    ],
-)
-def test_the_setting_of_flash_attention_counts_where_the_layer_has_none(
-    own, setting, runs, monkeypatch
-):
-    monkeypatch.setattr(projected, "why_not_cudnn", lambda *_: None)
-    monkeypatch.setitem(config._settings, "flash_attention", setting)
-    layer = layers.MultiHeadAttention(2, 8, flash_attention=own)
-    assert layer._cudnn(X, X, X, None) is runs
 
 
 @pytest.mark.parametrize("name", ["MultiHeadAttention", "GroupQueryAttention"])
