@@ -18,6 +18,15 @@ from exburn.saving.atomic import HDF5, ZIP
 __all__ = ["Found", "examine"]
 
 _MODEL_FORMAT = "exburn-model-1"
+_SUFFIXES = (
+    ".exburn",
+    ".keras",
+    ".safetensors",
+    ".h5",
+    ".hdf5",
+    ".npz",
+    ".tflite",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +66,14 @@ def examine(path: Path) -> Found:
 
         runs = [str(found) for found in runs_in(path)]
         details = {"runs in it": ", ".join(runs[:5])} if runs else None
+        reason = "is nothing that is known here"
+        if path.is_file() and not path.stat().st_size:
+            reason = "is empty"
+        elif path.is_file() and path.suffix.lower() in _SUFFIXES:
+            reason = f"does not hold what its suffix, {path.suffix}, says"
         raise ArgumentError(
             "exburn",
-            f"{str(path)!r} is nothing that is known here",
+            f"{str(path)!r} {reason}",
             details,
             hint="Known are models, weights, runs, checkpoints and exported programs.",
         )

@@ -175,6 +175,11 @@ class Run:
         """The checkpoints that are listed, oldest first."""
         return CheckpointDirectory(self.path / CHECKPOINTS).checkpoints()
 
+    def __repr__(self) -> str:
+        of = f" of {self.planned}" if self.planned else ""
+        logs = "".join(f", {name} {value:.4g}" for name, value in self.last.items())
+        return f"<Run {self.name}: {self.state}, {len(self.epochs)}{of} epochs{logs}>"
+
     def to_dict(self) -> dict[str, Any]:
         """The facts that a listing shows, as JSON values.
 
