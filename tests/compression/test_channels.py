@@ -9,6 +9,7 @@ from exburn.errors import ArgumentError
 from exburn.layers import (
     GRU,
     LSTM,
+    RNN,
     Add,
     Attention,
     BatchNormalization,
@@ -24,6 +25,7 @@ from exburn.layers import (
     GlobalAveragePooling2D,
     GroupNormalization,
     GroupQueryAttention,
+    GRUCell,
     Lambda,
     LayerNormalization,
     MaxPooling2D,
@@ -301,6 +303,7 @@ class MeanOfHeads(MultiHeadAttention):
         (lambda y: ops.sum(y) + y, "'sum' reduces all axes"),
         (LSTM(3, stateful=True, name="keep"), "'keep' .LSTM. carries its states"),
         (TimeDistributed(Softmax(), name="each"), "'each' .*around a Softmax"),
+        (Bidirectional(RNN(GRUCell(3)), name="pair"), "'pair' .*around a RNN, which"),
         (MeanOfHeads(2, 4, name="own"), "'own' .*in a way of its own"),
     ],
 )

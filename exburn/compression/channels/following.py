@@ -197,6 +197,14 @@ def _time_distributed(units: Units, call: Call) -> Any:
     return [moved(one, 1) for one in (result if isinstance(result, list) else [result])]
 
 
+def _bidirectional(units: Units, call: Call) -> Any:
+    """Two layers that have the rule of recurrent ones."""
+    for part in (call.layer.forward_layer, call.layer.backward_layer):
+        if _rule_of(part) is not sequences.recurrent:
+            return f"is around a {type(part).__name__}, which is not followed"
+    return sequences.bidirectional(units, call)
+
+
 _Rule = Callable[[Units, Call], Any]
 _RULES: tuple[tuple[Any, _Rule | None], ...] = (
     (layers.Dense, feedforward.dense),
@@ -224,7 +232,7 @@ _RULES: tuple[tuple[Any, _Rule | None], ...] = (
     ),
     (layers.Attention, sequences.dot_attention),
     ((layers.SimpleRNN, layers.LSTM, layers.GRU), sequences.recurrent),
-    (layers.Bidirectional, sequences.bidirectional),
+    (layers.Bidirectional, _bidirectional),
     (layers.TimeDistributed, _time_distributed),
 )
 
