@@ -53,9 +53,14 @@ def examine(path: Path) -> Found:
         raise MissingFileError("exburn", f"there is no file {str(path)!r}")
     kind = _folder_kind(path) if path.is_dir() else _file_kind(path)
     if kind is None:
+        from exburn.runs.reading import runs_in
+
+        runs = [str(found) for found in runs_in(path)]
+        details = {"runs in it": ", ".join(runs[:5])} if runs else None
         raise ArgumentError(
             "exburn",
             f"{str(path)!r} is nothing that is known here",
+            details,
             hint="Known are models, weights, runs, checkpoints and exported programs.",
         )
     return Found(path, kind, sum(_sizes(path)))

@@ -15,19 +15,24 @@ GOLDEN_TERMINAL = (
     "\x1b[?25l"
     "Epoch 1/2  ────────────────────  0/100 · 0.0s"
     "\r\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━──────────  50/100 · 0.5s · 3,200 samples/s · loss: 1.0000\n"
-    "    accuracy: 0.5000"
+    "Epoch 1/2  ━━━━━━━━━━──────────  50/100 · 0.5s · 3,200 samples/s\n"
+    "    loss: 1.0000 · accuracy: 0.5000"
     "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.0s · 3,180 samples/s · loss: 0.5000\n"
-    "    accuracy: 0.5000"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.0s · 3,180 samples/s\n"
+    "    loss: 0.5000 · accuracy: 0.5000"
     "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,180 samples/s · loss: 0.5000\n"
-    "    accuracy: 0.5000 · validation 7"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,180 samples/s · validation 7\n"
+    "    loss: 0.5000 · accuracy: 0.5000"
     "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,190 samples/s · loss: 0.2500\n"
-    "    val_loss: 0.7500"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,190 samples/s\n"
+    "    loss: 0.2500 · val_loss: 0.7500"
     "\n\x1b[?25h"
 )
+
+
+@pytest.fixture(autouse=True)
+def columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 def test_golden_plain_text_one_line_an_epoch(capsys):
@@ -42,12 +47,28 @@ def test_golden_plain_text_one_line_an_epoch(capsys):
 
 def test_golden_plain_text_of_long_epochs(capsys):
     run(ProgressBar(verbose=1), seconds=8.0)
-    assert capsys.readouterr().out.splitlines()[:3] == [
-        "Epoch 1/2 - 50/100 - 16s - ETA 16s - 100 samples/s - loss: 0.5000 - "
-        "accuracy: 0.5000",
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "Epoch 1/2 - 50/100 - 16s - ETA 16s - 100 samples/s",
+        "    loss: 0.5000 - accuracy: 0.5000",
         "Epoch 1/2 - 100/100 - 32s - 100 samples/s - loss: 0.2500 - accuracy: 0.5000",
         "Epoch 1/2 - 100/100 - 40s - 100 samples/s - loss: 0.2500 - val_loss: 0.7500",
     ]
+
+
+def test_a_file_of_known_width_has_one_line_an_epoch(capsys, monkeypatch):
+    logs = {f"metric_{i}": i / 10 for i in range(8)}
+    for columns, height in (("60", 4), ("80", 3), ("300", 1)):
+        monkeypatch.setenv("COLUMNS", columns)
+        bar = ProgressBar(verbose=2)
+        bar.set_params(FIT)
+        bar.on_train_begin()
+        bar.on_epoch_begin(0)
+        bar.on_epoch_end(0, logs)
+        lines = capsys.readouterr().out.splitlines()
+        assert max(len(line) for line in lines) <= int(columns)
+        assert len(lines) == height
+        assert all(line.startswith("    metric_") for line in lines[1:])
+        assert " - ".join(lines).count("metric_") == 8
 
 
 def test_golden_terminal():
@@ -60,7 +81,7 @@ def test_golden_terminal():
 
 
 def test_golden_terminal_colours():
-    bar = ProgressBar(console=terminal(color_system="standard"))
+    bar = ProgressBar(console=terminal(width=120, color_system="standard"))
     run(bar, chunks=1)
     output = bar.console.file.getvalue()
     assert "Epoch 1/2  \x1b[90m────────────────────\x1b[0m  0/100 · 0.0s" in output
@@ -133,7 +154,7 @@ def test_evaluate_and_predict(capsys):
             getattr(callbacks, f"on_{kind}_chunk_end")(step, {"loss": 0.5})
         getattr(callbacks, f"on_{kind}_end")({"loss": 0.5, "outputs": object()})
         callbacks.on_exit()
-    assert capsys.readouterr().out.splitlines()[1:] == [
+    assert capsys.readouterr().out.splitlines()[2:] == [
         "Predict - 10/10 - 1.0s - 77 samples/s"
     ]
 

@@ -143,9 +143,22 @@ def test_runs(recorded, capsys, monkeypatch, tmp_path):  # noqa: F811
     found = told(capsys, "runs", "compare", recorded / "first", recorded / "first-2")
     assert found["differences"]["fit.epochs"] == [4, 3]
     monkeypatch.chdir(tmp_path)
-    assert told(capsys, "runs") == {"runs": []}
-    told(capsys, "runs", "compare", recorded / "first", code=1)
+    assert told(capsys, "runs") == {"runs": [], "unreadable": []}
     told(capsys, "runs", "compare", recorded / "first", recorded / "absent", code=1)
+
+
+def test_runs_that_cannot_be_read_are_listed_too(capsys, tmp_path):
+    from exburn.runs.directory import RunDirectory
+
+    for name in ("a", "b"):
+        RunDirectory.create(tmp_path / name, {}, {}).close()
+    (tmp_path / "b" / "config.json").write_text("{")
+    found = told(capsys, "runs", "list", tmp_path, code=1)
+    assert [run["name"] for run in found["runs"]] == ["a"]
+    assert found["unreadable"][0]["error"] == "config.json is damaged"
+    assert "config.json is damaged" in said(capsys, "runs", "list", tmp_path, code=1)
+    # A folder of runs is none itself: it is told what is in it.
+    assert str(tmp_path / "a") in said(capsys, "info", tmp_path, code=1)
 
 
 def test_runs_are_removed_when_that_is_meant(capsys, tmp_path):
