@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from exburn.runtime.device import device_info
 from exburn.runtime.portable import portable
 from exburn.saving.checksum import seal, unseal
 
+_NAMES = b"exburn inputs:"
+
 
 def require_packages() -> None:
     """Raises ``MissingDependencyError`` where ``jax.export`` cannot write."""
@@ -24,7 +28,10 @@ def require_packages() -> None:
 
 
 def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
-    """Writes the program as ``jax.export`` does, with a digest behind it.
+    """Writes the program as ``jax.export`` does, with names and a digest behind it.
+
+    JAX reads past no program's end, and its programs have no names for the arrays of a
+    list.
 
     Args:
         program: The program.
@@ -45,7 +52,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     scope = portable("platforms") if elsewhere else contextlib.nullcontext()
     with scope, tracing_errors(specs):
         exported = jax_export.export(jax.jit(infer), platforms=platforms)(specs)
-    path.write_bytes(seal(exported.serialize()))  # JAX reads past no program's end
+    path.write_bytes(seal(_with_names(exported.serialize(), program.input_names)))
     return Written({})
 
 
@@ -57,6 +64,32 @@ def runner(program: Program, path: Path) -> Any:
 def problems(program: Program) -> list[Problem]:
     """Nothing: JAX writes whatever it traces."""
     return []
+
+
+def _with_names(data: bytes | bytearray, names: Sequence[str]) -> bytes:
+    """The program, then the names of its inputs as JSON, and how long that is."""
+    text = json.dumps(list(names)).encode()
+    return bytes(data) + _NAMES + text + len(text).to_bytes(4, "little")
+
+
+def input_names(data: bytes | bytearray) -> list[str] | None:
+    """The names of a program's inputs; ``None`` if its file has none.
+
+    Args:
+        data: The bytes of the file.
+
+    Raises:
+        FileFormatError: They are not those that were written.
+
+    Example:
+        >>> input_names(seal(_with_names(b"program", ["left", "right"])))
+        ['left', 'right']
+    """
+    data = unseal(data)
+    start = len(data) - 4 - int.from_bytes(data[-4:], "little")
+    if start < len(_NAMES) or data[start - len(_NAMES) : start] != _NAMES:
+        return None
+    return json.loads(bytes(data[start:-4]))
 
 
 def load(data: bytes | bytearray) -> Any:

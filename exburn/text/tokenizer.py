@@ -95,6 +95,10 @@ class Tokenizer:
             initial_alphabet=package.pre_tokenizers.ByteLevel.alphabet(),
         )
         lines = [texts] if isinstance(texts, str) else texts
+        if not isinstance(lines, Iterable):
+            raise ArgumentError(
+                op, f"texts must be texts, received {type(texts).__name__}"
+            )
         made.train_from_iterator((_is_text(op, line) for line in lines), trainer)
         return cls(made.to_str(), end)
 
@@ -196,6 +200,7 @@ class Tokenizer:
             special: Whether special tokens are written, too.
 
         Raises:
+            ArgumentError: It is a single number.
             DTypeError: They are no integers.
             DataError: A number is negative.
         """
@@ -207,7 +212,13 @@ class Tokenizer:
             raise DTypeError(
                 "Tokenizer.decode", f"integers are needed, received {ids.dtype}"
             )
-        if ids.ndim == 2:
+        if not ids.ndim:
+            raise ArgumentError(
+                "Tokenizer.decode",
+                f"a sequence of token numbers is needed, received {tokens!r}",
+                hint="[number] for a single one.",
+            )
+        if ids.ndim >= 2:
             return [self.decode(row, special=special) for row in ids]
         if ids.size and ids.min() < 0:
             raise DataError(

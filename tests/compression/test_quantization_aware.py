@@ -254,6 +254,10 @@ BAD = {
         lambda: make().quantize("int8", calibration=X, method="mse", percentile=99),
         "Argument",
     ),
+    "another kind of inputs": (
+        lambda: exburn.quantize_aware(make(), calibration="rows"),
+        "DType",
+    ),
     "other inputs": (
         lambda: exburn.quantize_aware(make(), calibration=X[:, :4]),
         "Shape",
@@ -267,6 +271,25 @@ def test_bad_input(case):
     with pytest.raises(errors.ExBurnError) as caught:
         call()
     assert type(caught.value).__name__.startswith(kind)
+
+
+def test_errors_name_what_was_called():
+    model = make()
+    for bad in ({"filters": "dropout"}, {"calibration": X[:0]}):
+        with pytest.raises(errors.ExBurnError, match="^quantize_aware"):
+            exburn.quantize_aware(model, **bad)
+
+
+@pytest.mark.long
+def test_strings_are_a_calibration_of_a_model_that_looks_them_up():
+    word = exburn.Input((1,), dtype="string")
+    found = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
+    model = exburn.Model(word, layers.Dense(2, name="hidden")(found))
+    words = np.array([["a"], ["b"], ["c"]])
+    small = model.quantize("int8", calibration=words, method="minmax")
+    aware = exburn.quantize_aware(model, calibration=words)
+    assert ends(small) == ends(aware)
+    assert ends(small)["hidden/input"] == (0.0, 1.0)
 
 
 def test_an_onnx_file_has_the_scales_of_the_training(trained, tmp_path):
@@ -290,9 +313,33 @@ def test_an_onnx_file_has_the_scales_of_the_training(trained, tmp_path):
     np.testing.assert_allclose(found, steps, rtol=1e-6)
     kernel = exact_weight(trained.get_layer("head").kernel).numpy()
     scales = np.abs(kernel).max(0) / 127
-    few = [a for a in arrays.values() if a.dtype == np.int8 and a.ndim]
+    few = [a for a in arrays.values() if a.dtype == np.uint8 and a.ndim == 2]
     assert {a.shape for a in few} == {(6, 16), (16, 3)}
     assert any(a.shape == (3,) and np.allclose(a, scales) for a in arrays.values())
+
+
+@pytest.mark.long
+def test_products_of_large_integers_are_exact_in_an_onnx_file(tmp_path):
+    # On AVX2 without VNNI, onnxruntime adds pairs of products in 16 bits, unless
+    # neither inputs nor weights have a sign.
+    onnx, runtime = map(pytest.importorskip, ("onnx", "onnxruntime"))
+    model = exburn.Sequential(
+        [
+            exburn.Input((4, 4, 8), name="image"),
+            layers.Conv2D(2, 3, kernel_initializer="ones"),
+        ]
+    )
+    x = RANDOM.standard_normal((16, 4, 4, 8)).astype(np.float32)
+    x[:4] = np.abs(x).max()
+    small, path = model.quantize("int8", calibration=x, method="minmax"), tmp_path / "m"
+    assert small.export(path, format="onnx", samples=x).error < 1e-6
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (got,) = session.run(None, {"image": x})
+    assert np.abs(got - small.predict(x, verbose=0)).max() < 1e-4
+    graph = onnx.load(path).graph
+    assert not [
+        i.name for i in graph.initializer if i.data_type == onnx.TensorProto.INT8
+    ]
 
 
 @pytest.mark.long

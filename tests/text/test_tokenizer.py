@@ -129,9 +129,13 @@ def test_bad_arguments_are_errors(tokenizer):
         Tokenizer.train(LINES, 100)
     with pytest.raises(ArgumentError, match="a text is needed"):
         Tokenizer.train([1], 300)
+    with pytest.raises(ArgumentError, match="received NoneType"):
+        Tokenizer.train(None, 300)
     with pytest.raises(ArgumentError, match="a text is needed"):
         tokenizer.encode(3)
     with pytest.raises(DTypeError):
         tokenizer.decode([0.5])
     with pytest.raises(DataError):
         tokenizer.decode([-1])
+    with pytest.raises(ArgumentError, match="a sequence"):
+        tokenizer.decode(5)

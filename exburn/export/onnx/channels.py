@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.export.onnx.graph import Graph, Node
+from exburn.export.onnx.graph import ZERO, Graph, Node, unsigned
 
 _LARGEST = 2.0**31 - 1
 
@@ -71,10 +71,12 @@ def _fold(
     whole = np.rint(bias / products)
     if not gone or np.abs(whole).max() > _LARGEST:
         return {}
-    signs = np.sign(factor).astype(np.int8).reshape(-1, *[1] * (values.ndim - 1))
+    signs = np.sign(factor).astype(np.int16).reshape(-1, *[1] * (values.ndim - 1))
+    turned = (values.astype(np.int16) - ZERO) * signs
     weight.inputs[:] = [
-        _add(graph, weight.inputs[0], values * signs),
+        _add(graph, weight.inputs[0], unsigned(turned)),
         _add(graph, f"{conv.name}/scale", scales),
+        _add(graph, f"{conv.name}/zero", np.full(count, ZERO, np.uint8)),
     ]
     weight.attributes["axis"] = 0
     label = graph.fresh(f"{conv.name}/bias")

@@ -89,11 +89,26 @@ class Spread(Value):
         self.source, self.shape, self.dtype = source, tuple(shape), source.dtype
 
 
+ZERO = 128  # the byte that stands for 0
+
+
+def unsigned(array: np.ndarray) -> np.ndarray:
+    """Integers of 8 bits or fewer as bytes around ``ZERO``.
+
+    Example:
+        >>> unsigned(np.array([-127, 0, 127], np.int8))
+        array([  1, 128, 255], dtype=uint8)
+    """
+    return (array.astype(np.int16) + ZERO).astype(np.uint8)
+
+
 class Integers(Value):
     """A weight of integers and scales, which a node reads as floats.
 
     Runtimes compute with the integers if the operator reads that node, and no other
-    between: so it is moved and reshaped as constants are.
+    between: so it is moved and reshaped as constants are. The file has them without a
+    sign, around 128: onnxruntime's products of ``uint8`` with ``int8`` saturate on
+    processors with AVX2 and no VNNI, and it makes such products of two ``int8``.
 
     Args:
         array: The integers.
@@ -112,32 +127,26 @@ class Integers(Value):
 
     def read(self, graph: Graph) -> Tensor:
         """The node: with a scale for the whole, or for each entry of an axis."""
-        values, scale = (
-            Constant(np.ascontiguousarray(self.array), self.path),
-            self.scale,
-        )
+        scale = self.scale
         for axis in range(scale.ndim):
             one = scale[
                 tuple(slice(None) if i == axis else slice(1) for i in range(scale.ndim))
             ]
             if (one == scale).all():
-                row = one.reshape(-1)
+                row, about = one.reshape(-1).copy(), {"axis": axis}
                 if (row == row[:1]).all():
-                    return graph.add(
-                        "DequantizeLinear",
-                        values,
-                        Constant(row[0]),
-                        shape=self.shape,
-                        dtype=np.float32,
-                    )
+                    row, about = row[0], {}
+                zero = np.full_like(row, ZERO, np.uint8)
                 return graph.add(
                     "DequantizeLinear",
-                    values,
-                    Constant(row.copy()),
+                    Constant(unsigned(self.array), self.path),
+                    Constant(row),
+                    Constant(zero),
                     shape=self.shape,
                     dtype=np.float32,
-                    axis=axis,
+                    **about,
                 )
+        values = Constant(np.ascontiguousarray(self.array), self.path)
         whole = graph.cast(graph.add("Identity", values, shape=self.shape), np.float32)
         return graph.add("Mul", whole, Constant(scale.copy()), shape=self.shape)
 

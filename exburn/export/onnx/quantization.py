@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exburn.export.onnx.graph import Constant, Integers, Value
+from exburn.export.onnx.graph import Constant, Integers, Value, unsigned
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
 from exburn.transforms.quantization.marks import READ, ROUND
 
@@ -20,8 +20,8 @@ def _composite(low: Lowering, step, x: Value, scale: Value, zero: Value | None =
     ):
         raise NotExpressible("Its scales are not known when the file is written")
     graph = low.graph
-    zero = Constant(zero.array.astype(np.int8))
-    few = graph.add("QuantizeLinear", x, scale, zero, shape=x.shape, dtype=np.int8)
+    zero = Constant(unsigned(zero.array))
+    few = graph.add("QuantizeLinear", x, scale, zero, shape=x.shape, dtype=np.uint8)
     return graph.add(
         "DequantizeLinear", few, scale, zero, shape=x.shape, dtype=np.float32
     )

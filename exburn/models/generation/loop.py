@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core.symbolic_shapes import describe
+from exburn.errors import ArgumentError
 from exburn.models.generation.invariants import hoist
 from exburn.models.generation.memory import Memory
 
@@ -178,8 +180,15 @@ def _write(state: State, scores: Any, sampler: Any, stops: Any, key: Any) -> Sta
     rows, scores = scores.shape[0], scores.astype(jnp.float32)
     if hasattr(sampler, "penalize"):
         scores = sampler.penalize(scores, state.seen)
-    token = sampler(scores, row_keys(key, rows, state.step)).astype(jnp.int32)
-    return append(state, token, stops)
+    token = jnp.asarray(sampler(scores, row_keys(key, rows, state.step)))
+    if token.shape != (rows,) or not jnp.issubdtype(token.dtype, jnp.integer):
+        raise ArgumentError(
+            "generate",
+            f"a sampler must return a token number for each row, int32[{rows}], "
+            f"received {describe(token)}",
+            hint="Such as logits.argmax(-1).",
+        )
+    return append(state, token.astype(jnp.int32), stops)
 
 
 def append(state: Any, token: jax.Array, stops: jax.Array) -> Any:

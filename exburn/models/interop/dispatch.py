@@ -49,8 +49,8 @@ def predict(
 
     Args:
         model: See above. A file is recognised by its suffix.
-        x: An array or a tree of arrays, rows first; for ONNX, LiteRT and Core ML also
-            a dict by input names.
+        x: An array or a tree of arrays, rows first; for files that ``model.export``
+            wrote, and all ONNX, LiteRT and Core ML models, also a dict by input names.
         batch_size: Rows of a batch. By default 32 for ExBurn and flax models; all rows
             at once for the others, unless their batch size is fixed.
         variables: Of a linen module; or the state of an ``nnx.Module``.
@@ -78,7 +78,7 @@ def predict(
     if isinstance(model, str | os.PathLike):
         return _predict(_load(Path(model)), x, batch_size)
     if isinstance(model, bytes | bytearray):
-        return _predict(stablehlo.load(model), x, batch_size)
+        return _predict(stablehlo.read(model), x, batch_size)
     return _predict(model if variables is None else (model, variables), x, batch_size)
 
 
@@ -146,7 +146,7 @@ def _load(path: Path) -> Any:
     if suffix == ".tflite":
         return litert.load(path)
     if suffix in _STABLEHLO:
-        return stablehlo.load(path.read_bytes())
+        return stablehlo.read(path.read_bytes())
     if suffix in _CORE_ML:
         return core_ml.load(str(path))
     known = ", ".join((*_OWN, ".onnx", ".tflite", *_STABLEHLO, *_CORE_ML))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,27 +16,60 @@ from exburn.errors import (
     FileFormatError,
     ShapeError,
 )
-from exburn.export.stablehlo import load
+from exburn.export.signature import names_of
+from exburn.export.stablehlo import input_names, load
 from exburn.models.interop.rows import as_dtype, in_batches
 
-__all__ = ["is_exported", "load", "predict_exported"]
+__all__ = ["StoredProgram", "is_exported", "load", "predict_exported", "read"]
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredProgram:
+    """A program, and what its file tells of it.
+
+    Attributes:
+        exported: The ``jax.export.Exported``.
+        input_names: A name for each of its arrays, if the file has them.
+    """
+
+    exported: Any
+    input_names: list[str] | None
+
+
+def read(data: bytes | bytearray) -> StoredProgram:
+    """The program in the bytes of a file.
+
+    Raises:
+        MissingDependencyError: flatbuffers is not installed.
+        FileFormatError: The bytes are something else, or damaged.
+    """
+    return StoredProgram(load(data), input_names(data))
 
 
 def is_exported(model: Any) -> bool:
-    """Whether a value is a ``jax.export.Exported``."""
+    """Whether a value is a ``jax.export.Exported``, or was read from a file."""
     from jax import export
 
-    return isinstance(model, export.Exported)
+    return isinstance(model, export.Exported | StoredProgram)
 
 
-def predict_exported(exported: Any, x: Any, batch_size: int | None) -> Any:
+def predict_exported(model: Any, x: Any, batch_size: int | None) -> Any:
     """Outputs of an exported program of one argument.
+
+    Args:
+        model: The program.
+        x: Arrays in the structure of its argument; a list of them in its order; or a
+            dict by their names, if the file has them.
+        batch_size: Rows of a batch. Programs of a fixed batch size run in that one.
 
     Raises:
         ArgumentError: The program takes several arguments, or runs elsewhere.
         DataError, ShapeError: The inputs are not those of the program.
         FileFormatError: The program inside is damaged.
     """
+    exported, given = model, None
+    if isinstance(model, StoredProgram):
+        exported, given = model.exported, model.input_names
     in_tree = exported.in_tree
     if len(in_tree.children()[0].children()) != 1:
         raise ArgumentError(
@@ -43,14 +78,7 @@ def predict_exported(exported: Any, x: Any, batch_size: int | None) -> Any:
             hint="Call it as it is: exported.call(...).",
         )
     x_tree = in_tree.children()[0].children()[0]
-    leaves, treedef = jax.tree.flatten(x)
-    if len(leaves) != len(exported.in_avals):
-        raise DataError(
-            "predict",
-            f"the program takes {len(exported.in_avals)} arrays, received "
-            f"{len(leaves)}",
-            {"wanted": x_tree, "received": treedef},
-        )
+    leaves = _in_order(x, x_tree, given)
     leaves = [
         _fit(leaf, aval) for leaf, aval in zip(leaves, exported.in_avals, strict=True)
     ]
@@ -75,6 +103,45 @@ def predict_exported(exported: Any, x: Any, batch_size: int | None) -> Any:
         padded=exact,
         exact=exact,
     )
+
+
+def _in_order(x: Any, wanted: Any, given: Sequence[str] | None) -> list[Any]:
+    """The arrays of ``x`` in the program's order.
+
+    Raises:
+        DataError: They are others, or a dict by keys that the program does not know.
+    """
+    pairs, received = jax.tree_util.tree_flatten_with_path(x)
+    paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
+    count = wanted.num_leaves
+    argument = wanted.unflatten(range(count))
+    places = [path for path, _ in jax.tree_util.tree_flatten_with_path(argument)[0]]
+    if paths == places:  # whether lists or tuples
+        return leaves
+    names = given or (
+        names_of(argument, "input") if isinstance(argument, Mapping) else None
+    )
+    if isinstance(x, Mapping):
+        if names and len(leaves) == count and set(x) == set(names):
+            return [x[name] for name in names]
+    elif len(leaves) == count and not any(_has_key(path) for path in paths):
+        return leaves
+    about: dict[str, Any] = {"wanted": wanted, "received": received}
+    if names:
+        about = {"names": ", ".join(map(repr, names)), **about}
+    raise DataError(
+        "predict",
+        f"the program takes {count} arrays, received {len(leaves)}"
+        if len(leaves) != count
+        else "the program takes its arrays in another structure",
+        about,
+        hint="Pass the arrays in their structure, or a list of them in its order"
+        + (", or a dict by these names." if names else "."),
+    )
+
+
+def _has_key(path: tuple[Any, ...]) -> bool:
+    return any(isinstance(entry, jax.tree_util.DictKey) for entry in path)
 
 
 def _fit(leaf: Any, aval: Any) -> np.ndarray:

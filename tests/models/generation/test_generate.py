@@ -115,6 +115,17 @@ def test_a_seed_reproduces_and_rows_do_not_see_each_other(gpt):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "sampler",
+    [lambda logits, keys: logits, lambda logits, keys: 1, lambda logits, keys: keys],
+    ids=["scores", "one", "keys"],
+)
+def test_what_a_sampler_returns_is_checked(gpt, sampler):
+    with pytest.raises(ArgumentError, match=r"token number for each row, int32\[2\]"):
+        gpt.generate([[1], [2]], 3, sampler=sampler)
+
+
+@pytest.mark.long
 def test_repetition_is_penalized_and_a_function_may_choose(gpt):
     (row,) = gpt.generate([[1]], 10, sampler=Greedy(repetition_penalty=1e6))
     (plain,) = gpt.generate([[1]], 10)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import OrderedDict
 
 import jax
 import jax.numpy as jnp
@@ -145,3 +146,31 @@ def test_what_a_program_takes(values, dtype, error):
     else:
         with pytest.raises(error, match="x must hold"):
             call()
+
+
+def test_a_program_takes_arrays_by_name_or_in_its_order(tmp_path):
+    pytest.importorskip("flatbuffers")
+    left, right = layers.Input((2,), name="z"), layers.Input((2,), name="a")
+    model = exburn.Model([left, right], layers.Subtract()([left, right]))
+    path = tmp_path / "model.stablehlo"
+    model.export(path)
+    z, a = np.full((3, 2), 5.0, np.float32), np.ones((3, 2), np.float32)
+    for x in ({"z": z, "a": a}, OrderedDict(a=a, z=z), [z, a], (z, a)):
+        close(exburn.predict(path, x), z - a)
+    for x in ({"z": z, "b": a}, {"z": z}, {"z": [z, a]}, [z], [{"z": z}, a]):
+        with pytest.raises(DataError, match="'z', 'a'"):
+            exburn.predict(path, x)
+    with pytest.raises(DataError, match="another structure"):  # which is which?
+        exburn.predict(
+            jax.export.deserialize(bytearray(path.read_bytes())), {"z": z, "a": a}
+        )
+
+
+def test_a_program_of_a_dict_knows_its_names_by_itself():
+    z, a = np.full((3, 2), 5.0, np.float32), np.ones((3, 2), np.float32)
+    spec = {"z": z, "a": a}
+    exported = jax.export.export(jax.jit(lambda x: x["z"] - x["a"]))(spec)
+    for x in (spec, OrderedDict(z=z, a=a), [a, z]):
+        close(exburn.predict(exported, x), z - a)
+    with pytest.raises(DataError, match="'a', 'z'"):
+        exburn.predict(exported, {"z": z, "b": a})
