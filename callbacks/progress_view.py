@@ -125,9 +125,10 @@ def choose_view(
     if verbose in ("auto", 1) and terminal:
         return TerminalView(console, alone=alone)
     interval = 10.0 if verbose == 1 else float("inf")
-    if console is None:
-        return PlainView(interval=interval)
-    return PlainView(console.file, interval=interval, width=console.width)
+    if console is not None:
+        width = console.width if console.is_terminal else None
+        return PlainView(console.file, interval, width)
+    return PlainView(None, interval, page_width() if notebook or terminal else None)
 
 
 def _stdout_is_terminal() -> bool:
@@ -167,7 +168,14 @@ def _bar(line: Line, ascii_only: bool, width: int) -> tuple[str, str]:
 
 
 class PlainView:
-    """Plain lines of text, for files, pipes and `verbose=2`."""
+    """Plain lines of text, for files, pipes and `verbose=2`.
+
+    Args:
+        file: Where they go; the standard output by default.
+        interval: Seconds between two lines within an epoch.
+        width: Columns that a line has; None for files and pipes, in which an epoch is
+            one line, for whoever searches them.
+    """
 
     live = False
 
@@ -183,7 +191,7 @@ class PlainView:
 
     def finish(self, line: Line) -> None:
         head, file = f"{line.label} - ", self.file or sys.stdout
-        width = self.width or page_width()
+        width = self.width or sys.maxsize
         text = head + "\n".join(line.rows(width - _cells(head), width, " - "))
         if encoding := getattr(file, "encoding", None):  # a metric may be named "φ"
             text = text.encode(encoding, "replace").decode(encoding)

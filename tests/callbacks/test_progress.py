@@ -47,26 +47,28 @@ def test_golden_plain_text_one_line_an_epoch(capsys):
 
 def test_golden_plain_text_of_long_epochs(capsys):
     run(ProgressBar(verbose=1), seconds=8.0)
-    assert capsys.readouterr().out.splitlines()[:4] == [
-        "Epoch 1/2 - 50/100 - 16s - ETA 16s - 100 samples/s",
-        "    loss: 0.5000 - accuracy: 0.5000",
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "Epoch 1/2 - 50/100 - 16s - ETA 16s - 100 samples/s - loss: 0.5000 - "
+        "accuracy: 0.5000",
         "Epoch 1/2 - 100/100 - 32s - 100 samples/s - loss: 0.2500 - accuracy: 0.5000",
         "Epoch 1/2 - 100/100 - 40s - 100 samples/s - loss: 0.2500 - val_loss: 0.7500",
     ]
 
 
-def test_a_file_of_known_width_has_one_line_an_epoch(capsys, monkeypatch):
+@pytest.mark.parametrize("columns", [60, 80, 300])
+def test_plain_lines_break_only_where_there_is_a_width(columns):
     logs = {f"metric_{i}": i / 10 for i in range(8)}
-    for columns, height in (("60", 4), ("80", 3), ("300", 1)):
-        monkeypatch.setenv("COLUMNS", columns)
-        bar = ProgressBar(verbose=2)
+    for known, heights in ((True, {60: 4, 80: 3, 300: 1}), (False, {})):
+        file = io.StringIO()
+        console = Console(file=file, width=columns, force_terminal=known)
+        bar = ProgressBar(verbose=2, console=console)
         bar.set_params(FIT)
         bar.on_train_begin()
         bar.on_epoch_begin(0)
         bar.on_epoch_end(0, logs)
-        lines = capsys.readouterr().out.splitlines()
-        assert max(len(line) for line in lines) <= int(columns)
-        assert len(lines) == height
+        lines = file.getvalue().splitlines()
+        assert len(lines) == heights.get(columns, 1)
+        assert not known or max(len(line) for line in lines) <= columns
         assert all(line.startswith("    metric_") for line in lines[1:])
         assert " - ".join(lines).count("metric_") == 8
 
@@ -154,7 +156,7 @@ def test_evaluate_and_predict(capsys):
             getattr(callbacks, f"on_{kind}_chunk_end")(step, {"loss": 0.5})
         getattr(callbacks, f"on_{kind}_end")({"loss": 0.5, "outputs": object()})
         callbacks.on_exit()
-    assert capsys.readouterr().out.splitlines()[2:] == [
+    assert capsys.readouterr().out.splitlines()[1:] == [
         "Predict - 10/10 - 1.0s - 77 samples/s"
     ]
 
