@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from exburn.callbacks.contract import Callback
-from exburn.core.checks import check_count, check_float
+from exburn.core.checks import check_float
 from exburn.errors import CallbackError
 
 # The last word of a name that says something decides: "accuracy_loss" is a loss.
@@ -74,10 +74,12 @@ class MonitorCallback(Callback):
             self._number("best", best)
         self.best = best
 
-    def _count(self, argument: str, value: Any) -> int:
-        """A whole number of epochs, from 0 on."""
-        op = type(self).__name__
-        return check_count(op, argument, value, 0, floats=True, error=CallbackError)
+    def _epochs(self, argument: str, value: Any) -> float:
+        """How many epochs something lasts: from 0 on, infinitely many among them."""
+        if self._number(argument, value) < 0:
+            op = type(self).__name__
+            raise CallbackError(op, f"{argument} must be ≥ 0, received {value!r}")
+        return value
 
     def _number(self, argument: str, value: Any) -> float:
         """Any number, infinite ones among them."""

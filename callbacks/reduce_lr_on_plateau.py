@@ -76,9 +76,9 @@ class ReduceLROnPlateau(MonitorCallback):
                 {"factor": factor},
             )
         self.factor = factor
-        self.patience = self._count("patience", patience)
+        self.patience = self._epochs("patience", patience)
         self.verbose = verbose
-        self.cooldown = self._count("cooldown", cooldown)
+        self.cooldown = self._epochs("cooldown", cooldown)
         op = "ReduceLROnPlateau"
         self.min_lr = check_number(op, "min_lr", min_lr, error=CallbackError)
         self._restored = False

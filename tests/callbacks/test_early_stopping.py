@@ -113,6 +113,15 @@ def test_a_second_fit_starts_afresh(model, drive):
     assert drive([stopping], model, losses(0.9, 0.8, 0.7)) == [0, 1, 2]
 
 
+def test_patience_may_be_any_number_from_0_on(model, drive):
+    """As in Keras, where infinity keeps the best weights and never stops."""
+    rows = losses(0.1, 0.2, 0.3, 0.4)
+    assert drive([EarlyStopping("loss", patience=1.5)], model, rows) == [0, 1, 2]
+    model.stop_training = False
+    endless = EarlyStopping("loss", patience=float("inf"))
+    assert drive([endless], model, rows) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
 @pytest.mark.parametrize("restore", [False, True])
 def test_a_resumed_run_stops_as_the_uninterrupted(cut, restore, make_model, drive):

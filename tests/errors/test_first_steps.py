@@ -121,7 +121,7 @@ NO_NUMBERS = [
     (callbacks.EarlyStopping, {"patience": -1}),
     (callbacks.EarlyStopping, {"min_delta": "a"}),
     (callbacks.EarlyStopping, {"baseline": "x"}),
-    (callbacks.EarlyStopping, {"start_from_epoch": 1.5}),
+    (callbacks.EarlyStopping, {"start_from_epoch": "1"}),
     (callbacks.EarlyStopping, {"monitor": ["loss"]}),
     (callbacks.ReduceLROnPlateau, {"factor": "a"}),
     (callbacks.ReduceLROnPlateau, {"patience": "3"}),
