@@ -11,11 +11,11 @@ from typing import Any
 import jax
 from jax import export as jax_export
 
-from exburn.errors import FileFormatError, require
+from exburn.errors import ExportError, FileFormatError, require
 from exburn.export.program import Program, tracing_errors
 from exburn.export.report import Problem, Written
 from exburn.runtime.device import device_info
-from exburn.runtime.portable import portable
+from exburn.runtime.portable import layer_of, portable
 from exburn.saving.checksum import seal, unseal
 
 _NAMES = b"exburn inputs:"
@@ -50,10 +50,49 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         return program.infer(groups, x)
 
     scope = portable("platforms") if elsewhere else contextlib.nullcontext()
-    with scope, tracing_errors(specs):
-        exported = jax_export.export(jax.jit(infer), platforms=platforms)(specs)
-    path.write_bytes(seal(_with_names(exported.serialize(), program.input_names)))
+    try:
+        with scope, tracing_errors(specs):
+            exported = jax_export.export(jax.jit(infer), platforms=platforms)(specs)
+            data = exported.serialize()
+    except Exception as error:
+        with portable("platforms"), tracing_errors(specs):  # names the layers
+            jaxpr = jax.make_jaxpr(lambda x: infer(x))(specs).jaxpr  # a trace anew
+        if found := host_code(jaxpr):
+            layer, primitive = found
+            raise ExportError(
+                "export",
+                f"StableHLO cannot express {primitive!r}"
+                + (f" of layer {layer!r}" if layer else ""),
+                {"layer": layer, "primitive": primitive},
+                hint="Code on the host is no part of a file: do it before or after.",
+            ) from error
+        raise
+    path.write_bytes(seal(_with_names(data, program.input_names)))
     return Written({})
+
+
+def host_code(jaxpr: Any, layer: str = "") -> tuple[str, str] | None:
+    """The layer and the primitive of the first call of code on the host.
+
+    Args:
+        jaxpr: The program, or what is called in it.
+        layer: Path of the layer that calls it.
+
+    Example:
+        >>> shout = lambda x: (jax.debug.print("{}", x), 2 * x)[1]
+        >>> host_code(jax.make_jaxpr(jax.jit(shout))(1.0).jaxpr)
+        ('', 'debug_print')
+    """
+    for eqn in jaxpr.eqns:
+        here, name = layer_of(eqn.source_info.name_stack) or layer, eqn.primitive.name
+        if name.endswith("_callback") or name == "debug_print":
+            return here, name
+        for inner in jax.tree.leaves(
+            list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
+        ):
+            if hasattr(inner, "eqns") and (found := host_code(inner, here)):
+                return found
+    return None
 
 
 def runner(program: Program, path: Path) -> Any:
