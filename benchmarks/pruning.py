@@ -1,11 +1,12 @@
 """The cost of pruning in accuracy, and its gain in time.
 
     python benchmarks/pruning.py [--data digits] [--seeds 0,1,2] [--width 32] [--json F]
+    python benchmarks/pruning.py --model transformer         # or gru: rows are steps
     python benchmarks/pruning.py --products                  # 2:4 on a GPU, or a CPU
 
-A convnet is trained on Fashion-MNIST (or scikit-learn's digits) and then, for as many
+A network is trained on Fashion-MNIST (or scikit-learn's digits) and then, for as many
 further epochs each: trained on as it is, pruned to 80 % by magnitude, pruned to 2:4,
-and made narrower by half of its channels. Accuracies are of the test set, as points
+and made narrower by half of its units. Accuracies are of the test set, as points
 beside the model that was trained as long. ``predict`` of all models is timed in turn,
 round after round, on data on the device, in this process.
 
@@ -58,6 +59,37 @@ def convnet(shape: tuple[int, ...], width: int) -> Any:
     )
 
 
+def transformer(shape: tuple[int, ...], width: int) -> Any:
+    """Two blocks that read the rows of an image."""
+    image = exburn.Input(shape)
+    x = layers.Dense(width, name="rows")(layers.Reshape(shape[:2])(image))
+    x = x + layers.PositionEmbedding(shape[0])(x)
+    for number in range(2):
+        y = layers.LayerNormalization()(x)
+        x = x + layers.MultiHeadAttention(8, width // 8, name=f"heads_{number}")(y, y)
+        y = layers.LayerNormalization()(x)
+        y = layers.Dense(4 * width, "gelu", name=f"up_{number}")(y)
+        x = x + layers.Dense(width, name=f"down_{number}")(y)
+    x = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
+    return exburn.Model(image, layers.Dense(10, "softmax", name="head")(x))
+
+
+def gru(shape: tuple[int, ...], width: int) -> Any:
+    """Reads the rows of an image from both ends, and what it made of them again."""
+    return exburn.Sequential(
+        [
+            exburn.Input(shape),
+            layers.Reshape(shape[:2]),
+            layers.Bidirectional(layers.GRU(2 * width, return_sequences=True)),
+            layers.GRU(2 * width),
+            layers.Dense(10, activation="softmax", name="head"),
+        ]
+    )
+
+
+NETWORKS = {"convnet": convnet, "transformer": transformer, "gru": gru}
+
+
 def fit(model: Any, x: Any, y: Any, epochs: int, rate: float, seed: int) -> Any:
     steps = epochs * -(-len(x) // BATCH)
     cosine = exburn.optimizers.schedules.CosineDecay(rate, steps)
@@ -69,14 +101,15 @@ def fit(model: Any, x: Any, y: Any, epochs: int, rate: float, seed: int) -> Any:
 
 def variants(model: Any, steps: int) -> dict[str, Any]:
     """The models that are trained on, each from the same weights."""
-    # The first convolution reads one channel, of which no four are neighbours.
-    fits = ["second", "hidden", "head"]
+    # A first convolution reads one channel, of which no four are neighbours.
+    first = isinstance(model.layers[0], layers.Conv2D)
+    fits = ["second", "hidden", "head"] if first else None
     schedule = Polynomial(0, steps // 2, every=max(1, steps // 50))
     return {
         "dense": model,
         "80 % magnitude": exburn.prune(model, 0.8, schedule),
         "2:4": exburn.prune(model, None, schedule, "2:4", filters=fits),
-        "50 % channels": exburn.prune(model, 0.5, pattern="channels", scope="layer"),
+        "50 % units": exburn.prune(model, 0.5, pattern="channels", scope="layer"),
     }
 
 
@@ -104,7 +137,8 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     models: dict[str, Any] = {}
     for seed in map(int, args.seeds.split(",")):
         exburn.set_random_seed(seed)
-        base = fit(convnet(x.shape[1:], args.width), x, y, args.epochs, 2e-3, seed)
+        net = NETWORKS[args.model](x.shape[1:], args.width)
+        base = fit(net, x, y, args.epochs, 2e-3, seed)
         models = variants(base, args.more * -(-len(x) // BATCH))
         for name, model in models.items():
             before = accuracy(model, x_test, y_test)
@@ -171,13 +205,19 @@ def products(rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--model", choices=NETWORKS, default="convnet")
     parser.add_argument("--data", default="fashion_mnist")
     parser.add_argument("--folder", help="where Fashion-MNIST's files are")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--more", type=int, default=4, help="epochs after pruning")
     parser.add_argument("--seeds", default="0")
-    parser.add_argument("--width", type=int, default=64, help="filters of the first")
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=64,
+        help="filters of the first convolution; the width, half of the GRU's",
+    )
     parser.add_argument("--images", type=int, default=10_000, help="that are timed")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--products", action="store_true")

@@ -33,6 +33,7 @@ class _Pictures(Callback):
         op = type(self).__name__
         require("matplotlib.figure", op, "drawing needs matplotlib", extra="plot")
         self.x, self.y = x, y
+        _check_counts(op, x=x, y=y)
         self.folder = Path(folder)
         self.every = check_every(op, every, "epochs", "steps", "chunks", "seconds")
         if self.every is not None and self.every.unit != "epochs":
@@ -40,6 +41,19 @@ class _Pictures(Callback):
             self.on_epoch_end = self._nothing
         self.last_path: Path | None = None
         self._epoch = 0
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        if not self.writes:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CallbackError(
+                type(self).__name__,
+                "the folder of the pictures cannot be made",
+                {"folder": self.folder, "cause": error},
+                hint="Name a folder that may be written to.",
+            ) from error
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
@@ -66,7 +80,6 @@ class _Pictures(Callback):
         if not self.writes:
             return
         figure = self._draw(np.asarray(outputs), title)
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.stem}_{name}.png"
         beside = path.with_suffix(".part")
         figure.savefig(beside, format="png", dpi=110)
@@ -92,7 +105,8 @@ class ConfusionMatrix(_Pictures):
         last_path: The file written last.
 
     Raises:
-        CallbackError: The model has several outputs.
+        CallbackError: The model has several outputs, ``y`` are no classes or not as
+            many as ``x``, or the folder cannot be made.
         ArgumentError: A class has no label.
         MissingDependencyError: matplotlib is not installed.
 
@@ -120,6 +134,13 @@ class ConfusionMatrix(_Pictures):
         every: int | str | Every | None = None,
     ):
         super().__init__(x, y, folder, every)
+        if not _are_classes(y):
+            raise CallbackError(
+                "ConfusionMatrix",
+                "y must be classes: whole numbers from 0 on, or one-hot rows",
+                {"y": np.asarray(y).reshape(-1)[:3].tolist()},
+                hint="PredictionGallery draws numbers, too.",
+            )
         self.labels = labels
         self.matrix: np.ndarray | None = None
 
@@ -153,7 +174,9 @@ class PredictionGallery(_Pictures):
         last_path: The file written last.
 
     Raises:
-        CallbackError: The kind is none of these, or the model has several outputs.
+        CallbackError: The kind is none of these, the model has several outputs, what
+            is shown is no array or not as much as ``x`` and ``y``, or the folder cannot
+            be made.
         MissingDependencyError: matplotlib is not installed.
 
     Example:
@@ -192,9 +215,28 @@ class PredictionGallery(_Pictures):
         most = check_count("PredictionGallery", "most", most, error=CallbackError)
         cut = None if y is None else np.asarray(y)[:most]
         super().__init__(_rows(x, most), cut, folder, every)
-        self.shown = self.x if shown is None else _rows(shown, most)
+        shown = self.x if shown is None else _rows(shown, most)
+        if _are_several(shown):
+            raise CallbackError(
+                "PredictionGallery",
+                "what is drawn must be one array",
+                {"received": f"a {type(shown).__name__} of several"},
+                hint="Pass shown=, an image, a text or a row for each sample.",
+            )
+        _check_counts("PredictionGallery", x=self.x, y=self.y, shown=shown)
         self.labels, self.names = labels, names
+        if names is None and hasattr(shown, "columns"):
+            self.names = [str(name) for name in shown.columns]
+        self.shown = np.asarray(shown)
         self.kind = _kind_of(self.shown) if kind == "auto" else kind
+        channels = self.shown.shape[3:]
+        if self.kind == "images" and channels not in ((), (1,), (3,), (4,)):
+            raise CallbackError(
+                "PredictionGallery",
+                "images are [samples, height, width, channels], of 1, 3 or 4 channels",
+                {"received": self.shown.shape},
+                hint="Pass what is to be drawn: shown=x[..., :3].",
+            )
 
     def _draw(self, outputs: np.ndarray, title: str) -> Any:
         predicted, true = self._texts(outputs), None
@@ -223,6 +265,51 @@ class PredictionGallery(_Pictures):
         return [str(names.get(int(number), int(number))) for number in classes]
 
 
+def _are_several(values: Any) -> bool:
+    """Tells arrays of several inputs from one array, or a list of texts."""
+    if isinstance(values, Mapping):
+        return True
+    return isinstance(values, tuple | list) and bool(values) and np.ndim(values[0]) > 0
+
+
+def _check_counts(op: str, **parts: Any) -> None:
+    """Refuses what has no sample, or has not as many as the first part."""
+    counts: dict[str, int] = {}
+    for name, values in parts.items():
+        if isinstance(values, Mapping):
+            values = next(iter(values.values()), [])
+        elif _are_several(values) and name == "x":
+            values = values[0]
+        if values is not None and hasattr(values, "__len__"):
+            shape = getattr(values, "shape", None)
+            counts[name] = int(shape[0]) if shape else len(values)
+    # How many samples a loader has, nobody knows.
+    known = {
+        name: n for name, n in counts.items() if name != "x" or _is_data(parts["x"])
+    }
+    if len(set(known.values())) > 1 or 0 in known.values():
+        raise CallbackError(
+            op,
+            "samples are needed, as many of each part",
+            {name: f"{count} samples" for name, count in known.items()},
+            hint="The first axis counts the samples in every array.",
+        )
+
+
+def _is_data(x: Any) -> bool:
+    return hasattr(x, "shape") or isinstance(x, Mapping | tuple | list)
+
+
+def _are_classes(y: Any) -> bool:
+    """Tells class numbers and one-hot rows from other numbers."""
+    values = np.asarray(y)
+    if values.dtype.kind not in "biuf":
+        return False
+    if values.ndim > 1 and values.shape[-1] > 1:
+        return True
+    return bool(((values >= 0) & (values == np.floor(values))).all())
+
+
 def _chosen(outputs: np.ndarray) -> np.ndarray:
     """Classes of outputs; of one number for each sample, a logit or a probability."""
     if outputs.ndim > 1 and outputs.shape[-1] > 1:
@@ -235,7 +322,7 @@ def _chosen(outputs: np.ndarray) -> np.ndarray:
 def _rows(values: Any, most: int) -> Any:
     if isinstance(values, dict):
         return {name: value[:most] for name, value in values.items()}
-    if isinstance(values, tuple | list) and values and np.ndim(values[0]) > 0:
+    if _are_several(values):
         return type(values)(value[:most] for value in values)
     return values[:most]
 

@@ -228,7 +228,8 @@ class _Meter:
     def line(self, now: float, interim: bool, data_wait: float | None) -> Line:
         fields = tuple(self._fields(now, interim, data_wait))
         total = self.total if interim else (self.total or self.step)
-        return Line(self.label, self.width, self.step, total, fields)
+        metrics = tuple(f"{name}: {_number(v)}" for name, v in self.logs.items())
+        return Line(self.label, self.width, self.step, total, fields, metrics)
 
     def _fields(
         self, now: float, interim: bool, data_wait: float | None
@@ -254,8 +255,6 @@ class _Meter:
                 yield f"{_rate(pace)} steps/s"
         if data_wait is not None and data_wait >= 0.05:
             yield f"data wait {data_wait:.0%}"
-        for name, value in self.logs.items():
-            yield f"{name}: {_number(value)}"
         if interim and self.validated:
             yield f"validation {self.validated}"
 

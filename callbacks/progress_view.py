@@ -10,9 +10,20 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from exburn.core.printing import notebook_shell
+from exburn.core.printing import notebook_shell, page_width
 
 _SEPARATOR = " · "
+_INDENT = " " * 4
+_BARS = (20, 16, 12, 8)  # cells of a bar, the first that fits
+
+
+def _cells(text: str) -> int:
+    """The columns that a text takes: a Chinese character has two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,9 @@ class Line:
         width: Width for the label, so that the bars of a run stand in one column.
         step: Batches done.
         total: Batches to do, None if unknown.
-        fields: Texts to show beside the bar.
+        fields: Texts to show beside the bar: how far it is, and how fast.
+        metrics: Those of the logs, which go onto rows of their own where all together
+            are too long.
     """
 
     label: str
@@ -32,6 +45,39 @@ class Line:
     step: int
     total: int | None
     fields: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
+
+    def rows(self, first: int, width: int, separator: str) -> list[str]:
+        """Breaks fields and metrics into as few rows as they need.
+
+        Where that takes no more of them, the metrics begin a row, so that those of all
+        epochs stand below one another.
+
+        Args:
+            first: Columns of the first row.
+            width: Columns of those below it, with their indentation.
+            separator: What stands between two fields.
+        """
+        inner = width - len(_INDENT)
+        rows = _fill((*self.fields, *self.metrics), first, inner, separator)
+        apart = _fill(self.fields, first, inner, separator)
+        apart += _fill(self.metrics, inner, inner, separator)
+        rows = apart if len(apart) <= len(rows) else rows
+        return [rows[0], *(_INDENT + row for row in rows[1:])]
+
+
+def _fill(fields: tuple[str, ...], first: int, width: int, separator: str) -> list[str]:
+    """Fills rows with fields, none of which is cut."""
+    rows: list[str] = []
+    room = first
+    for field in fields:
+        longer = f"{rows[-1]}{separator}{field}" if rows else ""
+        if rows and _cells(longer) <= room:
+            rows[-1] = longer
+        else:
+            room = width if rows else first
+            rows.append(field)
+    return rows
 
 
 class View(Protocol):
@@ -78,8 +124,11 @@ def choose_view(
         return NotebookView()
     if verbose in ("auto", 1) and terminal:
         return TerminalView(console, alone=alone)
-    file = None if console is None else console.file
-    return PlainView(file, interval=10.0 if verbose == 1 else float("inf"))
+    interval = 10.0 if verbose == 1 else float("inf")
+    if console is not None:
+        width = console.width if console.is_terminal else None
+        return PlainView(console.file, interval, width)
+    return PlainView(None, interval, page_width() if notebook or terminal else None)
 
 
 def _stdout_is_terminal() -> bool:
@@ -90,9 +139,27 @@ def _stdout_is_terminal() -> bool:
     return not get_console().is_dumb_terminal
 
 
-def _bar(line: Line, ascii_only: bool, width: int = 20) -> tuple[str, str]:
-    """Returns the done and the remaining part of a bar; empty for unknown lengths."""
+def _head(line: Line) -> str:
+    """What stands before the bar, or before the fields where there is none."""
+    return line.label.ljust(line.width) + "  "
+
+
+def _with_bar(line: Line, width: int) -> tuple[int, list[str]]:
+    """The cells of a line's bar, 0 if it has none, and the rows beside and below it.
+
+    The bar gets shorter before anything goes onto a second row.
+    """
+    room = width - _cells(_head(line))
     if not line.total:
+        return 0, line.rows(room, width, _SEPARATOR)
+    rows = line.rows(room - 2 - _BARS[-1], width, _SEPARATOR)
+    free = room - 2 - _cells(rows[0])
+    return next((bar for bar in _BARS if bar <= free), _BARS[-1]), rows
+
+
+def _bar(line: Line, ascii_only: bool, width: int) -> tuple[str, str]:
+    """Returns the done and the remaining part of a bar."""
+    if not line.total or not width:
         return "", ""
     full, half, rest = ("#", "#", ".") if ascii_only else ("━", "╸", "─")
     halves = min(2 * width, 2 * width * line.step // line.total)
@@ -101,19 +168,31 @@ def _bar(line: Line, ascii_only: bool, width: int = 20) -> tuple[str, str]:
 
 
 class PlainView:
-    """Plain lines of text, for files, pipes and `verbose=2`."""
+    """Plain lines of text, for files, pipes and `verbose=2`.
+
+    Args:
+        file: Where they go; the standard output by default.
+        interval: Seconds between two lines within an epoch.
+        width: Columns that a line has; None for files and pipes, in which an epoch is
+            one line, for whoever searches them.
+    """
 
     live = False
 
-    def __init__(self, file: Any = None, interval: float = 10.0):
+    def __init__(
+        self, file: Any = None, interval: float = 10.0, width: int | None = None
+    ):
         self.file = file
         self.interval = interval
+        self.width = width
 
     def show(self, line: Line) -> None:
         self.finish(line)
 
     def finish(self, line: Line) -> None:
-        text, file = " - ".join((line.label, *line.fields)), self.file or sys.stdout
+        head, file = f"{line.label} - ", self.file or sys.stdout
+        width = self.width or sys.maxsize
+        text = head + "\n".join(line.rows(width - _cells(head), width, " - "))
         if encoding := getattr(file, "encoding", None):  # a metric may be named "φ"
             text = text.encode(encoding, "replace").decode(encoding)
         print(text, file=file, flush=True)
@@ -191,24 +270,18 @@ class TerminalView:
         from rich.segment import Segment
         from rich.style import Style
 
-        done, rest = _bar(line, options.ascii_only)
-        head = line.label.ljust(line.width)
-        bar: list[Any] = []
-        if line.total:
-            head += "  "
-            color = "green" if line.step >= line.total else "cyan"
-            bar = [
-                Segment(done, Style.parse(color)),
-                Segment(rest, Style.parse("bright_black")),
-            ]
-        column, text = len(head) + len(done) + len(rest), ""
-        for index, field in enumerate(line.fields):
-            separator = _SEPARATOR if index else "  "
-            if column + len(separator) + len(field) > options.max_width:
-                separator, column = "\n    ", -1
-            text += separator + field
-            column += len(separator) + len(field)
-        return [Segment(head), *bar, Segment(text + end)]
+        width, rows = _with_bar(line, options.max_width)
+        text = "\n".join(rows) + end
+        if not width:
+            return [Segment(_head(line) + text)]
+        done, rest = _bar(line, options.ascii_only, width)
+        color = "green" if line.step >= (line.total or 0) else "cyan"
+        return [
+            Segment(_head(line)),
+            Segment(done, Style.parse(color)),
+            Segment(rest, Style.parse("bright_black")),
+            Segment("  " + text),
+        ]
 
 
 class NotebookView:
@@ -258,9 +331,10 @@ class NotebookView:
         lines = [f"… {hidden} earlier epochs"] if hidden else []
         for line in (*self._finished, self._current):
             if line is not None:
-                bar = "".join(_bar(line, ascii_only=False))
-                head = f"{line.label.ljust(line.width)}  {bar}".rstrip()
-                lines.append(f"{head}  {_SEPARATOR.join(line.fields)}")
+                width, rows = _with_bar(line, page_width())
+                bar = "".join(_bar(line, False, width))
+                rows[0] = _head(line) + (f"{bar}  " if bar else "") + rows[0]
+                lines += rows
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -189,8 +189,8 @@ class Watch(Callback):
             norm, dead, broken = each["norm"], each["dead"], each["nan"]
             outputs = part == "activations"
             if "nan" in self.statistics and broken > 0:
-                what = "its outputs" if outputs else "its gradient"
-                text = f"{path}: {100 * broken:.0f} % of {what} is not finite"
+                what = "its outputs are" if outputs else "its gradient is"
+                text = f"{path}: {100 * broken:.0f} % of {what} not finite"
                 note("nan", name, broken, text)
             if "dead" in self.statistics and outputs and dead >= self.dead:
                 share = f"{100 * dead:.0f} % of its units"

@@ -527,7 +527,12 @@ def unknown_name(
           → Did you mean 'mse' or 'mae'?
     """
     known = sorted(known)
-    close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    # Of names that differ by capitals alone the last one, in snake case.
+    lowered = {one.lower(): one for one in known}
+    wanted = str(name).lower()
+    longer = [one for one in lowered if len(wanted) > 1 and one.startswith(wanted)]
+    near = difflib.get_close_matches(wanted, lowered, n=3, cutoff=0.5)
+    close = [lowered[one] for one in dict.fromkeys((*near, *longer))][:3]
     if close:
         meant = "Did you mean " + " or ".join(repr(c) for c in close) + "?"
         hint = f"{meant} {hint}".strip()

@@ -8,6 +8,7 @@ import pytest
 SETTINGS = pytest.StashKey[tuple]()
 
 
+@pytest.hookimpl(tryfirst=True)  # before what may skip the test
 def pytest_runtest_setup(item):
     from exburn import set_random_seed
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from exburn.command_line.files import examine
 from exburn.command_line.modules import add_import, import_modules
-from exburn.command_line.output import show
+from exburn.command_line.output import show, whole
 from exburn.errors import ArgumentError
 
 __all__ = ["add_arguments", "run"]
@@ -27,12 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", type=Path, nargs="?", metavar="FILE", help="a saved model"
     )
-    parser.add_argument("--rows", type=int, default=32, help="rows of the input (32)")
-    parser.add_argument(
-        "--length", type=int, default=32, help="of an input's free axes (32)"
-    )
-    parser.add_argument("--runs", type=int, default=30, help="runs that count (30)")
-    parser.add_argument("--warmup", type=int, default=5, help="runs before them (5)")
+    for name, least, default, text in (
+        ("rows", 1, 32, "rows of the input"),
+        ("length", 1, 32, "of an input's free axes"),
+        ("runs", 1, 30, "runs that count"),
+        ("warmup", 0, 5, "runs before them"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=whole(least),
+            metavar="N",
+            default=default,
+            help=f"{text} ({default})",
+        )
     add_import(parser)
 
 

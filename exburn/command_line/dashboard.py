@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from exburn.command_line.output import show
+from exburn.command_line.output import above_zero, show
 from exburn.runs.json_lines import number_of
 
 __all__ = ["add_arguments", "run"]
@@ -28,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--once", action="store_true", help="show it once, and do not stay"
     )
     parser.add_argument(
-        "--every", type=float, default=1.0, metavar="SECONDS", help="to look again (1)"
+        "--every",
+        type=above_zero,
+        default=1.0,
+        metavar="SECONDS",
+        help="to look again (1)",
     )
 
 
@@ -80,8 +84,8 @@ def state_of(run: Any) -> Any:
     from exburn.runtime.usage import MemoryUse
 
     now = 0.0
-    state = DashboardState(run.name, run.environment.get("device", ""), lambda: now)
-    state.plan({**run.config.get("fit", {}), "epochs": run.planned})
+    state = DashboardState(run.name, run.environment.get("device") or "", lambda: now)
+    state.plan({**run.part("fit"), "epochs": run.planned})
     for record in sorted(
         (*run.chunks, *run.epochs), key=lambda r: (r["epoch"], r.get("step") or 0)
     ):
@@ -94,12 +98,12 @@ def state_of(run: Any) -> Any:
         state.advance(max(record.get("step") or 0, state.step), values)
         if record.get("kind") == "epoch":
             state.end_epoch(epoch, values)
-        if "host_bytes" in record:
+        if record.get("host_bytes") is not None:
             use = MemoryUse(record.get("device_bytes"), None, record["host_bytes"])
             state.gauges = memory_texts(use)
-    begins = [e["time"] for e in run.events if e.get("event") == "begin"]
+    begins = [e.get("time") for e in run.events if e.get("event") == "begin"]
     if run.state == "running":
-        now = max(now, time.time() - begins[-1]) if begins else now
+        now = max(now, time.time() - begins[-1]) if begins and begins[-1] else now
     else:
         now = max(now, run.seconds)
         state.end(run.state)

@@ -18,6 +18,15 @@ from exburn.saving.atomic import HDF5, ZIP
 __all__ = ["Found", "examine"]
 
 _MODEL_FORMAT = "exburn-model-1"
+_SUFFIXES = (
+    ".exburn",
+    ".keras",
+    ".safetensors",
+    ".h5",
+    ".hdf5",
+    ".npz",
+    ".tflite",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +62,19 @@ def examine(path: Path) -> Found:
         raise MissingFileError("exburn", f"there is no file {str(path)!r}")
     kind = _folder_kind(path) if path.is_dir() else _file_kind(path)
     if kind is None:
+        from exburn.runs.reading import runs_in
+
+        runs = [str(found) for found in runs_in(path)]
+        details = {"runs in it": ", ".join(runs[:5])} if runs else None
+        reason = "is nothing that is known here"
+        if path.is_file() and not path.stat().st_size:
+            reason = "is empty"
+        elif path.is_file() and path.suffix.lower() in _SUFFIXES:
+            reason = f"does not hold what its suffix, {path.suffix}, says"
         raise ArgumentError(
             "exburn",
-            f"{str(path)!r} is nothing that is known here",
+            f"{str(path)!r} {reason}",
+            details,
             hint="Known are models, weights, runs, checkpoints and exported programs.",
         )
     return Found(path, kind, sum(_sizes(path)))

@@ -6,13 +6,13 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from exburn.errors import ExBurnError
 
-__all__ = ["add_json", "show", "show_error"]
+__all__ = ["above_zero", "add_json", "show", "show_error", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser, **options: Any) -> None:
@@ -23,6 +23,34 @@ def add_json(parser: argparse.ArgumentParser, **options: Any) -> None:
         help="print one object of JSON instead of text",
         **options,
     )
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number of at least so much."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {least} on, received {text!r}"
+            )
+        return value
+
+    return number
+
+
+def above_zero(text: str) -> float:
+    """The type of an argument that is a finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, received {text!r}")
+    return value
 
 
 def show(options: argparse.Namespace, result: Any, text: Any) -> None:
@@ -47,7 +75,10 @@ def show_error(options: argparse.Namespace, error: BaseException) -> None:
         if isinstance(error, ExBurnError):
             told |= {"reason": error.reason, "hint": error.hint}
         show(options, told, "")
-    print(f"exburn {options.command}: {error}", file=sys.stderr)
+    said = str(error)
+    for op in (options.command, "exburn"):  # once is enough
+        said = said.removeprefix(f"{op}: ")
+    print(f"exburn {options.command}: {said}", file=sys.stderr)
 
 
 def _plain(value: Any) -> Any:

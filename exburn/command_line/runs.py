@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folder", type=Path, nargs="?", default=Path("runs"), metavar="FOLDER"
     )
     comparing = actions.add_parser("compare", help="show runs side by side")
-    comparing.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    comparing.add_argument("first", type=Path, metavar="RUN")
+    comparing.add_argument("others", type=Path, nargs="+", metavar="RUN")
     removing = actions.add_parser("rm", help="remove runs, with their checkpoints")
     removing.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     removing.add_argument("--yes", action="store_true", help="do it, do not only tell")
@@ -42,11 +43,11 @@ def run(options: argparse.Namespace) -> int:
     """Does what the action says.
 
     Returns:
-        1 if runs are to be removed, and ``--yes`` is missing.
+        1 if runs are to be removed, and ``--yes`` is missing, or one cannot be read.
 
     Raises:
         MissingFileError: There is no such run.
-        ArgumentError: Fewer than two are compared, or one that goes on is removed.
+        ArgumentError: One that goes on is to be removed.
     """
     if options.action == "compare":
         return _compare(options)
@@ -55,14 +56,21 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     from exburn.core.printing import page_text
-    from exburn.runs import find
+    from exburn.runs.reading import read_all
 
     if not options.folder.is_dir():
-        show(options, {"runs": []}, f"there is no folder {str(options.folder)!r}")
+        said = f"there is no folder {str(options.folder)!r}"
+        show(options, {"runs": [], "unreadable": []}, said)
         return 0
-    found = [run.to_dict() for run in find(options.folder)]
-    show(options, {"runs": found}, page_text(_table(found), 110).rstrip())
-    return 0
+    read, errors = read_all(options.folder)
+    found = [run.to_dict() for run in read]
+    lost = [
+        {"path": str(path), "error": error.reason} for path, error in errors.items()
+    ]
+    text = [] if lost and not found else [page_text(_table(found), 110).rstrip()]
+    text += [f"{one['path']}: {one['error']}" for one in lost]
+    show(options, {"runs": found, "unreadable": lost}, "\n".join(text))
+    return 1 if lost else 0
 
 
 def _table(runs: list[dict[str, Any]]) -> Any:
@@ -92,7 +100,7 @@ def _table(runs: list[dict[str, Any]]) -> Any:
 def _compare(options: argparse.Namespace) -> int:
     from exburn.runs import compare
 
-    comparison = compare(*options.runs)
+    comparison = compare(options.first, *options.others)
     show(options, comparison.to_dict(), comparison)
     return 0
 

@@ -112,7 +112,7 @@ def _run(found: Found, checked: list[str], wrong: list[str]) -> None:
     run = read(found.path)
     checked.append(f"{run.state}; {len(run.epochs)} epochs, {len(run.events)} events")
     if run.damaged:
-        wrong.append(f"{run.damaged} lines of metrics or events are none")
+        wrong.append(f"damaged lines of metrics and events: {run.damaged}")
     _each_checkpoint(
         CheckpointDirectory(found.path / CHECKPOINTS), None, checked, wrong
     )

@@ -7,6 +7,7 @@ import math
 import re
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ import jax
 import numpy as np
 
 from exburn.callbacks.monitor import MonitorCallback
+from exburn.compression.pruning import require_model
 from exburn.compression.recipes import RECIPES, Recipe, Workshop
 from exburn.compression.report import Attempt, CompressionReport
 from exburn.core.checks import check_count, check_number
 from exburn.data.conversion import split
 from exburn.errors import ArgumentError, ExBurnError, unknown_name, warn
 from exburn.models import Model
-from exburn.models.encoding import read_dataset
+from exburn.models.arguments import check_verbose
+from exburn.models.encoding import read_batch, read_dataset
 from exburn.models.planning import input_specs, with_rows
 from exburn.models.training_settings import require_idle, require_trainer
 from exburn.module.building import inspect_call, require_built
@@ -68,8 +71,11 @@ def plan(
         >>> [found[name].ratio > 3 for name in ("float16", "int8", "int4")]
         [False, True, True]
     """
-    ratio, within = _check_target(target), check_number("plan", "within", within)
-    require_built(model, "plan")
+    ratio, within = (
+        _check_target("plan", target),
+        check_number("plan", "within", within),
+    )
+    require_model(model, "plan")
     rows = _rows_to_time(model, x) if timed else None
     found = _outline(Workshop(model), rows)
     return CompressionReport(tuple(found), ratio, within)
@@ -92,12 +98,16 @@ def compress(
     verbose: int | str = 0,
 ) -> Any:
     """Makes the model of ``model.compress``, which tells of the arguments."""
-    ratio, within = _check_target(target), check_number(OP, "within", within)
+    ratio, within = _check_target(OP, target), check_number(OP, "within", within)
     epochs = check_count(OP, "epochs", epochs)
     batch_size = check_count(OP, "batch_size", batch_size)
+    temperature = check_number(OP, "temperature", temperature, open_low=True)
+    alpha = check_number(OP, "alpha", alpha, 0, 1)
+    verbose = check_verbose(OP, verbose)
     require_trainer(model, OP)
     require_built(model, OP)
     require_idle(model, OP)
+    _require_repeatable(x=x, validation_data=validation_data)
     data, held_out = _divide(model, x, y, validation_data, validation_split)
     judge = _Judge(model, held_out, metric, batch_size, within)
     fit = {**data, "epochs": epochs, "batch_size": batch_size, "verbose": verbose}
@@ -179,7 +189,7 @@ class _Judge:
         self.within = within
         logs = model.evaluate(**self.data, return_dict=True)
         names = list(logs)
-        self.metric = names[min(1, len(names) - 1)] if metric is None else metric
+        self.metric = _first_metric(names) if metric is None else metric
         if self.metric not in logs:
             raise unknown_name("metric", self.metric, names, op=OP)
         self.exact = float(logs[self.metric])
@@ -198,6 +208,14 @@ class _Judge:
         return attempt.lost is not None and attempt.lost <= self.within  # not NaN
 
 
+def _first_metric(names: list[str]) -> str:
+    """The first of ``compile``; the loss if there is none.
+
+    Losses of the single outputs stand between the two.
+    """
+    return next((name for name in names if not name.endswith("loss")), "loss")
+
+
 def _rises(model: Model, metric: str) -> bool:
     monitor = MonitorCallback(metric)
     monitor.set_model(model)
@@ -210,18 +228,30 @@ def _rises(model: Model, metric: str) -> bool:
     return monitor.monitor_op is np.greater
 
 
-def _check_target(target: Any) -> float | None:
+def _require_repeatable(**data: Any) -> None:
+    for name, given in data.items():
+        if isinstance(given, Iterator):
+            raise ArgumentError(
+                OP,
+                f"{name} is an iterator, which is used up by one of the models that "
+                "are trained or scored on it",
+                {name: type(given).__name__},
+                hint="Pass arrays, or a loader that can be gone through again.",
+            )
+
+
+def _check_target(op: str, target: Any) -> float | None:
     if target is None:
         return None
     text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*[x×]\s*", str(target))
     number = float(text[1]) if isinstance(target, str) and text else target
     if isinstance(number, str) or isinstance(number, bool):
         raise ArgumentError(
-            OP,
+            op,
             f"target is how many times smaller the file is to be, received {target!r}",
             hint='target="4x", or target=4; None for as small as the points allow.',
         )
-    return check_number(OP, "target", number, 1, open_low=True)
+    return check_number(op, "target", number, 1, open_low=True)
 
 
 def _divide(
@@ -292,8 +322,11 @@ def _flops(model: Model) -> float | None:
 
 def _rows_to_time(model: Model, x: Any) -> Any:
     if x is not None:
-        return jax.tree.map(lambda v: np.asarray(v)[:_ROWS], x)
-    specs = with_rows(input_specs(model), _ROWS)
+        batch = read_batch(model, x, op="plan")
+        return jax.tree.map(lambda v: np.asarray(v)[:_ROWS], batch.tree[0])
+    specs = with_rows(
+        input_specs(model, hint="exburn.compression.plan(model, x=x)"), _ROWS
+    )
     return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), specs)
 
 

@@ -8,11 +8,13 @@ import numpy as np
 
 from exburn.compression.channels import narrow
 from exburn.errors import ArgumentError
+from exburn.layers import Embedding
 from exburn.models import Model
 from exburn.models.saving import set_up_like
 from exburn.models.training_settings import require_idle
 from exburn.module.building import require_built
 from exburn.module.copying import twin
+from exburn.module.selection import layer_paths
 from exburn.transforms import pruning
 from exburn.transforms.lora import adapted_layers
 from exburn.transforms.pruning import Schedule
@@ -44,8 +46,9 @@ def prune(
             ``Constant(begin=100)``; at once by default. Steps are batches of ``fit``.
         pattern: ``None`` for any numbers; ``"2:4"`` leaves 2 of every 4 neighbours
             along the axis that a product sums over, likewise any ``"n:m"``;
-            ``"channels"`` takes units of Dense layers and filters of convolutions
-            away, at once, from a Sequential or functional model.
+            ``"channels"`` takes units of Dense layers, filters of convolutions, heads
+            of attention and states of recurrent layers away, at once, from a
+            Sequential or functional model.
         scope: ``"global"``: the least of all layers go; ``"layer"``: the same share of
             each layer.
         filters: Which layers: a name, path or pattern as for ``freeze``, a list of
@@ -90,6 +93,9 @@ def prune(
         )
     chosen = choose(model, filters, op="prune")
     if pattern == "channels":
+        if filters is None:
+            layers = layer_paths(model)
+            chosen = {p for p in chosen if not isinstance(layers[p], Embedding)}
         return narrow(model, sparsity, schedule, scope, chosen)
     wanted = sparsity, schedule, pattern, scope
     plan = pruning.make_plan(model, *wanted, chosen, named=filters is not None)

@@ -133,8 +133,8 @@ def quantize_aware(
     require_built(model, op)
     require_idle(model, op)
     chosen = choose(model, filters, op=op)
-    require_finite(make_plan(model, settings, chosen))
-    batch = calibration_batch(model, calibration)
+    require_finite(make_plan(model, settings, chosen, op=op), op)
+    batch = calibration_batch(model, calibration, op)
     made = twin(model)
     plan = make_plan(made, settings, chosen)
     if activations:

@@ -112,7 +112,7 @@ class CompressionReport:
             table.add_row(one.name, *cells, self._note(one))
         yield table
         for note in dict.fromkeys(one.note for one in self.attempts if one.note):
-            names = ", ".join(one.name for one in self.attempts if one.note == note)
+            names = "; ".join(one.name for one in self.attempts if one.note == note)
             yield Text(f" Not possible: {names}: {note}")
         if self.metric and not self.reached:
             yield Text(" Nothing reached the target within the points.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from typing import Any
 
@@ -67,6 +68,21 @@ def _scale(number: float, base: int, units: tuple[str, ...]) -> str:
         if number < base:
             return f"{number:.2f}{unit}"
     return f"{number / base:.2f}{units[-1]}"
+
+
+def page_width() -> int:
+    """Columns of the terminal that is the standard output; `COLUMNS` or 80 elsewhere.
+
+    A notebook has 88: its window may be narrow, and so may the page that shows the
+    saved file.
+
+    Example:
+        >>> page_width() > 0
+        True
+    """
+    if notebook_shell() is not None:
+        return 88  # the standard output of its kernel is not what the user sees
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def notebook_shell() -> Any:

@@ -289,6 +289,36 @@ def describe(value: Any) -> str:
     return f"{TEXT if text else name}[{dims}]"
 
 
+def tracer_hint(error: BaseException) -> str | None:
+    """What to do about an error of JAX, met where a program wants an array's values.
+
+    Example:
+        >>> @jax.jit
+        ... def f(x):
+        ...     return x if x > 0 else -x
+        >>> try:
+        ...     f(1.0)
+        ... except jax.errors.TracerBoolConversionError as error:
+        ...     print(tracer_hint(error).split(". ")[1])
+        Use ops.where, ops.cond or ops.while_loop.
+    """
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return (
+            "A model's computation is traced: its arrays have no values for NumPy. Use "
+            "exburn.ops or jax.numpy."
+        )
+    numbers = (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerIntegerConversionError,
+    )
+    if isinstance(error, numbers):
+        return (
+            "A model's computation is traced: its arrays have no values for Python's "
+            "if, float() or range(). Use ops.where, ops.cond or ops.while_loop."
+        )
+    return None
+
+
 def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
     """``jax.eval_shape`` over symbolic specs, with the concrete fallback."""
     try:

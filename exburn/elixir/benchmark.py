@@ -82,8 +82,10 @@ class _Printed:
     def __str__(self) -> str:
         return page_text(self, 88).rstrip()
 
+    __repr__ = __str__
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class ModelReport(_Printed):
     """Times of a model's predictions for one input.
 
@@ -110,10 +112,11 @@ class ModelReport(_Printed):
     def __rich__(self) -> Any:
         from rich.table import Table
 
-        table = Table(title=f"{self.model}, {self.rows} rows", title_justify="left")
+        title = f"{self.model}, {self.rows} rows, times in ms"
+        table = Table(title=title, title_justify="left")
         values = dataclasses.asdict(self.timing)
         for name in values:
-            table.add_column(name.replace("_ms", " ms"), justify="right")
+            table.add_column(name.removesuffix("_ms"), justify="right")
         table.add_row(
             *(f"{v:.3f}" if isinstance(v, float) else str(v) for v in values.values())
         )
@@ -121,7 +124,7 @@ class ModelReport(_Printed):
         return table
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MachineReport(_Printed):
     """Times of a matrix product and a softmax on each device.
 

@@ -175,6 +175,8 @@ class Report:
                 lines.append(f"  {'':{width}}  → {check.advice}")
         return "\n".join(lines)
 
+    __repr__ = __str__
+
 
 def doctor() -> Report:
     """Looks at versions, devices, folders and optional packages; never raises.

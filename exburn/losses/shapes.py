@@ -12,6 +12,16 @@ import numpy as np
 from exburn.core.batch_independence import is_foreign, mixes_rows
 from exburn.errors import ShapeError, TargetError
 
+# Metrics of one-hot targets, and those of labels that take their place.
+_OF_LABELS = {
+    "categorical_accuracy": "sparse_categorical_accuracy",
+    "top_k_categorical_accuracy": "sparse_top_k_categorical_accuracy",
+}
+_ONE_HOT = {labels: one_hot for one_hot, labels in _OF_LABELS.items()}
+_TOO_MANY_AXES = (
+    "For one target a row, put a Flatten or a global pooling before the last layer."
+)
+
 
 def as_float(x: Any, dtype: Any = None) -> jax.Array:
     """The array in ``dtype``, or its own dtype, but never below float32.
@@ -87,8 +97,11 @@ def check_same(op: str, y_true: Any, y_pred: Any) -> None:
         hint = "Give the last layer as many units as the targets have columns."
     elif _fits(t, p[:-1]):
         hint = (
-            "For class labels use 'sparse_categorical_crossentropy', or one-hot them."
+            "Class labels are for the loss 'sparse_categorical_crossentropy' and the "
+            "metric 'accuracy'; or one-hot them: utils.to_categorical(y)."
         )
+    elif len(p) > max(len(t), 2) and _fits(t[:1], p[:1]):
+        hint = _TOO_MANY_AXES
     else:
         hint = "Reshape the targets, or the model's output (Flatten, Reshape)."
     reason = "targets must have the shape of the predictions"
@@ -119,10 +132,14 @@ def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
                 op,
                 "targets must be integer class labels, and these look one-hot",
                 details,
-                hint="Use 'categorical_crossentropy', or y_true.argmax(-1).",
+                hint=f"Use {_ONE_HOT.get(op, 'categorical_crossentropy')!r}, or "
+                "y_true.argmax(-1).",
             )
     reason = "targets must hold one class label for each row of predictions"
-    raise ShapeError(op, reason, details, hint=f"Expected shape {_text(rest)}.")
+    hint = f"Expected shape {_text(rest)}."
+    if len(t) < len(rest) and _fits(t[:1], rest[:1]):
+        hint += f" {_TOO_MANY_AXES}"
+    raise ShapeError(op, reason, details, hint=hint)
 
 
 def check_one_hot(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
@@ -143,10 +160,19 @@ def check_one_hot(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
             op,
             "targets must be one-hot, and these look like class labels",
             details,
-            hint="Use 'sparse_categorical_crossentropy', or utils.to_categorical(y).",
+            hint=f"Use {_OF_LABELS.get(op, 'sparse_categorical_crossentropy')!r}, or "
+            "utils.to_categorical(y).",
         )
     reason = "targets must have the shape of the predictions"
-    raise ShapeError(op, reason, details, hint=f"Expected shape {_text(p)}.")
+    hint = f"Expected shape {_text(p)}."
+    if len(t) == len(p) and _fits(t[:axis] + t[axis + 1 :], rest):
+        hint = (
+            f"The targets have {t[axis]} classes, the predictions {p[axis]}: give the "
+            "last layer a unit for each class."
+        )
+    elif len(p) > max(len(t), 2) and _fits(t[:1], p[:1]):
+        hint += f" {_TOO_MANY_AXES}"
+    raise ShapeError(op, reason, details, hint=hint)
 
 
 def _class_axis(

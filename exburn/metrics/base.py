@@ -14,7 +14,7 @@ import numpy as np
 from exburn.core.checks import check_text
 from exburn.core.precision import standardize_dtype
 from exburn.core.registry import snake_case
-from exburn.errors import ArgumentError, NotBuiltError
+from exburn.errors import ArgumentError, ExBurnError, NotBuiltError
 from exburn.losses.reduction import blank_out
 from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value
@@ -163,7 +163,11 @@ class Metric:
         Raises:
             ShapeError: The shapes do not fit the metric.
         """
-        self._prepare(y_true, y_pred)
+        try:
+            self._prepare(y_true, y_pred)
+        except ExBurnError as error:
+            error.add_note(f"in metric {self.name!r}")
+            raise
         specs, certain = stand_ins(y_true, y_pred)
         before = [(metric, metric._state) for metric in self._tree()]
         try:

@@ -65,10 +65,13 @@ def check_form(op: str, batch: tuple, other: tuple, names: tuple) -> None:
         trees = (jax.tree.leaves(in_order(tree, known)) for tree in (a, b))
         shapes = [[tuple(v.shape[1:]) for v in leaves] for leaves in trees]
         if len(shapes[0]) != len(shapes[1]):
+            hint = "Pass validation_data in the structure of the training data."
+            if not shapes[0]:
+                hint = "Pass validation_data=(x, y), or a loader that yields (x, y)."
             raise DataError(
                 op,
                 f"{name} has {len(shapes[0])} arrays, training has {len(shapes[1])}",
-                hint="Pass validation_data in the structure of the training data.",
+                hint=hint,
             )
         for mine, theirs in zip(*shapes, strict=True):
             if len(mine) != len(theirs):

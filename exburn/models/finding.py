@@ -13,7 +13,7 @@ import numpy as np
 from exburn.core.checks import check_choice, check_count, check_number
 from exburn.core.printing import amount_text, show_figures_as_png, time_text
 from exburn.data import ArrayDataset
-from exburn.errors import ArgumentError, DataError, OutOfMemoryError, require
+from exburn.errors import ArgumentError, DataError, OutOfMemoryError, require, warn
 from exburn.models.fit_data import FitData, prepare_for_fit, read_fit_data
 from exburn.models.planning import Plan, make_plan, with_rows
 from exburn.models.preparing import fixed_batch_size, guard_run
@@ -191,7 +191,8 @@ def find_learning_rate(
     Raises:
         NotCompiledError: ``compile`` was not called.
         ArgumentError: A number is out of range, or the optimizer hides its rate.
-        DataError, ShapeError, TargetError: The data do not fit the model.
+        DataError, ShapeError, TargetError: The data do not fit the model, or the loss
+            is not finite before a rate is tried.
         BusyError: The model is being trained, and this is no hook that has its weights.
 
     Example:
@@ -218,6 +219,21 @@ def find_learning_rate(
         rates = np.geomspace(lowest, highest, steps).tolist()
         given = trainer, data.dataset, data.batch_size
         losses, diverged = try_rates(*given, rates, _WORST)
+    if not losses or not np.isfinite(losses[0]):
+        raise DataError(
+            op,
+            "the loss must be finite before a rate is tried, received "
+            f"{losses[0] if losses else 'no batch'}",
+            hint="Look for NaN in the weights and in the data; callbacks.Watch names "
+            "the layer.",
+        )
+    if not diverged and len(losses) < steps:
+        warn(
+            f"the source ended after {len(losses)} of {steps} steps: rates above "
+            f"{rates[len(losses) - 1]:.2g} were not tried.\n"
+            "  → Pass arrays, a source that repeats, or fewer steps.",
+            RuntimeWarning,
+        )
     rates = rates[: len(losses)]
     smoothed = smooth(losses)
     return LearningRates(

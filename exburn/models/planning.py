@@ -220,13 +220,18 @@ def _likely_rate() -> float:
     return next(named, _RATES.get(jax.default_backend(), _RATES["gpu"]))
 
 
-def input_specs(model: Any) -> Any:
-    """Specs of one row of a functional model's inputs."""
+def input_specs(model: Any, hint: str = "model.plan(32, x), or fit first") -> Any:
+    """Specs of one row of a functional model's inputs.
+
+    Raises:
+        ArgumentError: They are unknown, or of a free size. The hint is the call that
+            takes inputs.
+    """
     if getattr(model, "graph", None) is None:
         raise ArgumentError(
             "plan",
             "the shapes of the model's inputs are unknown",
-            hint="Pass some: model.plan(32, x), or fit the model first.",
+            hint=f"Pass some: {hint}.",
         )
 
     def row(spec: Any) -> jax.ShapeDtypeStruct:
@@ -235,7 +240,7 @@ def input_specs(model: Any) -> Any:
             raise ArgumentError(
                 "plan",
                 f"a size of an input is free: {describe(spec)}",
-                hint="Pass inputs of the size that is meant: model.plan(32, x).",
+                hint=f"Pass inputs of the size that is meant: {hint}.",
             )
         return jax.ShapeDtypeStruct((1, *sizes), spec.dtype)
 

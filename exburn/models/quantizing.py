@@ -10,9 +10,10 @@ import jax.numpy as jnp
 from exburn import optimizers
 from exburn.core import registry
 from exburn.core.checks import check_number
-from exburn.data import as_batch, check_finite
+from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
 from exburn.models.changes import quantize_in_place, records
+from exburn.models.encoding import read_batch
 from exburn.models.training_settings import require_idle
 from exburn.module.building import materialize, require_built, spec_like
 from exburn.module.copying import twin
@@ -267,12 +268,12 @@ def find_untrainable(model: Model) -> list[str]:
     return [] if learns else quantized_weights(model)
 
 
-def calibration_batch(model: Model, data: Any) -> Any:
+def calibration_batch(model: Model, data: Any, op: str = "quantize") -> Any:
     """The batch on the device, checked against the model."""
     if data is None:
         return None
-    batch = as_batch(data, op="quantize (calibration)").tree[0]
-    check_finite((batch, None, None), op="quantize (calibration)")
+    batch = read_batch(model, data, op=f"{op} (calibration)").tree[0]
+    check_finite((batch, None, None), op=f"{op} (calibration)")
     module: Any = model
     try:
         specs = jax.tree.map(spec_like, batch)
@@ -282,7 +283,7 @@ def calibration_batch(model: Model, data: Any) -> Any:
     except (TypeError, ValueError) as error:
         shapes = [tuple(v.shape) for v in jax.tree.leaves(batch)]
         raise DataError(
-            "quantize",
+            op,
             "the model cannot be called on the calibration batch",
             {"received": shapes, "cause": str(error).partition("\n")[0]},
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jax.core import Tracer
 
 from exburn.core.forward_context import current
 from exburn.core.precision import is_float
-from exburn.core.symbolic_shapes import describe
+from exburn.core.symbolic_shapes import describe, public_shape
 from exburn.errors import DataError, ShapeError
 from exburn.module.symbolic_tensor import Symbol
 
@@ -84,14 +85,35 @@ def of_rank(value: Any, spec: Any, name: str, axes: Any, learnt: bool) -> Any:
     if fits:
         return value
     must = "must have as many axes as" if learnt else "must be"
-    of_rows = ": pass one row as x[None]; a loader has to batch them."
     raise ShapeError(
         "model",
         f"input {name!r} {must} {describe(spec)}, received {describe(value)}",
         None if axes is None else {"axes": ", ".join(axes)},
-        hint="The first axis is the batch"
-        + (of_rows if len(value.shape) == rank - 1 else "."),
+        hint=_row_hint(tuple(spec.shape[1:]), tuple(value.shape)),
     )
+
+
+def _row_hint(row: tuple, shape: tuple) -> str:
+    """What to do where an input of rows has another shape."""
+    same = len(row) == len(shape) and all(
+        want == got or not isinstance(want, int)
+        for want, got in zip(row, shape, strict=True)
+    )
+    if same:
+        return (
+            "The first axis is the batch: pass one row as x[None]; a loader has to "
+            "batch them."
+        )
+    has = f"has {public_shape(shape[1:])}" if len(shape) > 1 else "is one number"
+    hint = (
+        "The first axis is the batch. A row must have the shape "
+        f"{public_shape(row)}, as Input(shape) says, and {has}"
+    )
+    sizes = (*row, *shape[1:])
+    known = all(isinstance(n, int) for n in sizes)
+    if known and len(row) == 1 and len(shape) > 2 and math.prod(shape[1:]) == row[0]:
+        return f"{hint}: x.reshape(len(x), -1)."
+    return f"{hint}."
 
 
 def _check_whole(value: Any, name: str, dtype: Any) -> None:

@@ -107,7 +107,7 @@ def _matches(pattern: Any, layers: dict[str, Any], op: str) -> list[str]:
             "layers are named by strings, compiled patterns or themselves, received "
             f"{type(pattern).__name__}",
             {"received": repr(pattern)},
-            hint=f'model.{op}("encoder/*", "embedding")',
+            hint='"encoder/*", "embedding", or model.layers[0].',
         )
     try:
         expression = re.compile(pattern)

@@ -65,6 +65,8 @@ class Comparison:
             pages.append("\n".join(line.rstrip() for line in text.splitlines()))
         return "\n\n".join(pages)
 
+    __repr__ = __str__
+
     def _results(self) -> dict[str, list[str]]:
         rows = {
             "state": [run.state for run in self.runs],

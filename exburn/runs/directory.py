@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from exburn.errors import ArgumentError, ModelFormatError, SaveError
-from exburn.runs.json_lines import LineFile, plain
+from exburn.runs.json_lines import LineFile, plain, wrong_field
 from exburn.saving.atomic import system_error
 from exburn.saving.checkpoint.manifest import sync_folder
 
@@ -26,6 +26,15 @@ FORMAT = "exburn-run-1"
 _UNFINISHED = ".unfinished"
 _PATIENCE = 5.0  # seconds to wait for another process to let go of the folder
 _MOST = 64 << 20  # bytes of a description
+_TYPES = {
+    CONFIG: {
+        "id": str,
+        "created": str,
+        "model": {"name": str, "parameters": int, "summary": str},
+        "fit": {"epochs": int, "steps": int, "batch_size": int, "samples": int},
+    },
+    ENVIRONMENT: {"device": str},
+}
 
 
 class RunDirectory:
@@ -194,7 +203,7 @@ def read_description(path: Path) -> dict[str, Any]:
     """``config.json`` or ``environment.json``.
 
     Raises:
-        ModelFormatError: It is damaged.
+        ModelFormatError: It is damaged, or absent.
         OSError: It cannot be read.
     """
     try:
@@ -203,11 +212,20 @@ def read_description(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
         if not isinstance(value, dict):
             raise ValueError("it is no object")
+        if (wrong := wrong_field(value, _TYPES[path.name])) is not None:
+            raise ValueError(f"{wrong} has another type than it must")
+    except FileNotFoundError as error:
+        raise absent(path) from error
     except (ValueError, RecursionError) as error:
         raise ModelFormatError(
             "runs", f"{path.name} is damaged", {"file": path, "cause": error}
         ) from error
     return value
+
+
+def absent(path: Path) -> ModelFormatError:
+    """The error for a file of a run that is not there."""
+    return ModelFormatError("runs", f"{path.name} is absent", {"run": path.parent})
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:

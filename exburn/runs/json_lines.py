@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 _MOST_VALUES = 1000  # of an array in a record
+_MOST_NUMBER = 1e15  # a count, or a time in seconds
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -67,8 +68,14 @@ class LineFile:
             os.close(descriptor)
 
 
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The objects in a file, and how many lines of it are none.
+def read_lines(
+    path: Path, types: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], int]:
+    """The records in a file, and how many lines of it are none.
+
+    Args:
+        path: The file.
+        types: Those of their fields: see `wrong_field`.
 
     Raises:
         OSError: The system refuses to read it.
@@ -81,7 +88,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        if isinstance(record, dict):
+        if isinstance(record, dict) and wrong_field(record, types) is None:
             found.append(record)
         else:
             damaged += 1
@@ -113,6 +120,37 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def wrong_field(record: Mapping[str, Any], types: Mapping[str, Any]) -> str | None:
+    """The first field of a record that has another type than it must, or ``None``.
+
+    Args:
+        record: The record.
+        types: Types of fields that are known, of a record within it a mapping. A field
+            may be absent, or null.
+
+    Example:
+        >>> wrong_field({"step": "3"}, {"step": int, "fit": {"epochs": int}})
+        'step'
+        >>> wrong_field({"fit": {"epochs": [1]}}, {"fit": {"epochs": int}})
+        'fit.epochs'
+        >>> wrong_field({"step": 3, "fit": None}, {"step": int, "fit": {}})
+    """
+    for name, wanted in types.items():
+        value = record.get(name)
+        if value is None:
+            continue
+        if isinstance(wanted, Mapping):
+            if not isinstance(value, Mapping):
+                return name
+            if (found := wrong_field(value, wanted)) is not None:
+                return f"{name}.{found}"
+        elif not isinstance(value, wanted):
+            return name
+        elif isinstance(value, int | float) and not abs(value) < _MOST_NUMBER:
+            return name
+    return None
+
+
 def number_of(value: Any) -> float | None:
     """A number as a record holds it; ``None`` for anything else.
 
@@ -121,5 +159,8 @@ def number_of(value: Any) -> float | None:
         (-inf, 3.0, None)
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     return _NOT_FINITE.get(value) if isinstance(value, str) else None

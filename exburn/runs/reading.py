@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from exburn.callbacks.monitor import MonitorCallback
-from exburn.errors import ArgumentError, ExBurnError, MissingFileError
+from exburn.errors import ArgumentError, ExBurnError, LoadError, MissingFileError
 from exburn.runs.directory import (
     CHECKPOINTS,
     CONFIG,
     ENVIRONMENT,
     EVENTS,
     METRICS,
+    absent,
     is_held,
     is_run,
     read_description,
 )
 from exburn.runs.json_lines import number_of, read_lines
-from exburn.saving.atomic import system_error
 from exburn.saving.checkpoint.directory import Checkpoint, CheckpointDirectory
 from exburn.visualization.curves import Point
 
@@ -31,6 +32,21 @@ _ENDS = {
     "failed": "failed",
     "interrupted": "interrupted",
     "terminated": "terminated",
+}
+_METRIC_TYPES = {
+    "kind": str,
+    "epoch": int,
+    "step": int,
+    "logs": dict,
+    "device_bytes": int,
+    "host_bytes": int,
+}
+_EVENT_TYPES = {
+    "event": str,
+    "time": int | float,
+    "epochs": int,
+    "epoch": int,
+    "values": dict,
 }
 _FEW = 3  # epochs from which on they make a curve by themselves
 
@@ -83,14 +99,19 @@ class Run:
     def planned(self) -> int | None:
         """The epochs that it was asked for, at last."""
         asked = [e.get("epochs") for e in self.events if e.get("event") == "begin"]
-        return asked[-1] if asked else self.config.get("fit", {}).get("epochs")
+        return asked[-1] if asked else self.part("fit").get("epochs")
+
+    def part(self, name: str) -> dict[str, Any]:
+        """A part of the configuration, empty where it is absent."""
+        return self.config.get(name) or {}
 
     @property
     def seconds(self) -> float:
         """Its time so far; of a resumed run the time since it was resumed."""
         ended = [e for e in self.events[-1:] if e.get("event") in _ENDS]
         last = [*self.epochs[-1:], *self.chunks[-1:], *ended]
-        return max((number_of(r.get("seconds")) or 0.0 for r in last), default=0.0)
+        told = (number_of(record.get("seconds")) or 0.0 for record in last)
+        return max((seconds for seconds in told if math.isfinite(seconds)), default=0.0)
 
     @property
     def metrics(self) -> list[str]:
@@ -108,9 +129,9 @@ class Run:
         if len(points) >= _FEW or name.startswith("val_"):
             return points
         records = (*self.epochs, *self.chunks)
-        steps = self.config.get("fit", {}).get("steps") or 0
+        steps = self.part("fit").get("steps") or 0
         if not steps:
-            steps = max((record.get("step", 0) for record in records), default=0)
+            steps = max((record.get("step") or 0 for record in records), default=0)
         within = [
             (record["epoch"] + record["step"] / max(steps, record["step"], 1), value)
             for record in self.chunks
@@ -154,6 +175,11 @@ class Run:
         """The checkpoints that are listed, oldest first."""
         return CheckpointDirectory(self.path / CHECKPOINTS).checkpoints()
 
+    def __repr__(self) -> str:
+        of = f" of {self.planned}" if self.planned else ""
+        logs = "".join(f", {name} {value:.4g}" for name, value in self.last.items())
+        return f"<Run {self.name}: {self.state}, {len(self.epochs)}{of} epochs{logs}>"
+
     def to_dict(self) -> dict[str, Any]:
         """The facts that a listing shows, as JSON values.
 
@@ -167,7 +193,7 @@ class Run:
             "id": self.config.get("id"),
             "state": self.state,
             "created": self.config.get("created"),
-            "model": self.config.get("model", {}).get("name"),
+            "model": self.part("model").get("name"),
             "epochs": len(self.epochs),
             "epochs_planned": self.planned,
             "seconds": self.seconds,
@@ -184,8 +210,8 @@ def read(path: Any) -> Run:
 
     Raises:
         MissingFileError: There is no run.
-        ModelFormatError: A description in it is damaged.
-        SaveError: The system refuses.
+        ModelFormatError: A description in it is damaged, or a file is absent.
+        LoadError: The system refuses.
 
     Example:
         >>> read("no such folder")
@@ -196,7 +222,7 @@ def read(path: Any) -> Run:
         raise ArgumentError("runs", f"the path of a run is needed, received {path!r}")
     folder = Path(path)
     if not is_run(folder):
-        inside = [found.name for found in _runs_in(folder)]
+        inside = [found.name for found in runs_in(folder)]
         raise MissingFileError(
             "runs",
             f"there is no run in {os.fspath(path)!r}",
@@ -207,10 +233,14 @@ def read(path: Any) -> Run:
         config = read_description(folder / CONFIG)
         environment = read_description(folder / ENVIRONMENT)
         held = is_held(folder)  # before the lines: its last ones come before it lets go
-        lines, damaged = read_lines(folder / METRICS)
-        events, more = read_lines(folder / EVENTS)
+        lines, damaged = read_lines(folder / METRICS, _METRIC_TYPES)
+        events, more = read_lines(folder / EVENTS, _EVENT_TYPES)
+    except FileNotFoundError as error:
+        raise absent(Path(error.filename)) from error
     except OSError as error:
-        raise system_error("runs", folder, error) from error
+        raise LoadError(
+            "runs", "the run cannot be read", {"run": folder, "cause": error}
+        ) from error
     epochs, chunks, void = _valid(lines)
     state = _state(events, held)
     return Run(
@@ -235,16 +265,27 @@ def find(folder: Any = "runs") -> list[Run]:
         >>> find("no such folder")
         []
     """
-    found = []
-    for path in _runs_in(Path(folder)):
+    return read_all(folder)[0]
+
+
+def read_all(folder: Any) -> tuple[list[Run], dict[Path, ExBurnError]]:
+    """The runs that `find` finds, and the errors of those that cannot be read.
+
+    Example:
+        >>> read_all("no such folder")
+        ([], {})
+    """
+    found, errors = [], {}
+    for path in runs_in(Path(folder)):
         try:
             found.append(read(path))
-        except ExBurnError:  # a damaged one is told by `exburn verify`
-            continue
-    return sorted(found, key=lambda run: str(run.config.get("created", "")))
+        except ExBurnError as error:
+            errors[path] = error
+    return sorted(found, key=lambda run: run.config.get("created") or ""), errors
 
 
-def _runs_in(folder: Path) -> list[Path]:
+def runs_in(folder: Path) -> list[Path]:
+    """The folders of runs in a folder, and in the folders of it."""
     if not folder.is_dir():
         return []
     inner = sorted(path for path in folder.iterdir() if path.is_dir())
@@ -262,14 +303,14 @@ def _valid(lines: list[dict[str, Any]]) -> tuple[list[dict], list[dict], int]:
     void = 0
     for line in lines:
         epoch, kind = line.get("epoch"), line.get("kind")
-        if not isinstance(epoch, int) or not isinstance(line.get("step", 0), int):
+        if epoch is None or (kind == "chunk" and line.get("step") is None):
             void += 1
         elif kind == "start":
             epochs = {number: e for number, e in epochs.items() if number < epoch}
             chunks = [c for c in chunks if c["epoch"] < epoch]
         elif kind == "epoch":
             epochs[epoch] = line
-        elif kind == "chunk" and "step" in line:
+        elif kind == "chunk":
             chunks.append(line)
     return [epochs[number] for number in sorted(epochs)], chunks, void
 

@@ -132,7 +132,7 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
     if left := [panel.title for panel in panels[most_panels:]]:
         parts.append(f"<p class=sub>Not drawn: {_text(', '.join(left), 2000)}</p>")
     parts += [_results(run), _checkpoints(run), _events(run, most_text)]
-    model = run.config.get("model", {})
+    model = run.part("model")
     if summary := model.get("summary"):
         parts.append(f"<h2>Model</h2><pre>{_text(summary, most_text)}</pre>")
     asked = {k: v for k, v in run.config.items() if k in ("fit", "compile")}
@@ -155,12 +155,12 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
 
 def _head(run: Run, state: str) -> str:
     kind = {"finished": "good", "running": "plain"}.get(state, "bad")
-    model = run.config.get("model", {})
+    model = run.part("model")
     facts = [
         str(model.get("name") or "model"),
         f"{model.get('parameters') or 0:,} parameters",
-        str(run.environment.get("device", "")),
-        str(run.config.get("created", "")),
+        str(run.environment.get("device") or ""),
+        str(run.config.get("created") or ""),
     ]
     said = html.escape(" · ".join(fact for fact in facts if fact))
     return (
@@ -192,8 +192,9 @@ def _failure(run: Run, most: int) -> str:
     parts = []
     for event in run.events:
         if event.get("event") == "nan":
-            names = ", ".join(f"{k} = {v}" for k, v in event.get("values", {}).items())
-            epoch, step = event.get("epoch", 0), event.get("step")
+            values = event.get("values") or {}
+            names = ", ".join(f"{k} = {v}" for k, v in values.items())
+            epoch, step = event.get("epoch") or 0, event.get("step")
             place = f"epoch {epoch + 1}, step {step}"
             parts.append(
                 f"<p class=bad>Not a finite number: {_text(names, 500)}, {place}.</p>"
@@ -275,7 +276,7 @@ def _events(run: Run, most: int) -> str:
             if k not in ("time", "event", "traceback") and v is not None
         }
         said = ", ".join(f"{name} {value}" for name, value in facts.items())
-        when = time.localtime(event.get("time", 0))
+        when = time.localtime(event.get("time") or 0)
         shown = time.strftime("%Y-%m-%d %H:%M:%S", when)
         rows.append((shown, str(event.get("event", "")), said[:most]))
     return _rows("Events", ("time", "event", ""), rows)

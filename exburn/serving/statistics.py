@@ -106,6 +106,8 @@ class ServingStatistics:
     def __str__(self) -> str:
         return page_text(self, 88)
 
+    __repr__ = __str__
+
 
 def _cells(part: Any) -> list[str]:
     times = [f"{v:.2f}" for v in part.run_ms.values()]

@@ -70,18 +70,30 @@ def on_host(array: Any) -> np.ndarray | None:
 
 
 @contextlib.contextmanager
-def noting(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
-    """A foreign exception of the block keeps its type, and says where it happened."""
+def noting(
+    where: str, y_true: Any, y_pred: Any, output: str | None = None
+) -> Iterator[None]:
+    """A foreign exception of the block keeps its type, and says where it happened.
+
+    Args:
+        where: The loss or the metric.
+        y_true, y_pred: What it was given.
+        output: Of which output, where there are several.
+    """
+    place = where if output is None else f"{where} of the output {output!r}"
     try:
         yield
-    except ExBurnError as error:
-        plain(error)
-        raise
     except Exception as error:
+        notes = getattr(error, "__notes__", [])
+        known = where in notes
+        notes[:] = [note for note in notes if note != where]  # a longer one follows
+        if isinstance(error, ExBurnError):
+            plain(error)
+            if known or output is not None:
+                error.add_note(place)
+            raise
         received = ", ".join(describe(v) for v in jax.tree.leaves((y_true, y_pred)))
-        error.add_note(f"{where}: received {received}")
-        notes = error.__notes__
-        notes[:] = [n for n in notes if n != where]  # the loss' own, shorter one
+        error.add_note(f"{place}: received {received}")
         raise
 
 

@@ -141,7 +141,7 @@ def plot_confusion_matrix(
                     color="white" if dark else "black",
                     alpha=1.0 if counts[row, column] else 0.3,
                 )
-    return figure
+    return _as_written(figure)
 
 
 def plot_prediction_images(
@@ -175,6 +175,7 @@ def plot_prediction_images(
         raise ShapeError(
             op,
             f"images are [samples, height, width, channels], received {pixels.shape}",
+            hint="There are 1, 3 or 4 channels: choose some, images[..., :3].",
         )
     _check_texts(op, len(pixels), y_true, y_pred)
     columns = min(columns, len(pixels))
@@ -195,7 +196,7 @@ def plot_prediction_images(
         for edge in axes.spines.values():
             edge.set_color(color)
             edge.set_linewidth(1.5)
-    return figure
+    return _as_written(figure)
 
 
 def plot_prediction_table(
@@ -276,7 +277,7 @@ def plot_prediction_table(
             cell.set_text_props(weight="bold")
         elif column == len(shown) - 1:
             cell.set_text_props(color=colors[row - 1], weight="bold")
-    return figure
+    return _as_written(figure)
 
 
 def label_names(
@@ -325,6 +326,15 @@ def _cell(value: Any) -> str:
 def _short(text: Any, most: int) -> str:
     text = str(text)
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _as_written(figure: Any) -> Any:
+    """The figure, in whose texts a dollar begins no formula."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    return figure
 
 
 def _new_figure(op: str, width: float, height: float) -> Any:

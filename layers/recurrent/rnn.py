@@ -121,7 +121,8 @@ class RNN(Layer):
                 self.name,
                 f"the layer needs an input of rank {rank}, (batch, time, …), received "
                 f"shape {sequences_shape}",
-                hint="Add the missing axis: x[..., None] for one feature, Reshape.",
+                hint="Give a recurrent layer before it return_sequences=True; or add "
+                "the missing axis: x[..., None] for one feature, Reshape.",
             )
         if rank == 3:
             self.input_spec = InputSpec(ndim=3, axes={-1: sequences_shape[-1]})

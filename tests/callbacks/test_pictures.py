@@ -57,6 +57,43 @@ def test_galleries_of_images_texts_and_tables(
     )
 
 
+X = np.zeros((4, 2))
+REFUSED = {
+    "fewer classes than samples": (ConfusionMatrix, (X, [0, 1]), {}, "y: 2 samples"),
+    "no samples": (ConfusionMatrix, (X[:0], []), {}, "x: 0 samples"),
+    "numbers": (ConfusionMatrix, (X, [0.5, 1, 2, 0]), {}, "y must be classes"),
+    "names": (ConfusionMatrix, (X, list("abab")), {}, "y must be classes"),
+    "fewer texts": (PredictionGallery, (X,), {"shown": ["a"]}, "shown: 1 samples"),
+    "a dict": (PredictionGallery, ({"a": X, "b": X},), {}, "Pass shown="),
+    "two inputs": (PredictionGallery, ([X, X],), {}, "Pass shown="),
+    "five channels": (PredictionGallery, (np.zeros((4, 2, 2, 5)),), {}, "x[..., :3]"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_data_that_cannot_be_drawn_are_refused_before_the_training(name, tmp_path):
+    make, data, options, said = REFUSED[name]
+    with pytest.raises(CallbackError) as caught:
+        make(*data, folder=tmp_path, **options)
+    assert said in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_the_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    matrix = ConfusionMatrix(X, [0, 1, 1, 2], tmp_path / "file" / "pictures")
+    with pytest.raises(CallbackError, match="folder of the pictures cannot be made"):
+        matrix.on_train_begin()
+
+
+def test_columns_of_a_frame_are_named(predicting, drive, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["width", "height"])
+    gallery = PredictionGallery(frame, [0, 1, 1, 2], tmp_path)
+    assert gallery.names == ["width", "height"] and gallery.shown.shape == (4, 2)
+    drive(gallery, predicting, ROWS[:1])
+    assert gallery.last_path is not None
+
+
 def test_what_they_refuse(predicting, drive, tmp_path):
     with pytest.raises(CallbackError, match="kind is 'images'"):
         PredictionGallery(np.zeros((2, 2)), kind="sound")

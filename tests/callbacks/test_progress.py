@@ -15,19 +15,24 @@ GOLDEN_TERMINAL = (
     "\x1b[?25l"
     "Epoch 1/2  ────────────────────  0/100 · 0.0s"
     "\r\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━──────────  50/100 · 0.5s · 3,200 samples/s · loss: 1.0000\n"
-    "    accuracy: 0.5000"
+    "Epoch 1/2  ━━━━━━━━━━──────────  50/100 · 0.5s · 3,200 samples/s\n"
+    "    loss: 1.0000 · accuracy: 0.5000"
     "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.0s · 3,180 samples/s · loss: 0.5000\n"
-    "    accuracy: 0.5000"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.0s · 3,180 samples/s\n"
+    "    loss: 0.5000 · accuracy: 0.5000"
     "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,180 samples/s · loss: 0.5000\n"
-    "    accuracy: 0.5000 · validation 7"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,180 samples/s · validation 7\n"
+    "    loss: 0.5000 · accuracy: 0.5000"
     "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,190 samples/s · loss: 0.2500\n"
-    "    val_loss: 0.7500"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,190 samples/s\n"
+    "    loss: 0.2500 · val_loss: 0.7500"
     "\n\x1b[?25h"
 )
+
+
+@pytest.fixture(autouse=True)
+def columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 def test_golden_plain_text_one_line_an_epoch(capsys):
@@ -50,6 +55,24 @@ def test_golden_plain_text_of_long_epochs(capsys):
     ]
 
 
+@pytest.mark.parametrize("columns", [60, 80, 300])
+def test_plain_lines_break_only_where_there_is_a_width(columns):
+    logs = {f"metric_{i}": i / 10 for i in range(8)}
+    for known, heights in ((True, {60: 4, 80: 3, 300: 1}), (False, {})):
+        file = io.StringIO()
+        console = Console(file=file, width=columns, force_terminal=known)
+        bar = ProgressBar(verbose=2, console=console)
+        bar.set_params(FIT)
+        bar.on_train_begin()
+        bar.on_epoch_begin(0)
+        bar.on_epoch_end(0, logs)
+        lines = file.getvalue().splitlines()
+        assert len(lines) == heights.get(columns, 1)
+        assert not known or max(len(line) for line in lines) <= columns
+        assert all(line.startswith("    metric_") for line in lines[1:])
+        assert " - ".join(lines).count("metric_") == 8
+
+
 def test_golden_terminal():
     bar = ProgressBar(console=terminal(width=80))
     run(bar, chunks=2)
@@ -60,7 +83,7 @@ def test_golden_terminal():
 
 
 def test_golden_terminal_colours():
-    bar = ProgressBar(console=terminal(color_system="standard"))
+    bar = ProgressBar(console=terminal(width=120, color_system="standard"))
     run(bar, chunks=1)
     output = bar.console.file.getvalue()
     assert "Epoch 1/2  \x1b[90m────────────────────\x1b[0m  0/100 · 0.0s" in output

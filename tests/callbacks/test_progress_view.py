@@ -5,8 +5,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
-from tests.callbacks.bars import FIT, run
+from tests.callbacks.bars import FIT, Clock, run, terminal
 
 from exburn.callbacks import CallbackList, ProgressBar
 from exburn.callbacks.progress import _duration, _number
@@ -61,6 +62,38 @@ def test_names_that_a_file_cannot_hold_are_replaced():
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     PlainView(file).finish(Line("Epoch 1/1", 9, 4, 4, ("φ: 0.5",)))
     assert file.buffer.getvalue() == b"Epoch 1/1 - ?: 0.5\n"
+
+
+METRICS = ("loss: 0.1961", "accuracy: 0.9366")
+VALIDATION = ("val_loss: 0.1106", "val_accuracy: 0.9653")
+RATE = ("learning_rate: 0.0010",)
+SHAPES = {
+    (120, METRICS): [20, "{} · {}"],
+    (88, METRICS): [8, "{} · {}"],
+    (80, METRICS): [20, "", "{} · {}"],
+    (60, METRICS): [12, "", "{} · {}"],
+    (80, METRICS + VALIDATION): [20, "", "{} · {} · {} · {}"],
+    (88, METRICS + VALIDATION + RATE): [8, "{} · {}", "{} · {} · {}"],
+    (80, METRICS + VALIDATION + RATE): [20, "", "{} · {} · {} · {}", "{}"],
+    (80, ("准确率准确: 0.5",)): [16, "{}"],
+    (71, ("准确率准确: 0.5",)): [8, "{}"],
+    (70, ("准确率准确: 0.5",)): [20, "", "{}"],
+}
+
+
+@pytest.mark.parametrize(("width", "metrics"), SHAPES)
+def test_a_line_fits_the_width(width, metrics):
+    """The bar gets shorter first, then the metrics go below it; none is left out."""
+    bar, first, *rest = SHAPES[width, metrics]
+    fields = ("41/41", "0.0s", "5,056 samples/s")
+    console = terminal(width=width)
+    TerminalView(console).finish(Line("Epoch 1/25", 11, 41, 41, fields, metrics))
+    rows = [f"Epoch 1/25   {'━' * bar}  41/41 · 0.0s · 5,056 samples/s"]
+    rows[0] += f" · {first}" if first else ""
+    golden = "\n".join(rows + ["    " + row for row in rest]).format(*metrics)
+    lines = console.file.getvalue().splitlines()
+    assert lines == golden.splitlines()
+    assert max(cell_len(line) for line in lines) <= width
 
 
 @pytest.mark.parametrize(
@@ -133,7 +166,7 @@ def test_a_notebook_gets_one_cell_updated_in_place(notebook, capsys):
     run(ProgressBar(verbose=1))
     assert notebook.created == 1
     text, html = notebook.updates[-1]
-    bar = "━" * 20
+    bar = "━" * 8  # 88 columns
     assert text == (
         f"Epoch 1/2  {bar}  100/100 · 2.5s · 1,595 samples/s · loss: 0.2500 · "
         "val_loss: 0.7500\n"
@@ -147,12 +180,14 @@ def test_a_notebook_gets_one_cell_updated_in_place(notebook, capsys):
 
 def test_a_notebook_is_not_flooded_by_many_epochs(notebook):
     bar = ProgressBar()
+    bar._clock = Clock()
     callbacks = CallbackList([bar], params=FIT | {"epochs": 1000, "verbose": "auto"})
     callbacks.on_train_begin()
     for epoch in range(1000):
         callbacks.on_epoch_begin(epoch)
-        callbacks.on_chunk_end(100, {"loss": 0.5, "<b>": 1.0})
-        callbacks.on_epoch_end(epoch, {"loss": 0.5, "<b>": 1.0})
+        bar._clock.now += 0.001
+        callbacks.on_chunk_end(100, {"<b>": 1.0})
+        callbacks.on_epoch_end(epoch, {"<b>": 1.0})
     callbacks.on_train_end()
     text, html = notebook.updates[-1]
     lines = text.splitlines()

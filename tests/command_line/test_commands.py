@@ -78,6 +78,22 @@ def test_info(files, capsys):
         assert found["error"] in ("ArgumentError", "MissingFileError")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.exburn", b"", "is empty"),
+        ("a.keras", b"hello", "does not hold what its suffix, .keras, says"),
+        ("a.txt", b"hello", "is nothing that is known here"),
+    ],
+)
+@pytest.mark.parametrize("command", ["info", "verify", "bench"])
+def test_files_that_are_not_what_they_are_called(
+    name, content, reason, command, capsys, tmp_path
+):
+    (tmp_path / name).write_bytes(content)
+    assert reason in said(capsys, command, tmp_path / name, code=1)
+
+
 def test_verify(files, capsys, tmp_path):
     whole = ["m.exburn", "w.safetensors", "run", "run/checkpoints"]
     found = told(capsys, "verify", *(files / name for name in whole))
@@ -133,6 +149,8 @@ def test_convert_exports(files, capsys, tmp_path):
 def test_bench(files, capsys):
     found = told(capsys, "bench", files / "m.exburn", "--rows", 2, "--runs", 3)
     assert found["rows"] == 2 and found["runs"] == 3 and found["median_ms"] > 0
+    text = said(capsys, "bench", files / "m.exburn", "--runs", 3)
+    assert all(f" {name} " in text for name in ("median", "p99", "warmup"))
     told(capsys, "bench", files / "w.safetensors", code=1)
 
 
@@ -143,9 +161,22 @@ def test_runs(recorded, capsys, monkeypatch, tmp_path):  # noqa: F811
     found = told(capsys, "runs", "compare", recorded / "first", recorded / "first-2")
     assert found["differences"]["fit.epochs"] == [4, 3]
     monkeypatch.chdir(tmp_path)
-    assert told(capsys, "runs") == {"runs": []}
-    told(capsys, "runs", "compare", recorded / "first", code=1)
+    assert told(capsys, "runs") == {"runs": [], "unreadable": []}
     told(capsys, "runs", "compare", recorded / "first", recorded / "absent", code=1)
+
+
+def test_runs_that_cannot_be_read_are_listed_too(capsys, tmp_path):
+    from exburn.runs.directory import RunDirectory
+
+    for name in ("a", "b"):
+        RunDirectory.create(tmp_path / name, {}, {}).close()
+    (tmp_path / "b" / "config.json").write_text("{")
+    found = told(capsys, "runs", "list", tmp_path, code=1)
+    assert [run["name"] for run in found["runs"]] == ["a"]
+    assert found["unreadable"][0]["error"] == "config.json is damaged"
+    assert "config.json is damaged" in said(capsys, "runs", "list", tmp_path, code=1)
+    # A folder of runs is none itself: it is told what is in it.
+    assert str(tmp_path / "a") in said(capsys, "info", tmp_path, code=1)
 
 
 def test_runs_are_removed_when_that_is_meant(capsys, tmp_path):

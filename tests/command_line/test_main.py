@@ -24,7 +24,21 @@ def test_each_command_has_a_help(capsys):
     assert end.value.code == 0 and all(name in shown for name in command_line.COMMANDS)
 
 
-@pytest.mark.parametrize("words", [[], ["no-such-command"], ["serve"], ["--wrong"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["no-such-command"],
+        ["serve"],
+        ["--wrong"],
+        ["bench", "m.exburn", "--rows", "-3"],
+        ["bench", "m.exburn", "--runs", "0"],
+        ["bench", "m.exburn", "--length", "x"],
+        ["dashboard", "run", "--every", "nan"],
+        ["dashboard", "run", "--every", "0"],
+        ["runs", "compare", "run"],
+    ],
+)
 def test_a_wrong_command_line_ends_with_2(words, capsys):
     with pytest.raises(SystemExit) as end:
         command_line.main(words)
@@ -37,6 +51,7 @@ def test_a_wrong_command_line_ends_with_2(words, capsys):
         (None, 0, ""),
         (3, 3, ""),
         (ArgumentError("f", "no", hint="Yes."), 1, "exburn work: f: no\n  → Yes.\n"),
+        (ArgumentError("work", "no"), 1, "exburn work: no\n"),
         (PermissionError(13, "Denied", "keys"), 1, "Denied: 'keys'"),
         (KeyboardInterrupt(), 130, ""),
     ],

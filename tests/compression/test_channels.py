@@ -4,28 +4,41 @@ import numpy as np
 import pytest
 
 import exburn
+from exburn import ops
 from exburn.errors import ArgumentError
 from exburn.layers import (
+    GRU,
+    LSTM,
+    RNN,
     Add,
+    Attention,
     BatchNormalization,
+    Bidirectional,
     Concatenate,
     Conv2D,
     Conv2DTranspose,
     Dense,
     DepthwiseConv2D,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAveragePooling2D,
+    GroupNormalization,
+    GroupQueryAttention,
+    GRUCell,
     Lambda,
     LayerNormalization,
     MaxPooling2D,
     MultiHeadAttention,
     Multiply,
+    PositionEmbedding,
     PReLU,
     ReLU,
     Reshape,
     SeparableConv2D,
+    SimpleRNN,
     Softmax,
+    TimeDistributed,
 )
 
 RNG = np.random.default_rng(0)
@@ -174,31 +187,141 @@ def test_applications_become_narrower(name):
     assert made.count_params() < 0.35 * model.count_params()
 
 
+def text_model():
+    """Tokens in, attention of both kinds, recurrent layers of every kind."""
+    tokens = exburn.Input((6,), dtype="int32")
+    x = Embedding(12, 8, name="table")(tokens)
+    x = x + PositionEmbedding(6, name="places")(x)
+    x = x + MultiHeadAttention(4, 3, use_gate=True, name="heads")(x, x)
+    x = x + Dense(8, name="down")(Dense(16, "relu", name="up")(x))
+    x = x + GroupQueryAttention(4, 4, 2, name="grouped")(x, x, use_causal_mask=True)
+    long = LSTM(6, return_sequences=True, return_state=True, name="long")
+    steps, state, _ = long(x)
+    last = GRU(6, name="last")(steps, initial_state=state)
+    both = Bidirectional(SimpleRNN(4, return_sequences=True), name="both")(steps)
+    each = TimeDistributed(Dense(4, "relu"), name="each")(both)
+    sums = Bidirectional(LSTM(4), merge_mode="sum", name="sums")(each)
+    found = Attention()([steps, steps])
+    parts = [last, sums, found[:, -1], ops.mean(each, axis=1), Flatten()(both)]
+    return draw(exburn.Model(tokens, Dense(3, name="head")(Concatenate()(parts))))
+
+
+TOKENS = RNG.integers(0, 12, (5, 6))
+
+
+def silence_in(model, gone):
+    """Sets to zero what lies along some units, by the weights' paths and their axis."""
+    weights = {weight.path: weight for weight in model.weights}
+    for (path, axis, copies), units in gone.items():
+        value = np.moveaxis(weights[path].numpy().copy(), axis, 0)
+        size = len(value) // copies
+        value[[unit + size * copy for copy in range(copies) for unit in units]] = 0
+        weights[path].assign(np.moveaxis(value, 0, axis))
+
+
+@pytest.mark.long
+def test_heads_and_states_that_are_silent_go():
+    model = text_model()
+    half = {"heads": [1, 2], "grouped": [1], "up": [0, 3, 5, 6, 9, 10, 12, 15]}
+    gone = {("up/kernel", 1, 1): half["up"], ("up/bias", 0, 1): half["up"]}
+    for name in ("heads", "grouped"):
+        heads = half[name]
+        gone[f"{name}/value/kernel", 1, 1] = gone[f"{name}/value/bias", 0, 1] = heads
+    for cell, gates, units in (
+        ("long/cell", 4, [0, 2, 5]),
+        ("last/cell", 3, [0, 2, 5]),  # its first states are those of `long`
+        ("both/forward_layer/cell", 1, [1, 3]),
+        ("both/backward_layer/cell", 1, [0, 3]),
+        ("sums/forward_layer/cell", 4, [1, 2]),
+        ("sums/backward_layer/cell", 4, [1, 2]),
+    ):
+        for weight in ("kernel", "recurrent_kernel", "bias"):
+            gone[f"{cell}/{weight}", -1, gates] = units
+    gone["each/layer/kernel", 1, 1] = gone["each/layer/bias", 0, 1] = [0, 1]
+    silence_in(model, gone)
+    made = exburn.prune(model, 0.5, pattern="channels", scope="layer")
+    found = shapes(made)
+    assert found["table/embeddings"] == (12, 8)  # only where it is named
+    assert found["heads/query/kernel"] == (8, 2, 3)
+    assert found["heads/attention_output/kernel"] == (2, 3, 8)
+    assert found["grouped/query/kernel"] == (8, 2, 4)
+    assert found["grouped/key/kernel"] == (8, 1, 4)
+    assert found["long/cell/recurrent_kernel"] == (3, 12)
+    assert found["last/cell/bias"] == (2, 9)
+    assert found["both/backward_layer/cell/kernel"] == (3, 2)
+    assert found["each/layer/kernel"] == (4, 2)
+    assert found["sums/forward_layer/cell/kernel"] == (2, 8)
+    same(made, model, TOKENS)
+
+
+@pytest.mark.long
+def test_what_flows_along_a_residual_connection_goes_where_its_embedding_is_named():
+    model = text_model()
+    gone = {("table/embeddings", 1, 1): [1, 2, 4, 7]}
+    for path in ("places/embeddings", "down/kernel", "down/bias"):
+        gone[path, -1, 1] = [1, 2, 4, 7]
+    for name in ("heads", "grouped"):
+        for weight in ("kernel", "bias"):
+            gone[f"{name}/attention_output/{weight}", -1, 1] = [1, 2, 4, 7]
+    silence_in(model, gone)
+    made = exburn.prune(model, 0.5, pattern="channels", filters=["table", "down"])
+    found = shapes(made)
+    assert found["table/embeddings"] == (12, 4) and found["places/embeddings"] == (6, 4)
+    assert found["heads/query/kernel"] == (4, 4, 3) and found["up/kernel"] == (4, 16)
+    assert found["grouped/attention_output/kernel"] == (4, 4, 4)
+    assert found["long/cell/kernel"] == (4, 24)
+    same(made, model, TOKENS)
+    made.compile("adam", "cross_entropy")
+    made.fit(TOKENS, np.zeros(5), epochs=1, verbose=0)
+
+
 def _blocked(layer):
-    x = exburn.Input((6, 8))
+    x = exburn.Input(batch_shape=(2 if isinstance(layer, LSTM) else None, 6, 8))
     y = Dense(8, name="before")(x)
-    y = layer(y, y) if isinstance(layer, MultiHeadAttention) else layer(y)
-    return exburn.Model(x, Dense(2, name="after")(y))
+    if isinstance(layer, MultiHeadAttention):
+        return exburn.Model(x, Dense(2, name="after")(layer(y, y)))
+    return exburn.Model(x, Dense(2, name="after")(layer(y)))
+
+
+class MeanOfHeads(MultiHeadAttention):
+    def _compute_attention(self, query, key, value, *args, **kwargs):
+        return value.mean(2, keepdims=True) + query, None
 
 
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        (
-            MultiHeadAttention(2, 4, name="look"),
-            "'look' .MultiHeadAttention. is a layer",
-        ),
         (Lambda(lambda x: x[..., ::-1], name="turn"), "'turn' .Lambda."),
         (Softmax(name="share"), "'share' .Softmax."),
         (LayerNormalization(axis=(1, 2), name="norm"), "'norm' .*other axes"),
         (Reshape((8, 6), name="fold"), "'fold' .*moves units"),
         (Dropout(0.5, noise_shape=(None, 1, 8), name="drop"), "'drop' .*noise_shape"),
-        (lambda y: y[..., ::2], "'get_item' is an operation"),
+        (GroupNormalization(2, name="group"), "'group' .*is a layer that is not"),
+        (lambda y: y[..., ::2], "'get_item' takes some of the units"),
+        (lambda y: y[..., None, 0], "'get_item' takes some of the units"),
+        (lambda y: ops.max(y, -1, keepdims=True), "'max' computes with all"),
+        (lambda y: ops.sum(y) + y, "'sum' reduces all axes"),
+        (LSTM(3, stateful=True, name="keep"), "'keep' .LSTM. carries its states"),
+        (TimeDistributed(Softmax(), name="each"), "'each' .*around a Softmax"),
+        (Bidirectional(RNN(GRUCell(3)), name="pair"), "'pair' .*around a RNN, which"),
+        (MeanOfHeads(2, 4, name="own"), "'own' .*in a way of its own"),
     ],
 )
 def test_a_layer_that_cannot_be_followed_is_named(layer, words):
     with pytest.raises(ArgumentError, match=f"units of 'before' .*{words}"):
         exburn.prune(_blocked(layer), 0.5, pattern="channels")
+
+
+def test_the_hint_names_the_layers_that_can_be_followed():
+    x = exburn.Input((6, 8))
+    y = TimeDistributed(Dense(4, "softmax"), name="each")(x)
+    model = exburn.Model(x, Dense(2, name="after")(Dense(6, name="wide")(y)))
+    words = "of 'each/layer' .*: 'each/layer' .Dense.*filters=.'wide', 'after'. names"
+    with pytest.raises(ArgumentError, match=f"(?s){words}"):
+        exburn.prune(model, 0.5, pattern="channels")
+    rest = ["wide", "after"]
+    made = exburn.prune(model, 0.5, pattern="channels", filters=rest)
+    assert made.get_layer("wide").units == 3 and made.get_layer("after").units == 2
 
 
 @pytest.mark.long

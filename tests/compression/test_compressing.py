@@ -11,6 +11,7 @@ from exburn.compression.report import Attempt
 from exburn.errors import (
     ArgumentError,
     DataError,
+    DTypeError,
     NotCompiledError,
     UnknownNameError,
 )
@@ -176,8 +177,18 @@ def test_what_cannot_be_asked_for():
             model.compress(X, Y, target)
     with pytest.raises(ArgumentError, match="within"):
         model.compress(X, Y, within=-1)
-    with pytest.raises(ArgumentError, match="epochs"):
-        model.compress(X, Y, epochs=0)
+    for argument, value in (
+        ("epochs", 0),
+        ("temperature", 0),
+        ("alpha", 2),
+        ("verbose", "loud"),
+    ):
+        with pytest.raises(ArgumentError, match=argument):
+            model.compress(X, Y, **{argument: value})
+    with pytest.raises(ArgumentError, match="x is an iterator"):
+        model.compress(iter([(X, Y)]), validation_data=(X, Y))
+    with pytest.raises(ArgumentError, match="validation_data is an iterator"):
+        model.compress(X, Y, validation_data=iter([(X, Y)]))
     with pytest.raises(ArgumentError, match="validation_split"):
         model.compress(X, Y, validation_split=0.0)
     with pytest.raises(DataError):
@@ -187,3 +198,26 @@ def test_what_cannot_be_asked_for():
         plain.compress(X, Y)
     with pytest.raises(ArgumentError, match="quantized already"):
         exburn.compression.plan(model.quantize("int8"))
+
+
+def test_what_cannot_be_planned():
+    plan, model = exburn.compression.plan, make()
+    with pytest.raises(ArgumentError, match="plan: target"):
+        plan(model, "four")
+    with pytest.raises(ArgumentError, match="a model is needed, received NoneType"):
+        plan(None)
+    with pytest.raises(DTypeError, match="not str"):
+        plan(model, x="rows")
+    free = exburn.Sequential([exburn.Input((None, 4)), layers.Dense(2)])
+    with pytest.raises(ArgumentError, match=r"compression.plan\(model, x=x\)"):
+        plan(free)
+
+
+@pytest.mark.long
+def test_the_first_metric_is_that_of_compile():
+    x = exburn.Input((4,))
+    model = exburn.Model(x, [layers.Dense(2, name=name)(x) for name in "ab"])
+    data = {"x": X[:, :4], "y": [X[:, :2], X[:, :2]]}
+    for metrics, first in ((None, "loss"), ([["mae"], ["mae"]], "a_mae")):
+        model.compile("adam", ["mse", "mse"], metrics=metrics)
+        assert compressing._Judge(model, data, None, 32, 1.0).metric == first

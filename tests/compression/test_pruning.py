@@ -328,6 +328,11 @@ def test_the_zeros_are_in_files_for_other_runtimes(sparse, tmp_path):
 
 
 # ------------------------------------------------------------------ bad input
+def of_step(share):
+    """A schedule of a function of the step."""
+    return type("Own", (Schedule,), {"__call__": lambda self, step: share(step)})()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -340,6 +345,10 @@ def test_the_zeros_are_in_files_for_other_runtimes(sparse, tmp_path):
         ({"pattern": "2:4", "sparsity": 0.8}, "is a sparsity of 0.5"),
         ({"scope": "model"}, "scope"),
         ({"schedule": 0.5}, "schedule must be a schedule"),
+        ({"schedule": of_step(lambda step: 1.0 if step > 3 else 0.5)}, "compiled step"),
+        ({"schedule": of_step(lambda step: None)}, "one number from 0 to 1"),
+        ({"schedule": of_step(lambda step: step + np.zeros(3))}, "one number"),
+        ({"filters": 3}, "layers are named by strings"),
         ({"pattern": "channels", "schedule": Constant(3)}, "channels go at once"),
     ],
 )

@@ -254,6 +254,10 @@ BAD = {
         lambda: make().quantize("int8", calibration=X, method="mse", percentile=99),
         "Argument",
     ),
+    "another kind of inputs": (
+        lambda: exburn.quantize_aware(make(), calibration="rows"),
+        "DType",
+    ),
     "other inputs": (
         lambda: exburn.quantize_aware(make(), calibration=X[:, :4]),
         "Shape",
@@ -267,6 +271,25 @@ def test_bad_input(case):
     with pytest.raises(errors.ExBurnError) as caught:
         call()
     assert type(caught.value).__name__.startswith(kind)
+
+
+def test_errors_name_what_was_called():
+    model = make()
+    for bad in ({"filters": "dropout"}, {"calibration": X[:0]}):
+        with pytest.raises(errors.ExBurnError, match="^quantize_aware"):
+            exburn.quantize_aware(model, **bad)
+
+
+@pytest.mark.long
+def test_strings_are_a_calibration_of_a_model_that_looks_them_up():
+    word = exburn.Input((1,), dtype="string")
+    found = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
+    model = exburn.Model(word, layers.Dense(2, name="hidden")(found))
+    words = np.array([["a"], ["b"], ["c"]])
+    small = model.quantize("int8", calibration=words, method="minmax")
+    aware = exburn.quantize_aware(model, calibration=words)
+    assert ends(small) == ends(aware)
+    assert ends(small)["hidden/input"] == (0.0, 1.0)
 
 
 def test_an_onnx_file_has_the_scales_of_the_training(trained, tmp_path):

@@ -266,7 +266,7 @@ def nan_validation_features(b):
     b.model.fit(b.x, b.y, validation_data=(spoiled(b.x, np.nan), b.y))
 
 
-@bad(DataError, "validation", "y has 0 arrays, training has 1")
+@bad(DataError, "y has 0 arrays, training has 1", "validation_data=(x, y)")
 def validation_without_targets(b):
     b.model.fit(b.x, b.y, validation_data=b.x)
 
@@ -281,7 +281,7 @@ def validation_data_in_a_tuple_of_four(b):
     b.model.fit(b.x, b.y, validation_data=(b.x, b.y, None, None))
 
 
-@bad(DataError, "validation", "y has 0 arrays, training has 1")
+@bad(DataError, "y has 0 arrays, training has 1", "validation_data=(x, y)")
 def validation_data_without_targets(b):
     b.model.fit(b.x, b.y, validation_data=(b.x,))
 

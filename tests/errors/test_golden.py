@@ -39,7 +39,8 @@ CASES = {
         lambda model: model.fit(X[:, :7], LABELS),
         """\
 model: input 'input_layer' must be float32[None, 8], received float32[12, 7]
-  → The first axis is the batch.
+  → The first axis is the batch. A row must have the shape (8,), as Input(shape) says, \
+and has (7,).
 in layer 'sequential' (Sequential): received float32[12, 7]""",
     ),
     "unequal lengths": (

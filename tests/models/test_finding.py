@@ -7,7 +7,13 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.callbacks import Callback
-from exburn.errors import ArgumentError, BusyError, NotCompiledError, ShapeError
+from exburn.errors import (
+    ArgumentError,
+    BusyError,
+    DataError,
+    NotCompiledError,
+    ShapeError,
+)
 from exburn.models import finding
 
 
@@ -53,6 +59,21 @@ def trained():
     model, (x, y) = make(), data()
     model.fit(x, y, epochs=2, verbose=0)
     return model
+
+
+def test_a_source_that_ends_early_is_told():
+    x, y = data()
+    batches = [(x[i : i + 24], y[i : i + 24]) for i in range(0, 96, 24)]
+    with pytest.warns(RuntimeWarning, match="after 4 of 40 steps: rates above") as told:
+        found = make().find_learning_rate(iter(batches), steps=40)
+    assert len(found.rates) == 4 and len(told) == 1
+
+
+def test_a_loss_that_is_no_number_before_all_is_an_error():
+    model, (x, y) = make(), data()
+    model.set_weights([np.full_like(w, np.nan) for w in model.get_weights()])
+    with pytest.raises(DataError, match="finite before a rate is tried"):
+        model.find_learning_rate(x, y, steps=20)
 
 
 def test_all_is_as_it_was_afterwards(trained):

@@ -25,3 +25,11 @@ def test_the_runs_of_a_folder_and_of_its_folders(recorded):
     names = [run.name for run in runs.find(recorded)]
     assert names == ["first", "first-2"]
     assert [run.name for run in runs.find(recorded.parent)] == names or names
+
+
+def test_what_a_notebook_shows_of_them(recorded):
+    run = runs.read(recorded / "first")
+    text = f"<Run first: finished, 4 of 4 epochs, loss {run.last['loss']:.4g}"
+    assert repr(run).startswith(text) and len(repr(run)) < 300
+    comparison = runs.compare(run, recorded / "first-2")
+    assert repr(comparison) == str(comparison)

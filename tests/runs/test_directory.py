@@ -1,5 +1,6 @@
 """The folder of a run: whole, held by one process, never another's."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from exburn import runs
+from exburn.command_line.dashboard import state_of
 from exburn.errors import ArgumentError, MissingFileError, ModelFormatError
 from exburn.runs import directory
 from exburn.runs.directory import RunDirectory
@@ -52,6 +54,62 @@ def test_what_is_damaged_is_told(tmp_path):
         runs.read(tmp_path / "a")
     with pytest.raises(MissingFileError, match="no run"):
         runs.read(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "said"),
+    [
+        ("config.json", {"fit": [1]}, "fit has another type"),
+        ("config.json", {"model": {"parameters": "7"}}, r"model\.parameters has"),
+        ("config.json", {"fit": {"epochs": 10**400}}, r"fit\.epochs has"),
+        ("environment.json", {"device": 3}, "device has another type"),
+        ("environment.json", None, r"environment\.json is absent"),
+        ("events.jsonl", None, r"events\.jsonl is absent"),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_an_error(file, value, said, tmp_path):
+    RunDirectory.create(tmp_path / "a", {"id": "x"}, {}).close()
+    RunDirectory.create(tmp_path / "b", {}, {}).close()
+    if value is None:
+        (tmp_path / "a" / file).unlink()
+    else:
+        (tmp_path / "a" / file).write_text(json.dumps(value))
+    with pytest.raises(ModelFormatError, match=said):
+        runs.read(tmp_path / "a")
+    assert [run.name for run in runs.find(tmp_path)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"epoch": 0, "step": 10**30, "kind": "chunk"},
+        {"epoch": 0, "kind": "epoch", "logs": [1]},
+        {"epoch": 0, "kind": "epoch", "host_bytes": "many"},
+        {"time": "noon", "event": "begin"},
+        {"event": 5},
+        {"event": "nan", "values": 3, "time": 1.0},
+    ],
+)
+def test_a_record_of_other_types_is_damaged(record, tmp_path):
+    RunDirectory.create(tmp_path / "a", {}, {}).close()
+    name = "metrics.jsonl" if "kind" in record else "events.jsonl"
+    (tmp_path / "a" / name).write_text(json.dumps(record) + "\n")
+    assert runs.read(tmp_path / "a").damaged == 1
+
+
+def test_values_that_say_nothing_are_shown_all_the_same(tmp_path):
+    """Null, text, and numbers that are too long: the run is read and reported."""
+    RunDirectory.create(tmp_path / "a", {"fit": None, "created": None}, {}).close()
+    odd = {"kind": "epoch", "epoch": 0, "seconds": "NaN", "host_bytes": None}
+    logs = {"loss": 10**400, "name": "text", "accuracy": None}
+    (tmp_path / "a" / "metrics.jsonl").write_text(json.dumps(odd | {"logs": logs}))
+    begun = json.dumps({"event": "begin"}) + "\n" + json.dumps({"event": "nan"})
+    (tmp_path / "a" / "events.jsonl").write_text(begun)
+    run = runs.read(tmp_path / "a")
+    assert run.damaged == 0 and run.seconds == 0 and run.last == {"loss": float("inf")}
+    assert runs.write_report(run).exists() and run.to_dict()["epochs"] == 1
+    assert "inf" in str(runs.compare(run, run))
+    assert state_of(run).elapsed == 0
 
 
 def killed(count, folder):

@@ -52,6 +52,17 @@ def test_what_is_right_is_green_and_what_is_wrong_is_red():
     ]
 
 
+def test_dollars_begin_no_formula(tmp_path):
+    texts = ["from $5 to $\\frac{6"]
+    images = np.zeros((1, 4, 4))
+    for figure in (
+        visualization.plot_prediction_table(texts, ["$a"], ["$b$"], title="$x_$"),
+        visualization.plot_prediction_images(images, ["$a"], ["$_$"]),
+        visualization.plot_confusion_matrix([[1]], ["$_$"]),
+    ):
+        figure.savefig(tmp_path / "a.png")  # an error, where they do
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ShapeError, match="one class for each sample"):
         visualization.confusion_matrix([0, 1], [0])

@@ -1,7 +1,9 @@
-"""Narrower models: whole units of Dense layers and channels of convolutions go.
+"""Narrower models: whole units of layers go.
 
-`units.py` has what is known of a model's units, `following.py` the rules by which they
-go from layer to layer, `narrowing.py` chooses those that go and makes the model.
+`units.py` has what is known of a model's units. `following.py` walks through the model
+with a rule for each kind of layer: those in `feedforward.py`, `joining.py`, `shapes.py`
+and `sequences.py`, each of which is given a `Call`. `narrowing.py` chooses the units
+that go and makes the model.
 
 Source: Li et al., *Pruning Filters for Efficient ConvNets*, 2017.
 """

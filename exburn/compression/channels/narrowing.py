@@ -20,6 +20,13 @@ from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.runtime.sharding.arrays import to_host
 
+# Layers within layers: their attribute, and their place in the description.
+_WRAPPED = (
+    ("layer", "layer"),
+    ("forward_layer", "layer"),
+    ("backward_layer", "backward_layer"),
+)
+
 
 def narrow(
     model: Model, sparsity: Any, schedule: Any, scope: Any, chosen: set[str]
@@ -65,13 +72,12 @@ def narrow(
     units = follow(model, op)
     if blocked := units.find_blocked(chosen):
         path, reason = next(iter(blocked.items()))
-        names = [one.rpartition("/")[2] for one in blocked]
+        rest = [one for one in units.producers if one in chosen - blocked.keys()]
         raise ArgumentError(
             op,
             f"the units of {path!r} cannot be followed: {reason}",
             {"layers that cannot go without units": ", ".join(blocked)},
-            hint=f"filters=lambda layer: layer.name not in {names[:20]} leaves them "
-            "out, or name those to be made narrower.",
+            hint=f"filters={rest} names the others." if rest else None,
         )
     gone = _choose(units, sparsity, scope, chosen)
     return _build(model, units, gone)
@@ -121,16 +127,20 @@ def _build(model: Model, units: Units, gone: set[int]) -> Model:
     for path, one in units.producers.items():
         options.setdefault(path, {})[one.option] = int(keep[one.ids].sum())
     for (path, name), (ids, place) in units.sizes.items():
-        target = list(getattr(layers[path], name))
-        target[place] = int(keep[ids].sum())
-        options.setdefault(path, {})[name] = tuple(target)
+        size: Any = int(keep[ids].sum())
+        if place is not None:
+            target = list(getattr(layers[path], name))
+            target[place] = size
+            size = tuple(target)
+        options.setdefault(path, {})[name] = size
 
     def remake(layer: Any) -> Any:
         path = paths[id(layer)]
         if getattr(layer, "graph", None) is not None:
             inputs = _inputs(layer, path, units, keep)
             return clone_model(layer, inputs, clone_function=remake)
-        config = layer.get_config() | options.get(path, {})
+        config = layer.get_config()
+        _resize(config, layer, path, options)
         return type(layer).from_config(config)
 
     made = clone_model(model, clone_function=remake)
@@ -148,6 +158,16 @@ def _build(model: Model, units: Units, gone: set[int]) -> Model:
         if weights[path].get_metadata().get("frozen"):
             weight.set_metadata("frozen", True)
     return made
+
+
+def _resize(config: dict, layer: Any, path: str, options: dict) -> None:
+    """Writes the new sizes into the description of a layer, and of those around which
+    it is."""
+    config.update(options.get(path, {}))
+    for part, name in _WRAPPED:
+        inner = getattr(layer, part, None)
+        if inner is not None and isinstance(config.get(name), dict):
+            _resize(config[name]["config"], inner, f"{path}/{part}", options)
 
 
 def _inputs(model: Any, path: str, units: Units, keep: np.ndarray) -> Any:

@@ -1,6 +1,7 @@
 """The units of a model: who makes them, where weights lie along them, who needs them.
 
-Each output of a Dense layer, each filter of a convolution is a unit with a number. A
+Each output of a Dense layer, filter of a convolution, head of attention, number in the
+state of a recurrent layer and in the vectors of an embedding is a unit with a number. A
 tensor knows the numbers along its axis of channels; a weight along each of its axes.
 Units that are added to each other go together.
 """
@@ -51,8 +52,9 @@ class Units:
         self.producers: dict[str, Producer] = {}
         #: Numbers of the units along an axis of a weight, by its path and the axis.
         self.along: dict[tuple[str, int], np.ndarray] = {}
-        #: What else layers are told of the number of units, by path and argument.
-        self.sizes: dict[tuple[str, str], tuple[np.ndarray, int]] = {}
+        #: What else layers are told of the number of units, by path and argument; of a
+        #: tuple, its entry with this place.
+        self.sizes: dict[tuple[str, str], tuple[np.ndarray, int | None]] = {}
         self._parents = np.zeros(0, np.int64)
         self._gains = np.ones(0)
         self._magnitudes = np.zeros(0)
@@ -61,20 +63,32 @@ class Units:
         self._blocked: dict[int, str] = {}
 
     def make(self, path: str, option: str, kernel: Any, axis: int) -> np.ndarray:
-        """Numbers for the units of a layer.
+        """The numbers of a layer's units, the same ones whenever it is called.
 
         Args:
             path, option: As of :class:`Producer`.
             kernel: The weight that makes them.
             axis: Its axis along them.
         """
+        if path in self.producers:
+            return self.producers[path].ids
         magnitude = np.moveaxis(np.abs(np.asarray(kernel, np.float32)), axis, -1)
-        size = magnitude.reshape(-1, magnitude.shape[-1]).mean(0)
+        ids = self._new(magnitude.reshape(-1, magnitude.shape[-1]).mean(0))
+        self.producers[path] = Producer(path, option, ids)
+        return ids
+
+    def make_standing(self, count: int) -> np.ndarray:
+        """Numbers for channels that no layer made, an input's; they stay."""
+        ids = self._new(np.ones(count))
+        self.fix(ids)
+        return ids
+
+    def _new(self, size: np.ndarray) -> np.ndarray:
+        """Numbers for as many units as there are magnitudes."""
         ids = np.arange(len(self._parents), len(self._parents) + len(size))
         self._parents = np.concatenate([self._parents, ids])
         self._gains = np.concatenate([self._gains, np.ones(len(ids))])
         self._magnitudes = np.concatenate([self._magnitudes, size])
-        self.producers[path] = Producer(path, option, ids)
         return ids
 
     def lie(self, path: str, axis: int, ids: np.ndarray | None) -> None:

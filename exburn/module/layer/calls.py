@@ -15,7 +15,7 @@ from flax.errors import TraceContextError
 from exburn.core import forward_context
 from exburn.core.forward_context import Context
 from exburn.core.substitution import stand_in
-from exburn.core.symbolic_shapes import describe
+from exburn.core.symbolic_shapes import describe, tracer_hint
 from exburn.errors import ExBurnError, NotBuiltError
 from exburn.kernels.dropout_mask import keep_mask
 from exburn.module import forward_hooks, remat, stateless_scope
@@ -297,6 +297,8 @@ def _add_note(layer: Any, error: Exception, args: tuple, ctx: Context) -> None:
     shapes = ", ".join(describe(v) for v in leaves[:_SHOWN])
     shapes += ", …" if len(leaves) > _SHOWN else ""
     error.add_note(f"in layer {path!r} ({type(layer).__name__}): received {shapes}")
+    if (hint := tracer_hint(error)) is not None:
+        error.add_note(f"  → {hint}")
     error._exburn_noted = True  # type: ignore[attr-defined]
 
 

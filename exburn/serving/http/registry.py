@@ -122,6 +122,7 @@ class Registry:
                     "Server",
                     f"the name of a {what} must be of letters, digits, '.', '_' and "
                     f"'-', at most 100, received {text!r}",
+                    hint="Give it another: Server({'name': model}), or serve --name.",
                 )
         if isinstance(model, str | Path):
             model = load_model(model)

@@ -205,6 +205,12 @@ def arrays_by_output(
     """
     if tree is None:
         return [None] * len(names)
+    if not names:
+        raise DataError(
+            op,
+            "the model has no outputs: its `call` returned nothing",
+            hint="Let `call` end with `return`.",
+        )
     if isinstance(tree, Mapping):
         for name, leaf in tree.items():
             if leaf is not None and not hasattr(leaf, "shape"):

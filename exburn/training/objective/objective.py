@@ -209,7 +209,8 @@ class Objective:
                 continue
             given, ends = loss, bool(probabilities and probabilities[i])
             loss = _Term(i, label, given, place, ends).loss
-            with noting(f"in loss {loss.name!r}", targets[i], preds[i]):
+            where, output = f"in loss {loss.name!r}", self._one_of_several(i)
+            with noting(where, targets[i], preds[i], output):
                 loss.check_shapes(targets[i], preds[i])
                 values = jax.eval_shape(loss.call, targets[i], preds[i])
             whole = loss.per_sample is False and loss.masks_rows
@@ -228,6 +229,10 @@ class Objective:
                 )
         return terms
 
+    def _one_of_several(self, output: int) -> str | None:
+        """The output's name, where there are others."""
+        return self.output_names[output] if len(self.output_names) > 1 else None
+
     def _meters(self, preds, targets) -> list[_Meter]:
         found: list[_Meter] = []
         names = self.output_names
@@ -241,7 +246,8 @@ class Objective:
                     label = getattr(identifier, "name", None) or getattr(
                         identifier, "__name__", identifier
                     )
-                    with noting(f"in metric {label!r}", targets[i], preds[i]):
+                    where, output = f"in metric {label!r}", self._one_of_several(i)
+                    with noting(where, targets[i], preds[i], output):
                         metric = metrics.resolve(identifier, targets[i], preds[i])
                         metric.build(targets[i], preds[i])
                         jax.eval_shape(metric.compute, metric.init())

@@ -35,7 +35,7 @@ from exburn.transforms.pruning.masks import (
     remove_mask,
     unpack,
 )
-from exburn.transforms.pruning.schedules import Constant, Schedule
+from exburn.transforms.pruning.schedules import Constant, Schedule, check_schedule
 from exburn.transforms.records import reading_record
 from exburn.transforms.summed_axes import summed_axes
 
@@ -208,12 +208,7 @@ def make_plan(
     op = "prune"
     scope = check_choice(op, "scope", scope, _SCOPES)
     schedule = Constant() if schedule is None else schedule
-    if not isinstance(schedule, Schedule):
-        raise ArgumentError(
-            op,
-            f"schedule must be a schedule of exburn.compression, received {schedule!r}",
-            hint="exburn.compression.Polynomial(begin=0, end=2000), or Constant().",
-        )
+    check_schedule(op, schedule)
     found = dict(_find_weights(model, chosen, named))
     axes = {path: axis for path, (axis, _) in found.items()}
     shapes = {path: shape for path, (_, shape) in found.items()}

@@ -118,6 +118,41 @@ class Polynomial(Schedule):
         }
 
 
+def check_schedule(op: str, schedule: Any) -> None:
+    """Refuses what is no schedule, and one that a compiled step cannot ask.
+
+    Raises:
+        ArgumentError: It is no ``Schedule``, decides by the number of the step in
+            Python, or gives something else than one number.
+
+    Example:
+        >>> check_schedule("prune", Polynomial(begin=0, end=100))
+    """
+    if not isinstance(schedule, Schedule):
+        raise ArgumentError(
+            op,
+            f"schedule must be a schedule of exburn.compression, received {schedule!r}",
+            hint="exburn.compression.Polynomial(begin=0, end=2000), or Constant().",
+        )
+    hint = "Write __call__ with JAX' functions: jnp.where(step < 100, 0.5, 1.0)."
+    try:
+        found = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            op,
+            f"the schedule {type(schedule).__name__} does not run in a compiled step",
+            {"cause": str(error).partition("\n")[0]},
+            hint=hint,
+        ) from error
+    if getattr(found, "shape", None) != ():
+        raise ArgumentError(
+            op,
+            f"the schedule {type(schedule).__name__} must give one number from 0 to 1",
+            {"received": f"{found}"},
+            hint=hint,
+        )
+
+
 # With the package, as there are an initializer and a rate of these names.
 for _kind in (Constant, Polynomial):
     register(_kind, package="transforms")

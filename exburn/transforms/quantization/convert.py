@@ -72,13 +72,13 @@ def exchange(
         put_in_place(layer)
 
 
-def require_finite(plan: Plan) -> None:
+def require_finite(plan: Plan, op: str = "quantize") -> None:
     """Raises an ``ArgumentError`` if a weight to be packed holds NaN or infinity."""
     for target in plan.targets:
         for name in target.schemes:
             weight = exact_weight(getattr(target.layer, name))
             if not jnp.isfinite(weight.get_value()).all():
-                raise _not_finite(target, name)
+                raise _not_finite(target, name, op)
 
 
 @supplies("quantize")
@@ -119,9 +119,9 @@ def packed_policy(layer: Any) -> QuantizedDTypePolicy | None:
     return policy_of(schemes[0], layer.precision) if schemes else None
 
 
-def _not_finite(target: Target, name: str) -> ArgumentError:
+def _not_finite(target: Target, name: str, op: str = "quantize") -> ArgumentError:
     path = f"{target.path}/{name}".removeprefix("/")
-    return ArgumentError("quantize", f"{path} holds NaN or infinity")
+    return ArgumentError(op, f"{path} holds NaN or infinity")
 
 
 def freeze_parameters(model: Any, names: list[str] | None = None) -> None:

@@ -81,6 +81,7 @@ def make_plan(
     *,
     again: bool = False,
     calibrated: Set[str] | None = None,
+    op: str = "quantize",
 ) -> Plan:
     """Decides layer by layer; changes nothing.
 
@@ -90,21 +91,22 @@ def make_plan(
         chosen: Paths of the layers that may be quantized.
         again: Whether layers may have the dtype already, from their configurations.
         calibrated: Paths of the layers that data goes through; all if None.
+        op: The operation named in errors.
 
     Raises:
         NotBuiltError: The model has no weights yet.
         ArgumentError: It has adapters, or no layer can be quantized.
     """
-    require_built(model, "quantize")
+    require_built(model, op)
     layers = layer_paths(model)
     targets, skipped = [], []
     for path, layer in layers.items():
         own = list(_own_weights(layer))
         if any("lora" in w.get_metadata() for _, w in own):
             raise ArgumentError(
-                "quantize",
+                op,
                 f"{path!r} has a low-rank adapter",
-                hint="Call model.merge_lora() first, or add_lora() after quantize().",
+                hint=f"Call model.merge_lora() first, or add_lora() after {op}().",
             )
         target = reason = None
         if path not in chosen:
@@ -122,7 +124,7 @@ def make_plan(
         skipped.append(("", model, "weights of the model itself"))
     if not any(any(True for _ in _own_weights(t.layer)) for t in targets):
         raise ArgumentError(
-            "quantize",
+            op,
             "no layer can be quantized",
             {path: reason for path, _, reason in skipped} or {"layers": "no weights"},
             hint="Dense, EinsumDense, convolutions, Embedding, attention and recurrent "

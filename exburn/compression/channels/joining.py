@@ -1,0 +1,64 @@
+"""Rules of what joins tensors: sums, products, concatenations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exburn.compression.channels.calls import Call
+from exburn.compression.channels.units import Channels, Units
+
+
+def merge(units: Units, call: Call) -> Any:
+    """Units that lie over each other go together."""
+    return tie_all(units, call.given, call.shapes, call.rank)
+
+
+def concatenate(units: Units, call: Call) -> Any:
+    """Units behind each other, if they are joined along their axis."""
+    axis, given = call.layer.axis % call.rank, call.given
+    places = {one.axis for one in given if one is not None}
+    if not places:
+        return None
+    if len(places) > 1:
+        return "joins units that lie along different axes"
+    if places != {axis}:
+        return merge(units, call)
+    parts = []
+    for one, shape in zip(given, call.shapes, strict=True):
+        if one is None and not isinstance(shape[axis], int):
+            return "joins an axis of unknown size"
+        parts.append(units.make_standing(shape[axis]) if one is None else one.ids)
+    return Channels(np.concatenate(parts), axis, call.rank)
+
+
+def tie_all(units: Units, given: list, shapes: list, rank: int) -> Any:
+    """The units of what is computed from tensors entry by entry.
+
+    Args:
+        units: The units of the model.
+        given: Those of the tensors.
+        shapes: Their shapes.
+        rank: Axes of the result.
+    """
+    known = [one for one in given if one is not None]
+    if not known:
+        return None
+    wide = max(known, key=lambda one: len(one.ids))
+    # Counted from the end: a tensor of lower rank is broadcast.
+    place = wide.axis - wide.rank
+    for one, shape in zip(given, shapes, strict=True):
+        single = -place > len(shape) or shape[place] == 1
+        if one is None:
+            if not single:
+                units.fix(wide.ids)
+        elif one.axis - one.rank != place and len(one.ids) > 1:
+            return "joins units that lie along different axes"
+        elif not single and len(one.ids) == len(wide.ids):
+            units.tie(one.ids, wide.ids)
+        elif not single:
+            return "joins different numbers of units"
+        elif len(one.ids) == 1:
+            units.fix(one.ids)
+    return Channels(wide.ids, rank + place, rank)
