@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 from jax import export as jax_export
 
-from exburn.errors import ExportError, FileFormatError, require
+from exburn.errors import (
+    ArgumentError,
+    ExportError,
+    FileFormatError,
+    require,
+    unknown_name,
+)
 from exburn.export.program import Program, tracing_errors
 from exburn.export.report import Problem, Written
 from exburn.runtime.device import device_info
@@ -19,6 +25,7 @@ from exburn.runtime.portable import layer_of, portable
 from exburn.saving.checksum import seal, unseal
 
 _NAMES = b"exburn inputs:"
+_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 def require_packages() -> None:
@@ -38,11 +45,27 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         path: The file.
         options: ``platforms``: some of ``("cpu", "cuda", "rocm", "tpu")``; by default
             the CPU and the platform in use.
+
+    Raises:
+        ArgumentError: The platforms are no sequence of such names.
+        UnknownNameError: There is no such platform.
+        ExportError: The model calls code on the host.
     """
-    platforms = options.get("platforms")
+    platforms: Any = options.get("platforms")
+    if platforms is not None:
+        some = isinstance(platforms, Collection) and len(platforms) > 0
+        if isinstance(platforms, str) or not some:
+            raise ArgumentError(
+                "export",
+                f"platforms must be a sequence of names, received {platforms!r}",
+                hint='For example platforms=("cpu", "cuda").',
+            )
+        for name in platforms:
+            if name not in _PLATFORMS:
+                raise unknown_name("platform", name, _PLATFORMS, op="export")
     here = device_info()["backend"]
     if platforms is None:
-        platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
+        platforms = ("cpu", here) if here in _PLATFORMS[1:] else ("cpu",)
     elsewhere = set(platforms) != {"cpu"}
     groups, specs = program.groups, program.specs
 

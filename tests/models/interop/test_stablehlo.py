@@ -14,6 +14,7 @@ from exburn import layers
 from exburn.errors import (
     DataError,
     DTypeError,
+    ExBurnError,
     ExportError,
     FileFormatError,
     NotBuiltError,
@@ -198,3 +199,12 @@ def test_code_on_the_host_is_refused_by_its_layer(tmp_path, function, batch_size
         model.export(tmp_path / "model.stablehlo", batch_size=batch_size)
     assert told.value.layer == "host"
     assert told.value.primitive in ("pure_callback", "debug_print", "debug_callback")
+
+
+@pytest.mark.parametrize("platforms", [("xpu",), "cpu", (), ("cpu", 3), 3])
+def test_platforms_that_there_are_not(model, tmp_path, platforms):
+    pytest.importorskip("flatbuffers")
+    path = tmp_path / "model.stablehlo"
+    with pytest.raises(ExBurnError, match="platform"):
+        model.export(path, platforms=platforms)
+    assert not path.exists()
