@@ -63,6 +63,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         for name in platforms:
             if name not in _PLATFORMS:
                 raise unknown_name("platform", name, _PLATFORMS, op="export")
+        platforms = tuple(platforms)
     here = device_info()["backend"]
     if platforms is None:
         platforms = ("cpu", here) if here in _PLATFORMS[1:] else ("cpu",)
