@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 from jax import export as jax_export
 
-from exburn.errors import FileFormatError, require
+from exburn.errors import (
+    ArgumentError,
+    ExportError,
+    FileFormatError,
+    require,
+    unknown_name,
+)
 from exburn.export.program import Program, tracing_errors
 from exburn.export.report import Problem, Written
 from exburn.runtime.device import device_info
-from exburn.runtime.portable import portable
+from exburn.runtime.portable import layer_of, portable
 from exburn.saving.checksum import seal, unseal
 
 _NAMES = b"exburn inputs:"
+_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 def require_packages() -> None:
@@ -38,11 +45,28 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         path: The file.
         options: ``platforms``: some of ``("cpu", "cuda", "rocm", "tpu")``; by default
             the CPU and the platform in use.
+
+    Raises:
+        ArgumentError: The platforms are no sequence of such names.
+        UnknownNameError: There is no such platform.
+        ExportError: The model calls code on the host.
     """
-    platforms = options.get("platforms")
+    platforms: Any = options.get("platforms")
+    if platforms is not None:
+        some = isinstance(platforms, Collection) and len(platforms) > 0
+        if isinstance(platforms, str) or not some:
+            raise ArgumentError(
+                "export",
+                f"platforms must be a sequence of names, received {platforms!r}",
+                hint='For example platforms=("cpu", "cuda").',
+            )
+        for name in platforms:
+            if name not in _PLATFORMS:
+                raise unknown_name("platform", name, _PLATFORMS, op="export")
+        platforms = tuple(platforms)
     here = device_info()["backend"]
     if platforms is None:
-        platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
+        platforms = ("cpu", here) if here in _PLATFORMS[1:] else ("cpu",)
     elsewhere = set(platforms) != {"cpu"}
     groups, specs = program.groups, program.specs
 
@@ -50,10 +74,49 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         return program.infer(groups, x)
 
     scope = portable("platforms") if elsewhere else contextlib.nullcontext()
-    with scope, tracing_errors(specs):
-        exported = jax_export.export(jax.jit(infer), platforms=platforms)(specs)
-    path.write_bytes(seal(_with_names(exported.serialize(), program.input_names)))
+    try:
+        with scope, tracing_errors(specs):
+            exported = jax_export.export(jax.jit(infer), platforms=platforms)(specs)
+            data = exported.serialize()
+    except Exception as error:
+        with portable("platforms"), tracing_errors(specs):  # names the layers
+            jaxpr = jax.make_jaxpr(lambda x: infer(x))(specs).jaxpr  # a trace anew
+        if found := host_code(jaxpr):
+            layer, primitive = found
+            raise ExportError(
+                "export",
+                f"StableHLO cannot express {primitive!r}"
+                + (f" of layer {layer!r}" if layer else ""),
+                {"layer": layer, "primitive": primitive},
+                hint="Code on the host is no part of a file: do it before or after.",
+            ) from error
+        raise
+    path.write_bytes(seal(_with_names(data, program.input_names)))
     return Written({})
+
+
+def host_code(jaxpr: Any, layer: str = "") -> tuple[str, str] | None:
+    """The layer and the primitive of the first call of code on the host.
+
+    Args:
+        jaxpr: The program, or what is called in it.
+        layer: Path of the layer that calls it.
+
+    Example:
+        >>> shout = lambda x: (jax.debug.print("{}", x), 2 * x)[1]
+        >>> host_code(jax.make_jaxpr(jax.jit(shout))(1.0).jaxpr)
+        ('', 'debug_print')
+    """
+    for eqn in jaxpr.eqns:
+        here, name = layer_of(eqn.source_info.name_stack) or layer, eqn.primitive.name
+        if name.endswith("_callback") or name == "debug_print":
+            return here, name
+        for inner in jax.tree.leaves(
+            list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
+        ):
+            if hasattr(inner, "eqns") and (found := host_code(inner, here)):
+                return found
+    return None
 
 
 def runner(program: Program, path: Path) -> Any:

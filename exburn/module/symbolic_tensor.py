@@ -21,7 +21,7 @@ import numpy as np
 from flax import nnx
 
 from exburn.core import forward_context, jax_dispatch, registry
-from exburn.core.forward_context import is_seed
+from exburn.core.forward_context import is_seed, key_scope
 from exburn.core.precision import standardize_dtype
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import Substitution, substituting
@@ -683,7 +683,8 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
         for i, value in zip(slots, values, strict=True):
             full[i] = value
         args, kwargs = jax.tree.unflatten(treedef, full)
-        with substituting(Substitution(meet=meet)):
+        shown = substituting(Substitution(meet=meet))
+        with key_scope(lambda: jax.random.key(0)), shown:  # shapes are what is asked
             return fn(*args, **kwargs)
 
     def meet(part):

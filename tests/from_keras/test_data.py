@@ -1,5 +1,6 @@
 """The page's section "Data"."""
 
+import itertools
 import sys
 import warnings
 from pathlib import Path
@@ -426,6 +427,28 @@ def test_a_generator_that_ends(framework):
         model.fit(batches(0), verbose=0)
     with pytest.raises(error, match="no batches|at least one batch"):
         fit(model, validation_data=batches(0))
+
+
+@says("each epoch is validated on the next batches of a generator")
+@each
+def test_steps_of_a_validation_generator(framework):
+    def numbers():
+        for number in itertools.count():
+            yield np.full((4, 4), number, np.float32), np.zeros((4, 1), np.float32)
+
+    dense = framework.layers.Dense(1, kernel_initializer="ones", trainable=False)
+    model, options = compiled(framework, dense), {"steps_per_epoch": 2, "epochs": 2}
+    options |= {"validation_data": numbers(), "validation_steps": 2}
+    found = model.fit(numbers(), **options, verbose=0).history["val_loss"]
+    first, then = 16 * 0.5, 16 * 6.5  # of the batches 0 and 1, and of 2 and 3
+    assert found == pytest.approx([first, then if framework is exburn else first])
+
+
+@says("`to_categorical` returns float32")
+def test_dtypes_of_one_hot_vectors():
+    ours, theirs = (f.utils.to_categorical([0, 2]) for f in BOTH)
+    assert (ours.dtype, theirs.dtype) == (np.float32, np.float64)
+    np.testing.assert_array_equal(ours, theirs)
 
 
 @says("`PyDataset.on_epoch_end` is called after the last batch of a pass")

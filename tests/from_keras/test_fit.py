@@ -174,6 +174,15 @@ def test_the_progress_bar_has_no_hook_of_steps():
     assert theirs.on_train_batch_end is not their_base.on_train_batch_end
 
 
+@says("Logs and histories begin with `loss`")
+def test_the_order_of_logs():
+    for framework in BOTH:
+        model = compiled(framework, metrics=["mse", "mae"])
+        logs = evaluate(model, return_dict=True)
+        wanted = ["loss", "mse", "mae"]
+        assert list(logs) == (wanted if framework is exburn else sorted(wanted))
+
+
 @says("What fits is held on the device")
 def test_data_are_held_or_read_ahead(monkeypatch):
     model = compiled(exburn)

@@ -1,6 +1,7 @@
 """Section "Models" of docs/from_keras.md."""
 
 import copy
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -364,3 +365,24 @@ def test_files_of_keras_are_read(name, tmp_path):
     classes = {"Shifted": ShiftedHere}
     model = exburn.models.load_model(tmp_path / name, custom_objects=classes)
     np.testing.assert_allclose(model(X), source(X), rtol=1e-5)
+
+
+@says("The class of a functional model is `Model`")
+def test_class_and_name_of_a_functional_model():
+    for framework, kind in ((exburn, "Model"), (keras, "Functional")):
+        x = framework.Input((2,))
+        model = framework.Model(x, framework.layers.Dense(1)(x))
+        assert type(model).__name__ == kind
+        assert model.name.partition("_")[0] == kind.lower()
+
+
+@says("`input_shape` and `output_shape` of a functional model of dicts")
+def test_shapes_of_models_of_dicts():
+    for framework in (exburn, keras):
+        x, y = framework.Input((2,), name="x"), framework.Input((3,), name="y")
+        given = {"x": x, "y": y}
+        model = framework.Model(given, dict(given))
+        wanted: Any = {"x": (None, 2), "y": (None, 3)}
+        if framework is keras:
+            wanted = [(None, 2), (None, 3)]
+        assert model.input_shape == model.output_shape == wanted

@@ -157,3 +157,17 @@ def test_an_unknown_size_that_follows_an_input_is_its_size():
     assert positions.shape == halved.shape == (None, None, 8)
     model = keras.Model(x, layers.Add()([halved, positions]))
     assert model.predict(np.ones((2, 7, 8)), verbose=0).shape == (2, 4, 8)
+
+
+@pytest.mark.long
+def test_a_function_on_symbols_may_draw():
+    seed, x = keras.random.SeedGenerator(3), layers.Input((3,))
+    for given in (None, seed):
+
+        def noisy(value, given=given):
+            return value + keras.random.normal(keras.ops.shape(value), seed=given)
+
+        model = keras.Model(x, keras.fn(noisy)(x))
+        first = model.predict(np.zeros((2, 3)), verbose=0)
+        assert first.shape == (2, 3)
+        assert first.any()

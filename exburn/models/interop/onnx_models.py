@@ -59,7 +59,7 @@ def load(source: str | bytes) -> Any:
 
 
 def predict_session(session: Any, x: Any, batch_size: int | None) -> Any:
-    """Outputs of a session: an array, or a dict by name if there are several.
+    """Outputs of a session: an array, or a dict in its order if there are several.
 
     Args:
         session: The ``InferenceSession``.
@@ -82,9 +82,12 @@ def predict_session(session: Any, x: Any, batch_size: int | None) -> Any:
 
     fixed = wanted[0].shape[0] if wanted[0].shape else None
     exact = isinstance(fixed, int)
-    return in_batches(
+    found = in_batches(
         run, values, fixed if exact else batch_size, padded=exact, exact=exact
     )
+    if len(outputs) == 1:
+        return found
+    return {name: found[name] for name in outputs}  # JAX sorts the keys of dicts
 
 
 def _by_name(x: Any, names: list[str]) -> list[Any]:

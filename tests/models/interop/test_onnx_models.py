@@ -73,8 +73,9 @@ def test_onnx_files_sessions_and_protos(onnx_file, rows):
 
 
 def test_several_onnx_outputs_come_by_name(onnx_file):
-    path, _ = onnx_file("N", outputs=("y", "z"))
+    path, _ = onnx_file("N", outputs=("z", "y"))
     found = exburn.predict(path, X)
+    assert list(found) == ["z", "y"]  # the file's order
     close(found["z"], -X @ onnx_file.weights)
     close(found["y"], np.maximum(X @ onnx_file.weights, 0))
 

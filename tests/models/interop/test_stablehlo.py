@@ -14,6 +14,8 @@ from exburn import layers
 from exburn.errors import (
     DataError,
     DTypeError,
+    ExBurnError,
+    ExportError,
     FileFormatError,
     NotBuiltError,
     ShapeError,
@@ -174,3 +176,35 @@ def test_a_program_of_a_dict_knows_its_names_by_itself():
         close(exburn.predict(exported, x), z - a)
     with pytest.raises(DataError, match="'a', 'z'"):
         exburn.predict(exported, {"z": z, "b": a})
+
+
+def back(x):
+    spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.pure_callback(lambda value: np.asarray(value), spec, x)
+
+
+def shout(x):
+    jax.debug.print("{}", x)
+    return 2 * x
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("batch_size", [None, 3])
+@pytest.mark.parametrize("function", [back, shout])
+def test_code_on_the_host_is_refused_by_its_layer(tmp_path, function, batch_size):
+    pytest.importorskip("flatbuffers")
+    inputs = layers.Input((2,))
+    model = exburn.Model(inputs, layers.Lambda(function, name="host")(inputs))
+    with pytest.raises(ExportError, match="of layer 'host'") as told:
+        model.export(tmp_path / "model.stablehlo", batch_size=batch_size)
+    assert told.value.layer == "host"
+    assert told.value.primitive in ("pure_callback", "debug_print", "debug_callback")
+
+
+@pytest.mark.parametrize("platforms", [("xpu",), "cpu", (), ("cpu", 3), 3])
+def test_platforms_that_there_are_not(model, tmp_path, platforms):
+    pytest.importorskip("flatbuffers")
+    path = tmp_path / "model.stablehlo"
+    with pytest.raises(ExBurnError, match="platform"):
+        model.export(path, platforms=platforms)
+    assert not path.exists()
