@@ -104,12 +104,17 @@ def variants(model: Any, steps: int) -> dict[str, Any]:
     # A first convolution reads one channel, of which no four are neighbours.
     first = isinstance(model.layers[0], layers.Conv2D)
     fits = ["second", "hidden", "head"] if first else None
+    # Of a transformer heads and hidden units; its residual stream stays as wide.
+    blocks = any(layer.name.startswith("heads_") for layer in model.layers)
+    inner = ["heads_*", "up_*"] if blocks else None
     schedule = Polynomial(0, steps // 2, every=max(1, steps // 50))
     return {
         "dense": model,
         "80 % magnitude": exburn.prune(model, 0.8, schedule),
         "2:4": exburn.prune(model, None, schedule, "2:4", filters=fits),
-        "50 % units": exburn.prune(model, 0.5, pattern="channels", scope="layer"),
+        "50 % units": exburn.prune(
+            model, 0.5, pattern="channels", scope="layer", filters=inner
+        ),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
+from exburn.core.checks import check_path
 from exburn.errors import CallbackError
 
 
@@ -58,7 +59,9 @@ class CSVLogger(Callback):
                 "separator must be one character",
                 {"separator": repr(separator)},
             )
-        self.filename = os.fspath(filename)
+        self.filename = check_path(
+            "CSVLogger", "filename", filename, error=CallbackError
+        )
         self.sep = separator
         self.append = append
         self.every = check_every("CSVLogger", every)

@@ -64,11 +64,13 @@ class EarlyStopping(MonitorCallback):
     ):
         super().__init__(monitor, mode, min_delta)
         self.every = check_every("EarlyStopping", every, "epochs")
-        self.patience = patience
+        self.patience = self._count("patience", patience)
         self.verbose = verbose
         self.baseline = baseline
+        if baseline is not None:
+            self._number("baseline", baseline)
         self.restore_best_weights = restore_best_weights
-        self.start_from_epoch = start_from_epoch
+        self.start_from_epoch = self._count("start_from_epoch", start_from_epoch)
         self.light = not restore_best_weights
         self._restored = False
         self._reset()

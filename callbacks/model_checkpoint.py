@@ -11,6 +11,7 @@ from typing import Any
 
 from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.core.checks import check_path
 from exburn.core.constructors import arguments_for
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
 
@@ -80,7 +81,9 @@ class ModelCheckpoint(StateCheckpoint):
         on_error: str = "raise",
         every: int | str | Every | None = None,
     ):
-        self.filepath = os.fspath(filepath)
+        self.filepath = check_path(
+            "ModelCheckpoint", "filepath", filepath, error=CallbackError
+        )
         whole_runs = not save_weights_only and _is_folder(self.filepath)
         self._check_path(whole_runs, save_weights_only)
         if save_freq is False:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from exburn.callbacks.contract import Callback
+from exburn.core.checks import check_count, check_float
 from exburn.errors import CallbackError
 
 # The last word of a name that says something decides: "accuracy_loss" is a loss.
@@ -36,8 +37,9 @@ class MonitorCallback(Callback):
     A value that is not a number is never an improvement.
 
     Raises:
-        CallbackError: For an unknown `mode`; at the first epoch's end for a `monitor`
-            that is not logged, or whose direction its name does not tell.
+        CallbackError: For an unknown `mode`, or what is no number; at the first
+            epoch's end for a `monitor` that is not logged, or whose direction its name
+            does not tell.
 
     Example:
         >>> class Record(MonitorCallback):
@@ -60,10 +62,26 @@ class MonitorCallback(Callback):
                 {"mode": repr(mode)},
                 hint="'auto' tells by the monitor's name.",
             )
+        if not isinstance(monitor, str):
+            raise CallbackError(
+                type(self).__name__,
+                f"monitor must be the name of a logged value, received {monitor!r}",
+            )
         self.monitor = monitor
         self.mode = mode
-        self.min_delta = abs(min_delta)
+        self.min_delta = abs(self._number("min_delta", min_delta))
+        if best is not None:
+            self._number("best", best)
         self.best = best
+
+    def _count(self, argument: str, value: Any) -> int:
+        """A whole number of epochs, from 0 on."""
+        op = type(self).__name__
+        return check_count(op, argument, value, 0, floats=True, error=CallbackError)
+
+    def _number(self, argument: str, value: Any) -> float:
+        """Any number, infinite ones among them."""
+        return check_float(type(self).__name__, argument, value, error=CallbackError)
 
     def get_monitor_value(self, logs: Mapping[str, Any] | None) -> float | None:
         """The monitored value, which a subclass may compute of the others.

@@ -7,7 +7,9 @@ import sys
 
 from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.core.checks import check_path
 from exburn.core.constructors import arguments_for
+from exburn.errors import CallbackError
 
 
 class OrbaxCheckpoint(StateCheckpoint):
@@ -62,7 +64,8 @@ class OrbaxCheckpoint(StateCheckpoint):
             background=save_on_background,
         )
         self.weights_only = self.save_weights_only = bool(save_weights_only)
-        self.directory = os.fspath(directory)
+        op = type(self).__name__
+        self.directory = check_path(op, "directory", directory, error=CallbackError)
         self.max_to_keep, self.save_on_background = max_to_keep, save_on_background
 
     def wait_until_finished(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.callbacks.rates import current_rate
+from exburn.core.checks import check_number
 from exburn.errors import CallbackError
 
 
@@ -68,17 +69,18 @@ class ReduceLROnPlateau(MonitorCallback):
     ):
         super().__init__(monitor, mode, min_delta)
         self.every = check_every("ReduceLROnPlateau", every, "epochs")
-        if not 0 < factor < 1:
+        if not 0 < self._number("factor", factor) < 1:
             raise CallbackError(
                 "ReduceLROnPlateau",
                 "factor must be between 0 and 1",
                 {"factor": factor},
             )
         self.factor = factor
-        self.patience = patience
+        self.patience = self._count("patience", patience)
         self.verbose = verbose
-        self.cooldown = cooldown
-        self.min_lr = min_lr
+        self.cooldown = self._count("cooldown", cooldown)
+        op = "ReduceLROnPlateau"
+        self.min_lr = check_number(op, "min_lr", min_lr, error=CallbackError)
         self._restored = False
         self._reset()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from exburn.callbacks.contract.every import Every, Occasions, check_every
 from exburn.callbacks.monitor import MonitorCallback
+from exburn.core.checks import check_path
 from exburn.errors import CallbackError
 from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import CheckpointWriter
@@ -78,8 +79,9 @@ class StateCheckpoint(MonitorCallback):
         every: int | str | Every | None = None,
     ):
         super().__init__(monitor, mode, best=initial_value_threshold)
-        if directory is not None and not os.fspath(directory):
-            raise CallbackError(type(self).__name__, "the folder has no name")
+        if directory is not None:
+            op = type(self).__name__
+            check_path(op, "the folder", directory, error=CallbackError)
         batches = None if isinstance(save_freq, str | bool) else save_freq
         if save_freq is True or (batches is None and save_freq not in ("epoch", False)):
             batches = -1

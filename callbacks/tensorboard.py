@@ -15,7 +15,7 @@ import numpy as np
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.rates import current_rate
-from exburn.core.checks import check_count
+from exburn.core.checks import check_count, check_path
 from exburn.errors import CallbackError, require
 from exburn.module.graph import Ref
 from exburn.module.traversal import iter_weights
@@ -86,7 +86,9 @@ class TensorBoard(Callback):
     ):
         self._write = require("tensorboardX", "TensorBoard", _REASON, extra=_EXTRA)
         check = functools.partial(check_count, "TensorBoard", error=CallbackError)
-        self.log_dir = os.fspath(log_dir)
+        self.log_dir = check_path(
+            "TensorBoard", "log_dir", log_dir, error=CallbackError
+        )
         self.histogram_freq = check("histogram_freq", histogram_freq, 0)
         self.embeddings_freq = check("embeddings_freq", embeddings_freq, 0)
         self.embeddings_metadata = embeddings_metadata

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.core.checks import check_float
 from exburn.errors import CallbackError
 
 
@@ -59,6 +60,10 @@ class WarmUp(Callback):
         initial: float = 0.0,
         verbose: int = 0,
     ):
+        for name, value in (("steps", steps), ("epochs", epochs), ("target", target)):
+            if value is not None:
+                check_float("WarmUp", name, value, error=CallbackError)
+        check_float("WarmUp", "initial", initial, error=CallbackError)
         if (steps is None) == (epochs is None) or not 0 < (steps or epochs or 0) < 1e12:
             raise CallbackError(
                 "WarmUp",

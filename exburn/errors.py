@@ -527,12 +527,16 @@ def unknown_name(
           → Did you mean 'mse' or 'mae'?
     """
     known = sorted(known)
-    # Of names that differ by capitals alone the last one, in snake case.
+    wanted = str(name)
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
     lowered = {one.lower(): one for one in known}
-    wanted = str(name).lower()
-    longer = [one for one in lowered if len(wanted) > 1 and one.startswith(wanted)]
-    near = difflib.get_close_matches(wanted, lowered, n=3, cutoff=0.5)
-    close = [lowered[one] for one in dict.fromkeys((*near, *longer))][:3]
+    lower = wanted.lower()
+    alike = difflib.get_close_matches(lower, lowered, n=3, cutoff=0.5)
+    longer = [one for one in lowered if len(lower) > 1 and one.startswith(lower)]
+    # Of names that differ by capitals alone the closest one, else that in snake case.
+    nearest = {one.lower(): one for one in reversed(near)}
+    order = dict.fromkeys((*(one.lower() for one in near), *alike, *longer))
+    close = [nearest.get(one, lowered[one]) for one in order][:3]
     if close:
         meant = "Did you mean " + " or ".join(repr(c) for c in close) + "?"
         hint = f"{meant} {hint}".strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -150,7 +151,34 @@ def check_rate(op: str, argument: str, value: Any, *, below_one: bool = False) -
     return float(number)
 
 
-def check_float(op: str, argument: str, value: Any) -> float:
+def check_path(
+    op: str, argument: str, value: Any, *, error: type[ExBurnError] = ArgumentError
+) -> str:
+    """The path of a file or folder, as text.
+
+    Args:
+        op: The operation named in the error.
+        argument: The argument's name.
+        value: Text, or a path of ``pathlib``; not empty.
+        error: The class of the error.
+
+    Raises:
+        ArgumentError: It is anything else.
+
+    Example:
+        >>> check_path("CSVLogger", "filename", "log.csv")
+        'log.csv'
+    """
+    with contextlib.suppress(TypeError):
+        path = os.fspath(value)
+        if path and isinstance(path, str):
+            return path
+    raise error(op, f"{argument} must be a path, received {value!r}")
+
+
+def check_float(
+    op: str, argument: str, value: Any, *, error: type[ExBurnError] = ArgumentError
+) -> float:
     """The value as a ``float``, infinity and NaN too: text of a number is none.
 
     Raises:
@@ -163,7 +191,7 @@ def check_float(op: str, argument: str, value: Any) -> float:
     with contextlib.suppress(TypeError, ValueError):
         if not isinstance(value, str | bytes):
             return float(value)
-    raise ArgumentError(op, f"{argument} must be a number, received {value!r}")
+    raise error(op, f"{argument} must be a number, received {value!r}")
 
 
 def check_optional(

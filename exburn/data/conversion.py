@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import os
 import reprlib
 import types
 from collections.abc import Mapping, Sequence
@@ -69,11 +71,16 @@ def as_dataset(
             dataset.first_epoch = dataset.earlier = 0
         return dataset
     if not arrays:
+        hint = "Pass np.array(...), or teach ExBurn your type: register_adapter."
+        if isinstance(x, str | os.PathLike):
+            hint = "Read the file first: np.load(path), pandas.read_csv(path)."
+        elif inspect.isgeneratorfunction(x):
+            hint = f"Call it: {x.__name__}()."
         raise DTypeError(
             op,
             f"x must be arrays, a data frame or a loader, not {type(x).__name__}",
             {"received": reprlib.repr(x)},
-            hint="Pass np.array(...), or teach ExBurn your type: register_adapter.",
+            hint=hint,
         )
     if isinstance(y, types.GeneratorType):
         raise ArgumentError(

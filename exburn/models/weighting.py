@@ -32,6 +32,7 @@ def class_weights(
         raise ArgumentError(
             op,
             f"class_weight must be a dict {{class: weight}}, received {weights!r}",
+            hint="Of a list of weights: dict(enumerate(weights)).",
         )
     _check_classes(op, weights)
     for label, weight in weights.items():

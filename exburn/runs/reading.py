@@ -102,7 +102,12 @@ class Run:
         return asked[-1] if asked else self.part("fit").get("epochs")
 
     def part(self, name: str) -> dict[str, Any]:
-        """A part of the configuration, empty where it is absent."""
+        """A part of the configuration, empty where it is absent.
+
+        Example:
+            >>> Run(Path("a"), "killed", {}, {}, [], [], [], 0).part("fit")
+            {}
+        """
         return self.config.get(name) or {}
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.core.symbolic_shapes import describe, plain
+from exburn.core.symbolic_shapes import describe, plain, tracer_hint
 from exburn.errors import DataError, ExBurnError
 
 _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
@@ -94,6 +94,8 @@ def noting(
             raise
         received = ", ".join(describe(v) for v in jax.tree.leaves((y_true, y_pred)))
         error.add_note(f"{place}: received {received}")
+        if (hint := tracer_hint(error)) is not None:
+            error.add_note(f"  → {hint}")
         raise
 
 

@@ -122,7 +122,9 @@ class RNN(Layer):
                 f"the layer needs an input of rank {rank}, (batch, time, …), received "
                 f"shape {sequences_shape}",
                 hint="Give a recurrent layer before it return_sequences=True; or add "
-                "the missing axis: x[..., None] for one feature, Reshape.",
+                "the missing axis: x[..., None] for one feature, Reshape."
+                if len(sequences_shape) < rank
+                else "Leave an axis out, by Reshape; an Embedding adds one itself.",
             )
         if rank == 3:
             self.input_spec = InputSpec(ndim=3, axes={-1: sequences_shape[-1]})

@@ -47,5 +47,5 @@ def test_intervals_that_cannot_be(save_freq, tmp_path):
 
 
 def test_a_folder_without_a_name():
-    with pytest.raises(CallbackError, match="no name"):
+    with pytest.raises(CallbackError, match="must be a path"):
         StateCheckpoint("")

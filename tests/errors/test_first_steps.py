@@ -7,11 +7,13 @@ import pytest
 from tests.errors.bench import LABELS, Cases, X, check_refused
 
 import exburn
-from exburn import layers
+from exburn import callbacks, layers
 from exburn.callbacks import EarlyStopping
 from exburn.errors import (
+    ArgumentError,
     CallbackError,
     DataError,
+    DTypeError,
     ShapeError,
     TargetError,
     UnknownNameError,
@@ -86,6 +88,58 @@ def one_row_alone(b):
 @bad(ShapeError, "rank 3", "return_sequences=True")
 def recurrent_layers_on_top_of_each_other(b):
     exburn.Sequential([exburn.Input((5, 8)), layers.LSTM(4), layers.LSTM(4)])
+
+
+@bad(ShapeError, "rank 3", "(None, 5, 1, 3)", "Leave an axis out")
+def a_recurrent_layer_on_an_axis_too_many(b):
+    ids = exburn.Input((5, 1))
+    exburn.Sequential([ids, layers.Embedding(10, 3), layers.LSTM(4)])
+
+
+# ---------------------------------------------------------------------- data
+@bad(DTypeError, "not str", "Read the file first")
+def the_name_of_a_file_as_data(b):
+    b.model.fit("data.csv", b.y)
+
+
+@bad(DTypeError, "not function", "Call it: batches()")
+def a_generator_function_as_data(b):
+    def batches():
+        yield b.x, b.y
+
+    b.model.fit(batches)
+
+
+@bad(ArgumentError, "received 'balanced'", "dict(enumerate(weights))")
+def class_weights_by_name(b):
+    b.model.fit(b.x, b.y, class_weight="balanced")
+
+
+# ---------------------------------------------------------------------- callbacks
+NO_NUMBERS = [
+    (callbacks.EarlyStopping, {"patience": "3"}),
+    (callbacks.EarlyStopping, {"patience": -1}),
+    (callbacks.EarlyStopping, {"min_delta": "a"}),
+    (callbacks.EarlyStopping, {"baseline": "x"}),
+    (callbacks.EarlyStopping, {"start_from_epoch": 1.5}),
+    (callbacks.EarlyStopping, {"monitor": ["loss"]}),
+    (callbacks.ReduceLROnPlateau, {"factor": "a"}),
+    (callbacks.ReduceLROnPlateau, {"patience": "3"}),
+    (callbacks.ReduceLROnPlateau, {"cooldown": -1}),
+    (callbacks.ReduceLROnPlateau, {"min_lr": "0"}),
+    (callbacks.WarmUp, {"epochs": "2"}),
+    (callbacks.ModelCheckpoint, {"filepath": 3}),
+    (callbacks.ModelCheckpoint, {"filepath": "a/", "initial_value_threshold": "x"}),
+    (callbacks.CSVLogger, {"filename": ""}),
+    (callbacks.BackupAndRestore, {"backup_dir": 3}),
+]
+
+
+@pytest.mark.parametrize(("callback", "options"), NO_NUMBERS)
+def test_arguments_of_callbacks_are_checked_when_they_are_given(callback, options):
+    with pytest.raises(CallbackError) as caught:
+        callback(**options)
+    assert "must be" in str(caught.value) or "positive number" in str(caught.value)
 
 
 # ---------------------------------------------------------------------- metrics

@@ -12,7 +12,7 @@ import numpy as np
 
 from exburn import losses, metrics
 from exburn.core.forward_context import key_scope
-from exburn.errors import DataError
+from exburn.errors import DataError, warn
 from exburn.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.runtime.device import chosen_device
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
@@ -208,6 +208,14 @@ class Objective:
                     )
                 continue
             given, ends = loss, bool(probabilities and probabilities[i])
+            adapts = hasattr(given, "with_from_logits")
+            if ends and not adapts and getattr(given, "from_logits", None) is True:
+                warn(
+                    f"the loss {given.name!r} takes the output {names[i]!r} as logits, "
+                    "and a softmax or sigmoid makes it: probabilities are taken twice."
+                    "\n  → Leave that activation out, or pass from_logits=False.",
+                    RuntimeWarning,
+                )
             loss = _Term(i, label, given, place, ends).loss
             where, output = f"in loss {loss.name!r}", self._one_of_several(i)
             with noting(where, targets[i], preds[i], output):

@@ -1,5 +1,7 @@
 """What is minimized and measured: odd losses, and those that draw."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -103,3 +105,35 @@ def test_single_batches_and_eager_steps_draw_too():
     assert np.isfinite(model.test_on_batch(X, X)).all()
     eager = compiled(noisy, run_eagerly=True)
     assert np.isfinite(eager.fit(X, X, verbose=0).history["loss"]).all()
+
+
+Sparse = exburn.losses.SparseCategoricalCrossentropy
+
+
+@pytest.mark.parametrize(
+    ("activation", "loss", "warns"),
+    [
+        (
+            "softmax",
+            Sparse(from_logits=True),
+            True,
+        ),
+        ("softmax", Sparse(), False),
+        (
+            "linear",
+            Sparse(from_logits=True),
+            False,
+        ),
+        ("softmax", exburn.losses.CrossEntropy(from_logits=True), False),  # it adapts
+    ],
+)
+def test_probabilities_that_are_taken_as_logits_are_told(activation, loss, warns):
+    stack = [exburn.Input((4,)), layers.Dense(3, activation=activation, name="kind")]
+    model = exburn.Sequential(stack)
+    model.compile("sgd", loss, seed=0)
+    x, y = np.ones((8, 4), np.float32), np.zeros(8, np.int32)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        model.fit(x, y, verbose=0)
+    told = [str(one.message) for one in caught]
+    assert len(told) == warns
+    assert all("'kind' as logits" in text for text in told)
