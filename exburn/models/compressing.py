@@ -62,8 +62,9 @@ def compress(
         NotCompiledError: ``compile`` was not called.
         NotBuiltError: The model has no weights yet.
         BusyError: The model is being trained.
-        ArgumentError: A number is out of range, no way is open to the model, or the
-            direction of the metric is unknown.
+        ArgumentError: A number is out of range, no way is open to the model, the
+            direction of the metric is unknown, or data is an iterator, which several
+            trainings cannot share.
         UnknownNameError: There is no such metric.
         DataError, ShapeError, TargetError: The data do not fit the model.
 
