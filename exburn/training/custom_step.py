@@ -9,6 +9,7 @@ has the first two lists and returns outputs. Here the lists are cut from the
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -138,7 +139,9 @@ class CustomSteps:
         ctx = forward_context.Context(training=kind == "train", key=key)
         with forward_context.forward(ctx), substituting(self.split.reading(*groups)):
             data = pack_x_y_sample_weight(*batch)
-            result = getattr(self.module, f"{kind}_step")(state, data)
+            step = getattr(self.module, f"{kind}_step")
+            _check_takes(kind, step, state, data)
+            result = step(state, data)
         if not isinstance(result, tuple) or len(result) != 2:
             first, second = "logs", "state"
             if kind == "predict":
@@ -227,6 +230,25 @@ class CustomSteps:
         ]
         zeros = {name: np.zeros((), np.float32) for name in self._logs.get(kind, ())}
         return {LOGS: zeros, "variables": variables}
+
+
+def _check_takes(kind: str, step: Callable, state: tuple, data: tuple) -> None:
+    """Refuses a step that is written for Keras with another backend.
+
+    Raises:
+        ArgumentError: It cannot be called with a state and a batch.
+    """
+    try:
+        inspect.signature(step).bind(state, data)
+    except TypeError as error:
+        raise ArgumentError(
+            f"{kind}_step",
+            f"it is called with (state, data), its arguments are "
+            f"{inspect.signature(step)}",
+            hint=f"def {kind}_step(self, state, data): as in Keras with JAX, see "
+            "docs/custom_layers.md; or override compute_loss(x, y, y_pred), which "
+            "needs no state.",
+        ) from error
 
 
 def _flatten_logs(logs: Mapping[str, Any]) -> dict[str, Any]:

@@ -203,7 +203,8 @@ def text_model():
     sums = Bidirectional(LSTM(4), merge_mode="sum", name="sums")(each)
     found = Attention()([steps, steps])
     parts = [last, sums, found[:, -1], ops.mean(each, axis=1), Flatten()(both)]
-    return draw(exburn.Model(tokens, Dense(3, name="head")(Concatenate()(parts))))
+    joined = ops.concatenate([Concatenate()(parts[:3]), *parts[3:]], -1)
+    return draw(exburn.Model(tokens, Dense(3, name="head")(joined)))
 
 
 TOKENS = RNG.integers(0, 12, (5, 6))

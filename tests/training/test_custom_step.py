@@ -474,3 +474,19 @@ def test_a_step_that_logs_its_batch_alone_has_the_metrics_of_the_epoch(updates):
     history = model.fit(x, x, batch_size=4, epochs=2, shuffle=False, verbose=0)
     assert history.history["loss"] == ([3, 3] if updates else [6, 6])
     assert model.evaluate(x, x, batch_size=4, verbose=0) == (3 if updates else 6)
+
+
+@pytest.mark.parametrize("kind", ["train", "test", "predict"])
+def test_a_step_written_for_another_backend_is_told_how_it_is_called(kind):
+    def step(self, data):
+        return {}
+
+    model = type("OfTensorFlow", (Line,), {f"{kind}_step": step})()
+    model.compile("sgd", "mse")
+    x = np.ones((4, 2), np.float32)
+    call = {"train": model.fit, "test": model.evaluate, "predict": model.predict}[kind]
+    words = (
+        rf"called with \(state, data\), its arguments are \(data\)(?s:.*){kind}_step"
+    )
+    with pytest.raises(keras.errors.ArgumentError, match=words):
+        call(x, verbose=0) if kind == "predict" else call(x, x[:, :1], verbose=0)

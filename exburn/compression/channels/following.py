@@ -148,6 +148,10 @@ class _Walk:
         ):
             axis = kwargs.get("axis", rest[0] if rest else None)
             return shapes.reduction(given[0], axis, rank)
+        axis = kwargs.get("axis", rest[0] if rest else 0)
+        whole = name == "concatenate" and len(jax.tree.leaves(args[0])) == len(given)
+        if whole and isinstance(axis, int):
+            return joining.join(self.units, given, known, axis % rank)
         fixed = [
             leaf for leaf in jax.tree.leaves(node.leaves) if not isinstance(leaf, Ref)
         ]

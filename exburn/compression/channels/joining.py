@@ -17,20 +17,31 @@ def merge(units: Units, call: Call) -> Any:
 
 def concatenate(units: Units, call: Call) -> Any:
     """Units behind each other, if they are joined along their axis."""
-    axis, given = call.layer.axis % call.rank, call.given
-    places = {one.axis for one in given if one is not None}
+    return join(units, call.given, call.shapes, call.layer.axis % call.rank)
+
+
+def join(units: Units, given: list, shapes: list, axis: int) -> Any:
+    """The units of tensors that are joined along an axis.
+
+    Args:
+        units: The units of the model.
+        given: Those of the tensors.
+        shapes: Their shapes.
+        axis: The axis, from 0 on.
+    """
+    rank, places = len(shapes[0]), {one.axis for one in given if one is not None}
     if not places:
         return None
     if len(places) > 1:
         return "joins units that lie along different axes"
     if places != {axis}:
-        return merge(units, call)
+        return tie_all(units, given, shapes, rank)
     parts = []
-    for one, shape in zip(given, call.shapes, strict=True):
+    for one, shape in zip(given, shapes, strict=True):
         if one is None and not isinstance(shape[axis], int):
             return "joins an axis of unknown size"
         parts.append(units.make_standing(shape[axis]) if one is None else one.ids)
-    return Channels(np.concatenate(parts), axis, call.rank)
+    return Channels(np.concatenate(parts), axis, rank)
 
 
 def tie_all(units: Units, given: list, shapes: list, rank: int) -> Any:

@@ -76,7 +76,7 @@ def narrow(
         raise ArgumentError(
             op,
             f"the units of {path!r} cannot be followed: {reason}",
-            {"layers that cannot go without units": ", ".join(blocked)},
+            {"layers whose units must stay": ", ".join(blocked)},
             hint=f"filters={rest} names the others." if rest else None,
         )
     gone = _choose(units, sparsity, scope, chosen)
