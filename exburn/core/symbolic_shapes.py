@@ -284,9 +284,10 @@ def describe(value: Any) -> str:
     # An array of objects may hold anything; a spec of them is one of strings.
     array = isinstance(value, np.ndarray)
     text = is_text(value) and not array
+    if text:
+        return f"{TEXT}[{dims}]"
     keys = jnp.issubdtype(value.dtype, jax.dtypes.extended)  # no dtype of NumPy
-    name = value.dtype if keys else np.dtype(value.dtype).name
-    return f"{TEXT if text else name}[{dims}]"
+    return f"{value.dtype if keys else np.dtype(value.dtype).name}[{dims}]"
 
 
 def tracer_hint(error: BaseException) -> str | None:
