@@ -140,7 +140,7 @@ def _stdout_is_terminal() -> bool:
 
 
 def _head(line: Line) -> str:
-    """What stands before the bar, or before the fields where there is none."""
+    """The label and the space behind it, before the bar or the fields."""
     return line.label.ljust(line.width) + "  "
 
 

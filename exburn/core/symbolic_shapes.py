@@ -283,8 +283,7 @@ def describe(value: Any) -> str:
     dims = ", ".join(str(d) for d in public_shape(tuple(value.shape)))
     # An array of objects may hold anything; a spec of them is one of strings.
     array = isinstance(value, np.ndarray)
-    text = is_text(value) and not array
-    if text:
+    if is_text(value) and not array:
         return f"{TEXT}[{dims}]"
     keys = jnp.issubdtype(value.dtype, jax.dtypes.extended)  # no dtype of NumPy
     return f"{value.dtype if keys else np.dtype(value.dtype).name}[{dims}]"

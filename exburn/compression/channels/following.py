@@ -61,9 +61,9 @@ _JOINING = frozenset("add divide maximum minimum multiply subtract true_divide".
 _REDUCTIONS = frozenset("amax amin max mean min prod std sum var".split())
 
 
-def follow(model: Model, op: str) -> Units:
+def follow(model: Model) -> Units:
     """The units of a model made of symbols."""
-    return _Walk(model, op).units
+    return _Walk(model).units
 
 
 def input_name(path: str, number: int) -> str:
@@ -74,8 +74,8 @@ def input_name(path: str, number: int) -> str:
 class _Walk:
     """One walk through the graph of a model, and of the models in it."""
 
-    def __init__(self, model: Model, op: str):
-        self.units, self._op = Units(), op
+    def __init__(self, model: Model):
+        self.units = Units()
         self._paths = {id(layer): path for path, layer in layer_paths(model).items()}
         outputs = self._follow(model.graph, model, [None] * len(model.graph.inputs))
         for one in outputs:

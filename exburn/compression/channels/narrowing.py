@@ -69,7 +69,7 @@ def narrow(
             hint="Take channels away first; or exburn.compression.strip(model) for "
             "masks.",
         )
-    units = follow(model, op)
+    units = follow(model)
     if blocked := units.find_blocked(chosen):
         path, reason = next(iter(blocked.items()))
         rest = [one for one in units.producers if one in chosen - blocked.keys()]
