@@ -29,18 +29,19 @@ from int8_files import load
 
 import exburn
 from exburn import layers
+from exburn.distillation import FeatureDistillation, SoftTargets
 from exburn.tuning import confidence_interval
 
 FEW, EPOCHS = 2_000, 60
+HINT = FeatureDistillation("mse", "last", "hidden", project=True)
 WAYS: dict[str, dict[str, Any]] = {
-    "T=1, alpha=0.1": {"temperature": 1.0, "alpha": 0.1},
-    "T=2, alpha=0.1": {"temperature": 2.0, "alpha": 0.1},
-    "T=4, alpha=0.5": {},
-    "T=2, alpha=0.1, features": {
-        "temperature": 2.0,
-        "alpha": 0.1,
-        "features": {"hidden": "last"},
-        "feature_weight": 0.1,
+    "T=1, targets 0.1": {"losses": [SoftTargets(1.0)], "student_loss_weight": 0.1},
+    "T=2, targets 0.1": {"losses": [SoftTargets(2.0)], "student_loss_weight": 0.1},
+    "T=4, targets 0.5": {"losses": [SoftTargets(4.0)], "student_loss_weight": 0.5},
+    "T=2, targets 0.1, features": {
+        "losses": [SoftTargets(2.0), HINT],
+        "distillation_loss_weights": [1.0, 0.1],
+        "student_loss_weight": 0.1,
     },
 }
 
@@ -79,7 +80,9 @@ def measure(
             student = make_student(seed, units)
             model = student
             if way != "alone":
-                model = exburn.Distiller(student, teacher, **WAYS[way])
+                options = dict(WAYS[way])
+                losses = options.pop("losses")
+                model = exburn.Distiller(teacher, student, losses, **options)
             model.fit(*train, epochs=epochs, batch_size=100, verbose=0)
             result = student.evaluate(*test, verbose=0, return_dict=True)
             scores.append(100 * result["accuracy"])

@@ -100,8 +100,9 @@ if TYPE_CHECKING:
         weights,
         wrappers,
     )
-    from exburn.compression import Distiller, prune, quantize_aware
+    from exburn.compression import prune, quantize_aware
     from exburn.compute import vectorize
+    from exburn.distillation import Distiller
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
     from exburn.elixir.benchmark import benchmark
     from exburn.elixir.doctor import configure, doctor, smoke_test, summary, version
@@ -151,8 +152,9 @@ _LAZY = (
 _LAZY_NAMES = {
     name: module
     for module, names in {
-        "exburn.compression": "Distiller prune quantize_aware",
+        "exburn.compression": "prune quantize_aware",
         "exburn.compute": "vectorize",
+        "exburn.distillation": "Distiller",
         "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
         "exburn.elixir.benchmark": "benchmark",
         "exburn.elixir.doctor": "configure doctor smoke_test summary version",

@@ -5,7 +5,6 @@ Model Compression*, 2017.
 """
 
 from exburn.compression.compressing import plan
-from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import apply_masks, masks, prune, strip
 from exburn.compression.quantization_aware import quantize_aware
 from exburn.compression.sparsity import sparsity
@@ -13,7 +12,6 @@ from exburn.transforms.pruning import Constant, Polynomial, Schedule
 
 __all__ = [
     "Constant",
-    "Distiller",
     "Polynomial",
     "Schedule",
     "apply_masks",

@@ -94,7 +94,7 @@ def compress(
     epochs: int = 5,
     batch_size: int = 32,
     temperature: float = 2.0,
-    alpha: float = 0.5,
+    student_loss_weight: float = 0.5,
     verbose: int | str = 0,
 ) -> Any:
     """Makes the model of ``model.compress``, which tells of the arguments."""
@@ -102,7 +102,7 @@ def compress(
     epochs = check_count(OP, "epochs", epochs)
     batch_size = check_count(OP, "batch_size", batch_size)
     temperature = check_number(OP, "temperature", temperature, open_low=True)
-    alpha = check_number(OP, "alpha", alpha, 0, 1)
+    share = check_number(OP, "student_loss_weight", student_loss_weight, 0, 1)
     verbose = check_verbose(OP, verbose)
     require_trainer(model, OP)
     require_built(model, OP)
@@ -111,7 +111,7 @@ def compress(
     data, held_out = _divide(model, x, y, validation_data, validation_split)
     judge = _Judge(model, held_out, metric, batch_size, within)
     fit = {**data, "epochs": epochs, "batch_size": batch_size, "verbose": verbose}
-    workshop = Workshop(model, temperature, alpha, fit)
+    workshop = Workshop(model, temperature, share, fit)
     first, *ways = _outline(workshop)
     first = dataclasses.replace(first, score=judge.exact, lost=0.0)
     tried: list[Attempt] = []

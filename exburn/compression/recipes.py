@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from exburn.compression.distilling import Distiller
 from exburn.compression.pruning import prune
 from exburn.compression.quantization_aware import quantize_aware
+from exburn.distillation import Distiller, SoftTargets
 from exburn.models import Model
 from exburn.models.saving import set_up_like
 from exburn.module.copying import twin
@@ -60,7 +60,7 @@ class Workshop:
 
     Args:
         model: The model; copies of it are changed.
-        temperature, alpha: Of the distiller that trains them.
+        temperature, student_loss_weight: Of the distiller that trains them.
         fit: Arguments of ``fit``, with the data.
     """
 
@@ -68,11 +68,11 @@ class Workshop:
         self,
         model: Model,
         temperature: float = 2.0,
-        alpha: float = 0.5,
+        student_loss_weight: float = 0.5,
         fit: dict[str, Any] | None = None,
     ):
         self.model, self.fit = model, fit
-        self.options: dict[str, Any] = {"temperature": temperature, "alpha": alpha}
+        self.temperature, self.student_loss_weight = temperature, student_loss_weight
         self._narrow: dict[float, Model] = {}  # trained, by what was cut
 
     def outline(self, recipe: Recipe) -> Model:
@@ -104,7 +104,12 @@ class Workshop:
         trained: Model = student
         own = overrides(student, "train_step") or student.own_compute_loss is not None
         if not own and not student.reads_strings:  # those are trained by their own
-            trained = Distiller(student, twin(self.model), **self.options)
+            trained = Distiller(
+                twin(self.model),
+                student,
+                SoftTargets(self.temperature),
+                student_loss_weight=self.student_loss_weight,
+            )
         trained.fit(**(self.fit or {}))
         return student
 

@@ -10,10 +10,12 @@ from exburn.distillation.losses import (
     FeatureDistillation,
     LogitsDistillation,
 )
+from exburn.distillation.soft_targets import SoftTargets
 
 __all__ = [
     "DistillationLoss",
     "Distiller",
     "FeatureDistillation",
     "LogitsDistillation",
+    "SoftTargets",
 ]

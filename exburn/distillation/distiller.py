@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from exburn.core import forward_context, registry
 from exburn.core.checks import check_number
 from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import public_shape
 from exburn.distillation.losses import DistillationLoss
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ArgumentError, NotBuiltError, ShapeError
+from exburn.layers import Identity
 from exburn.metrics import Mean
 from exburn.models import Model
 from exburn.models.hooks import path_of_layer
+from exburn.models.saving import compile_like
+from exburn.module.building import infer, inspect_call, materialize
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
 
@@ -22,13 +28,19 @@ class Distiller(Model):
     """Trains a student on what a teacher puts out, and on the targets.
 
     ``loss = w L(y, student) + (1 - w) Σ wᵢ Dᵢ(teacher, student)`` with ``w`` the weight
-    of the student's own loss, which ``compile`` is given, penalties included. The
-    teacher is frozen, and computes as in inference. Logs have the parts, too:
-    ``student_loss``, ``distillation_loss`` and ``total_loss``.
+    of the student's own loss, which ``compile`` is given, penalties included. Logs have
+    the parts, too: ``student_loss``, ``distillation_loss`` and ``total_loss``.
+
+    A distiller is compiled, fitted, evaluated, saved and resumed as any model;
+    ``predict`` is the student's. The teacher is frozen, and computes as in inference
+    within the same compiled step; ``teacher.unfreeze()`` trains it again. The student
+    is the given object, which knows nothing of the teacher.
 
     Args:
         teacher: A trained model.
-        student: The model that is trained; it is ready for use by itself at any time.
+        student: The model that is trained, with the same inputs and outputs; it is
+            ready for use by itself at any time. If it is compiled, so is the distiller,
+            alike; else ``compile`` the distiller, and the student is compiled alike.
         distillation_losses: One of :mod:`exburn.distillation`, or a list of them.
         distillation_loss_weights: A weight for each; 1 by default.
         student_loss_weight: w, from 0 to 1.
@@ -38,6 +50,7 @@ class Distiller(Model):
     Raises:
         ArgumentError: Something is no model or no such loss, a weight is out of range,
             or a layer that a loss compares is not there.
+        NotBuiltError: The teacher has no weights yet.
         ShapeError: Inputs or outputs of the models differ in shape or dtype.
 
     Example:
@@ -68,7 +81,7 @@ class Distiller(Model):
         **kwargs: Any,
     ):
         super().__init__(name=name, **kwargs)
-        self._check_models(teacher, student)
+        _require_models(teacher, student)
         self.student_loss_weight = check_number(
             "Distiller", "student_loss_weight", student_loss_weight, 0, 1
         )
@@ -87,15 +100,48 @@ class Distiller(Model):
                 raise ArgumentError(
                     "Distiller",
                     f"a loss must be a DistillationLoss, received {loss!r}",
-                    hint="LogitsDistillation(), or FeatureDistillation(…).",
+                    hint="SoftTargets(), LogitsDistillation() or FeatureDistillation("
+                    "…), of exburn.distillation.",
                 )
-            loss.validate_model_compatibility(teacher, student)
         self._losses = Static((tuple(losses), tuple(weights)))
+        self._losses_for_models = Static(tuple(losses))
         self.teacher, self.student = teacher, student
+        self.projections: list[Any] = []
         teacher.trainable = False
         self.student_loss_tracker = Mean(name="student_loss")
         self.distillation_loss_tracker = Mean(name="distillation_loss")
         self.total_loss_tracker = Mean(name="total_loss")
+        if _waits(teacher):
+            return
+        call = _traced(teacher)
+        if not student.built:
+            infer(student, *call)
+            materialize(student)
+        self._validate()
+        infer(self, *call)
+        materialize(self)
+        if student.loss is not None:
+            compile_like(self, student, {})
+
+    def build(self, input_shape: Any = None) -> None:
+        """Builds both models where they are not, and what makes features alike."""
+        if not self.teacher.built or not self.student.built:
+            for model in (self.teacher, self.student):
+                model.build(input_shape)
+            self._validate()
+        projections = (
+            loss.make_projection(self.teacher, self.student)
+            for loss in self.distillation_losses
+        )
+        self.projections = [layer or Identity() for layer in projections]
+
+    def _validate(self) -> None:
+        """Refuses models that cannot be compared."""
+        _check_graphs(self.teacher, self.student)
+        for loss in self.distillation_losses:
+            loss.validate_model_compatibility(self.teacher, self.student)
+            if loss.teacher_layer_name is None and loss.student_layer_name is None:
+                _compare_outputs(self.teacher, self.student)
 
     @property
     def named_like(self) -> Model:
@@ -116,7 +162,8 @@ class Distiller(Model):
         """Sets how the student trains; the arguments are those of ``Model.compile``.
 
         Raises:
-            ArgumentError: There is no loss.
+            ArgumentError: There is no loss, or the models put out what a loss of
+                distillation cannot compare.
         """
         if loss is None:
             raise ArgumentError(
@@ -125,6 +172,12 @@ class Distiller(Model):
                 hint='compile("adam", loss="cross_entropy").',
             )
         super().compile(optimizer, loss=loss, metrics=metrics, **kwargs)
+        models = self.teacher, self.student
+        self._losses_for_models = Static(
+            tuple(one.for_models(*models, loss) for one in self.distillation_losses)
+        )
+        if not self.student.compiled:
+            compile_like(self.student, self, {})
 
     def call(self, inputs, training=None, **kwargs):
         with _capturing(self, "student"):
@@ -161,10 +214,14 @@ class Distiller(Model):
         taught, teacher_features = self._observe("teacher", x, training=False)
         _, features = self._observe("student", x, training=training)
         total: Any = 0.0
-        for loss, weight in zip(*self._losses.value, strict=True):
+        losses, weights = self._losses_for_models.value, self.distillation_loss_weights
+        for loss, weight, project in zip(
+            losses, weights, self.projections, strict=True
+        ):
             teacher, student = self._compared(
                 loss, teacher_features, features, taught, y_pred
             )
+            student = project(student)
             loss.validate_outputs(teacher, student)
             value = loss.compute_loss(teacher, student)
             if getattr(value, "shape", ()):
@@ -194,10 +251,6 @@ class Distiller(Model):
                 )
             found.append(outputs if name is None else features[name])
         return found[0], found[1]
-
-    def _check_models(self, teacher: Any, student: Any) -> None:
-        """Refuses models that cannot be compared."""
-        _check_alike(teacher, student)
 
     def _observe(self, which: str, x: Any, training: bool) -> tuple[Any, dict]:
         """Outputs of a model, and those of its layers that losses compare, by name.
@@ -258,14 +311,65 @@ class _capturing:
         """Leaves the outputs in the pass, for the loss."""
 
 
-def _check_alike(teacher: Any, student: Any) -> None:
-    """Refuses what is no model, or models that cannot be compared."""
+def _require_models(teacher: Any, student: Any) -> None:
     for which, model in (("teacher", teacher), ("student", student)):
         if not isinstance(model, Model):
             raise ArgumentError(
                 "Distiller",
                 f"the {which} must be a model, received {type(model).__name__}",
             )
+        if model.reads_strings:
+            raise ArgumentError(
+                "Distiller",
+                f"the {which} looks up strings in front of its program",
+                hint="Distil the models behind the lookups, on encode_inputs(x).",
+            )
+    if teacher is student:
+        raise ArgumentError(
+            "Distiller",
+            "the student is the teacher",
+            hint="teacher = student.clone() keeps what it is now.",
+        )
+
+
+def _waits(teacher: Model) -> bool:
+    """Whether the file that is being read will tell how the teacher is called."""
+    return registry.from_file() and teacher._meta.value.traced is None
+
+
+def _traced(teacher: Model) -> Any:
+    """How the teacher is called, and the specs that it is called on."""
+    traced = teacher._meta.value.traced
+    if traced is None or not teacher.built:
+        raise NotBuiltError(
+            "Distiller",
+            f"the teacher {teacher.name!r} has not been called yet",
+            hint="Train it, or load it; or call it once on data.",
+        )
+    return traced
+
+
+def _compare_outputs(teacher: Model, student: Model) -> None:
+    shapes = [_output_shapes(model) for model in (teacher, student)]
+    if shapes[0] != shapes[1]:
+        raise ShapeError(
+            "Distiller",
+            "teacher and student must have outputs of one shape",
+            {"teacher": shapes[0], "student": shapes[1]},
+            hint="Give the student a last layer as wide as the teacher's.",
+        )
+
+
+def _output_shapes(model: Model) -> Any:
+    """Shapes of what a model puts out, batch axis aside, in its structure."""
+    inspected = inspect_call(model)
+    assert inspected is not None
+    specs = inspected[1][""]
+    return jax.tree.map(lambda spec: public_shape(spec.shape)[1:], specs)
+
+
+def _check_graphs(teacher: Any, student: Any) -> None:
+    """Refuses functional models whose inputs or outputs differ."""
     if teacher.graph is None or student.graph is None:
         return
     for what in ("inputs", "outputs"):

@@ -9,11 +9,15 @@ import jax.numpy as jnp
 
 from exburn import tree
 from exburn.core import registry
+from exburn.core.checks import check_flag
 from exburn.core.registry import Configured, register_builtin
-from exburn.errors import ArgumentError, DataError, ExBurnError
+from exburn.core.symbolic_shapes import public_shape
+from exburn.errors import ArgumentError, DataError, ExBurnError, ShapeError
+from exburn.layers import Dense, Layer
 from exburn.losses import CategoricalCrossentropy, KLDivergence, Loss
 from exburn.losses.catalogue import as_loss
 from exburn.models.hooks import path_of_layer
+from exburn.module.building import inspect_call
 
 
 class DistillationLoss(Configured):
@@ -68,6 +72,31 @@ class DistillationLoss(Configured):
             ArgumentError: One has not.
         """
 
+    def for_models(self, teacher: Any, student: Any, loss: Any) -> DistillationLoss:
+        """The loss as it compares these two models; by default the loss itself.
+
+        Args:
+            teacher, student: Built models.
+            loss: What the student is compiled with.
+
+        Raises:
+            ArgumentError: The models put out what the loss cannot compare.
+        """
+        return self
+
+    def make_projection(self, teacher: Any, student: Any) -> Layer | None:
+        """A layer that the student's side passes before it is compared, or ``None``.
+
+        It is trained with the student, and is no part of it.
+
+        Args:
+            teacher, student: Built models.
+
+        Raises:
+            ShapeError: No layer makes one side of the other.
+        """
+        return None
+
 
 class _OfLosses(DistillationLoss):
     """A sum of losses, one for each output that is compared."""
@@ -119,16 +148,21 @@ class FeatureDistillation(_OfLosses):
         teacher_layer_name: The teacher's layer, by its name or path; its outputs if
             None.
         student_layer_name: The same of the student.
+        project: Whether a linear layer, trained with the student and kept by the
+            ``Distiller``, makes as many features of the student's as the teacher has.
+            Where they have as many, they are compared as they are.
 
     Raises:
         ArgumentError: There is no loss; in a ``Distiller``, no such layer.
+        ShapeError: In a ``Distiller``, features to project differ before the last axis.
 
     Example:
         >>> loss = FeatureDistillation("mse", "hidden", "small")
         >>> float(loss.compute_loss(jnp.ones((2, 3)), jnp.zeros((2, 3))))
         1.0
 
-    Source: ``keras.distillation.FeatureDistillation``.
+    Source: ``keras.distillation.FeatureDistillation``; the projection is that of Romero
+    et al., *FitNets: Hints for Thin Deep Nets*, 2015.
     """
 
     def __init__(
@@ -136,8 +170,11 @@ class FeatureDistillation(_OfLosses):
         loss: Any = "mse",
         teacher_layer_name: str | None = None,
         student_layer_name: str | None = None,
+        *,
+        project: bool = False,
     ):
         self._take(loss)
+        self.project = check_flag("FeatureDistillation", "project", project)
         self.teacher_layer_name = teacher_layer_name
         self.student_layer_name = student_layer_name
 
@@ -155,11 +192,30 @@ class FeatureDistillation(_OfLosses):
                     {"cause": str(error).partition("\n")[2]},
                 ) from error
 
+    def make_projection(self, teacher: Any, student: Any) -> Layer | None:
+        if not self.project:
+            return None
+        theirs = _feature_shape(teacher, self.teacher_layer_name)
+        mine = _feature_shape(student, self.student_layer_name)
+        if len(mine) < 2 or mine[1:-1] != theirs[1:-1] or len(mine) != len(theirs):
+            raise ShapeError(
+                "FeatureDistillation",
+                "features must have one shape, up to the last axis",
+                {"teacher": theirs, "student": mine},
+                hint="Choose layers at the same depth: before the same pooling.",
+            )
+        if mine[-1] == theirs[-1]:
+            return None
+        layer = Dense(theirs[-1], use_bias=False)
+        layer.build(mine)
+        return layer
+
     def get_config(self) -> dict[str, Any]:
         return {
             "loss": tree.map_structure(registry.serialize, self.loss),
             "teacher_layer_name": self.teacher_layer_name,
             "student_layer_name": self.student_layer_name,
+            "project": self.project,
         }
 
     @classmethod
@@ -222,3 +278,18 @@ class LogitsDistillation(_OfLosses):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LogitsDistillation:
         return cls(**{**config, "loss": registry.deserialize(config["loss"])})
+
+
+def _feature_shape(model: Any, layer: str | None) -> tuple[Any, ...]:
+    """The shape of what a layer puts out, or the model; ``None`` for open sizes."""
+    inspected = inspect_call(model)
+    assert inspected is not None
+    spec = inspected[1].get("" if layer is None else path_of_layer(model, layer))
+    shape = getattr(spec, "shape", None)
+    if shape is None:
+        raise ArgumentError(
+            "FeatureDistillation",
+            f"the layer {layer!r} of {model.name!r} does not put out one array",
+            hint="Choose a layer that is called in the open, with one output.",
+        )
+    return public_shape(shape)

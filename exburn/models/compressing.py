@@ -22,7 +22,7 @@ def compress(
     epochs: int = 5,
     batch_size: int = 32,
     temperature: float = 2.0,
-    alpha: float = 0.5,
+    student_loss_weight: float = 0.5,
     verbose: int | str = 0,
 ) -> Any:
     """The smallest of several smaller models that is good enough; this one stays.
@@ -52,7 +52,8 @@ def compress(
         metric: Name of the score; by default the first metric of ``compile``, or the
             loss.
         epochs, batch_size, verbose: Of each training.
-        temperature, alpha: As of ``exburn.Distiller``.
+        temperature: As of ``exburn.distillation.SoftTargets``.
+        student_loss_weight: As of ``exburn.Distiller``.
 
     Returns:
         The model, whose ``compression_report`` tells what was tried and what became of
@@ -96,6 +97,6 @@ def compress(
         epochs=epochs,
         batch_size=batch_size,
         temperature=temperature,
-        alpha=alpha,
+        student_loss_weight=student_loss_weight,
         verbose=verbose,
     )

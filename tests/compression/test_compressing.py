@@ -180,7 +180,7 @@ def test_what_cannot_be_asked_for():
     for argument, value in (
         ("epochs", 0),
         ("temperature", 0),
-        ("alpha", 2),
+        ("student_loss_weight", 2),
         ("verbose", "loud"),
     ):
         with pytest.raises(ArgumentError, match=argument):

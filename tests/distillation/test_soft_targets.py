@@ -1,4 +1,4 @@
-"""Tests of ``exburn.compression.distilling`` and ``soft_targets``."""
+"""Tests of ``exburn.distillation.soft_targets``, and of students that it trains."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +6,8 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.compression.soft_targets import soft_divergence
+from exburn.distillation import FeatureDistillation, SoftTargets
+from exburn.distillation.soft_targets import soft_divergence
 from exburn.errors import (
     ArgumentError,
     ExBurnError,
@@ -34,6 +35,10 @@ def stack(width, last=None, units=3, name="hidden"):
 def compiled(model, loss="cross_entropy", **options):
     model.compile(exburn.optimizers.SGD(0.1), loss, metrics=["accuracy"], **options)
     return model
+
+
+def projected(teacher_layer, student_layer):
+    return FeatureDistillation("mse", teacher_layer, student_layer, project=True)
 
 
 def softmax(z):
@@ -85,14 +90,13 @@ def test_a_student_is_trained_by_the_formula_and_stands_alone(tmp_path):
     teacher, student = stack(8), compiled(stack(4))
     before = teacher.get_weights()
     distiller = exburn.Distiller(
-        student,
         teacher,
-        temperature=2.0,
-        alpha=0.3,
-        features={"hidden": "hidden"},
-        feature_weight=0.5,
+        student,
+        [SoftTargets(2.0), projected("hidden", "hidden")],
+        [1.0, 0.5],
+        student_loss_weight=0.3,
     )
-    (projection,) = [w.numpy() for w in distiller.projections[0].weights]
+    (projection,) = [w.numpy() for w in distiller.projections[1].weights]
     features = [m.capture(X, ["hidden"])["hidden"] for m in (teacher, student)]
     zt, zs = (m.predict(X, verbose=0) for m in (teacher, student))
     own = -np.log(softmax(zs))[np.arange(24), Y].mean()
@@ -106,14 +110,17 @@ def test_a_student_is_trained_by_the_formula_and_stands_alone(tmp_path):
     distiller.fit(X, Y, batch_size=8, verbose=0)
     distiller.save(tmp_path / "distiller.exburn")
     other = exburn.load_model(tmp_path / "distiller.exburn")
-    assert type(other) is exburn.Distiller and other.features == {"hidden": "hidden"}
+    assert type(other) is exburn.Distiller
+    assert [loss.get_config() for loss in other.distillation_losses] == [
+        loss.get_config() for loss in distiller.distillation_losses
+    ]
     for one in (distiller, other):
         one.fit(X, Y, batch_size=8, epochs=2, initial_epoch=1, verbose=0)
     for mine, theirs in zip(distiller.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     for weight, old in zip(teacher.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), old)
-    assert (projection != distiller.projections[0].weights[0].numpy()).any()
+    assert (projection != distiller.projections[1].weights[0].numpy()).any()
     assert len(student.weights) == 4
     np.testing.assert_array_equal(
         student.predict(X, verbose=0), distiller.predict(X, verbose=0)
@@ -128,7 +135,9 @@ def test_a_student_is_trained_by_the_formula_and_stands_alone(tmp_path):
 def test_an_unbuilt_student_is_built_and_compiled_as_the_teacher(loss, last, units):
     teacher = stack(8, last, units)
     student = exburn.Sequential([layers.Dense(units, activation=last)])
-    distiller = exburn.Distiller(student, teacher, alpha=0.0)
+    distiller = exburn.Distiller(
+        teacher, student, SoftTargets(), student_loss_weight=0.0
+    )
     distiller.compile("adam", loss)
     y = RNG.integers(0, 2, (24, units)).astype("float32")
     history = distiller.fit(X, y, epochs=4, verbose=0).history["loss"]
@@ -155,9 +164,8 @@ class SmallNet(exburn.Model):
 def test_models_of_classes_of_ones_own_go_into_files(tmp_path):
     teacher, student = SmallNet(8), SmallNet()
     teacher(X)
-    distiller = exburn.Distiller(
-        compiled(student), teacher, features={"first": "first"}
-    )
+    losses = [SoftTargets(), projected("first", "first")]
+    distiller = exburn.Distiller(teacher, compiled(student), losses)
     distiller.save(tmp_path / "distiller.exburn")
     other = exburn.load_model(tmp_path / "distiller.exburn")
     expected = distiller.evaluate(X, Y, verbose=0, return_dict=True)
@@ -175,7 +183,9 @@ def test_losses_and_targets_may_go_by_the_names_of_outputs():
 
     teacher, student = two(8), two(4)
     student.compile("adam", loss={"kind": "cross_entropy", "size": "mse"})
-    distiller = exburn.Distiller(student, teacher, alpha=0.0, temperature=2.0)
+    distiller = exburn.Distiller(
+        teacher, student, SoftTargets(2.0), student_loss_weight=0.0
+    )
     targets = {"kind": Y, "size": X[:, :1]}
     logs = distiller.evaluate({"row": X}, targets, verbose=0, return_dict=True)
     (kt, st), (ks, ss) = (m.predict(X, verbose=0) for m in (teacher, student))
@@ -187,24 +197,25 @@ def test_losses_and_targets_may_go_by_the_names_of_outputs():
 def test_models_that_do_not_fit():
     teacher, student = stack(8), stack(4)
     with pytest.raises(ShapeError, match="one shape"):
-        exburn.Distiller(stack(4, units=5), teacher)
+        exburn.Distiller(teacher, stack(4, units=5), SoftTargets())
     with pytest.raises(NotBuiltError):
-        exburn.Distiller(student, exburn.Sequential([layers.Dense(3)]))
+        exburn.Distiller(exburn.Sequential([layers.Dense(3)]), student, SoftTargets())
     word = exburn.Input((1,), dtype="string")
     lookup = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
     reader = exburn.Model(word, layers.Dense(3)(lookup(word)))
     with pytest.raises(ArgumentError, match="strings"):
-        exburn.Distiller(reader, reader.clone())
+        exburn.Distiller(reader, reader.clone(), SoftTargets())
     with pytest.raises(ArgumentError, match="is the teacher"):
-        exburn.Distiller(student, student)
+        exburn.Distiller(student, student, SoftTargets())
     with pytest.raises(ArgumentError, match="teacher must be a model"):
-        exburn.Distiller(student, "teacher")
-    for options in ({"alpha": 1.5}, {"temperature": 0}, {"features": ["hidden"]}):
-        with pytest.raises(ArgumentError, match=next(iter(options))):
-            exburn.Distiller(student, teacher, **options)
+        exburn.Distiller("teacher", student, SoftTargets())
+    with pytest.raises(ArgumentError, match="temperature"):
+        SoftTargets(0)
+    with pytest.raises(ArgumentError, match="project"):
+        FeatureDistillation("mse", "hidden", "hidden", project="yes")
     with pytest.raises((UnknownNameError, ArgumentError), match="nothing"):
-        exburn.Distiller(student, teacher, features={"hidden": "nothing"})
-    distiller = exburn.Distiller(student, stack(8, "sigmoid"))
+        exburn.Distiller(teacher, student, projected("nothing", "hidden"))
+    distiller = exburn.Distiller(stack(8, "sigmoid"), student, SoftTargets())
     with pytest.raises(ArgumentError, match="different things"):
         distiller.compile("adam", "cross_entropy")
     with pytest.raises(ArgumentError, match="loss of its own"):
@@ -226,9 +237,9 @@ def test_features_that_cannot_be_compared():
     )
     image.add(layers.Dense(3))
     with pytest.raises(ShapeError, match="last axis"):
-        exburn.Distiller(sequence(4), image, features={"lstm": "wide"})
+        exburn.Distiller(image, sequence(4), projected("wide", "lstm"))
     with pytest.raises(ExBurnError, match="open|one array"):
-        cells = {"lstm/cell": "lstm/cell"}
-        distiller = exburn.Distiller(sequence(4), sequence(4), features=cells)
+        cells = projected("lstm/cell", "lstm/cell")
+        distiller = exburn.Distiller(sequence(4), sequence(4), cells)
         distiller.compile("adam", "cross_entropy")
         distiller.fit(np.zeros((8, 4, 2)), np.zeros(8, int), verbose=0)
