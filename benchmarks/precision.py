@@ -24,15 +24,15 @@ import numpy as np
 
 import exburn
 from exburn import layers
-from exburn.core.precision import Precision
+from exburn.core.precision import PrecisionPolicy
 
 POLICIES: dict[str, Any] = {
-    "float32": Precision(),
-    "float32, tensorfloat32": Precision(matmul="tensorfloat32"),
-    "float32, highest": Precision(matmul="highest"),
-    "mixed_bfloat16": Precision.of("mixed_bfloat16"),
-    "mixed_float16": Precision.of("mixed_float16"),
-    "bfloat16": Precision.of("bfloat16"),
+    "float32": PrecisionPolicy(),
+    "float32, tensorfloat32": PrecisionPolicy(matmul="tensorfloat32"),
+    "float32, highest": PrecisionPolicy(matmul="highest"),
+    "mixed_bfloat16": PrecisionPolicy.of("mixed_bfloat16"),
+    "mixed_float16": PrecisionPolicy.of("mixed_float16"),
+    "bfloat16": PrecisionPolicy.of("bfloat16"),
 }
 BATCH = 32
 FULL = {"tokens": 256, "vocabulary": 65, "width": 384, "blocks": 6, "heads": 6}
@@ -61,7 +61,7 @@ def text(samples: int, tokens: int, vocabulary: int) -> tuple[np.ndarray, np.nda
     return found[:, :-1].copy(), found[:, 1:].copy()
 
 
-def compiled(policy: Precision, size: dict[str, int]) -> Any:
+def compiled(policy: PrecisionPolicy, size: dict[str, int]) -> Any:
     before = exburn.set_precision(policy)
     model = gpt(**size)
     exburn.set_precision(before)

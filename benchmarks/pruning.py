@@ -34,7 +34,7 @@ from process import versions
 
 import exburn
 from exburn import layers
-from exburn.compression import Polynomial, sparsity
+from exburn.compression import PolynomialSparsity, sparsity
 
 BATCH = 128
 
@@ -107,7 +107,7 @@ def variants(model: Any, steps: int) -> dict[str, Any]:
     # Of a transformer heads and hidden units; its residual stream stays as wide.
     blocks = any(layer.name.startswith("heads_") for layer in model.layers)
     inner = ["heads_*", "up_*"] if blocks else None
-    schedule = Polynomial(0, steps // 2, every=max(1, steps // 50))
+    schedule = PolynomialSparsity(0, steps // 2, every=max(1, steps // 50))
     return {
         "dense": model,
         "80 % magnitude": exburn.prune(model, 0.8, schedule),

@@ -10,7 +10,7 @@ import jax
 from exburn.core.checks import check_choice, check_count
 from exburn.core.precision import (
     DTypePolicy,
-    Precision,
+    PrecisionPolicy,
     get_precision,
     is_float,
     set_precision,
@@ -95,7 +95,7 @@ def set_floatx(value: Any) -> None:
     name = standardize_dtype(value)
     if not is_float(name):
         raise ArgumentError("set_floatx", f"a floating dtype is needed, not {value!r}")
-    if get_precision() == Precision.of(floatx()):
+    if get_precision() == PrecisionPolicy.of(floatx()):
         set_precision(name)
     _settings["floatx"] = name
 
@@ -173,7 +173,7 @@ def set_dtype_policy(policy: Any) -> None:
     """Sets the policy of layers made from now on.
 
     Args:
-        policy: A name such as ``"mixed_bfloat16"``, a dtype, or a ``Precision``.
+        policy: A name such as ``"mixed_bfloat16"``, a dtype, or a ``PrecisionPolicy``.
 
     Raises:
         UnknownNameError: Nothing has that name.

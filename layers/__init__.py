@@ -15,7 +15,7 @@ from exburn.layers.convolution.transposed import *
 from exburn.layers.core.dense import Dense
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.layers.core.flax_layer import FlaxLayer
-from exburn.layers.core.function import Function, Lambda
+from exburn.layers.core.function import Lambda
 from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input, InputLayer
 from exburn.layers.core.jax_layer import JaxLayer
@@ -77,7 +77,7 @@ __all__ = [
     "Convolution3D", "Convolution3DTranspose", "Cropping1D", "Cropping2D", "Cropping3D",
     "CutMix", "Dense", "DepthwiseConv1D", "DepthwiseConv2D", "Discretization", "Dot",
     "Dropout", "EinsumDense", "Embedding", "Equalization", "Flatten", "FlaxLayer",
-    "Function", "GRUCell", "GaussianDropout", "GaussianNoise", "GlobalAveragePooling1D",
+    "GRUCell", "GaussianDropout", "GaussianNoise", "GlobalAveragePooling1D",
     "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalAvgPool1D",
     "GlobalAvgPool2D", "GlobalAvgPool3D", "GlobalMaxPool1D", "GlobalMaxPool2D",
     "GlobalMaxPool3D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D",

@@ -8,7 +8,7 @@ import pytest
 from tests.golden import keras
 
 import exburn
-from exburn.core.precision import Precision
+from exburn.core.precision import PrecisionPolicy
 from exburn.transforms.quantization import QuantizedWeight
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
@@ -46,7 +46,7 @@ X = np.random.default_rng(0).normal(size=(3, 64)).astype("float32")
 @pytest.mark.parametrize("name", NAMES)
 def test_policies_of_a_name(name):
     ours, theirs = (api.dtype_policies.get(name) for api in (exburn, keras))
-    assert type(ours).__name__ in (type(theirs).__name__, "Precision")
+    assert type(ours).__name__ in (type(theirs).__name__, "PrecisionPolicy")
     read = "name compute_dtype variable_dtype quantization_mode mode block_size "
     read += "weight_bits group_size amax_history_length"
     for attribute in read.split():
@@ -62,7 +62,7 @@ def test_policies_of_a_name(name):
         exburn.dtype_policies.get(keras.dtype_policies.serialize(theirs)),
         copy.deepcopy(ours),
         pickle.loads(pickle.dumps(ours)),
-        Precision.of(ours.identifier),
+        PrecisionPolicy.of(ours.identifier),
     ):
         assert again == ours and hash(again) == hash(ours)
     assert sum(ours == exburn.dtype_policies.get(other) for other in NAMES) == 1
@@ -99,8 +99,8 @@ def test_named_policies_are_shown_as_in_keras():
         )
     assert repr(exburn.FloatDTypePolicy("float16")) == '<DTypePolicy "float16">'
     assert exburn.FloatDTypePolicy("float16") == exburn.DTypePolicy("float16")
-    assert exburn.DTypePolicy("float16") == Precision("float16", "float16")
-    assert exburn.DTypePolicy("float32") != Precision(output="float16")
+    assert exburn.DTypePolicy("float16") == PrecisionPolicy("float16", "float16")
+    assert exburn.DTypePolicy("float32") != PrecisionPolicy(output="float16")
 
 
 @BOTH

@@ -8,12 +8,16 @@ from exburn.compression.compressing import plan
 from exburn.compression.pruning import apply_masks, masks, prune, strip
 from exburn.compression.quantization_aware import quantize_aware
 from exburn.compression.sparsity import sparsity
-from exburn.transforms.pruning import Constant, Polynomial, Schedule
+from exburn.transforms.pruning import (
+    ConstantSparsity,
+    PolynomialSparsity,
+    SparsitySchedule,
+)
 
 __all__ = [
-    "Constant",
-    "Polynomial",
-    "Schedule",
+    "ConstantSparsity",
+    "PolynomialSparsity",
+    "SparsitySchedule",
     "apply_masks",
     "masks",
     "plan",

@@ -17,14 +17,14 @@ from exburn.module.copying import twin
 from exburn.module.selection import layer_paths
 from exburn.transforms import pruning
 from exburn.transforms.lora import adapted_layers
-from exburn.transforms.pruning import Schedule
+from exburn.transforms.pruning import SparsitySchedule
 from exburn.transforms.quantization import choose
 
 
 def prune(
     model: Model,
     sparsity: float | None = None,
-    schedule: Schedule | None = None,
+    schedule: SparsitySchedule | None = None,
     pattern: str | None = None,
     scope: str = "global",
     *,
@@ -42,8 +42,9 @@ def prune(
         model: A built model. If it is compiled, so is the new one.
         sparsity: Share of the numbers that go, or with ``"channels"`` of the units, in
             [0, 1); that of the pattern, else 0.8 by default.
-        schedule: When they go: ``exburn.compression.Polynomial(begin=0, end=2000)``,
-            ``Constant(begin=100)``; at once by default. Steps are batches of ``fit``.
+        schedule: When they go: ``PolynomialSparsity(begin=0, end=2000)`` or
+            ``ConstantSparsity(begin=100)``, of ``exburn.compression``; at once by
+            default. Steps are batches of ``fit``.
         pattern: ``None`` for any numbers; ``"2:4"`` leaves 2 of every 4 neighbours
             along the axis that a product sums over, likewise any ``"n:m"``;
             ``"channels"`` takes units of Dense layers, filters of convolutions, heads

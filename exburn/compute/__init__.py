@@ -16,11 +16,11 @@ from exburn.compute.buffers import *
 from exburn.compute.commands import Command, poll, submit, wait
 from exburn.compute.kernels import *
 from exburn.compute.memory import device_count, memory_info, synchronize
-from exburn.compute.pipeline import Pipeline, Slot
+from exburn.compute.pipeline import ComputePipeline, Slot
 
 __all__ = [
     "Command",
-    "Pipeline",
+    "ComputePipeline",
     "Slot",
     "buffer",
     "compile_kernel",

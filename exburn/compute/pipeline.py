@@ -29,12 +29,12 @@ class Slot:
     name: str
 
 
-class Pipeline:
+class ComputePipeline:
     """Records kernels and runs all of them as one program, without host round trips.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> pipe = Pipeline()
+        >>> pipe = ComputePipeline()
         >>> x = pipe.input("x")
         >>> hidden = pipe.add("matmul", x, jnp.eye(2))
         >>> out = pipe.add("relu", hidden)
@@ -58,7 +58,7 @@ class Pipeline:
         taken = ["outputs", *(slot.name for slot in self._inputs)]
         if not isinstance(name, str) or name in taken:
             raise ArgumentError(
-                "Pipeline.input",
+                "ComputePipeline.input",
                 f"the name must be a string that is not taken, received {name!r}",
                 {"taken": ", ".join(taken)},
             )
@@ -79,7 +79,7 @@ class Pipeline:
             UnknownNameError: No kernel has that name.
             ArgumentError: A slot of another pipeline.
         """
-        self._require_own("Pipeline.add", [v for v in inputs if _is_slot(v)])
+        self._require_own("ComputePipeline.add", [v for v in inputs if _is_slot(v)])
         slot = Slot(len(self._inputs) + len(self._steps), name)
         self._steps.append((slot, kernel(name), inputs, static(params)))
         self._programs.clear()
@@ -100,14 +100,16 @@ class Pipeline:
         names = {slot.name for slot in self._inputs}
         if names != set(inputs) or not self._steps:
             raise ArgumentError(
-                "Pipeline.run",
+                "ComputePipeline.run",
                 f"it takes the inputs {sorted(names)} and needs a step, received "
                 f"{sorted(inputs)} and {len(self._steps)} steps",
             )
         if isinstance(outputs, Slot):
-            raise ArgumentError("Pipeline.run", "outputs must be a list of slots")
+            raise ArgumentError(
+                "ComputePipeline.run", "outputs must be a list of slots"
+            )
         wanted = [self._steps[-1][0]] if outputs is None else list(outputs)
-        self._require_own("Pipeline.run", wanted)
+        self._require_own("ComputePipeline.run", wanted)
         key = tuple(slot.index for slot in wanted)
         if key not in self._programs:
             self._programs[key] = self._compile(key)

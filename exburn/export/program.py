@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.core.precision import Precision, is_float
+from exburn.core.precision import PrecisionPolicy, is_float
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ExBurnError, warn
 from exburn.export.operations import Operations, inline
@@ -21,7 +21,7 @@ from exburn.module.traversal import iter_modules
 from exburn.runtime.portable import TARGETS, portable
 from exburn.training.module import SplitModule
 
-_EXACT = Precision()
+_EXACT = PrecisionPolicy()
 
 
 class Program:

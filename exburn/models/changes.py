@@ -11,7 +11,7 @@ from typing import Any
 
 from flax import nnx
 
-from exburn.core.precision import DTypePolicy, Precision
+from exburn.core.precision import DTypePolicy, PrecisionPolicy
 from exburn.errors import FileFormatError
 from exburn.module.building import materialize, spread_precision
 from exburn.module.selection import layer_paths
@@ -231,7 +231,7 @@ def repeat(model: Any, changes: Any) -> Any:
 def _set_policy_again(model: Any, record: dict[str, Any]) -> None:
     layers = layer_paths(model)
     with reading_record("a layer's precision"):
-        policy = Precision.of(record["policy"])
+        policy = PrecisionPolicy.of(record["policy"])
         chosen = [layers[path] for path in record["layers"]]
     for layer in chosen:
         layer._policy = policy

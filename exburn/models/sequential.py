@@ -11,7 +11,7 @@ from exburn.core.checks import check_not_of_keras
 from exburn.core.registry import deserialize, register_builtin
 from exburn.core.symbolic_shapes import TEXT, is_text
 from exburn.errors import ArgumentError, DataError, DTypeError, NotBuiltError
-from exburn.layers import Function, Input, ModuleLayer
+from exburn.layers import Input, Lambda, ModuleLayer
 from exburn.models.config import (
     axes_entry,
     input_entry,
@@ -292,7 +292,7 @@ def as_layer(item: Any) -> Layer:
         )
     check_not_of_keras("Sequential", item)
     if callable(item):
-        return Function(item)
+        return Lambda(item)
     raise DTypeError(
         "Sequential",
         f"a layer, nnx.Module or function is needed, received {type(item).__name__}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from exburn.core.precision import Precision
+from exburn.core.precision import PrecisionPolicy
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 
@@ -127,7 +127,7 @@ def _change(name: str, old: Any, new: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, Precision):
+    if isinstance(value, PrecisionPolicy):
         value = value.identifier
     text = getattr(value, "__name__", None) or repr(value)
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"

@@ -72,6 +72,3 @@ def _parameters(function: Callable) -> frozenset[str]:
         return frozenset(inspect.signature(function).parameters)
     except ValueError:  # a builtin without a signature takes no options
         return frozenset()
-
-
-Function = Lambda

@@ -8,9 +8,9 @@ import pytest
 
 import exburn
 from exburn.compression import (
-    Constant,
-    Polynomial,
-    Schedule,
+    ConstantSparsity,
+    PolynomialSparsity,
+    SparsitySchedule,
     apply_masks,
     masks,
     sparsity,
@@ -52,7 +52,7 @@ def test_the_least_magnitudes_go(scope):
     gone = {name: np.zeros(w.shape, bool) for name, w in weights.items()}
     gone["b"][3] = True  # large numbers
     shapes = {name: w.shape for name, w in weights.items()}
-    plan = Plan(0.5, Constant(), None, scope, {"a": 0, "b": 0}, shapes)
+    plan = Plan(0.5, ConstantSparsity(), None, scope, {"a": 0, "b": 0}, shapes)
     bits = {name: pack(~g) for name, g in gone.items()}
     new = jax.jit(plan.advance)(weights, bits, 0)
     found = {
@@ -68,19 +68,22 @@ def test_the_least_magnitudes_go(scope):
 
 
 def test_schedules_follow_their_formulas():
-    cubic = Polynomial(begin=100, end=300, every=50)
+    cubic = PolynomialSparsity(begin=100, end=300, every=50)
     steps = np.array([0, 100, 149, 150, 299, 300, 9999])
     share = 1 - (1 - np.array([0, 0, 0, 50, 150, 200, 200]) / 200) ** 3
     np.testing.assert_allclose(cubic(steps), share, rtol=1e-6)
-    assert Polynomial.from_config(cubic.get_config()).get_config() == cubic.get_config()
-    np.testing.assert_array_equal(Constant(2)(np.arange(4)), [0, 0, 1, 1])
+    assert (
+        PolynomialSparsity.from_config(cubic.get_config()).get_config()
+        == cubic.get_config()
+    )
+    np.testing.assert_array_equal(ConstantSparsity(2)(np.arange(4)), [0, 0, 1, 1])
 
 
 @pytest.mark.long
 def test_masks_grow_within_the_step_and_stay_zero():
     model = make()
     before = model.get_weights()
-    pruned = exburn.prune(model, 0.75, Polynomial(begin=2, end=8, every=2))
+    pruned = exburn.prune(model, 0.75, PolynomialSparsity(begin=2, end=8, every=2))
     assert all(map(np.array_equal, model.get_weights(), before))
     assert sparsity(pruned).total == 0
     seen, last = [], None
@@ -104,7 +107,7 @@ def test_a_pattern_grows_within_each_group():
     weight = RNG.normal(size=(16, 6)).astype(np.float32)
     plan = Plan(
         0.5,
-        Polynomial(0, 8, power=1, every=1),
+        PolynomialSparsity(0, 8, power=1, every=1),
         (2, 4),
         "layer",
         {"w": 0},
@@ -230,7 +233,7 @@ def test_every_kind_of_layer_is_pruned_along_what_it_sums_over():
 
 @pytest.mark.long
 def test_a_run_goes_on_in_the_middle_of_its_schedule(tmp_path):
-    schedule = Polynomial(0, 7, every=2)
+    schedule = PolynomialSparsity(0, 7, every=2)
 
     def begin():
         return exburn.prune(make(), 0.8, schedule)
@@ -282,7 +285,7 @@ class OwnStep(exburn.Model):
     "way", ["own", "average", "mean", "clone", "batches", "accumulated"]
 )
 def test_every_way_to_train_prunes(way):
-    schedule = Polynomial(0, 6, every=2)
+    schedule = PolynomialSparsity(0, 6, every=2)
     adam = exburn.optimizers.Adam
     optimizer = {"average": adam(use_ema=True)}.get(way)
     if way == "accumulated":
@@ -309,7 +312,7 @@ def test_every_way_to_train_prunes(way):
 @pytest.mark.long
 @pytest.mark.longest
 def test_lanes_of_a_sweep_are_pruned():
-    pruned = exburn.prune(make(), 0.5, Polynomial(0, 6, every=2))
+    pruned = exburn.prune(make(), 0.5, PolynomialSparsity(0, 6, every=2))
     over = {"seed": range(2), "learning_rate": [0.1, 0.01]}
     result = exburn.sweep(pruned, X, Y, over=over, epochs=4, verbose=0)
     assert [sparsity(model).total for model in result.models()] == [0.5] * 4
@@ -330,7 +333,9 @@ def test_the_zeros_are_in_files_for_other_runtimes(sparse, tmp_path):
 # ------------------------------------------------------------------ bad input
 def of_step(share):
     """A schedule of a function of the step."""
-    return type("Own", (Schedule,), {"__call__": lambda self, step: share(step)})()
+    return type(
+        "Own", (SparsitySchedule,), {"__call__": lambda self, step: share(step)}
+    )()
 
 
 @pytest.mark.parametrize(
@@ -349,7 +354,10 @@ def of_step(share):
         ({"schedule": of_step(lambda step: None)}, "one number from 0 to 1"),
         ({"schedule": of_step(lambda step: step + np.zeros(3))}, "one number"),
         ({"filters": 3}, "layers are named by strings"),
-        ({"pattern": "channels", "schedule": Constant(3)}, "channels go at once"),
+        (
+            {"pattern": "channels", "schedule": ConstantSparsity(3)},
+            "channels go at once",
+        ),
     ],
 )
 def test_bad_arguments_are_told_before_anything_is_done(arguments, words):
@@ -384,8 +392,8 @@ def test_what_cannot_be_pruned_is_told():
     with pytest.raises(ArgumentError, match="a model is needed"):
         exburn.prune(Dense(3))
     for bad in ({"begin": -1}, {"end": 0}, {"begin": 5, "end": 5}, {"every": 0}):
-        with pytest.raises(ArgumentError, match="Polynomial"):
-            Polynomial(**bad)
+        with pytest.raises(ArgumentError, match="PolynomialSparsity"):
+            PolynomialSparsity(**bad)
     table = exburn.Sequential([Embedding(8, 4), Flatten(), Dense(2)])
     table.build((None, 4))
     assert list(masks(exburn.prune(table))) == ["dense/kernel"]
@@ -394,7 +402,7 @@ def test_what_cannot_be_pruned_is_told():
 
 
 def test_a_schedule_of_ones_own(tmp_path):
-    class HalfFirst(Schedule):
+    class HalfFirst(SparsitySchedule):
         def __call__(self, step):
             return jax.numpy.where(step < 3, 0.5, 1.0)
 

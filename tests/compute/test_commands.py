@@ -59,6 +59,6 @@ def test_a_command_that_fails():
     assert compute.poll(command) == "failed"
     with pytest.raises(jax.errors.JaxRuntimeError):
         compute.wait(command)
-    pipe = compute.Pipeline()
+    pipe = compute.ComputePipeline()
     pipe.add("relu", pipe.input("x"))
     assert compute.wait(compute.submit(pipe.run, x=A)).shape == (4, 4)

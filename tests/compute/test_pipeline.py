@@ -12,7 +12,7 @@ from exburn.errors import (
 
 
 def test_a_pipeline_is_one_program():
-    pipe = compute.Pipeline()
+    pipe = compute.ComputePipeline()
     x = pipe.input("x")
     product = pipe.add("matmul", x, B)
     total = pipe.add("elementwise_add", product, x)
@@ -30,7 +30,7 @@ def test_a_pipeline_is_one_program():
 
 
 def test_bad_pipelines():
-    pipe, other = compute.Pipeline(), compute.Pipeline()
+    pipe, other = compute.ComputePipeline(), compute.ComputePipeline()
     with pytest.raises(ArgumentError):
         pipe.run()
     x, foreign = pipe.input("x"), other.input("x")

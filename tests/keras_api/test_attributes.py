@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import exburn as keras
-from exburn.core.precision import Precision
+from exburn.core.precision import PrecisionPolicy
 
 
 def test_losses_have_their_function():
@@ -23,8 +23,8 @@ def test_callbacks_have_their_arguments(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "policy", [Precision.of("mixed_bfloat16"), Precision(output="float16")]
+    "policy", [PrecisionPolicy.of("mixed_bfloat16"), PrecisionPolicy(output="float16")]
 )
 def test_policies_come_from_their_config(policy):
-    assert Precision.from_config(policy.get_config()) == policy
+    assert PrecisionPolicy.from_config(policy.get_config()) == policy
     assert keras.DTypePolicy("float16").get_config() == {"name": "float16"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import Precision, layers
+from exburn import PrecisionPolicy, layers
 from exburn.errors import DTypeError, FileFormatError, UnknownNameError
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
@@ -54,7 +54,7 @@ BUILDERS = {"sequential": stack, "functional": functional, "subclass": Subclass}
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_of_the_process_and_of_a_model(kind, name):
-    policy = Precision.of(name)
+    policy = PrecisionPolicy.of(name)
     mine = BUILDERS[kind](dtype=name)
     assert mine(X).dtype == policy.compute
     exburn.set_precision(name)
@@ -147,7 +147,7 @@ def test_weights_without_changes_are_drawn_again_after_a_cast():
 
 
 def test_the_output_dtype_of_a_model_is_that_of_its_outputs_alone():
-    policy = Precision(compute="bfloat16", output="float32")
+    policy = PrecisionPolicy(compute="bfloat16", output="float32")
     model = stack(dtype=policy)
     assert model(X).dtype == jnp.float32
     assert {x.precision.output for x in model.layers} == {None}
@@ -162,7 +162,9 @@ def test_an_output_dtype_keeps_masks():
         [
             exburn.Input((None,), dtype="int32"),
             layers.Embedding(5, 3, mask_zero=True),
-            layers.Dense(3, dtype=Precision(compute="bfloat16", output="float32")),
+            layers.Dense(
+                3, dtype=PrecisionPolicy(compute="bfloat16", output="float32")
+            ),
             layers.GlobalAveragePooling1D(),
         ]
     )
@@ -170,19 +172,19 @@ def test_an_output_dtype_keeps_masks():
     np.testing.assert_allclose(model(ids), model(ids[:, :2]), rtol=1e-5)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, Precision("bfloat16", "float32")])
+@pytest.mark.parametrize("policy", [*POLICIES, PrecisionPolicy("bfloat16", "float32")])
 def test_identifiers_make_the_policy_again(policy):
-    policy = Precision.of(policy)
-    assert Precision.of(policy.identifier) == policy
+    policy = PrecisionPolicy.of(policy)
+    assert PrecisionPolicy.of(policy.identifier) == policy
 
 
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda: Precision.of({"sum": "float32"}), DTypeError),
-        (lambda: Precision.of("mixed_float8"), UnknownNameError),
-        (lambda: Precision(param="floaty"), DTypeError),
-        (lambda: Precision(matmul="best"), UnknownNameError),
+        (lambda: PrecisionPolicy.of({"sum": "float32"}), DTypeError),
+        (lambda: PrecisionPolicy.of("mixed_float8"), UnknownNameError),
+        (lambda: PrecisionPolicy(param="floaty"), DTypeError),
+        (lambda: PrecisionPolicy(matmul="best"), UnknownNameError),
         (lambda: exburn.set_matmul_precision("tf32"), UnknownNameError),
         (lambda: layers.Dense(2, dtype="mixed_f16"), UnknownNameError),
     ],
@@ -217,7 +219,7 @@ def test_matmul_precision_of_the_process_and_of_layers():
     model = exburn.Sequential(
         [
             exburn.Input((4,)),
-            layers.Dense(3, dtype=Precision(matmul="highest")),
+            layers.Dense(3, dtype=PrecisionPolicy(matmul="highest")),
             layers.Dense(2),
         ]
     )
@@ -225,7 +227,7 @@ def test_matmul_precision_of_the_process_and_of_layers():
     assert exburn.set_matmul_precision("tensorfloat32") is None
     assert products(model, X[:, 0]) == [highest, high]
     assert exburn.set_matmul_precision(None) == "tensorfloat32"
-    whole = stack(dtype=Precision(matmul="tensorfloat32"))
+    whole = stack(dtype=PrecisionPolicy(matmul="tensorfloat32"))
     assert set(products(whole, X)) == {high}
     x = jnp.asarray(X[:, 0])
     gradient = jax.grad(lambda x: model(x).sum())
@@ -269,7 +271,7 @@ def both_ways(**options):
         (both_ways, "", "float16"),
         (both_ways, "both/backward_layer", "bfloat16"),
         (attention, "mha/value", "mixed_bfloat16"),
-        (attention, "mha/value", Precision(compute="bfloat16", matmul="highest")),
+        (attention, "mha/value", PrecisionPolicy(compute="bfloat16", matmul="highest")),
     ],
 )
 def test_copies_and_files_have_the_policies_set_later(
@@ -287,7 +289,7 @@ def test_copies_and_files_have_the_policies_set_later(
     else:
         model.save(tmp_path / "m.exburn")
         copy = exburn.saving.load_model(tmp_path / "m.exburn")
-    assert Precision.of(policy) in policies(copy)[0].values()
+    assert PrecisionPolicy.of(policy) in policies(copy)[0].values()
     assert policies(copy) == policies(model) and copy.changes == model.changes
     assert (copy.predict(X, verbose=0) == model.predict(X, verbose=0)).all()
 
@@ -312,9 +314,9 @@ def test_a_file_is_read_with_the_default_policy_that_it_was_made_with(name, tmp_
     model.save(tmp_path / "m.exburn")
     exburn.set_precision("float32")
     loaded = exburn.saving.load_model(tmp_path / "m.exburn")
-    assert loaded.precision == loaded.dense.precision == Precision.of(name)
+    assert loaded.precision == loaded.dense.precision == PrecisionPolicy.of(name)
     assert dtypes(loaded) == dtypes(model)
-    assert exburn.get_precision() == layers.Dense(3).precision == Precision()
+    assert exburn.get_precision() == layers.Dense(3).precision == PrecisionPolicy()
 
 
 @pytest.mark.parametrize(

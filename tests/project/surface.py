@@ -66,21 +66,26 @@ def describe(path: str, value: Any) -> Iterator[str]:
             yield f"{path}.{name}: attribute"
 
 
-def surface(root: str = "exburn") -> list[str]:
-    """All lines, sorted: ``exburn.layers.Dense (units, activation=None, …)``."""
-    lines: set[str] = set()
+def public_names(root: str = "exburn") -> Iterator[tuple[str, Any]]:
+    """Each public name with its path, and what it stands for; each namespace once."""
     waiting, seen = [root], {root}
     while waiting:
         path = waiting.pop()
         for name, value in members(importlib.import_module(path)).items():
-            if not inspect.ismodule(value):
-                lines.update(describe(f"{path}.{name}", value))
-                continue
-            lines.add(f"{path}.{name}: module")
-            inside = value.__name__.startswith(f"{root}.")
+            yield f"{path}.{name}", value
+            inside = inspect.ismodule(value) and value.__name__.startswith(f"{root}.")
             if inside and value.__name__ not in seen:
                 seen.add(value.__name__)
                 waiting.append(value.__name__)
+
+
+def surface(root: str = "exburn") -> list[str]:
+    """All lines, sorted: ``exburn.layers.Dense (units, activation=None, …)``."""
+    lines: set[str] = set()
+    for path, value in public_names(root):
+        lines.update(
+            [f"{path}: module"] if inspect.ismodule(value) else describe(path, value)
+        )
     return sorted(lines)
 
 

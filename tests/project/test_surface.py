@@ -1,5 +1,6 @@
 """The comparison of public names: what it lists, and that it sees a change."""
 
+import inspect
 import sys
 from pathlib import Path
 
@@ -19,6 +20,21 @@ def test_it_lists_names_methods_and_defaults():
     assert {f"exburn.losses.{name}" for name in exburn.losses.__all__} <= {
         line.split(" ")[0].rstrip(":") for line in lines
     }
+
+
+def test_no_two_public_classes_share_a_name():
+    """Keras' own pairs aside: a loss and the metric of it, a layer and an initializer.
+
+    ``Precision``, say, as a metric and as a policy would be told apart by nothing.
+    """
+    classes: dict[str, set[type]] = {}
+    for _, value in surface.public_names():
+        if inspect.isclass(value):
+            classes.setdefault(value.__name__, set()).add(value)
+    shared = {name for name, each in classes.items() if len(each) > 1}
+    pairs = set(exburn.losses.__all__) & set(exburn.metrics.__all__) | {"Identity"}
+    assert shared <= pairs, {name: classes[name] for name in shared - pairs}
+    assert "Hinge" in shared  # the walk goes into namespaces
 
 
 def test_addresses_are_no_part_of_a_signature():

@@ -20,7 +20,7 @@ __all__ = [
     "FloatDTypePolicy",
     "GPTQDTypePolicy",
     "Int4DTypePolicy",
-    "Precision",
+    "PrecisionPolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",
     "default_precision",

@@ -26,7 +26,8 @@ def set_matmul_precision(precision: str | None) -> str | None:
     """Sets how exactly float32 matrices are multiplied, and returns what was before.
 
     It holds for convolutions too, and for programs compiled from now on; those that
-    were compiled already compile again. A layer's ``Precision(matmul=…)`` goes first.
+    were compiled already compile again. A layer's ``PrecisionPolicy(matmul=…)`` goes
+    first.
 
     Args:
         precision: ``"tensorfloat32"`` (10 bits of mantissa on NVIDIA's tensor cores),

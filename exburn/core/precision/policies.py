@@ -20,7 +20,7 @@ __all__ = [
     "CLASSES",
     "DTypePolicy",
     "FloatDTypePolicy",
-    "Precision",
+    "PrecisionPolicy",
     "default_precision",
     "get_precision",
     "set_precision",
@@ -50,7 +50,7 @@ class DTypePolicy:
 
     Example:
         >>> policy = DTypePolicy("mixed_bfloat16")
-        >>> policy, policy.compute_dtype, policy == Precision(compute="bfloat16")
+        >>> policy, policy.compute_dtype, policy == PrecisionPolicy(compute="bfloat16")
         (<DTypePolicy "mixed_bfloat16">, 'bfloat16', True)
 
     Source: ``keras.DTypePolicy``; Micikevicius et al., *Mixed Precision Training*,
@@ -70,7 +70,7 @@ class DTypePolicy:
             raise ArgumentError(
                 type(self).__name__,
                 f"a policy's name is text, such as 'mixed_float16', received {name!r}",
-                hint="Precision(param=…, compute=…) takes dtypes.",
+                hint="PrecisionPolicy(param=…, compute=…) takes dtypes.",
             )
         self.param, self.compute = _dtypes_of(name)
 
@@ -97,7 +97,7 @@ class DTypePolicy:
             return parse_policy(name)
         if isinstance(name, str) and name in _MIXED:
             policy = name
-        return Precision(*_dtypes_of(policy))
+        return PrecisionPolicy(*_dtypes_of(policy))
 
     @property
     def name(self) -> str:
@@ -124,9 +124,9 @@ class DTypePolicy:
         """The policy of the layers of a model that has this one."""
         return self.replace(output=None) if self.output else self
 
-    def replace(self, **changes: Any) -> Precision:
+    def replace(self, **changes: Any) -> PrecisionPolicy:
         """A policy with some of its dtypes replaced."""
-        return Precision(**{**self._fields, **changes})
+        return PrecisionPolicy(**{**self._fields, **changes})
 
     @property
     def _fields(self) -> dict[str, Any]:
@@ -166,12 +166,12 @@ class DTypePolicy:
         """A name or fields, JSON-able, that ``DTypePolicy.of`` makes it from again.
 
         Example:
-            >>> Precision.of("mixed_float16").identifier
+            >>> PrecisionPolicy.of("mixed_float16").identifier
             'mixed_float16'
-            >>> Precision(output="float16").identifier
+            >>> PrecisionPolicy(output="float16").identifier
             {'param': 'float32', 'compute': 'float32', 'output': 'float16'}
         """
-        if self.name in (*DTYPES, *_MIXED) and Precision.of(self.name) == self:
+        if self.name in (*DTYPES, *_MIXED) and PrecisionPolicy.of(self.name) == self:
             return self.name
         return {field: v for field, v in self._fields.items() if v is not None}
 
@@ -214,7 +214,7 @@ class FloatDTypePolicy(DTypePolicy):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Precision(DTypePolicy):
+class PrecisionPolicy(DTypePolicy):
     """Dtypes of parameters, of the computation, and of a layer's outputs.
 
     Args:
@@ -231,9 +231,9 @@ class Precision(DTypePolicy):
         UnknownNameError: ``matmul`` is no precision of JAX.
 
     Example:
-        >>> Precision.of("mixed_bfloat16")
-        Precision(param='float32', compute='bfloat16', output=None, matmul=None)
-        >>> Precision(compute="bfloat16", output="float32").name
+        >>> PrecisionPolicy.of("mixed_bfloat16")
+        PrecisionPolicy(param='float32', compute='bfloat16', output=None, matmul=None)
+        >>> PrecisionPolicy(compute="bfloat16", output="float32").name
         'mixed_bfloat16'
 
     Source: Micikevicius et al., *Mixed Precision Training*, 2018.
@@ -251,7 +251,7 @@ class Precision(DTypePolicy):
                 continue
             object.__setattr__(self, field, standardize_dtype(value))
         if self.matmul is not None:
-            check_matmul("Precision", self.matmul)
+            check_matmul("PrecisionPolicy", self.matmul)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -280,24 +280,24 @@ def _from_description(described: dict[str, Any]) -> DTypePolicy:
     cls, config = CLASSES.get(described["class_name"]), described.get("config")
     if cls is None:
         raise unknown_name("policy", described["class_name"], CLASSES)
-    if cls in (Precision, DTypePolicy, FloatDTypePolicy):
+    if cls in (PrecisionPolicy, DTypePolicy, FloatDTypePolicy):
         return _from_fields(config)
     return cls.from_config(config or {})
 
 
 def _from_fields(config: Any) -> DTypePolicy:
     if isinstance(config, dict) and config.keys() == {"name"}:  # Keras'
-        return Precision.of(config["name"])
-    fields = [field.name for field in dataclasses.fields(Precision)]
+        return PrecisionPolicy.of(config["name"])
+    fields = [field.name for field in dataclasses.fields(PrecisionPolicy)]
     known = isinstance(config, dict) and config and config.keys() <= set(fields)
     if not known:
         raise DTypeError(
-            "Precision", "not a policy", {"received": config, "known": fields}
+            "PrecisionPolicy", "not a policy", {"received": config, "known": fields}
         )
-    return Precision(**config)
+    return PrecisionPolicy(**config)
 
 
-_precision: DTypePolicy = Precision()
+_precision: DTypePolicy = PrecisionPolicy()
 _inside: contextvars.ContextVar[DTypePolicy | None] = contextvars.ContextVar(
     "exburn_precision", default=None
 )
@@ -317,7 +317,7 @@ def get_precision() -> DTypePolicy:
 
 def default_precision(policy: Any) -> AbstractContextManager[Any]:
     """Gives new layers this policy, not the process', in the block and thread."""
-    return value_scope(_inside, Precision.of(policy))
+    return value_scope(_inside, PrecisionPolicy.of(policy))
 
 
 def set_precision(policy: Any) -> DTypePolicy:
@@ -333,5 +333,5 @@ def set_precision(policy: Any) -> DTypePolicy:
         >>> _ = set_precision(before)
     """
     global _precision
-    before, _precision = _precision, Precision.of(policy)
+    before, _precision = _precision, PrecisionPolicy.of(policy)
     return before

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from exburn.core.precision.policies import DTypePolicy, Precision
+from exburn.core.precision.policies import DTypePolicy, PrecisionPolicy
 from exburn.errors import ArgumentError
 
 
@@ -41,7 +41,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping):
             raise ArgumentError(
                 "DTypePolicyMap", f"policy_map must be a dict, received {policy_map!r}"
             )
-        default = None if default_policy is None else Precision.of(default_policy)
+        default = None if default_policy is None else PrecisionPolicy.of(default_policy)
         self._default = default
         self._policies: dict[str, DTypePolicy] = {}
         for key, policy in (policy_map or {}).items():
@@ -50,7 +50,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping):
     @property
     def default_policy(self) -> DTypePolicy:
         """The policy where no key matches."""
-        return Precision.of(self._default)
+        return PrecisionPolicy.of(self._default)
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping):
                 {"policy": self._policies[key].name},
                 hint="Delete it first: del policies[key].",
             )
-        self._policies[key] = Precision.of(policy)
+        self._policies[key] = PrecisionPolicy.of(policy)
 
     def __delitem__(self, key: str) -> None:
         del self._policies[key]

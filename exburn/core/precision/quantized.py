@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from exburn.core.checks import check_integer
-from exburn.core.precision.policies import DTypePolicy, Precision, get_precision
+from exburn.core.precision.policies import DTypePolicy, PrecisionPolicy, get_precision
 from exburn.errors import ArgumentError, unknown_name
 
 MODES = ("int8", "float8", "int4", "gptq", "awq")
@@ -28,7 +28,7 @@ class QuantizedDTypePolicy(DTypePolicy):
         >>> policy = QuantizedDTypePolicy("int8", "mixed_bfloat16")
         >>> policy, policy.quantization_mode, policy.compute_dtype
         (<QuantizedDTypePolicy "int8_from_mixed_bfloat16">, 'int8', 'bfloat16')
-        >>> Precision.of("int8_from_mixed_bfloat16") == policy
+        >>> PrecisionPolicy.of("int8_from_mixed_bfloat16") == policy
         True
 
     Source: ``keras.dtype_policies.QuantizedDTypePolicy``.
@@ -37,7 +37,7 @@ class QuantizedDTypePolicy(DTypePolicy):
     def __init__(self, mode: str, source_name: Any = None):
         self._mode = mode
         self.quantization_mode = self._checked_mode(mode)
-        source = Precision.of(source_name) if source_name else get_precision()
+        source = PrecisionPolicy.of(source_name) if source_name else get_precision()
         self._source = source.plain
         self.param, self.compute = self._source.param, self._source.compute
         self.output, self.matmul = self._source.output, self._source.matmul

@@ -16,7 +16,7 @@ from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
 from exburn.core.methods import with_methods
-from exburn.core.precision import DTypePolicy, Precision, get_precision
+from exburn.core.precision import DTypePolicy, PrecisionPolicy, get_precision
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
 from exburn.core.symbolic_shapes import checked_sizes
@@ -53,8 +53,8 @@ class Layer(nnx.Module, metaclass=LayerType):
     Args:
         activity_regularizer: Regularizer of the output, added to the loss.
         trainable: Whether training changes the weights.
-        dtype: Precision policy (name, dtype or ``Precision``), also for layers inside
-            that are given none; that of the model or the global one if None.
+        dtype: Precision policy (name, dtype or ``PrecisionPolicy``), also for layers
+            inside that are given none; that of the model or the global one if None.
         autocast: Whether floating inputs are cast to the policy's compute dtype.
         name: Unique within its model; by default the class name in snake case.
 
@@ -159,7 +159,7 @@ class Layer(nnx.Module, metaclass=LayerType):
             self._name, self._auto_name = check_name(type(self).__name__, name), False
         if not check_flag(type(self).__name__, "trainable", trainable):
             self._trainable = False
-        self._take_policy(Precision.of(dtype))
+        self._take_policy(PrecisionPolicy.of(dtype))
         if dtype is not None:
             self._own_policy = True
         if (rule := remat.rule_in_scope()) is not None:
@@ -272,13 +272,13 @@ class Layer(nnx.Module, metaclass=LayerType):
         A quantized policy packs the weights, if the layer has any.
         """
         if self._policy is None:  # a subclass that did not call super().__init__()
-            self._take_policy(Precision.of(None))
+            self._take_policy(PrecisionPolicy.of(None))
         return self._policy  # type: ignore[return-value]
 
     @precision.setter
     def precision(self, policy: Any) -> None:
         before = self.precision
-        self._take_policy(Precision.of(policy))
+        self._take_policy(PrecisionPolicy.of(policy))
         self._own_policy = self._policy_was_set = True
         spread_precision(self, self.precision, before)
         given_policy.follow_map(self)

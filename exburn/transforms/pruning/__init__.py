@@ -22,15 +22,19 @@ from exburn.transforms.pruning.plan import (
     restore,
     strip,
 )
-from exburn.transforms.pruning.schedules import Constant, Polynomial, Schedule
+from exburn.transforms.pruning.schedules import (
+    ConstantSparsity,
+    PolynomialSparsity,
+    SparsitySchedule,
+)
 from exburn.transforms.pruning.training import Masking
 
 __all__ = [
-    "Constant",
+    "ConstantSparsity",
     "Masking",
     "Plan",
-    "Polynomial",
-    "Schedule",
+    "PolynomialSparsity",
+    "SparsitySchedule",
     "apply_masks",
     "begin",
     "drop_plans",

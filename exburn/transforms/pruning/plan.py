@@ -35,7 +35,11 @@ from exburn.transforms.pruning.masks import (
     remove_mask,
     unpack,
 )
-from exburn.transforms.pruning.schedules import Constant, Schedule, check_schedule
+from exburn.transforms.pruning.schedules import (
+    ConstantSparsity,
+    SparsitySchedule,
+    check_schedule,
+)
 from exburn.transforms.records import reading_record
 from exburn.transforms.summed_axes import summed_axes
 
@@ -58,7 +62,7 @@ class Plan:
     """
 
     sparsity: float
-    schedule: Schedule
+    schedule: SparsitySchedule
     pattern: tuple[int, int] | None
     scope: str
     axes: dict[str, int]
@@ -195,7 +199,7 @@ def make_plan(
     Args:
         model: A built model.
         sparsity: Share of the numbers that go; that of the pattern if None, else 0.8.
-        schedule: A ``Schedule``; at once if None.
+        schedule: A ``SparsitySchedule``; at once if None.
         pattern: ``"n:m"`` or None.
         scope: ``"global"`` or ``"layer"``.
         chosen: Paths of the layers that may be pruned.
@@ -207,7 +211,7 @@ def make_plan(
     """
     op = "prune"
     scope = check_choice(op, "scope", scope, _SCOPES)
-    schedule = Constant() if schedule is None else schedule
+    schedule = ConstantSparsity() if schedule is None else schedule
     check_schedule(op, schedule)
     found = dict(_find_weights(model, chosen, named))
     axes = {path: axis for path, (axis, _) in found.items()}
@@ -405,7 +409,7 @@ def restore(model: Any, record: Mapping[str, Any]) -> None:
                 if any(shapes[w][axis] % pattern[1] for w, axis in axes.items()):
                     raise ValueError(f"{record['pattern']} does not divide an axis")
             schedule = registry.deserialize(record["schedule"])
-            if not isinstance(schedule, Schedule):
+            if not isinstance(schedule, SparsitySchedule):
                 raise TypeError(f"{schedule!r} is no schedule")
             plan = Plan(
                 check_rate("prune", "sparsity", record["sparsity"], below_one=True),

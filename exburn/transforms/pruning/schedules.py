@@ -12,14 +12,14 @@ from exburn.core.registry import Configured, register
 from exburn.errors import ArgumentError
 
 
-class Schedule(Configured):
+class SparsitySchedule(Configured):
     """Base of pruning schedules: how much of the wanted sparsity is reached when.
 
     Write ``__call__`` with JAX' functions: it runs inside the compiled step. Masks only
     ever grow, so that a share below an earlier one changes nothing.
 
     Example:
-        >>> class Halves(Schedule):
+        >>> class Halves(SparsitySchedule):
         ...     def __call__(self, step):
         ...         return jnp.where(step < 100, 0.5, 1.0)
         >>> float(Halves()(10))
@@ -39,7 +39,7 @@ class Schedule(Configured):
         )
 
 
-class Constant(Schedule):
+class ConstantSparsity(SparsitySchedule):
     """Prunes to the whole sparsity at one step.
 
     Args:
@@ -49,13 +49,13 @@ class Constant(Schedule):
         ArgumentError: The step is no integer ≥ 0.
 
     Example:
-        >>> schedule = Constant(begin=100)
+        >>> schedule = ConstantSparsity(begin=100)
         >>> float(schedule(99)), float(schedule(100))
         (0.0, 1.0)
     """
 
     def __init__(self, begin: int = 0):
-        self.begin = check_count("Constant", "begin", begin, 0)
+        self.begin = check_count("ConstantSparsity", "begin", begin, 0)
 
     def __call__(self, step: Any) -> jax.Array:
         return (jnp.asarray(step) >= self.begin).astype(jnp.float32)
@@ -64,7 +64,7 @@ class Constant(Schedule):
         return {"begin": self.begin}
 
 
-class Polynomial(Schedule):
+class PolynomialSparsity(SparsitySchedule):
     """Prunes more and more from one step to another, quickly first.
 
     ``1 - (1 - (t - begin) / (end - begin)) ** power``, with ``t`` the last step that is
@@ -81,7 +81,7 @@ class Polynomial(Schedule):
         ArgumentError: A number is out of range, or ``end`` is not behind ``begin``.
 
     Example:
-        >>> schedule = Polynomial(begin=0, end=1000)
+        >>> schedule = PolynomialSparsity(begin=0, end=1000)
         >>> [round(float(schedule(step)), 3) for step in (0, 100, 150, 500, 1000)]
         [0.0, 0.271, 0.271, 0.875, 1.0]
 
@@ -92,13 +92,13 @@ class Polynomial(Schedule):
     def __init__(
         self, begin: int = 0, end: int = 2000, *, power: float = 3, every: int = 100
     ):
-        self.begin = check_count("Polynomial", "begin", begin, 0)
-        self.end = check_count("Polynomial", "end", end)
-        self.power = check_number("Polynomial", "power", power, open_low=True)
-        self.every = check_count("Polynomial", "every", every)
+        self.begin = check_count("PolynomialSparsity", "begin", begin, 0)
+        self.end = check_count("PolynomialSparsity", "end", end)
+        self.power = check_number("PolynomialSparsity", "power", power, open_low=True)
+        self.every = check_count("PolynomialSparsity", "every", every)
         if self.end <= self.begin:
             raise ArgumentError(
-                "Polynomial",
+                "PolynomialSparsity",
                 f"end must be greater than begin, received begin={begin}, end={end}",
             )
 
@@ -122,17 +122,17 @@ def check_schedule(op: str, schedule: Any) -> None:
     """Refuses what is no schedule, and one that a compiled step cannot ask.
 
     Raises:
-        ArgumentError: It is no ``Schedule``, decides by the number of the step in
-            Python, or gives something else than one number.
+        ArgumentError: It is no ``SparsitySchedule``, decides by the number of the step
+            in Python, or gives something else than one number.
 
     Example:
-        >>> check_schedule("prune", Polynomial(begin=0, end=100))
+        >>> check_schedule("prune", PolynomialSparsity(begin=0, end=100))
     """
-    if not isinstance(schedule, Schedule):
+    if not isinstance(schedule, SparsitySchedule):
         raise ArgumentError(
             op,
             f"schedule must be a schedule of exburn.compression, received {schedule!r}",
-            hint="exburn.compression.Polynomial(begin=0, end=2000), or Constant().",
+            hint="PolynomialSparsity(begin=0, end=2000), or ConstantSparsity().",
         )
     hint = "Write __call__ with JAX' functions: jnp.where(step < 100, 0.5, 1.0)."
     try:
@@ -154,5 +154,5 @@ def check_schedule(op: str, schedule: Any) -> None:
 
 
 # With the package, as there are an initializer and a rate of these names.
-for _kind in (Constant, Polynomial):
+for _kind in (ConstantSparsity, PolynomialSparsity):
     register(_kind, package="transforms")

@@ -5,7 +5,7 @@ import pytest
 
 from exburn.core.precision.policies import (
     DTypePolicy,
-    Precision,
+    PrecisionPolicy,
     default_precision,
     get_precision,
     set_precision,
@@ -32,10 +32,10 @@ def test_a_name_says_what_is_stored_and_computed_in(name, variable, compute):
 
 
 def test_fields_that_differ_make_another_policy():
-    policy = Precision(compute="bfloat16", output="float32", matmul="highest")
+    policy = PrecisionPolicy(compute="bfloat16", output="float32", matmul="highest")
     assert policy != DTypePolicy("mixed_bfloat16")
     assert policy.replace(matmul=None) != policy
-    assert Precision.from_config(policy.get_config()) == policy
+    assert PrecisionPolicy.from_config(policy.get_config()) == policy
     assert DTypePolicy.of(policy) is policy
 
 

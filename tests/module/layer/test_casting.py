@@ -23,7 +23,11 @@ class Seen(exburn.layers.Layer):
     [
         ("mixed_bfloat16", "bfloat16", "bfloat16"),
         ("float32", "float32", "float32"),
-        (exburn.Precision(compute="float16", output="float32"), "float16", "float32"),
+        (
+            exburn.PrecisionPolicy(compute="float16", output="float32"),
+            "float16",
+            "float32",
+        ),
     ],
 )
 def test_floats_are_cast_and_others_stay(policy, seen, returned):
