@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from flax import nnx
 from exburn.core import forward_context
 from exburn.core.symbolic_shapes import canonical_spec, is_shape, public_shape, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
+from exburn.export.staging import staged
 from exburn.module.input_spec import InputSpec
 from exburn.module.stateless_scope import StatelessScope
 from exburn.runtime.device import device_info
 from exburn.runtime.portable import portable
-from exburn.saving.atomic import write_atomically
+from exburn.saving.atomic import system_error
 from exburn.saving.checksum import seal
 
 FORMAT = "exburn-export-1"
@@ -183,7 +184,10 @@ class ExportArchive:
         *,
         platforms: Sequence[str] | None = None,
     ) -> None:
-        """Writes the archive into a folder; an archive that is there is replaced.
+        """Writes the archive as a folder; an archive that is there is replaced.
+
+        The new folder takes the old one's place when all of it is on the disk, so that
+        there is a whole archive at any moment.
 
         Args:
             filepath: The folder.
@@ -193,7 +197,8 @@ class ExportArchive:
                 the CPU and the platform in use.
 
         Raises:
-            ArgumentError: There is no endpoint, or the path is that of a file.
+            ArgumentError: There is no endpoint, the path is that of a file, or the
+                folder holds something else than an archive.
             MissingDependencyError: flatbuffers is not installed.
             SaveError: The disk is full, or writing is not permitted.
         """
@@ -208,8 +213,6 @@ class ExportArchive:
         reason = "writing StableHLO needs flatbuffers"
         require("flatbuffers", _OP, reason, extra="export")
         folder = Path(filepath)
-        if folder.exists() and not folder.is_dir():
-            raise ArgumentError(_OP, f"{str(folder)!r} is a file, and no folder")
         files = {
             f"{name}.stablehlo": _program(name, fn, specs, platforms)
             for name, (fn, specs) in self._endpoints.items()
@@ -227,12 +230,12 @@ class ExportArchive:
             "trainable": [id(variable) in trained for variable in self.variables],
             "names": [getattr(v, "path", "") for v in self.variables],
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        _remove_archive(folder)
-        for name, data in files.items():
-            write_atomically(folder / name, lambda file, data=data: file.write(data))
-        text = json.dumps(about, indent=1).encode()  # last: then all of it is there
-        write_atomically(folder / MANIFEST, lambda file: file.write(text))
+        files[MANIFEST] = json.dumps(about, indent=1).encode()
+        _make_parents(folder)
+        with staged(folder, own_names=_names_in(folder), op=_OP) as place:
+            place.mkdir()
+            for name, data in files.items():
+                (place / name).write_bytes(data)
         if verbose:
             print(f"Saved artifact at '{folder}'. Its endpoints:")
             for name, (_, specs) in self._endpoints.items():
@@ -329,19 +332,27 @@ def _value(variable: Any) -> Any:
     return variable if callable(value) else value
 
 
-def _remove_archive(folder: Path) -> None:
-    """Removes the files of an earlier archive, its manifest first."""
-    manifest = folder / MANIFEST
-    if not manifest.exists():
-        return
-    with contextlib.suppress(ValueError, OSError):
-        about = json.loads(manifest.read_text())
-        if isinstance(about, Mapping) and about.get("format") == FORMAT:
-            manifest.unlink()
-            names = [f"{n}.stablehlo" for n in about["endpoints"]]
-            names += [f"{n}.safetensors" for n in ("variables", *about["collections"])]
-            for name in names:
-                (folder / os.path.basename(name)).unlink(missing_ok=True)
+def _make_parents(folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        reason = f"{os.fspath(folder.parent)!r} is a file, and no folder"
+        raise ArgumentError(_OP, reason) from error
+    except OSError as error:
+        raise system_error(_OP, folder.parent, error) from error
+
+
+def _names_in(folder: Path) -> set[str]:
+    """Names of the files of an earlier archive; none where there is no sound one."""
+    try:
+        about = json.loads((folder / MANIFEST).read_text())
+        if about["format"] != FORMAT:
+            return set()
+        names = {f"{name}.stablehlo" for name in about["endpoints"]}
+        names |= {f"{name}.safetensors" for name in about["collections"]}
+        return names | {MANIFEST, "variables.safetensors"}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def _spec_text(specs: tuple) -> str:

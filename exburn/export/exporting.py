@@ -55,7 +55,7 @@ def export_model(
     warn_of_lookups(model)
     declared = declared_dtypes(model, input_signature, samples)
     program = Program(model, specs, form.target, samples, declared)
-    with staged(path, folder=form.folder) as place:
+    with staged(path, own_names=form.own_names) as place:
         report = write_checked(form, program, place, options, rtol)
     return dataclasses.replace(report, path=path)
 

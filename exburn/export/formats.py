@@ -34,7 +34,7 @@ class Format:
         module: The module that writes it.
         target: The target of ``portable`` that its programs are traced for; ``None``
             if the writer decides.
-        folder: Whether it is a folder.
+        own_names: If it is a folder: the names that its writer puts into it.
         fixed: Whether its files know every size, the rows' too.
         options: Names of the options that its writer takes.
     """
@@ -43,7 +43,7 @@ class Format:
     suffix: str
     module: str
     target: str | None = None
-    folder: bool = False
+    own_names: frozenset[str] | None = None
     fixed: bool = False
     options: frozenset[str] = frozenset()
 
@@ -97,7 +97,7 @@ FORMATS = {
             ".mlpackage",
             "exburn.export.core_ml",
             "coreml",
-            folder=True,
+            own_names=frozenset({"Manifest.json", "Data"}),
             fixed=True,
             options=frozenset({"precision"}),
         ),
@@ -105,7 +105,10 @@ FORMATS = {
             "mobile",
             "",
             "exburn.export.mobile",
-            folder=True,
+            own_names=frozenset(
+                {"contract.json", "golden.safetensors"}
+                | {"model.tflite", "model.mlpackage", "model.onnx"}
+            ),
             options=frozenset(
                 {"formats", "labels", "preprocessing"}
                 | {"batch_sizes", "quantize", "precision"}

@@ -1,5 +1,6 @@
 """Functions and variables of models in a folder, written and read back."""
 
+import os
 import subprocess
 import sys
 
@@ -98,18 +99,27 @@ def test_models_of_several_inputs_and_their_own_signature(tmp_path):
 
 
 def test_another_archive_takes_the_place_of_the_first(model, tmp_path):
-    (tmp_path / "notes.txt").write_text("stay")
     for name in ("first", "second"):
         archive = ExportArchive()
         archive.track_and_add_endpoint(name, model)
+        archive.write_out(tmp_path / "archive", verbose=False)
+    files = {path.name for path in (tmp_path / "archive").iterdir()}
+    assert files == {"archive.json", "second.stablehlo", "variables.safetensors"}
+    assert os.listdir(tmp_path) == ["archive"]
+
+
+@pytest.mark.parametrize("where", ["beside an archive", "without one"])
+def test_a_folder_with_other_files_is_not_replaced(where, model, tmp_path):
+    archive = ExportArchive()
+    archive.track_and_add_endpoint("serve", model)
+    if where == "beside an archive":
         archive.write_out(tmp_path, verbose=False)
-    files = {path.name for path in tmp_path.iterdir()}
-    assert files == {
-        "archive.json",
-        "notes.txt",
-        "second.stablehlo",
-        "variables.safetensors",
-    }
+    (tmp_path / "notes.safetensors").write_text("stay")
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(ArgumentError, match="something else") as info:
+        archive.write_out(tmp_path, verbose=False)
+    assert "notes.safetensors" in str(info.value)
+    assert sorted(os.listdir(tmp_path)) == before
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,57 @@ import time
 import pytest
 
 from exburn.errors import ArgumentError, SaveError
+from exburn.export import staging
 from exburn.export.staging import staged
+
+NAMES = ("0.txt", "1.txt")
 
 
 def test_a_folder_takes_the_place_of_the_one_before(tmp_path):
     place = tmp_path / "model"
     for number in range(2):
-        with staged(place, folder=True) as path:
+        with staged(place, own_names=NAMES) as path:
             path.mkdir()
             (path / f"{number}.txt").write_text("content")
     assert os.listdir(place) == ["1.txt"] and os.listdir(tmp_path) == ["model"]
     with pytest.raises(ArgumentError, match="is a file, and no folder"):
-        with staged(place / "1.txt", folder=True):
+        with staged(place / "1.txt", own_names=NAMES):
             pass
+
+
+def test_a_folder_with_anything_else_in_it_stays(tmp_path, monkeypatch):
+    place = tmp_path / "photos"
+    place.mkdir()
+    (place / "1.txt").write_text("content")
+    (place / "cat.png").write_text("dear")
+    with pytest.raises(ArgumentError, match="something else than an earlier export"):
+        with staged(place, own_names=NAMES):
+            pass
+    assert sorted(os.listdir(place)) == ["1.txt", "cat.png"]
+    os.unlink(place / "cat.png")
+    monkeypatch.chdir(place)
+    with pytest.raises(ArgumentError, match="working folder"):
+        with staged(".", own_names=NAMES):
+            pass
+    assert os.listdir(tmp_path) == ["photos"]
+
+
+def test_a_system_that_cannot_exchange_two_folders(tmp_path, monkeypatch):
+    """A writer that is killed between the two renamings loses nothing for good."""
+    monkeypatch.setattr(staging, "_exchanger", lambda: None)
+    place = tmp_path / "model"
+    for number in range(2):
+        with staged(place, own_names=NAMES) as path:
+            path.mkdir()
+            (path / f"{number}.txt").write_text("content")
+    assert os.listdir(place) == ["1.txt"]
+    room = tmp_path / f".model.{'a' * 16}.tmp"
+    room.mkdir()
+    os.rename(place, room / "model.old")
+    with pytest.raises(ZeroDivisionError):
+        with staged(place, own_names=NAMES):
+            raise ZeroDivisionError
+    assert os.listdir(place) == ["1.txt"] and os.listdir(tmp_path) == ["model"]
 
 
 def test_leftovers_of_killed_writers_go_and_those_of_living_ones_stay(tmp_path):
