@@ -17,7 +17,9 @@ import numpy as np
 
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CheckpointError
-from exburn.saving.atomic import write_atomically
+from exburn.runtime.donation import is_consumed
+from exburn.saving.atomic import system_error, write_atomically
+from exburn.training.objective.readings import Readings
 from exburn.tuning import lanes
 from exburn.tuning.groups import Group
 from exburn.tuning.records import LaneRecord
@@ -31,7 +33,8 @@ class SweepCheckpoint:
     """Writes a sweep's state into a folder, and reads it again.
 
     There is one manifest, which is replaced as a whole when the arrays that it names
-    are on the disk: a sweep that is killed at any moment leaves an intact one.
+    are on the disk: a sweep that is killed at any moment leaves an intact one. Groups
+    that an exception interrupts within an epoch go on after the steps that they have.
 
     Args:
         folder: The folder; it is made if there is none.
@@ -52,22 +55,30 @@ class SweepCheckpoint:
         """Whether so much time has passed that the next epoch is worth keeping."""
         return time.perf_counter() - self._last >= self._seconds
 
-    def save(self, run: SweepRun, epochs: int) -> None:
-        """Writes the state of a sweep whose lanes have so many epochs behind them."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+    def save(self, run: SweepRun) -> None:
+        """Writes the state of a sweep.
+
+        Raises:
+            SaveError: The system refuses; the checkpoint before is intact.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise system_error("sweep", self._folder, error) from error
         buffer = io.BytesIO()
         np.savez(buffer, **dict(_arrays(run)))  # type: ignore[arg-type]
         data = buffer.getvalue()
         digest = hashlib.sha256(data).hexdigest()
-        name = f"sweep-{epochs:06d}-{digest[:8]}.npz"
+        name = f"sweep-{run.done:06d}-{digest[:8]}.npz"
         write_atomically(self._folder / name, lambda file: file.write(data), op="sweep")
         told = {
             "sweep": _identity(run),
-            "epochs": epochs,
+            "epochs": run.done,
+            "decided": run.decided,
             "arrays": name,
             "sha256": digest,
             "records": [record.get_config() for record in run.records],
-            "groups": [[_variant_number(run, g), g.members] for g in run.groups],
+            "groups": [_describe_group(run, group) for group in run.groups],
             "lanes": [
                 {
                     "kept": lane.weights is not None,
@@ -86,15 +97,32 @@ class SweepCheckpoint:
                 old.unlink()
         self._last = time.perf_counter()
 
-    def restore(self, run: SweepRun) -> int | None:
-        """Puts a sweep where it was; returns the epochs done, ``None`` if none are.
+    def save_after(self, error: BaseException, run: SweepRun) -> None:
+        """Writes the state of a sweep that an exception has ended, if it is whole.
+
+        What a program has consumed without returning anything is not: then the
+        checkpoint before stays.
+
+        Args:
+            error: The exception, which learns of a failure to write.
+            run: The sweep.
+        """
+        if not run.groups or any(is_consumed(g.state.step) for g in run.groups):
+            return
+        try:
+            self.save(run)
+        except Exception as failure:  # the reason why the sweep ended goes first
+            error.add_note(f"The sweep's checkpoint was not written: {failure}")
+
+    def restore(self, run: SweepRun) -> bool:
+        """Puts a sweep where it was; returns whether there is a checkpoint.
 
         Raises:
             CheckpointError: It is of another sweep, or not intact.
         """
         path = self._folder / _MANIFEST
         if not path.exists():
-            return None
+            return False
         told = json.loads(path.read_bytes())
         if (now := _identity(run)) != told["sweep"]:
             other = [key for key in now if now[key] != told["sweep"].get(key)]
@@ -118,19 +146,12 @@ class SweepCheckpoint:
             lane.step = kept["step"]
         _restore_kept(run.lanes, told["lanes"], arrays)
         run.decide_parking(
-            [(run.variants[number], len(m)) for number, m in told["groups"]]
+            [(run.variants[g["variant"]], len(g["members"])) for g in told["groups"]]
         )
-        for at, (number, members) in enumerate(told["groups"]):
-            group = run.make_group(run.variants[number], members, None)
-            leaves, treedef = jax.tree.flatten(group.state.replace(metrics=None))
-            found = [
-                _from_bytes(arrays[f"group/{at}/{i}"], leaf)
-                for i, leaf in enumerate(leaves)
-            ]
-            state = treedef.unflatten(found)
-            group.state = group.variant.placement.state(state)
-            run.add(group)
-        return told["epochs"]
+        for at, facts in enumerate(told["groups"]):
+            run.add(_restore_group(run, facts, f"group/{at}", arrays))
+        run.done, run.decided = told["epochs"], told["decided"]
+        return True
 
 
 def check_resumable(dataset: Any, asks: bool) -> None:
@@ -174,19 +195,62 @@ def _digest(tree: Any) -> str:
     return found.hexdigest()[:16]
 
 
-def _variant_number(run: SweepRun, group: Group) -> int:
-    return run.variants.index(group.variant)
+def _describe_group(run: SweepRun, group: Group) -> dict[str, Any]:
+    """What of a group is no array."""
+    readings = group.readings
+    return {
+        "variant": run.variants.index(group.variant),
+        "members": group.members,
+        "done": group.done,
+        "totals": _has_totals(group),
+        "names": None if readings is None else readings.names,
+        "others": None if readings is None else [*readings.others],
+    }
+
+
+def _has_totals(group: Group) -> bool:
+    """Whether the totals of an epoch under way are in the states."""
+    return bool(group.done) and group.state.metrics is not None
 
 
 def _arrays(run: SweepRun) -> Iterator[tuple[str, np.ndarray]]:
     for at, group in enumerate(run.groups):
-        for i, leaf in enumerate(jax.tree.leaves(group.state.replace(metrics=None))):
+        state = group.state
+        state = state if _has_totals(group) else state.replace(metrics=None)
+        for i, leaf in enumerate(jax.tree.leaves(state)):
             yield f"group/{at}/{i}", _as_bytes(leaf)
+        if (readings := group.readings) is not None:
+            yield f"group/{at}/logs", np.asarray(readings.numbers)
+            for name, value in readings.others.items():
+                value = np.asarray(value)
+                if not value.dtype.isbuiltin:  # bfloat16, say, which is no type of npz
+                    value = value.astype(np.float32)
+                yield f"group/{at}/logs/{name}", value
     for number, lane in enumerate(run.lanes):
         if lane.weights is None:
             continue
         for i, leaf in enumerate(jax.tree.leaves((lane.weights, lane.opt_state))):
             yield f"lane/{number}/{i}", _as_bytes(leaf)
+
+
+def _restore_group(
+    run: SweepRun, facts: dict[str, Any], place: str, arrays: Any
+) -> Group:
+    """A group as ``_describe_group`` and ``_arrays`` tell."""
+    group = run.make_group(run.variants[facts["variant"]], facts["members"], None)
+    if facts["totals"]:
+        group.begin_epoch([False] * group.width)  # for their structure
+    leaves, treedef = jax.tree.flatten(group.state)
+    values = [
+        _from_bytes(arrays[f"{place}/{i}"], leaf) for i, leaf in enumerate(leaves)
+    ]
+    group.state = group.variant.placement.state(treedef.unflatten(values))
+    group.done = facts["done"]
+    if facts["names"] is not None:
+        others = {name: arrays[f"{place}/logs/{name}"] for name in facts["others"]}
+        numbers = arrays[f"{place}/logs"]
+        group.readings = Readings(numbers, others, tuple(facts["names"]))
+    return group
 
 
 def _restore_record(record: LaneRecord, told: dict[str, Any]) -> None:

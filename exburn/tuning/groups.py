@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -36,6 +36,10 @@ class Group:
         state: Their states; ``None`` for those that they begin with.
         rows: The rows of each lane, if they differ.
         own_order: Whether each lane has its rows in the order of its own seed.
+
+    Attributes:
+        done: Steps of the epoch under way that its lanes have behind them.
+        readings: The logs of these steps; ``None`` before the first one.
     """
 
     def __init__(
@@ -63,6 +67,8 @@ class Group:
             self.validation = variant.feed("test", seeds, held_out)
         self._phase = phase_of(variant.preparer, self.feed.feed.group, 0)
         self._seeds = seeds
+        self.done = 0
+        self.readings: Readings | None = None
         self._weak: Any = None  # which arrays of the state are weakly typed
         # Programs that its first epoch calls, with specs of what these are given.
         self._calls: dict[tuple, tuple[str, LaneFeed, tuple]] | None = {}
@@ -72,32 +78,57 @@ class Group:
         """How many lanes its program has."""
         return len(self.members)
 
-    def train(self, epoch: int, frozen: Sequence[bool], *, last: bool) -> Readings:
-        """Trains all lanes for an epoch; returns what there is of logs.
+    def begin_epoch(self, frozen: Sequence[bool]) -> None:
+        """Gives the states fresh totals.
+
+        Args:
+            frozen: Which of the lanes stay as they are.
+        """
+        totals = self._totals("train", frozen)
+        self.state = self.state.replace(metrics=totals)
+
+    def end_epoch(self) -> None:
+        """Notes that the logs of the epoch were taken: the next one begins anew."""
+        self.done, self.readings = 0, None
+
+    def train(
+        self,
+        epoch: int,
+        frozen: Sequence[bool],
+        *,
+        last: bool,
+        after_chunk: Callable[[], None] = lambda: None,
+    ) -> Readings:
+        """Trains all lanes to the end of an epoch; returns its logs on the device.
+
+        An epoch that was interrupted goes on after the steps that are ``done``.
 
         Args:
             epoch: Its number.
             frozen: Which of the lanes stay as they are.
             last: Whether none follows.
+            after_chunk: Called after each chunk; it may end the sweep by an exception.
         """
         programs = self.variant.programs(self._lanes(self.feed))
-        totals = self._totals("train", frozen)
-        self.state = self.state.replace(metrics=totals)
+        if not self.done:
+            self.begin_epoch(frozen)
         feed = self.feed.feed
         phase = self._phase
         if feed.group > 1 and feed.steps is not None:
             phase = (self._phase + epoch * feed.steps) % feed.group
         running: deque[Readings] = deque()
-        readings: Any = None
-        for chunk in self.feed.epoch(epoch, phase, last=last):
+        for chunk in self.feed.epoch(epoch, phase, self.done, last=last):
             program = getattr(programs, chunk.program)
             self._note_call(chunk.program, self.feed, self.state, *chunk.arguments)
             with defer_signals():  # an interrupted call would lose the state
                 self.state, readings = program(self.state, *chunk.arguments)
+                self.readings, self.done = readings, self.done + chunk.steps
             running.append(readings)
             if len(running) > IN_FLIGHT:
                 jax.block_until_ready(running.popleft())
-        return readings
+            after_chunk()
+        assert self.readings is not None  # an epoch has at least one step
+        return self.readings
 
     def _note_call(self, name: str, feed: LaneFeed, *args: Any) -> None:
         if self._calls is None:
@@ -148,9 +179,7 @@ class Group:
     def try_chunk(self) -> int:
         """Trains on the first chunk of an epoch, for its time; returns its steps."""
         programs = self.variant.programs(self._lanes(self.feed))
-        self.state = self.state.replace(
-            metrics=self._totals("train", [False] * self.width)
-        )
+        self.begin_epoch([False] * self.width)
         chunk = next(iter(self.feed.epoch(0, self._phase)))
         program = getattr(programs, chunk.program)
         self.state, _ = program(self.state, *chunk.arguments)

@@ -53,17 +53,18 @@ class LaneFeed:
                 self._of_size[feed.size] = feed
 
     def epoch(
-        self, epoch: int, phase: int = 0, *, last: bool = True
+        self, epoch: int, phase: int = 0, start: int = 0, *, last: bool = True
     ) -> Iterator[Chunk]:
         """The chunks of an epoch.
 
         Args:
             epoch: Its number.
             phase: Steps of a group of accumulated gradients that were done before it.
+            start: Steps of the epoch to leave out: they are done.
             last: Whether none follows.
         """
         if not self.own_rows:
-            yield from self.feed.epoch(self._seeds[0], epoch, phase, last=last)
+            yield from self.feed.epoch(self._seeds[0], epoch, phase, start, last=last)
             return
         assert isinstance(self.feed, ArrayFeed)
         drawn, self._drawn = self._drawn, None
@@ -72,7 +73,7 @@ class LaneFeed:
         if not last:  # while the device works on this epoch
             self._drawn = epoch + 1, _begin(lambda: self._draw(epoch + 1))
         data, longest = self.feed.resident_data(), max(self._of_size)
-        for chunk in self._of_size[longest].places(phase):
+        for chunk in self._of_size[longest].places(phase, start):
             chunk.data, places = data, chunk.index  # places: [steps, rows]
             chunk.count = self._counts(chunk.count, places)
             chunk.index = _rows_at(orders, places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,9 @@ from exburn.models.fit_data import prepare_for_fit
 from exburn.models.saving import set_training_state
 from exburn.models.training_settings import require_trainer
 from exburn.runtime.donation import is_consumed
-from exburn.runtime.signals import defer_signals
+from exburn.runtime.signals import Termination, defer_signals
 from exburn.training.numbers import is_number
+from exburn.training.objective.readings import Readings
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
 from exburn.tuning.callbacks import best_of
@@ -30,6 +32,7 @@ from exburn.tuning.variants import Variant
 from exburn.tuning.width_choice import WidthChoice
 
 if TYPE_CHECKING:
+    from exburn.tuning.checkpoint import SweepCheckpoint
     from exburn.tuning.set_up import SetUp
 
 
@@ -73,6 +76,8 @@ class SweepRun:
         groups: The lanes that run, by the programs that they run in.
         variants: The models that programs are made of.
         begun: The trial that each lane began with.
+        done: Epochs that all lanes that run have behind them.
+        decided: Rungs after which it is decided who goes on.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class SweepRun:
         self._stops = False
         self._parks = False  # whether groups that do not run are in host memory
         self.groups: list[Group] = []
+        self.done = self.decided = 0
         self.variants = list(dict.fromkeys(lane.variant for lane in self.lanes))
         self.begun = [dict(record.trial) for record in self.records]
         self.rungs = rungs_of(ready, len(self.lanes))
@@ -128,33 +134,47 @@ class SweepRun:
         return [line, *self.notes]
 
     # ------------------------------------------------------------------ the loop
-    def run(self, checkpoint: Any = None) -> None:
+    def run(self, checkpoint: SweepCheckpoint | None = None) -> None:
         """Trains all lanes to their ends.
 
         Args:
-            checkpoint: A ``SweepCheckpoint`` to go on from, and to write into.
+            checkpoint: A folder to go on from, and to write into: also where an
+                exception ends the sweep.
         """
         for callback in self._ready.callbacks:
             callback.run = self
-        done = None if checkpoint is None else checkpoint.restore(self)
-        if done is None:
+        if checkpoint is None or not checkpoint.restore(self):
             self._regroup({number: number for number in self._running()})
         self._tell("on_sweep_begin")
         try:
-            for rung in self.rungs:
-                if (done or 0) < rung.epochs and not self._ended:
-                    self._train_until(rung, done or 0, checkpoint)
-                    done = rung.epochs
+            with Termination(checkpoint is not None) as self._termination:
+                self._run_rungs(checkpoint)
             self._end()
             if checkpoint is not None:
-                checkpoint.save(self, self.epochs)
-        except BaseException:
+                checkpoint.save(self)
+        except BaseException as error:
             with defer_signals():  # what the lanes have come to is not lost
+                if checkpoint is not None:
+                    checkpoint.save_after(error, self)
                 self._end()
             raise
         finally:
             self._close()
         self._tell("on_sweep_end")
+
+    def _run_rungs(self, checkpoint: SweepCheckpoint | None) -> None:
+        """Trains to the end of each rung, and decides who goes on."""
+        for number, rung in enumerate(self.rungs):
+            if self.done < rung.epochs:
+                self._train_until(rung, checkpoint)
+            if self._ended:
+                return
+            if number >= self.decided and rung is not self.rungs[-1]:
+                with self._undoing():
+                    self._decide(rung)
+                    self.decided = number + 1
+                if checkpoint is not None:
+                    checkpoint.save(self)
 
     def _end(self) -> None:
         """Says how each lane ended, and keeps what it has come to."""
@@ -165,18 +185,37 @@ class SweepRun:
         self._keep(range(len(self.lanes)), whole=True)
         self.groups = []
 
-    def _train_until(self, rung: Any, done: int, checkpoint: Any) -> None:
-        """Trains to the end of a rung, and decides who goes on."""
-        for epoch in range(done, rung.epochs):
-            last = epoch + 1 == rung.epochs
-            self._epoch(epoch, must_validate=last)
+    def _train_until(self, rung: Rung, checkpoint: SweepCheckpoint | None) -> None:
+        """Trains to the end of a rung."""
+        while self.done < rung.epochs and not self._ended:
+            epoch = self.done
+            self._epoch(epoch, must_validate=epoch + 1 == rung.epochs)
             self._tell("on_epoch_end", epoch)
-            if self._ended:
-                return
-            if last and rung is not self.rungs[-1]:
-                self._decide(rung)
-            if checkpoint is not None and (last or checkpoint.is_due()):
-                checkpoint.save(self, epoch + 1)
+            if checkpoint is not None and checkpoint.is_due():
+                checkpoint.save(self)
+
+    def _leave_if_told(self) -> None:
+        """Ends the process if it was told to, at a place that can be gone on from."""
+        if self._termination.requested:
+            self._termination.leave()
+
+    @contextlib.contextmanager
+    def _undoing(self) -> Iterator[None]:
+        """Takes back what the block has decided if it raises."""
+        groups, decided = self.groups, self.decided
+        before = [
+            (copy.copy(lane), dataclasses.replace(lane.record, trial={**trial}))
+            for lane, trial in ((lane, lane.record.trial) for lane in self.lanes)
+        ]
+        try:
+            yield
+        except BaseException:
+            with defer_signals():
+                self.groups, self.decided = groups, decided
+                for lane, (fields, record) in zip(self.lanes, before, strict=True):
+                    vars(lane.record).update(vars(record))
+                    vars(lane).update(vars(fields))
+            raise
 
     @property
     def _ended(self) -> bool:
@@ -194,13 +233,22 @@ class SweepRun:
         for group in self.groups:
             frozen = [self.records[i].status == "nan" for i in group.members]
             with self._on_device(group):
-                logs = group.train(epoch, frozen, last=last)
+                logs = group.train(
+                    epoch, frozen, last=last, after_chunk=self._leave_if_told
+                )
                 held_out = group.validate() if validates else None
             read.append((group, logs, held_out))
         for group in self.groups:
             group.compile_ahead(self._widths_after(epoch, group))
-        for group, logs, held_out in read:
-            self._note(group, logs, held_out)
+        told = [
+            (group, _values_of(group, logs), _values_of(group, held_out))
+            for group, logs, held_out in read
+        ]
+        with defer_signals():  # all lanes have an epoch behind them, or none has
+            for group, means, tested in told:
+                self._note(group, means, tested)
+                group.end_epoch()
+            self.done = epoch + 1
 
     def _widths_after(self, epoch: int, group: Group) -> list[int]:
         """Widths of the programs that the lanes which go on will need.
@@ -229,17 +277,19 @@ class SweepRun:
         if self._parks:
             group.park()
 
-    def _note(self, group: Group, logs: Any, held_out: Any) -> None:
+    def _note(
+        self,
+        group: Group,
+        means: list[dict[str, Any]],
+        tested: list[dict[str, Any]],
+    ) -> None:
         """Notes what the lanes of a group have logged, and which turned NaN."""
-        order = group.variant.preparer.names
-        means = read_lanes(logs, order)
-        tested = None if held_out is None else read_lanes(held_out, order)
         for at, number in enumerate(group.members):
             record = self.records[number]
             if number in group.members[:at] or record.status != "running":
                 continue
             values = means[at]
-            if tested is not None:
+            if tested:
                 values |= {f"val_{name}": v for name, v in tested[at].items()}
             record.log(values, self.monitor)
             if not math.isfinite(values.get("loss", 0.0)):
@@ -392,6 +442,11 @@ class SweepRun:
     def _tell(self, hook: str, *args: Any) -> None:
         for callback in self._ready.callbacks:
             getattr(callback, hook)(*args)
+
+
+def _values_of(group: Group, logs: Readings | None) -> list[dict[str, Any]]:
+    """What each lane of a group has logged; empty where nothing was."""
+    return [] if logs is None else read_lanes(logs, group.variant.preparer.names)
 
 
 def _sizes(lane: Lane) -> tuple[int, ...]:

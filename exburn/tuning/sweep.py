@@ -79,7 +79,8 @@ def sweep(
         mesh: Devices that divide the lanes: a number, a list, or ``"all"``.
         seed: Of what the sweep itself draws.
         checkpoint: A folder for the whole sweep's state, written after each epoch that
-            ends at least 60 s after the last time, and at each rung. A sweep that is
+            ends at least 60 s after the last time, at each rung, and where Ctrl-C,
+            SIGTERM or an error ends the sweep, also within an epoch. A sweep that is
             called again with the same folder goes on from there, to the same bits.
         callbacks: ``tuning.SweepCallback`` objects, or functions of the epoch's number
             and the records.

@@ -1,24 +1,55 @@
 """A sweep that is killed goes on from its folder, to the same bits."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.tuning.models import X, Y, make_model
 
 import exburn
-from exburn.errors import ArgumentError, CheckpointError
+from exburn.errors import ArgumentError, CheckpointError, SaveError
 from exburn.tuning import PBT, Halving, SweepCallback, sweep
 from exburn.tuning import checkpoint as module
+from exburn.tuning.groups import Group
 
 FIT = {"epochs": 4, "batch_size": 8, "validation_split": 0.25, "verbose": 0}
 
 
 class Kill(SweepCallback):
-    def __init__(self, epoch):
-        self.epoch = epoch
+    """Raises after an epoch, or after the decision that follows so many epochs."""
+
+    def __init__(self, epoch=None, decision=None, error: Any = KeyboardInterrupt):
+        self.epoch, self.decision, self.error = epoch, decision, error
 
     def on_epoch_end(self, epoch):
         if epoch == self.epoch:
-            raise KeyboardInterrupt
+            raise self.error
+
+    def on_rung_end(self, epochs, stopped):
+        if epochs == self.decision:
+            raise self.error
+
+
+def interrupt_chunks(monkeypatch, count, interrupt):
+    """Interrupts the sweep after so many chunks of its groups."""
+    train, left = Group.train, [count]
+
+    def counting(self, *args, after_chunk, **options):
+        def after():
+            after_chunk()
+            left[0] -= 1
+            if not left[0]:
+                interrupt()
+                after_chunk()
+
+        return train(self, *args, after_chunk=after, **options)
+
+    monkeypatch.setattr(Group, "train", counting)
 
 
 def same_bits(one, two):
@@ -61,6 +92,93 @@ def test_a_killed_sweep_goes_on_to_the_same_bits(options, tmp_path, monkeypatch)
     arrays.write_bytes(arrays.read_bytes()[:-1] + b"!")
     with pytest.raises(CheckpointError, match="byte for byte"):
         sweep(make_model(), X, Y, **again)
+
+
+HALVED = {
+    "over": {"seed": [0, 1], "learning_rate": [0.01, 1e38]},
+    "halving": Halving(2),
+}
+# Two programs of lanes whose chunks are single steps: seven in an epoch of each.
+GROUPS = {"over": {"hidden/activation": ["relu", "tanh"], "seed": [0, 1]}}
+
+
+@pytest.mark.longest_cases("an error", "the decision")
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "kill",
+    [Kill(2), Kill(2, error=RuntimeError("a bug")), Kill(decision=1)],
+    ids=["Ctrl-C", "an error", "the decision"],
+)
+def test_a_sweep_that_is_ended_is_kept_whatever_ends_it(kill, tmp_path):
+    """A minute has not passed: nothing but the end writes."""
+    again = {**FIT, **HALVED, "checkpoint": tmp_path / "sweep"}
+    with pytest.raises((KeyboardInterrupt, RuntimeError)):
+        sweep(make_model(), X, Y, **again, callbacks=kill)
+    told = json.loads((tmp_path / "sweep" / "sweep.json").read_bytes())
+    assert told["epochs"] == (3 if kill.epoch else 1)
+    assert told["decided"] == (2 if kill.epoch else 0)
+    assert {r["status"] for r in told["records"]} >= {"running"}
+    whole = sweep(make_model(), X, Y, **FIT, **HALVED)
+    same_bits(sweep(make_model(), X, Y, **again), whole)
+
+
+@pytest.mark.longest_cases("own-3", "own-14", "own-24", "shared-13", "shared-14")
+@pytest.mark.long
+@pytest.mark.parametrize("chunks", [3, 13, 14, 24])
+@pytest.mark.parametrize("order", ["own", "shared"])
+def test_an_epoch_under_way_goes_on_where_it_was(chunks, order, tmp_path, monkeypatch):
+    """In the first group of the first epoch, the second one of it, and at its end."""
+    model = make_model(steps_per_execution=1)
+    options = {**FIT, **GROUPS, "order": order, "lanes": 4}
+    options |= {"validation_split": 0.0, "validation_data": (X[:9], Y[:9])}
+    again = {**options, "batch_size": 6, "checkpoint": tmp_path / "sweep"}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_chunks(patch, chunks, lambda: signal.raise_signal(signal.SIGINT))
+        sweep(model, X, Y, **again)
+    told = json.loads((tmp_path / "sweep" / "sweep.json").read_bytes())
+    epochs, steps = divmod(chunks - 1, 14)  # the last chunk's epoch is not noted yet
+    assert told["epochs"] == epochs
+    expected = [min(steps + 1, 7), max(steps - 6, 0)]
+    assert [group["done"] for group in told["groups"]] == expected
+    whole = sweep(model, X, Y, **{**options, "batch_size": 6})
+    same_bits(sweep(model, X, Y, **again), whole)
+
+
+PREEMPTED = """
+import signal
+from tests.tuning.models import X, Y, make_model
+from exburn.tuning import SweepCallback, sweep
+
+class Preempt(SweepCallback):
+    def on_epoch_end(self, epoch):
+        if epoch == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+options = {"epochs": 4, "batch_size": 8, "verbose": 0, "over": {"seed": [0, 1]}}
+sweep(make_model(), X, Y, checkpoint="sweep", callbacks=Preempt(), **options)
+"""
+
+
+@pytest.mark.slow
+def test_a_preempted_sweep_is_kept(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-c", PREEMPTED]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, timeout=300)
+    assert ended.returncode == 143
+    told = json.loads((tmp_path / "sweep" / "sweep.json").read_bytes())
+    assert told["epochs"] == 2 and told["groups"][0]["done"] > 0
+
+
+@pytest.mark.long
+def test_a_disk_that_refuses_does_not_hide_what_ended_the_sweep(tmp_path, monkeypatch):
+    def refuse(self, run):
+        raise SaveError("sweep", "the disk is full")
+
+    monkeypatch.setattr(module.SweepCheckpoint, "save", refuse)
+    options = {**FIT, "over": {"seed": [0]}, "checkpoint": tmp_path / "sweep"}
+    with pytest.raises(KeyboardInterrupt) as told:
+        sweep(make_model(), X, Y, **options, callbacks=Kill(0))
+    assert any("the disk is full" in note for note in told.value.__notes__)
 
 
 def test_what_cannot_be_taken_up_is_refused(tmp_path):

@@ -187,12 +187,15 @@ class ArrayFeed:
         """Numbers of an epoch's rows, in the order in which its chunks have them."""
         return self._order(seed, epoch)
 
-    def places(self, phase: int = 0) -> Iterator[Chunk]:
+    def places(self, phase: int = 0, start: int = 0) -> Iterator[Chunk]:
         """An epoch's chunks without data: places in its order, and counts of rows.
 
         For those who have several orders of the same rows.
+
+        Args:
+            phase, start: As of ``epoch``.
         """
-        return self._blocks(np.arange(self.samples, dtype=np.int32), phase, 0)
+        return self._blocks(np.arange(self.samples, dtype=np.int32), phase, start)
 
     def resident_data(self) -> Any:
         """All rows on the device, where they stay until ``close``."""
