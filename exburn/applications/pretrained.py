@@ -25,7 +25,7 @@ from exburn.module.building import materialize, place
 from exburn.module.layer.configuration import given_arguments
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
-from exburn.saving.atomic import write_atomically
+from exburn.runtime.files.atomic import write_atomically
 from exburn.saving.foreign_safetensors import write_foreign
 from exburn.saving.pretrained_folder import (
     CONFIG,

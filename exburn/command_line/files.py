@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from exburn.errors import ArgumentError, MissingFileError
-from exburn.saving.atomic import HDF5, ZIP
+from exburn.runtime.files.ordinary import HDF5, ZIP
 
 __all__ = ["Found", "examine"]
 

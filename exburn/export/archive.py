@@ -21,8 +21,8 @@ from exburn.export.staging import staged
 from exburn.module.input_spec import InputSpec
 from exburn.module.stateless_scope import StatelessScope
 from exburn.runtime.device import device_info
+from exburn.runtime.files.atomic import system_error
 from exburn.runtime.portable import portable
-from exburn.saving.atomic import system_error
 from exburn.saving.checksum import seal
 
 FORMAT = "exburn-export-1"

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from exburn.errors import ArgumentError, ExBurnError
-from exburn.saving.atomic import status, system_error, target_of
-from exburn.saving.checkpoint.manifest import sync_folder
+from exburn.runtime.files.atomic import sync_folder, system_error, target_of
+from exburn.runtime.files.ordinary import status
 
 _BESIDE = frozenset({".DS_Store"})  # what a system puts into any folder that it shows
 _HERE = -100  # AT_FDCWD of Linux

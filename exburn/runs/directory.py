@@ -16,8 +16,7 @@ from typing import Any
 
 from exburn.errors import ArgumentError, ModelFormatError, SaveError
 from exburn.runs.json_lines import LineFile, plain, wrong_field
-from exburn.saving.atomic import system_error
-from exburn.saving.checkpoint.manifest import sync_folder
+from exburn.runtime.files.atomic import sync_folder, system_error
 
 CONFIG, ENVIRONMENT = "config.json", "environment.json"
 METRICS, EVENTS = "metrics.jsonl", "events.jsonl"

@@ -13,7 +13,7 @@ from typing import Any
 from exburn.core.printing import amount_text, size_text
 from exburn.runs.directory import REPORT
 from exburn.runs.reading import Run, read
-from exburn.saving.atomic import write_atomically
+from exburn.runtime.files.atomic import write_atomically
 from exburn.visualization.curves import Curve, Panel, number_text
 from exburn.visualization.svg import DARK, LIGHT, STYLE, draw_panel, variables
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from exburn.errors import ArgumentError, require
 from exburn.module.layer import Layer
-from exburn.saving.atomic import path_of, write_atomically
+from exburn.runtime.files.atomic import path_of, write_atomically
 from exburn.saving.header import damage_error
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_layout import own_weights, walk

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from exburn.module.variable import alive
-from exburn.saving.atomic import staging, target_of, write_atomically
+from exburn.runtime.files.atomic import staging, target_of, write_atomically
 from exburn.saving.header import CODES, STORED_AS
 from exburn.weights import Move, Rules
 

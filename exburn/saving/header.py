@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError
-from exburn.saving.atomic import Source
+from exburn.runtime.files.ordinary import Source
 
 MAX_HEADER = 16 << 20  # bytes
 MAX_VALUES = 200_000  # of JSON, about 100 bytes of memory each

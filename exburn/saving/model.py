@@ -20,7 +20,8 @@ from exburn.errors import ArgumentError, ModelFormatError
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
-from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
+from exburn.runtime.files.atomic import path_of, target_of
+from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.saving.header import fits, parse_json
 from exburn.saving.keras_config import modernize
 from exburn.saving.model_description import (

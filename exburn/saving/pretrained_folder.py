@@ -15,7 +15,7 @@ from exburn.errors import (
     MissingFileError,
     require,
 )
-from exburn.saving.atomic import Source
+from exburn.runtime.files.ordinary import Source
 from exburn.saving.header import parse_json
 
 CONFIG = "config.json"

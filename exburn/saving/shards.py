@@ -25,17 +25,10 @@ import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError
 from exburn.module.variable import alive
+from exburn.runtime.files.atomic import Staged, remove_leftovers, staging, target_of
+from exburn.runtime.files.ordinary import ONCE, Source, status
 from exburn.runtime.sharding import processes
 from exburn.runtime.sharding.arrays import spans_processes, to_host
-from exburn.saving.atomic import (
-    ONCE,
-    Source,
-    Staged,
-    remove_leftovers,
-    staging,
-    status,
-    target_of,
-)
 from exburn.saving.header import (
     MAX_HEADER,
     STORED_AS,

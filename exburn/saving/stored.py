@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError, ShapeError
-from exburn.saving.atomic import HDF5, ZIP, Source
+from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.saving.header import damage_error
 from exburn.saving.keras_archive import KerasArchive, is_keras_archive
 from exburn.saving.own_storage import is_own

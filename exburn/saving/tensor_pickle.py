@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ModelFormatError
-from exburn.saving.atomic import Source
+from exburn.runtime.files.ordinary import Source
 from exburn.saving.header import DTYPES, MAX_RANK, damage_error
 
 MAX_INSTRUCTIONS = 300_000  # about 100 bytes of memory each

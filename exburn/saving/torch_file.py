@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exburn.errors import ModelFormatError
-from exburn.saving.atomic import ONCE, ZIP, Source
+from exburn.runtime.files.ordinary import ONCE, ZIP, Source
 from exburn.saving.header import MAX_NAME, damage_error
 from exburn.saving.tensor_pickle import (
     MAX_BYTES,

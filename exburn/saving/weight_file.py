@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.saving.atomic import path_of
+from exburn.runtime.files.atomic import path_of
 from exburn.saving.header import damage_error
 from exburn.saving.stored import StoredNpz, open_stored
 

@@ -16,7 +16,8 @@ import numpy as np
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import assign
-from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
+from exburn.runtime.files.atomic import path_of, target_of
+from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.saving.checkpoint import saved_at
 from exburn.saving.checkpoint.arrays import weights_of
 from exburn.saving.foreign_safetensors import write_foreign

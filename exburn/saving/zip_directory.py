@@ -6,7 +6,7 @@ import struct
 import zipfile
 from pathlib import Path
 
-from exburn.saving.atomic import Source
+from exburn.runtime.files.ordinary import Source
 from exburn.saving.header import damage_error
 
 _MOST = 8 << 20  # bytes: of some 100,000 members

@@ -24,7 +24,7 @@ from exburn.errors import (
     MissingFileError,
     require,
 )
-from exburn.saving.atomic import write_atomically
+from exburn.runtime.files.atomic import write_atomically
 
 _LARGEST = 64 << 20  # bytes of a file
 _FILE = "tokenizer.json"

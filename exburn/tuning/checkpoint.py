@@ -18,7 +18,7 @@ import numpy as np
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CheckpointError
 from exburn.runtime.donation import is_consumed
-from exburn.saving.atomic import system_error, write_atomically
+from exburn.runtime.files.atomic import system_error, write_atomically
 from exburn.training.objective.readings import Readings
 from exburn.tuning import lanes
 from exburn.tuning.groups import Group

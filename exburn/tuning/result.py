@@ -19,7 +19,7 @@ from exburn.core.checks import check_count
 from exburn.core.printing import page_text
 from exburn.errors import ArgumentError, FileFormatError, LoadError
 from exburn.models import Model
-from exburn.saving.atomic import write_atomically
+from exburn.runtime.files.atomic import write_atomically
 from exburn.tuning import plots
 from exburn.tuning.ensemble import Ensemble
 from exburn.tuning.folds import ConfidenceInterval, confidence_interval

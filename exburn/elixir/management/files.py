@@ -22,7 +22,7 @@ from exburn.errors import (
     FileFormatError,
     unknown_name,
 )
-from exburn.saving.atomic import write_atomically
+from exburn.runtime.files.atomic import write_atomically
 from exburn.saving.header import DTYPES, STORED_AS
 
 __all__ = ["deserialize_params", "export_params", "import_params", "serialize_params"]

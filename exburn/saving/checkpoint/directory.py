@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import CheckpointError, CheckpointWarning, warn
+from exburn.runtime.files.atomic import sync_folder
 from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint.arrays import (
     Specs,
@@ -31,7 +32,6 @@ from exburn.saving.checkpoint.manifest import (
     MANIFEST,
     digest_files,
     read_manifest,
-    sync_folder,
     verify_files,
     write_manifest,
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from exburn.errors import CheckpointError
+from exburn.runtime.files.atomic import sync_folder
 
 MANIFEST = "manifest.json"
 _FORMAT = "exburn-checkpoint-1"
@@ -101,15 +102,6 @@ def verify_files(folder: Path, manifest: Mapping[str, Any]) -> None:
                 {"folder": folder, "different": what},
                 hint="An older checkpoint of the same folder may be intact.",
             )
-
-
-def sync_folder(folder: Any) -> None:
-    """Brings the names in a folder to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_sound(body: Mapping[str, Any]) -> bool:

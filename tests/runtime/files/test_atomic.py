@@ -192,7 +192,7 @@ def test_what_is_no_file_is_not_replaced(what, models, tmp_path):
 
 
 def test_leftovers_of_killed_writers_go_and_living_ones_stay(models, tmp_path):
-    from exburn.saving.atomic import Staged
+    from exburn.runtime.files.atomic import Staged
 
     path = tmp_path / "m.exburn"
     models[0].save(path)

@@ -1,4 +1,4 @@
-"""Files that are either complete or not there, and reading them safely.
+"""Files that are either complete or not there.
 
 A file is written beside its target, reaches the disk, and then takes the target's name.
 The temporary file is locked while its writer lives; so whoever opens the target next
@@ -20,12 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from exburn.errors import ArgumentError, LoadError, MissingFileError, SaveError
-from exburn.saving.checkpoint.manifest import sync_folder
+from exburn.errors import ArgumentError, SaveError
+from exburn.runtime.files.ordinary import ONCE, status
 
 _MARK = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
-ZIP, HDF5 = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"  # what such files begin with
-ONCE = 1 << 20  # bytes of one write or read: larger ones leave the caches, and lag
 
 
 def write_atomically(
@@ -71,18 +69,6 @@ def staging(path: Any, *, op: str = "save") -> Iterator[Staged]:
         staged.discard()
         raise
     staged.close()
-
-
-def status(path: Path) -> os.stat_result | None:
-    """What the system knows of a file; ``None`` if there is none.
-
-    Raises:
-        OSError: The system refuses to tell.
-    """
-    try:
-        return os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def path_of(given: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
@@ -278,6 +264,15 @@ def system_error(
     return SaveError(op, reason, details, hint=hint)
 
 
+def sync_folder(folder: Any) -> None:
+    """Brings the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def remove_leftovers(path: Path, also: Callable[[str], bool] | None = None) -> None:
     """Removes what killed writers of this file left behind.
 
@@ -310,82 +305,3 @@ def _remove_unlocked(path: Path, left: Callable[[str], bool]) -> None:
         return
     finally:
         os.close(descriptor)
-
-
-class Source:
-    """An ordinary file, open for reading at any place.
-
-    Args:
-        path: The file.
-        op: The operation named in errors.
-
-    Attributes:
-        size: Its length in bytes when it was opened.
-
-    Raises:
-        MissingFileError: There is no such file.
-        LoadError: The system refuses to read it.
-    """
-
-    def __init__(self, path: Any, *, op: str = "load"):
-        self.op, self.path = op, Path(path)
-        with self._errors():
-            found = status(self.path)
-        if found is None or not stat.S_ISREG(found.st_mode):
-            raise MissingFileError(
-                op,
-                f"there is no file {self.path}",
-                {"received": repr(path), "folder": self.path.parent.resolve()},
-            )
-        with self._errors():
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            with self._errors():
-                self.size = os.fstat(self._descriptor).st_size
-        except BaseException:
-            self.close()
-            raise
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise LoadError(
-                self.op,
-                "the file could not be read",
-                {"file": self.path, "cause": error},
-            ) from error
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file; fewer if it ends before."""
-        parts = []
-        with self._errors():
-            while size and (part := os.pread(self._descriptor, size, offset)):
-                parts.append(part)
-                offset, size = offset + len(part), size - len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fills a buffer; the number of bytes read, fewer if the file ends before."""
-        done = 0
-        with self._errors():
-            while done < len(buffer):
-                part = buffer[done : done + ONCE]
-                count = os.preadv(self._descriptor, [part], offset + done)
-                if not count:
-                    break
-                done += count
-        return done
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            with contextlib.suppress(OSError):  # nothing was written
-                os.close(descriptor)
-
-    def __enter__(self) -> Source:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -1,0 +1,196 @@
+"""Ordinary files, opened for reading.
+
+A path may come from a user, a file or a folder that a stranger made. A pipe never ends
+and may have nobody at its other end, a device goes on for ever, and a folder is no
+file: none of them is opened. What is read as a whole has a greatest size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from exburn.errors import FileFormatError, LoadError, MissingFileError
+
+ZIP, HDF5 = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"  # what such files begin with
+ONCE = 1 << 20  # bytes of one write or read: larger ones leave the caches, and lag
+# Without waiting for the other end of a pipe that took the file's place meanwhile.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def status(path: Path) -> os.stat_result | None:
+    """What the system knows of a file; ``None`` if there is none.
+
+    Raises:
+        OSError: The system refuses to tell.
+    """
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def check_ordinary(path: Any, op: str) -> os.stat_result:
+    """The system's facts about an ordinary file, for packages that open it by its path.
+
+    Args:
+        path: The file; links are followed.
+        op: The operation named in errors.
+
+    Raises:
+        MissingFileError: There is no such file, or it is something else than a file.
+        LoadError: The system refuses to tell.
+
+    Example:
+        >>> check_ordinary("/dev/zero", "load")
+        Traceback (most recent call last):
+        exburn.errors.MissingFileError: load: there is no file /dev/zero, it is a device
+          received: '/dev/zero'
+          folder: /dev
+    """
+    path = Path(path)
+    with _typed_errors(op, path):
+        facts = status(path)
+    if facts is None or not stat.S_ISREG(facts.st_mode):
+        raise _no_file(op, path, facts)
+    return facts
+
+
+def read_whole(path: Any, op: str, most: int) -> bytes:
+    """The bytes of an ordinary file.
+
+    Args:
+        path: The file; links are followed.
+        op: The operation named in errors.
+        most: The most bytes that it may have.
+
+    Raises:
+        MissingFileError: There is no such file, or it is something else than a file.
+        FileFormatError: It is larger.
+        LoadError: The system refuses to read it.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "words.txt")
+        >>> _ = path.write_bytes(b"one two")
+        >>> read_whole(path, "load", 1000)
+        b'one two'
+    """
+    with Source(path, op=op) as file:
+        if file.size > most:
+            raise FileFormatError(
+                op,
+                f"{file.path} has {file.size:,} bytes, at most {most:,} are read",
+            )
+        return file.read(0, file.size)
+
+
+def read_text(path: Any, op: str, most: int) -> str:
+    """The text of an ordinary file in UTF-8; as `read_whole`.
+
+    Raises:
+        FileFormatError: It is larger, or no UTF-8.
+        MissingFileError, LoadError: As of `read_whole`.
+    """
+    data = read_whole(path, op, most)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"{os.fspath(path)} is no text in UTF-8"
+        raise FileFormatError(op, reason, {"cause": error}) from error
+
+
+class Source:
+    """An ordinary file, open for reading at any place.
+
+    Args:
+        path: The file.
+        op: The operation named in errors.
+
+    Attributes:
+        size: Its length in bytes when it was opened.
+
+    Raises:
+        MissingFileError: There is no such file.
+        LoadError: The system refuses to read it.
+    """
+
+    def __init__(self, path: Any, *, op: str = "load"):
+        self.op, self.path = op, Path(path)
+        check_ordinary(path, op)  # opening a device may do something already
+        with self._errors():
+            self._descriptor = os.open(self.path, _FLAGS)
+        try:
+            with self._errors():
+                facts = os.fstat(self._descriptor)
+            if not stat.S_ISREG(facts.st_mode):  # it has changed meanwhile
+                raise _no_file(op, self.path, facts)
+            self.size = facts.st_size
+        except BaseException:
+            self.close()
+            raise
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return _typed_errors(self.op, self.path)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the file; fewer if it ends before."""
+        parts = []
+        with self._errors():
+            while size and (part := os.pread(self._descriptor, size, offset)):
+                parts.append(part)
+                offset, size = offset + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fills a buffer; the number of bytes read, fewer if the file ends before."""
+        done = 0
+        with self._errors():
+            while done < len(buffer):
+                part = buffer[done : done + ONCE]
+                count = os.preadv(self._descriptor, [part], offset + done)
+                if not count:
+                    break
+                done += count
+        return done
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            with contextlib.suppress(OSError):  # nothing was written
+                os.close(descriptor)
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def _typed_errors(op: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = "the file could not be read"
+        raise LoadError(op, reason, {"file": path, "cause": error}) from error
+
+
+def _no_file(op: str, path: Path, facts: os.stat_result | None) -> MissingFileError:
+    kind = None if facts is None else _KINDS.get(stat.S_IFMT(facts.st_mode), "no file")
+    return MissingFileError(
+        op,
+        f"there is no file {path}" + (f", it is {kind}" if kind else ""),
+        {"received": repr(os.fspath(path)), "folder": path.parent.resolve()},
+    )
