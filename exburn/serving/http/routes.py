@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import orjson
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from exburn.serving.http.body import parse_object
+from exburn.serving.http.body import ClientLeft, parse_object
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
@@ -49,8 +50,9 @@ class Routes:
         metrics: Metrics,
         version: str,
     ):
-        self._registry, self._inference = registry, inference
-        self._generation, self._page = generation, read_page()
+        self._registry, self._page = registry, read_page()
+        self._infer = _Infer(registry, inference)
+        self._generate = _Generate(registry, inference, generation)
         self._health, self._metrics, self._version = health, metrics, version
 
     def all(self) -> list[Route]:
@@ -58,8 +60,8 @@ class Routes:
         model = "/v2/models/{model}"
         version = model + "/versions/{version}"
         return [
-            *self._both("/infer", _Infer(self._registry, self._inference), "POST"),
-            *self._both("/generate_stream", self.generate, "POST"),
+            *self._both("/infer", self._infer, "POST"),
+            *self._both("/generate_stream", self._generate, "POST"),
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.ready),
             Route("/v2", self.describe_server),
@@ -78,36 +80,6 @@ class Routes:
             Route("/v2/models/{model}" + part + end, endpoint, methods=[method])
             for part in ("", "/versions/{version}")
         ]
-
-    async def generate(self, request: Request) -> Response:
-        """The parts of an answer, as server-sent events."""
-        entry = self._entry(request, "generate_stream")
-        exchange = request.scope["exburn.exchange"]
-        if entry.stream is None:
-            raise RequestFailure(400, "this model does not generate")
-        with self._inference.memory.reserve() as reservation:
-            body = await self._inference.read(
-                exchange.headers, request.receive, reservation
-            )
-            parts = self._generation.parts(entry.stream, parse_object(body))
-        names = {"model_name": entry.name, "model_version": entry.version}
-        events = write_events(parts, names)
-        try:
-            first = await anext(events, b"")  # what it raises has a status of its own
-        except BaseException:
-            await parts.aclose()
-            raise
-
-        async def all_events() -> AsyncIterator[bytes]:
-            async with contextlib.aclosing(parts), contextlib.aclosing(events):
-                yield first
-                async for event in events:
-                    yield event
-
-        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        return StreamingResponse(
-            all_events(), headers=headers, media_type="text/event-stream"
-        )
 
     # ------------------------------------------------------------------ health
     async def live(self, request: Request) -> Response:
@@ -208,7 +180,77 @@ class _Infer:
             length = str(result.json_length).encode()
             headers.append((b"inference-header-content-length", length))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": result.body})
+        await send(_body(result.body))
+
+
+class _Generate:
+    """The route for answers in parts, as an ASGI application.
+
+    What a client no longer waits for is given up at once, also before its first part.
+    """
+
+    def __init__(
+        self, registry: Registry, inference: Inference, generation: Generation
+    ):
+        self._registry, self._inference = registry, inference
+        self._generation = generation
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the parts as server-sent events."""
+        exchange: Exchange = scope["exburn.exchange"]
+        names = scope["path_params"]
+        entry = self._registry.get(names["model"], names.get("version"))
+        exchange.route = "generate_stream"
+        exchange.model, exchange.version = entry.name, entry.version
+        if entry.stream is None:
+            raise RequestFailure(400, "this model does not generate")
+        with self._inference.memory.reserve() as reservation:
+            body = await self._inference.read(exchange.headers, receive, reservation)
+            parts = self._generation.parts(entry.stream, parse_object(body))
+        told = {"model_name": entry.name, "model_version": entry.version}
+        answering = asyncio.ensure_future(self._send(parts, told, send))
+        left = asyncio.ensure_future(_leaving(receive))
+        try:
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait({answering, left}, return_when=first)
+            if not answering.done():
+                raise ClientLeft
+            await answering  # raises what it raised
+        finally:
+            left.cancel()
+            if not answering.done():
+                answering.cancel()
+                await asyncio.wait({answering})
+
+    @staticmethod
+    async def _send(
+        parts: AsyncGenerator[dict[str, Any], None], names: dict[str, str], send: Send
+    ) -> None:
+        events = write_events(parts, names)
+        async with contextlib.aclosing(parts), contextlib.aclosing(events):
+            first = await anext(events, b"")  # what it raises has a status of its own
+            headers = [
+                (b"content-type", b"text/event-stream; charset=utf-8"),
+                (b"cache-control", b"no-cache"),
+                (b"x-accel-buffering", b"no"),
+            ]
+            start = {"type": "http.response.start", "status": 200, "headers": headers}
+            await send(start)
+            if first:
+                await send(_body(first, more=True))
+            async for event in events:
+                await send(_body(event, more=True))
+            await send(_body(b""))
+
+
+async def _leaving(receive: Receive) -> None:
+    """Returns when the client has closed its connection."""
+    while (await receive())["type"] == "http.request":
+        pass
+
+
+def _body(body: bytes, *, more: bool = False) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
 
 
 def _exchange(request: Request, route: str) -> Exchange:

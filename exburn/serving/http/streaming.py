@@ -10,10 +10,10 @@ Source: *Generate extension*, Triton; *Server-sent events*, HTML Living Standard
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import inspect
+import functools
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ from exburn.serving.http.logs import LOGGER
 
 __all__ = ["Generation", "write_events"]
 
-_END = object()
+_END: Any = object()
 
 
 class Generation:
@@ -44,7 +44,8 @@ class Generation:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The parts of an answer, as they come.
 
-        A consumer that goes on slowly, or stops, slows the generator down, or stops it.
+        A consumer that goes on slowly, or stops, slows the generator down, or stops it:
+        it is closed, as soon as the part that it is at work on is done.
 
         Raises:
             RequestFailure: Too many run.
@@ -55,29 +56,18 @@ class Generation:
             message = f"{self._most} streams run: try again later"
             raise RequestFailure(429, message, {"retry-after": "1"})
         self._running += 1
+        source = _Source(functools.partial(stream, request))
         try:
-            async with contextlib.aclosing(self._draw(stream, request)) as values:
-                async for value in values:
-                    yield _part(value)
-        finally:
-            self._running -= 1
-
-    async def _draw(
-        self, stream: Callable[[dict[str, Any]], Any], request: dict[str, Any]
-    ) -> AsyncGenerator[Any, None]:
-        source = await self._limit(self._call(_begin, stream, request))
-        try:
+            await self._limit(self._call(source.begin))
             while True:
-                if isinstance(source, Iterator):
-                    part = self._call(next, source, _END)
-                else:
-                    part = anext(source, _END)
+                part = source.anext() if source.is_async else self._call(source.next)
                 value = await self._limit(part)
                 if value is _END:
                     return
-                yield value
+                yield _part(value)
         finally:
-            await self._close(source)
+            self._running -= 1
+            await self._leave(source)
 
     async def _limit(self, waiting: Any) -> Any:
         try:
@@ -86,33 +76,113 @@ class Generation:
         except TimeoutError:
             raise DeadlineExceededError("serving", "a part took too long") from None
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, function: Callable[[], Any]) -> Any:
         loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._threads, function, *arguments)
+        return loop.run_in_executor(self._threads, function)
 
-    async def _close(self, source: Any) -> None:
-        """Ends a generator that may still be at work in its thread."""
-        if inspect.isasyncgen(source):
-            await source.aclose()
-        elif inspect.isgenerator(source):
-            # One of a thread cannot be closed by another one: behind it, in the queue.
-            self._threads.submit(_close_later, source)
+    async def _leave(self, source: _Source) -> None:
+        """Has a source closed: here, in a thread, or behind the part at work in one."""
+        if not source.leave():
+            return
+        if source.is_async:
+            try:
+                await self._limit(source.aclose())
+            except Exception as error:
+                _log_close(error)
+            return
+
+        def close_anyway(closing: Future[None]) -> None:
+            if closing.cancelled():
+                source.close()
+
+        try:
+            self._threads.submit(source.close).add_done_callback(close_anyway)
+        except RuntimeError:  # the server ends, and its threads take nothing more
+            source.close()
 
     def end(self) -> None:
         """Takes no more; what is at work in a thread is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _begin(stream: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> Any:
-    source = stream(request)
-    if hasattr(source, "__anext__"):
-        return source
-    return source if isinstance(source, Iterator) else iter(source)
+class _Source:
+    """What one answer is drawn from: made, drawn and closed by one thread at a time.
+
+    A generator that is at work cannot be closed by another thread. So a client that
+    leaves meanwhile only leaves word, and the thread at work closes it afterwards.
+
+    Args:
+        make: Makes it: an iterator, an iterable, or an asynchronous iterator.
+    """
+
+    def __init__(self, make: Callable[[], Any]):
+        self._make = make
+        self._iterator: Any = iter(())
+        self._lock = threading.Lock()
+        self._at_work = self._left = False
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the event loop draws the parts, not a thread."""
+        return hasattr(self._iterator, "__anext__")
+
+    def begin(self) -> None:
+        """Calls the function that generates."""
+
+        def begin() -> None:
+            source = self._make()
+            drawn = hasattr(source, "__anext__") or isinstance(source, Iterator)
+            self._iterator = source if drawn else iter(source)
+
+        self._work(begin)
+
+    def next(self) -> Any:
+        """The next part, or ``_END``."""
+        return self._work(lambda: next(self._iterator, _END))
+
+    async def anext(self) -> Any:
+        """The next part of an asynchronous iterator, or ``_END``."""
+        await asyncio.sleep(0)  # one that never waits would hold up all other requests
+        return await anext(self._iterator, _END)
+
+    def _work(self, function: Callable[[], Any]) -> Any:
+        with self._lock:
+            if self._left:
+                return _END
+            self._at_work = True
+        try:
+            return function()
+        finally:
+            with self._lock:
+                self._at_work, left = False, self._left
+            if left:
+                self.close()
+
+    def leave(self) -> bool:
+        """Takes note that nobody wants parts any more; whether the caller closes it."""
+        with self._lock:
+            self._left = True
+            return not self._at_work
+
+    def close(self) -> None:
+        """Runs what the generator does at its end."""
+        iterator = self._iterator
+        if hasattr(iterator, "__anext__"):  # of a client that left while it was made
+            return
+        try:
+            if callable(close := getattr(iterator, "close", None)):
+                close()
+        except Exception as error:
+            _log_close(error)
+
+    async def aclose(self) -> None:
+        """``close`` of an asynchronous iterator."""
+        if callable(close := getattr(self._iterator, "aclose", None)):
+            await close()
 
 
-def _close_later(source: Any) -> None:
-    with contextlib.suppress(ValueError):  # it is still at work: it runs to its end
-        source.close()
+def _log_close(error: Exception) -> None:
+    LOGGER.error("a stream failed while it was closed", exc_info=error)
 
 
 def _part(value: Any) -> dict[str, Any]:

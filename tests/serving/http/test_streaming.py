@@ -173,6 +173,176 @@ def test_who_leaves_stops_it_and_too_many_wait(client, slow):
     assert slow.closed.wait(5)
 
 
+class Watched:
+    """Something to draw from that says at what it is, and when it was closed.
+
+    Args:
+        parts: What it does for each part: a number of seconds to work, or a text.
+    """
+
+    def __init__(self, *parts):
+        self.parts, self.at = list(parts), 0
+        self.busy, self.closed = threading.Event(), threading.Event()
+
+    def work(self):
+        if self.at == len(self.parts):
+            raise StopIteration
+        self.at += 1
+        part = self.parts[self.at - 1]
+        if isinstance(part, str):
+            return part
+        self.busy.set()
+        time.sleep(part)
+        return "late"
+
+    def generator(self, request):
+        try:
+            while self.at < len(self.parts):
+                yield self.work()
+        finally:
+            self.closed.set()
+
+    def iterator(self, request):
+        watched = self
+
+        class Iterator:
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                return watched.work()
+
+            def close(self):
+                watched.closed.set()
+
+        return Iterator()
+
+    def slow_start(self, request):
+        source = self.iterator(request)
+        self.work()
+        return source
+
+    async def coroutines(self, request):
+        try:
+            while self.at < len(self.parts):
+                part = self.parts[self.at]
+                self.at += 1
+                if isinstance(part, float):
+                    self.busy.set()
+                    await asyncio.sleep(part)
+                yield str(part)
+        finally:
+            self.closed.set()
+
+    def async_iterator(self, request):
+        source = self.coroutines(request)
+
+        class Iterator:
+            def __aiter__(self):
+                return self
+
+            async def __anext__(self):
+                return await anext(source)
+
+            async def aclose(self):
+                await source.aclose()
+
+        return Iterator()
+
+
+SOURCES = ["generator", "iterator", "coroutines", "async_iterator"]
+PARTS = {
+    "at the first part": [0.1, "more"],
+    "at a later part": ["one", 0.1, "more"],
+    "at a part that takes too long": ["one", 0.4, "more"],
+    "between parts": ["one"] * 1000,
+}
+
+
+@pytest.mark.parametrize("when", PARTS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_a_client_left_is_closed_behind_the_part_at_work(source, when):
+    watched = Watched(*PARTS[when])
+    models = {"m": Endpoint(stream=getattr(watched, source))}
+    server = Server(models, timeout="200 ms")
+
+    async def run():
+        listener = Listener("m")
+        task = asyncio.create_task(listener.listen(server.asgi()))
+        while not (watched.busy.is_set() or len(listener.sent) > 5):
+            await asyncio.sleep(0.001)
+        if "too long" not in when:
+            listener.leaves.set()
+        await task
+        return listener.sent
+
+    sent = asyncio.run(run())
+    assert watched.closed.wait(5) and watched.at < len(watched.parts)
+    assert bool(sent) == (when != "at the first part")
+    server.close()
+
+
+def test_what_a_client_left_while_it_was_begun_is_closed():
+    watched = Watched(0.1, "more")
+    server = Server({"m": Endpoint(stream=watched.slow_start)})
+
+    async def run():
+        listener = Listener("m")
+        task = asyncio.create_task(listener.listen(server.asgi()))
+        while not watched.busy.is_set():
+            await asyncio.sleep(0.001)
+        listener.leaves.set()
+        await task
+
+    asyncio.run(run())
+    assert watched.closed.wait(5) and watched.at == 1
+    server.close()
+
+
+@pytest.mark.parametrize("when", ["at a later part", "between parts"])
+@pytest.mark.parametrize("source", ["generator", "iterator"])
+def test_a_server_that_ends_closes_what_its_clients_listen_to(source, when):
+    watched = Watched(*PARTS[when])
+    server = Server({"m": Endpoint(stream=getattr(watched, source))})
+
+    async def run():
+        listener = Listener("m")
+        task = asyncio.create_task(listener.listen(server.asgi()))
+        while not (watched.busy.is_set() or len(listener.sent) > 5):
+            await asyncio.sleep(0.001)
+        server.close()
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(run())
+    assert watched.closed.wait(5)
+
+
+def test_a_source_that_fails_while_it_is_closed_is_in_the_log(caplog):
+    def stream(request):
+        try:
+            yield from map(str, range(1000))
+        finally:
+            raise ZeroDivisionError("at the end")
+
+    server = Server({"m": Endpoint(stream=stream)})
+
+    async def run():
+        listener = Listener("m")
+        task = asyncio.create_task(listener.listen(server.asgi()))
+        while len(listener.sent) < 3:
+            await asyncio.sleep(0.001)
+        listener.leaves.set()
+        await task
+
+    asyncio.run(run())
+    until = time.monotonic() + 5
+    while "at the end" not in caplog.text and time.monotonic() < until:
+        time.sleep(0.01)
+    assert "a stream failed while it was closed" in caplog.text
+    server.close()
+
+
 def test_a_part_that_does_not_come_is_given_up(client, slow):
     slow.closed.clear()
     slow.go.set()
