@@ -169,18 +169,17 @@ class Steps:
                 (_, seen), grads = differentiate(state.params, state, batch, row_mask)
                 grads = self.placement.gradients(grads)
                 new = self._after_batch(state, batch, row_mask, seen)
-            assigned.update(state.assigned_frozen(new))
-            sums = self.optimizer.accumulate_batch(grads, state.opt_state)
-            with holding(self.split.numbers, new.others):
+                sums = self.optimizer.accumulate_batch(grads, state.opt_state)
                 params = self._between_updates(state.params, item)
+            assigned.update(state.assigned_frozen(new))
             return new.replace(params=params, opt_state=sums), None
 
         unroll = min(self.unroll(True), len(items[2]))
         new, _ = jax.lax.scan(micro_step, state, items, unroll=unroll)
         frozen = {n: new.frozen[n] for n in assigned}
         new = new.replace(frozen=state.frozen | frozen)
-        update = self.optimizer.update_accumulated(new.opt_state, new.params)
         with holding(self.split.numbers, new.others):
+            update = self.optimizer.update_accumulated(new.opt_state, new.params)
             return self._after_update(state, new, update)
 
     def _between_updates(self, params: Any, item: tuple) -> Any:

@@ -46,14 +46,18 @@ def test_each_lane_is_what_the_model_alone_would_be_with_its_values():
 
 @pytest.mark.long
 def test_lanes_accumulate_weigh_and_follow_schedules_as_fit_does():
-    def make(seed):
+    def make(seed, momentum=0.5):
         rate = schedules.CosineDecay(0.1, 10)
-        optimizer = SGD(rate, momentum=0.9, gradient_accumulation_steps=2)
+        steps = {"gradient_accumulation_steps": 2}
+        optimizer = SGD(rate, momentum, ema_momentum=0.5, use_ema=True, **steps)
         return make_model(seed, optimizer=optimizer, warmup=0.5)
 
     fit = {"class_weight": {0: 1.0, 1: 2.0, 2: 0.5}}
-    result = sweep(make(9), X, Y, over={"seed": [3, 4]}, **FIT, **fit)
-    equals_its_own_fit(result, 1, make(4), **fit)
+    over = {"seed": [3, 4], "momentum": [0.0, 0.9]}
+    result = sweep(make(9), X, Y, over=over, **FIT, **fit)
+    for number in (2, 3):
+        momentum = result.records[number].trial["momentum"]
+        equals_its_own_fit(result, number, make(4, momentum), **fit)
 
 
 @pytest.mark.longest_cases("mixed_bfloat16")
