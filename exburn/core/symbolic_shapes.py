@@ -106,6 +106,8 @@ def in_symbolic_scope() -> bool:
 
 _scope = export.SymbolicScope()
 _dims: dict[str, Any] = {}
+_ranks: dict[str, int] = {}  # of the symbols: those of axes by axis, others behind
+_NAMED = 16  # the rank of the first symbol that is no axis
 
 
 def dim(axis: int) -> Any:
@@ -115,8 +117,26 @@ def dim(axis: int) -> Any:
     inputs of shape ``(None, 8)`` asks for.
     """
     name = "batch" if axis == 0 else f"d{axis}"
+    return _symbol(name, axis)
+
+
+def symbol(name: str) -> Any:
+    """The unknown size of a name: another one than that of any other name.
+
+    Args:
+        name: Letters of ASCII, digits and ``_``, with no digit at the start.
+
+    Example:
+        >>> symbol("left_d1") == symbol("right_d1"), 2 * symbol("left_d1")
+        (False, 2*left_d1)
+    """
+    return _symbol(name, _NAMED + len(_ranks))
+
+
+def _symbol(name: str, rank: int) -> Any:
     if name not in _dims:
         _dims[name] = export.symbolic_shape(name, scope=_scope)[0]
+        _ranks[name] = rank
     return _dims[name]
 
 
@@ -406,9 +426,21 @@ def _concretely(run: Callable, specs: list, sizes: _Sizes) -> Any:
 
 def _size(size: Any, base: int) -> int:
     """What an unknown size is, if axis i has ``base * (i + 1)`` entries."""
-    axes = {name: 0 if name == "batch" else int(name[1:]) for name in _dims}
-    known = {name: base * (axis + 1) for name, axis in axes.items()}
-    return evaluate_size(size, known)
+    return evaluate_size(size, {n: base * (rank + 1) for n, rank in _ranks.items()})
+
+
+def symbols_of(size: Any) -> tuple[str, ...]:
+    """The names of the symbols in a size, each once.
+
+    Args:
+        size: A size, or its text.
+
+    Example:
+        >>> symbols_of("2*d1 + floordiv(d2, 3)"), symbols_of(2 * dim(1)), symbols_of(7)
+        (('d1', 'd2'), ('d1',), ())
+    """
+    words = (token for token in _TOKEN.findall(str(size)) if token[0].isidentifier())
+    return tuple(dict.fromkeys(word for word in words if word not in _FUNCTIONS))
 
 
 def evaluate_size(

@@ -16,7 +16,15 @@ from flax import nnx
 
 from exburn.core import forward_context
 from exburn.core.symbolic_shapes import canonical_spec, is_shape, public_shape, spec_of
-from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
+from exburn.errors import (
+    ArgumentError,
+    ExBurnError,
+    NotBuiltError,
+    ShapeError,
+    require,
+)
+from exburn.export.open_sizes import freest
+from exburn.export.signature import names_of
 from exburn.export.staging import staged
 from exburn.module.input_spec import InputSpec
 from exburn.module.stateless_scope import StatelessScope
@@ -140,8 +148,7 @@ class ExportArchive:
                 hint="Options of converters to TensorFlow have no place here.",
             )
         specs = _signature(fn, input_signature)
-        _trace(name, fn, specs)  # a mistake shows now
-        self._endpoints[name] = fn, specs
+        self._endpoints[name] = fn, _traced_specs(name, fn, specs)
         return jax.jit(_inferring(fn))
 
     def track_and_add_endpoint(
@@ -297,20 +304,37 @@ def _inferring(fn: Callable) -> Callable:
     return run
 
 
-def _trace(name: str, fn: Callable, specs: tuple) -> Any:
+def _traced_specs(name: str, fn: Callable, specs: tuple) -> tuple:
+    """The specs that a function is traced for, each open size with its own symbol.
+
+    Raises:
+        ArgumentError: It cannot be traced.
+    """
     from jax import export
 
+    run = jax.jit(_inferring(fn))
+
+    def attempt(specs: tuple) -> tuple:
+        jax.eval_shape(run, *specs)
+        return specs
+
     try:
-        return export.export(jax.jit(_inferring(fn)), platforms=("cpu",))(*specs)
-    except ExBurnError:
-        raise
+        names = names_of(dict(enumerate(specs)), "input")
+        specs = freest(attempt, specs, names, rows=False)
+        export.export(run, platforms=("cpu",))(*specs)
+        return specs
+    except ExBurnError as error:
+        if not isinstance(error, ShapeError):
+            raise
+        cause: Exception = error
     except Exception as error:  # whatever the function raises
-        raise ArgumentError(
-            _OP,
-            f"the endpoint {name!r} cannot be traced",
-            {"cause": str(error).partition("\n")[0]},
-            hint="If a size must be known, give it in the signature.",
-        ) from error
+        cause = error
+    raise ArgumentError(
+        _OP,
+        f"the endpoint {name!r} cannot be traced",
+        {"cause": str(cause).partition("\n")[0]},
+        hint="If a size must be known, give it in the signature.",
+    ) from cause
 
 
 def _program(name: str, fn: Callable, specs: tuple, platforms: Any) -> bytes:

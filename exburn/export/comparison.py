@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.core.symbolic_shapes import describe
+from exburn.core.symbolic_shapes import describe, evaluate_size, symbols_of
 from exburn.errors import ArgumentError, DataError, ExportError
+from exburn.export.open_sizes import OF_SHAPES, solve_sizes
 from exburn.export.program import Program
 
 Run = Callable[[list[np.ndarray]], list[np.ndarray]]
 _ROWS = (1, 3)
 # Other open sizes, such as the steps of a sequence, in the two runs: the first that the
-# model takes.
+# model takes. Each further symbol has one more, and two more: sizes that are unlike.
 _SIZES = ((6, 9), (24, 33), (96, 120), (224, 256))
+_CROPPED = 3  # rows of samples whose open sizes are cut off
 
 
 def compare(
@@ -136,22 +139,36 @@ def trials(program: Program) -> list[tuple[list, list]]:
 def _batches(program: Program) -> list[tuple[list, list]]:
     if (inputs := sample_inputs(program)) is not None:
         return _of_samples(program, inputs)
-    if not program.is_dynamic:
-        inputs = draw_inputs(program, 1, {})
-        return [(inputs, program.reference(inputs))]
-    names = _open_sizes(program) - {"batch"}
+    return draw_trials(program, _ROWS if program.is_dynamic else _ROWS[:1])
+
+
+def draw_trials(program: Program, rows: Sequence[int]) -> list[tuple[list, list]]:
+    """Drawn inputs of runs, and what the model makes of them.
+
+    Open sizes differ from run to run, and from each other. If there are several, there
+    is one run more in which they are all alike: a model may do another thing then.
+
+    Args:
+        program: The program.
+        rows: Those of each run.
+
+    Raises:
+        ArgumentError: The model does not take them.
+    """
+    names = open_symbols(program)
     failure: Exception | None = None
-    for sizes in _SIZES:
-        runs = []
+    for sizes in _SIZES if names else _SIZES[:1]:
+        runs = [
+            (count, {name: size + step * n for n, name in enumerate(names)})
+            for count, size, step in zip(rows, sizes, (1, 2), strict=False)
+        ]
+        if len(names) > 1:
+            runs.append((rows[-1], dict.fromkeys(names, sizes[0])))
         try:
-            for rows, size in zip(_ROWS, sizes, strict=True):
-                inputs = draw_inputs(program, rows, dict.fromkeys(names, size))
-                runs.append((inputs, program.reference(inputs)))
-            return runs
+            drawn = [draw_inputs(program, count, known) for count, known in runs]
+            return [(inputs, program.reference(inputs)) for inputs in drawn]
         except Exception as error:  # a size that the model cannot take
             failure = error
-        if not names:
-            break
     raise ArgumentError(
         "export",
         "the model does not take the inputs that were drawn to run the file on",
@@ -160,17 +177,25 @@ def _batches(program: Program) -> list[tuple[list, list]]:
     ) from failure
 
 
-def _open_sizes(program: Program) -> set[str]:
+def open_symbols(program: Program) -> list[str]:
+    """The symbols of a program's open sizes, rows aside, in the inputs' order."""
     specs = jax.tree.leaves(program.specs)
-    return {str(n) for spec in specs for n in spec.shape if not isinstance(n, int)}
+    found = [name for spec in specs for n in spec.shape for name in symbols_of(n)]
+    return [name for name in dict.fromkeys(found) if name != "batch"]
 
 
 def draw_inputs(program: Program, rows: int, sizes: dict[str, int]) -> list[np.ndarray]:
-    """Random inputs: numbers about zero, and integers that tables have rows for."""
+    """Random inputs: numbers about zero, and integers that tables have rows for.
+
+    Args:
+        program: The program.
+        rows: Their number.
+        sizes: The values of its other symbols.
+    """
     random, numbers = np.random.default_rng(0), {"batch": rows, **sizes}
     drawn = []
     for spec in jax.tree.leaves(program.specs):
-        shape = [n if isinstance(n, int) else numbers[str(n)] for n in spec.shape]
+        shape = [evaluate_size(n, numbers) for n in spec.shape]
         dtype = jnp.dtype(spec.dtype)
         if dtype.kind == "b":
             value = random.integers(0, 2, shape).astype(bool)
@@ -212,6 +237,8 @@ def sample_inputs(program: Program) -> list[np.ndarray] | None:
             f"samples must be the model's inputs, {wanted}",
             {"received": ", ".join(map(describe, arrays)) or "nothing"},
         )
+    shapes = [spec.shape[1:] for spec in specs]
+    solve_sizes("export", shapes, [array.shape[1:] for array in arrays])
     return [a.astype(spec.dtype) for spec, a in zip(specs, arrays, strict=True)]
 
 
@@ -229,4 +256,27 @@ def _of_samples(program: Program, inputs: list[np.ndarray]) -> list[tuple[list, 
         parts = [[array[:1] for array in inputs]]
         if len(inputs[0]) > 1:
             parts.append(inputs)
-    return [(part, program.reference(part)) for part in parts]
+    runs = [(part, program.reference(part)) for part in parts]
+    cropped = _crop(program, parts[-1])
+    if cropped is not None:
+        with contextlib.suppress(*OF_SHAPES):  # the model may need the whole size
+            runs.insert(-1, (cropped, program.reference(cropped)))
+    return runs
+
+
+def _crop(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray] | None:
+    """The first rows of samples, cut off to other and unlike open sizes.
+
+    ``None`` if no size can be less.
+    """
+    names, specs = open_symbols(program), jax.tree.leaves(program.specs)
+    shapes = [spec.shape[1:] for spec in specs]
+    sizes = solve_sizes("export", shapes, [array.shape[1:] for array in inputs])
+    less = {name: max(1, sizes[name] - 1 - n) for n, name in enumerate(names)}
+    if all(less[name] == sizes[name] for name in names):
+        return None
+    rows = slice(None) if program.rows is not None else slice(_CROPPED)
+    return [
+        array[(rows, *(slice(evaluate_size(n, less)) for n in shape))]
+        for array, shape in zip(inputs, shapes, strict=True)
+    ]

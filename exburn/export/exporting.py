@@ -26,7 +26,7 @@ def export_model(
     format: str | None = None,
     *,
     input_signature: Any = None,
-    dynamic: str | None = "batch",
+    dynamic: str | None = "all",
     samples: Any = None,
     rtol: float | None = None,
     batch_size: int | None = None,
@@ -55,6 +55,8 @@ def export_model(
     warn_of_lookups(model)
     declared = declared_dtypes(model, input_signature, samples)
     program = Program(model, specs, form.target, samples, declared)
+    if not form.fixed:
+        program = program.with_open_sizes()
     with staged(path, own_names=form.own_names) as place:
         report = write_checked(form, program, place, options, rtol)
     return dataclasses.replace(report, path=path)
@@ -107,7 +109,7 @@ def check(
     target: str = "onnx",
     *,
     input_signature: Any = None,
-    dynamic: str | None = "batch",
+    dynamic: str | None = "all",
     batch_size: int | None = None,
 ) -> list[Problem]:
     """What of a model a format cannot express; nothing is written.
@@ -139,7 +141,8 @@ def check(
     specs = specs_for_export(
         model, input_signature, dynamic=dynamic, batch_size=batch_size
     )
-    return form.writer.problems(Program(model, specs, form.target))
+    program = Program(model, specs, form.target)
+    return form.writer.problems(program if form.fixed else program.with_open_sizes())
 
 
 def _checked(

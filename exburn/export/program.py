@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 
 from exburn.core.precision import PrecisionPolicy, is_float
 from exburn.core.symbolic_shapes import describe
-from exburn.errors import ArgumentError, ExBurnError, warn
+from exburn.errors import ArgumentError, ExBurnError, ShapeError, warn
+from exburn.export.open_sizes import freest
 from exburn.export.operations import Operations, inline
 from exburn.export.signature import exact_spec, names_of
 from exburn.module.layer import Layer
@@ -95,14 +97,20 @@ class Program:
         Raises:
             ArgumentError: It cannot be traced with sizes that are open.
         """
+        with tracing_errors(self.specs):
+            return self._trace()
+
+    def _trace(self) -> Any:
+        """The jaxpr, which ``traced`` is from now on."""
         scope = (
             contextlib.nullcontext() if self.target is None else portable(self.target)
         )
-        with scope, tracing_errors(self.specs):
+        with scope:
             closed, shape = jax.make_jaxpr(self.entry, return_shape=True)(
                 self.groups, self.specs, jax.random.key(0)
             )
         self._outputs = shape
+        vars(self)["traced"] = closed
         return closed
 
     def entry(self, groups: Any, x: Any, key: Any = None) -> Any:
@@ -162,8 +170,28 @@ class Program:
         return self._bound
 
     def with_specs(self, specs: Any) -> Program:
-        """The same model for inputs of other sizes."""
-        return Program(self.model, specs, self.target, self.samples)
+        """The same model for inputs of other sizes, not traced yet."""
+        other = copy.copy(self)
+        for name in ("traced", "operations"):
+            vars(other).pop(name, None)
+        other.specs = jax.tree.map(exact_spec, specs) if self.exact else specs
+        other.trials = other._bound = None
+        return other
+
+    def with_open_sizes(self) -> Program:
+        """The program for inputs whose open sizes are as free as the model lets them.
+
+        Raises:
+            ArgumentError: It cannot be traced with sizes that are open.
+        """
+
+        def attempt(specs: Any) -> Program:
+            other = self.with_specs(specs)
+            other._trace()
+            return other
+
+        with tracing_errors(self.specs):
+            return freest(attempt, self.specs, self.input_names, rows=True)
 
     def traced_for(self, target: str | None) -> Program:
         """The same model for another runtime."""
@@ -203,14 +231,18 @@ def tracing_errors(specs: Any) -> Iterator[None]:
         yield
     except Exception as error:
         sizes = [n for spec in jax.tree.leaves(specs) for n in spec.shape]
-        if isinstance(error, ExBurnError) or all(isinstance(n, int) for n in sizes):
+        other = isinstance(error, ExBurnError) and not isinstance(error, ShapeError)
+        if other or all(isinstance(n, int) for n in sizes):
             raise
+        rows = all(isinstance(n, int) or str(n) == "batch" for n in sizes)
+        what = "an unknown number of rows" if rows else "sizes that are open"
         raise ArgumentError(
             "export",
-            "the model cannot be traced for an unknown number of rows",
+            f"the model cannot be traced for {what}",
             {"cause": str(error).partition("\n")[0]},
-            hint="Fix it: model.export(path, batch_size=32); other open sizes, too: "
-            "model.export(path, dynamic=None, samples=x[:8]).",
+            hint="Fix the rows: model.export(path, batch_size=32); other open sizes: "
+            'model.export(path, dynamic="batch", samples=x[:8]); or both: '
+            "dynamic=None.",
         ) from error
 
 

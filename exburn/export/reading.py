@@ -15,6 +15,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError, ModelFormatError, require
 from exburn.export import stablehlo
 from exburn.export.archive import FORMAT, MANIFEST
+from exburn.export.open_sizes import solve_sizes
 
 
 class LoadedArchive:
@@ -160,6 +161,11 @@ def _callable(name: str, data: bytes) -> Callable[..., Any]:
                 raise DataError(
                     name, f"it takes {describe(wanted)}, received {describe(value)}"
                 )
+        solve_sizes(
+            name,
+            [wanted.shape for wanted in program.in_avals],
+            [np.shape(value) for value in leaves],
+        )
         cast = [
             jnp.asarray(value, wanted.dtype)
             for value, wanted in zip(leaves, program.in_avals, strict=True)

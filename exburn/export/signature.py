@@ -36,7 +36,7 @@ def specs_for_export(
     model: Any,
     given: Any = None,
     *,
-    dynamic: Any = "batch",
+    dynamic: Any = "all",
     batch_size: int | None = None,
     samples: Any = None,
 ) -> Any:
@@ -46,9 +46,9 @@ def specs_for_export(
         model: The model.
         given: Arrays or specs in the structure of the inputs, where the model does not
             know them. Their first axis is taken to be the rows.
-        dynamic: ``"batch"`` leaves the number of rows open, and every size that the
-            model leaves open; ``None`` fixes all: the rows are ``batch_size`` or 1,
-            other open sizes those of the samples.
+        dynamic: ``"all"`` leaves the number of rows open, and every size that the
+            model leaves open; ``"batch"`` the rows alone: other open sizes are those of
+            the samples; ``None`` fixes the rows, too: they are ``batch_size`` or 1.
         batch_size: A number of rows; it fixes that alone.
         samples: The samples.
 
@@ -57,17 +57,17 @@ def specs_for_export(
         ArgumentError: An argument is none of these, or a size would stay open.
     """
     require_built(model, "export")
-    if dynamic not in ("batch", None):
+    if dynamic not in ("all", "batch", None):
         raise ArgumentError(
-            "export", f"dynamic must be 'batch' or None, received {dynamic!r}"
+            "export", f"dynamic must be 'all', 'batch' or None, received {dynamic!r}"
         )
     if batch_size is not None:
         batch_size = check_count("export", "batch_size", batch_size)
     given = _known_inputs(model, given, samples)
-    rows = batch_size or (dim(0) if dynamic == "batch" else 1)
+    rows = batch_size or (1 if dynamic is None else dim(0))
     known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
-    if dynamic is None:
-        known = _fixed(known, samples)
+    if dynamic != "all":
+        known = _fixed(known, samples, dynamic)
     return jax.tree.map(
         lambda v: canonical_spec(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)),
         known,
@@ -104,7 +104,7 @@ def _known_inputs(model: Any, given: Any, samples: Any) -> Any:
     return samples
 
 
-def _fixed(specs: Any, samples: Any) -> Any:
+def _fixed(specs: Any, samples: Any, dynamic: str | None) -> Any:
     """The specs with the samples' sizes for those that are open, rows aside."""
     leaves, tree = jax.tree.flatten(specs)
     shown = jax.tree.leaves(samples)
@@ -117,7 +117,7 @@ def _fixed(specs: Any, samples: Any) -> Any:
         if not all(isinstance(n, int) for n in shape[1:]):
             raise ArgumentError(
                 "export",
-                f"with dynamic=None every size must be known, received {shape}",
+                f"with dynamic={dynamic!r} every size must be known, received {shape}",
                 hint="Pass samples=x[:8] of the sizes to export.",
             )
         fixed.append(jax.ShapeDtypeStruct(shape, spec.dtype))

@@ -19,7 +19,7 @@ def export(
     verbose: Any = None,
     input_signature: Any = None,
     *,
-    dynamic: str | None = "batch",
+    dynamic: str | None = "all",
     samples: Any = None,
     rtol: float | None = None,
     batch_size: int | None = None,
@@ -43,9 +43,9 @@ def export(
         verbose: Whether the report is printed.
         input_signature: Arrays or specs in the structure of the inputs, where the
             model does not know them. Their first axis is taken to be free.
-        dynamic: ``"batch"`` leaves the number of rows open, and every size that the
-            model leaves open; ``None`` fixes all of them, with the samples' sizes for
-            those that the model leaves open.
+        dynamic: ``"all"`` leaves the number of rows open, and every size that the
+            model leaves open, each of each input for itself; ``"batch"`` leaves the
+            rows open, with the samples' sizes for the others; ``None`` fixes all.
         samples: Inputs that the file is compared on, and calibrated by; by default
             some are drawn.
         rtol: The greatest difference from the model's outputs, as a part of the

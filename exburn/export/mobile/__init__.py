@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, require
-from exburn.export.comparison import draw_inputs, sample_inputs
+from exburn.export.comparison import draw_trials, sample_inputs
 from exburn.export.exporting import write_checked
 from exburn.export.formats import FORMATS, Format
 from exburn.export.mobile.contract import check_labels, contract_of, own_labels
@@ -36,7 +36,7 @@ from exburn.export.program import Program
 from exburn.export.report import Problem, Written
 
 FILES = ("litert", "coreml", "onnx")
-_GOLDEN_ROWS = 8
+_GOLDEN_ROWS, _DRAWN_ROWS = 8, 4
 
 
 def require_packages() -> None:
@@ -120,9 +120,12 @@ def _forms(names: Any) -> list[Format]:
 
 def _golden(program: Program) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Inputs by name, samples if there are some, and the model's outputs for them."""
-    inputs = sample_inputs(program) or draw_inputs(program, 4, {})
-    inputs = [np.ascontiguousarray(value[:_GOLDEN_ROWS]) for value in inputs]
-    outputs = [np.ascontiguousarray(value) for value in program.reference(inputs)]
+    if (inputs := sample_inputs(program)) is None:
+        inputs, outputs = draw_trials(program, (_DRAWN_ROWS,))[0]
+    else:
+        inputs = [value[:_GOLDEN_ROWS] for value in inputs]
+        outputs = program.reference(inputs)
+    inputs, outputs = (list(map(np.ascontiguousarray, v)) for v in (inputs, outputs))
     return (
         dict(zip(program.input_names, inputs, strict=True)),
         dict(zip(program.output_names, outputs, strict=True)),

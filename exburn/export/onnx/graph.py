@@ -220,7 +220,8 @@ class Graph:
         if parent is None:
             self.initializers: dict[str, np.ndarray] = {}
             self.layer = ""
-            self.sources: dict[str, tuple[str, int]] = {}  # of open sizes
+            # By symbol: an input, an axis, and what the size there is divided by.
+            self.sources: dict[str, tuple[str, int, int]] = {}
             self._names: dict[str, int] = {}
             self._equal: dict[Any, str] = {}
 
@@ -633,11 +634,14 @@ class _Symbols(dict):
 
 
 def _source(root: Graph, name: str) -> Tensor:
-    """An open size as it is read from an input."""
-    value, axis = root.sources[name]
+    """A symbol's value as it is read from an input."""
+    value, axis, factor = root.sources[name]
 
     def make() -> Tensor:
-        (whole,) = root.emit("Shape", [value], start=axis, end=axis + 1)
-        return Tensor(whole, (1,), np.int64)
+        (size,) = root.emit("Shape", [value], start=axis, end=axis + 1)
+        whole = Tensor(size, (1,), np.int64)
+        if factor == 1:
+            return whole
+        return root.add("Div", whole, root.ints([factor]), shape=(1,))
 
     return Tensor(root.once(("source", name), None, make), (1,), np.int64)

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.core.symbolic_shapes import evaluate_size, symbols_of
 from exburn.errors import ExportError
 from exburn.export.onnx.folding import evaluate
 from exburn.export.onnx.graph import (
@@ -296,8 +297,9 @@ def add_inputs(
         dtype = np.dtype(np.int64) if name in wide else file_dtype(spec.dtype)
         graph.inputs.append(Tensor(name, spec.shape, dtype))
         for axis, size in enumerate(spec.shape):
-            if not isinstance(size, int):
-                graph.sources.setdefault(str(size), (name, axis))
+            for symbol in symbols_of(size):  # one, or none
+                factor = evaluate_size(size, {symbol: 1})
+                graph.sources.setdefault(symbol, (name, axis, factor))
     return [
         graph.cast(tensor, file_dtype(spec.dtype))
         for tensor, spec in zip(graph.inputs, specs, strict=True)

@@ -15,6 +15,7 @@ from exburn.errors import (
     ShapeError,
     require,
 )
+from exburn.export.open_sizes import solve_sizes
 from exburn.models.interop.rows import as_dtype, in_batches
 
 # onnxruntime's names of element types.
@@ -74,10 +75,24 @@ def predict_session(session: Any, x: Any, batch_size: int | None) -> Any:
     values = _by_name(x, names)
     values = [_fit(v, spec) for v, spec in zip(values, wanted, strict=True)]
     outputs = [spec.name for spec in session.get_outputs()]
+    if session.get_modelmeta().producer_name == "exburn":  # others' are but names
+        shapes = [tuple(spec.shape)[1:] for spec in wanted]
+        solve_sizes("predict", shapes, [value.shape[1:] for value in values])
 
     def run(part: list[Any]) -> Any:
         feed = dict(zip(names, part, strict=True))
-        found = dict(zip(outputs, session.run(outputs, feed), strict=True))
+        try:
+            results = session.run(outputs, feed)
+        except Exception as error:  # onnxruntime's exceptions have no common base
+            raise DataError(
+                "predict",
+                "onnxruntime cannot run the model on these inputs",
+                {
+                    "received": ", ".join(map(describe, part)),
+                    "cause": f"{type(error).__name__}: {error}",
+                },
+            ) from error
+        found = dict(zip(outputs, results, strict=True))
         return found if len(outputs) > 1 else found[outputs[0]]
 
     fixed = wanted[0].shape[0] if wanted[0].shape else None

@@ -16,6 +16,7 @@ from exburn.errors import (
     FileFormatError,
     ShapeError,
 )
+from exburn.export.open_sizes import solve_sizes
 from exburn.export.signature import names_of
 from exburn.export.stablehlo import input_names, load
 from exburn.models.interop.rows import as_dtype, in_batches
@@ -82,6 +83,11 @@ def predict_exported(model: Any, x: Any, batch_size: int | None) -> Any:
     leaves = [
         _fit(leaf, aval) for leaf, aval in zip(leaves, exported.in_avals, strict=True)
     ]
+    solve_sizes(
+        "predict",
+        [aval.shape[1:] for aval in exported.in_avals],
+        [leaf.shape[1:] for leaf in leaves],
+    )
     fixed = exported.in_avals[0].shape[0]
     exact = isinstance(fixed, int)
     call = jax.jit(exported.call)
