@@ -30,7 +30,8 @@ __all__ = [
     "AutoCrossentropy", "Dice", "FunctionLoss", "Hinge", "Huber", "KLDivergence",
     "LogCosh", "Loss", "MeanAbsoluteError", "MeanAbsolutePercentageError",
     "MeanSquaredError", "MeanSquaredLogarithmicError", "Poisson",
-    "SparseCategoricalCrossentropy", "SquaredHinge", "Tversky", "auto_crossentropy",
+    "SparseCategoricalCrossentropy", "SparseCategoricalFocalCrossentropy",
+    "SquaredHinge", "Tversky", "auto_crossentropy",
     "binary_cross_entropy", "binary_crossentropy", "binary_focal_crossentropy",
     "categorical_crossentropy", "categorical_focal_crossentropy",
     "categorical_generalized_cross_entropy", "categorical_hinge", "circle",
@@ -38,6 +39,7 @@ __all__ = [
     "huber", "kl_divergence", "log_cosh", "mean_absolute_error",
     "mean_absolute_percentage_error", "mean_squared_error",
     "mean_squared_logarithmic_error", "poisson", "serialize",
-    "sparse_categorical_crossentropy", "squared_hinge", "tversky",
+    "sparse_categorical_crossentropy", "sparse_categorical_focal_crossentropy",
+    "squared_hinge", "tversky",
 ]
 # fmt: on

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_integer, check_rate
+from exburn.core.checks import check_integer, check_rate, is_known
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
     clip_probability,
@@ -114,6 +114,7 @@ def sparse_categorical_crossentropy(
     from_logits: bool = False,
     ignore_class: int | None = None,
     axis: int = -1,
+    label_smoothing: float = 0.0,
 ) -> jax.Array:
     """``-log(p[label])``, for integer labels; no one-hot array is made.
 
@@ -124,6 +125,7 @@ def sparse_categorical_crossentropy(
         ignore_class: Label whose entries are 0. :class:`SparseCategoricalCrossentropy`
             also leaves them out of the mean.
         axis: Axis of the classes.
+        label_smoothing: Share of the uniform distribution mixed into the targets.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → [batch, …]
@@ -141,13 +143,13 @@ def sparse_categorical_crossentropy(
     y_pred = jnp.asarray(y_pred)
     labels = class_labels(op, y_true, y_pred, axis)
     if ignore_class is None:
-        return -label_log_likelihood(labels, y_pred, from_logits, axis)
+        return -label_log_likelihood(labels, y_pred, from_logits, axis, label_smoothing)
     kept, y_pred = labels != ignore_class, as_float(y_pred)
     # Neutral inputs, so that non-finite predictions there leave no trace in gradients.
     y_pred = jnp.where(jnp.expand_dims(kept, axis), y_pred, 0.5)
     labels = jnp.where(kept, labels, 0)
-    values = -label_log_likelihood(labels, y_pred, from_logits, axis)
-    return jnp.where(kept, values, 0)
+    value = label_log_likelihood(labels, y_pred, from_logits, axis, label_smoothing)
+    return jnp.where(kept, -value, 0)
 
 
 class BinaryCrossentropy(FormulaLoss):
@@ -263,6 +265,7 @@ class SparseCategoricalCrossentropy(FormulaLoss):
             in the denominator.
         reduction: As in :class:`Loss`.
         axis: Axis of the classes.
+        label_smoothing: Share of the uniform distribution mixed into the targets.
         name: Name in logs.
         dtype: As in :class:`Loss`.
 
@@ -270,6 +273,7 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar
 
     Raises:
+        ArgumentError: ``label_smoothing`` is not from 0 to 1.
         ShapeError: The shapes do not fit.
         TargetError: Targets look one-hot, or a label is not a class.
 
@@ -281,7 +285,7 @@ class SparseCategoricalCrossentropy(FormulaLoss):
 
     formula = staticmethod(sparse_categorical_crossentropy)
     elementwise = False
-    options = ("from_logits", "ignore_class", "axis")
+    options = ("from_logits", "ignore_class", "axis", "label_smoothing")
     casts_targets = casts_predictions = False
 
     def __init__(
@@ -290,18 +294,20 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         ignore_class: int | None = None,
         reduction: str | None = "sum_over_batch_size",
         axis: int = -1,
+        label_smoothing: float = 0.0,
         name: str | None = "sparse_categorical_crossentropy",
         dtype: Any = None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
+        op = "SparseCategoricalCrossentropy"
         self.from_logits = from_logits
         self.ignore_class = ignore_class
         if ignore_class is not None:
-            op = "SparseCategoricalCrossentropy"
             self.ignore_class = check_integer(
                 op, "ignore_class", ignore_class, floats=True
             )
-        self.axis = check_integer("SparseCategoricalCrossentropy", "axis", axis)
+        self.axis = check_integer(op, "axis", axis)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_labels(self.name, y_true, y_pred, self.axis)
@@ -311,7 +317,9 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         check_class_range(self.name, y_true, classes, self.ignore_class)
 
     def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
-        return bool(self.from_logits) and self.axis in (-1, len(y_pred.shape) - 1)
+        unsmoothed = is_known(self.label_smoothing, 0)
+        last = self.axis in (-1, len(y_pred.shape) - 1)
+        return bool(self.from_logits) and last and unsmoothed
 
     def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         if self.ignore_class is None:

@@ -8,21 +8,32 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import check_integer, check_rate
+from exburn.errors import ArgumentError
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
+    chosen,
     clip_probability,
+    label_log_likelihood,
     normalize_probabilities,
     smooth_targets,
     weighted_log,
 )
-from exburn.losses.shapes import as_float, check_one_hot, pair_dtypes
-from exburn.losses.targets import check_unit_interval
+from exburn.losses.shapes import (
+    as_float,
+    check_labels,
+    check_one_hot,
+    class_labels,
+    pair_dtypes,
+)
+from exburn.losses.targets import check_class_range, check_unit_interval
 
 __all__ = [
     "BinaryFocalCrossentropy",
     "CategoricalFocalCrossentropy",
+    "SparseCategoricalFocalCrossentropy",
     "binary_focal_crossentropy",
     "categorical_focal_crossentropy",
+    "sparse_categorical_focal_crossentropy",
 ]
 
 
@@ -130,6 +141,76 @@ def categorical_focal_crossentropy(
         log = jnp.log(p)
     weight = jnp.asarray(alpha, p.dtype) * _power(1 - p, gamma)
     return -jnp.sum(weight * weighted_log(y_true, log), axis=axis)
+
+
+def sparse_categorical_focal_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    alpha: float | list[float] = 0.25,
+    gamma: float = 2.0,
+    from_logits: bool = False,
+    ignore_class: int | None = None,
+    axis: int = -1,
+) -> jax.Array:
+    """``-alpha · (1 - p)^gamma · log(p)`` of the label's probability ``p``.
+
+    Args:
+        y_true: Class labels.
+        y_pred: Probabilities, or logits.
+        alpha: Weight, one for all classes or one for each.
+        gamma: How strongly easy examples are discounted; 0 is cross-entropy.
+        from_logits: Whether ``y_pred`` are logits.
+        ignore_class: Label whose entries are 0.
+            :class:`SparseCategoricalFocalCrossentropy` also leaves them out of means.
+        axis: Axis of the classes.
+
+    Shape:
+        y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → [batch, …]
+
+    Raises:
+        TargetError: The targets look one-hot.
+        ShapeError: The shapes do not fit.
+        ArgumentError: ``alpha`` is a list of another length than there are classes.
+
+    Example:
+        >>> y = sparse_categorical_focal_crossentropy([1], [[0.5, 0.5]])
+        >>> round(float(y[0]), 4)
+        0.0433
+    """
+    op = "sparse_categorical_focal_crossentropy"
+    axis = check_integer(op, "axis", axis)
+    y_pred = as_float(y_pred)
+    labels = class_labels(op, y_true, y_pred, axis)
+    weight = _weights(op, alpha, y_pred, axis)
+    kept = None
+    if ignore_class is not None:
+        kept = labels != ignore_class
+        # Neutral inputs, so that predictions there that are not finite leave no trace.
+        y_pred = jnp.where(jnp.expand_dims(kept, axis), y_pred, 0.5)
+        labels = jnp.where(kept, labels, 0)
+    if from_logits:
+        log = label_log_likelihood(labels, y_pred, True, axis)
+        p = jnp.exp(log)
+    else:
+        share = chosen(y_pred, labels, axis) / jnp.sum(y_pred, axis=axis)
+        p = clip_probability(share)
+        log = jnp.log(p)
+    if weight.ndim:  # a label that is no class has NaN for its logarithm
+        weight = jnp.take(weight, labels, mode="clip")
+    values = -weight * _power(1 - p, gamma) * log
+    return values if kept is None else jnp.where(kept, values, 0)
+
+
+def _weights(op: str, alpha: Any, y_pred: jax.Array, axis: int) -> jax.Array:
+    """The weight of all classes, or of each, checked."""
+    weight = jnp.asarray(alpha, y_pred.dtype)
+    if weight.shape not in ((), (y_pred.shape[axis],)):
+        raise ArgumentError(
+            op,
+            "alpha is one number, or one for each class",
+            {"classes": y_pred.shape[axis], "alpha": weight.shape},
+        )
+    return weight
 
 
 class BinaryFocalCrossentropy(FormulaLoss):
@@ -253,3 +334,75 @@ class CategoricalFocalCrossentropy(FormulaLoss):
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_unit_interval(self.name, y_true)
+
+
+class SparseCategoricalFocalCrossentropy(FormulaLoss):
+    """Cross-entropy of integer class labels times ``alpha · (1 - p)^gamma``.
+
+    Args:
+        alpha: Weight, one for all classes or one for each.
+        gamma: How strongly easy examples are discounted; 0 is cross-entropy.
+        from_logits: Whether predictions are logits.
+        ignore_class: Label whose entries do not count at all, neither in the sum nor
+            in the denominator.
+        axis: Axis of the classes.
+        reduction: As in :class:`Loss`.
+        name: Name in logs.
+        dtype: As in :class:`Loss`.
+
+    Shape:
+        y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar
+
+    Raises:
+        ArgumentError: ``alpha`` is a list of another length than there are classes.
+        ShapeError: The shapes do not fit.
+        TargetError: Targets look one-hot, or a label is not a class.
+
+    Example:
+        >>> loss = SparseCategoricalFocalCrossentropy(ignore_class=255)
+        >>> round(float(loss([1, 255], [[0.5, 0.5], [0.9, 0.1]])), 4)
+        0.0433
+
+    Source: Lin et al., *Focal Loss for Dense Object Detection*, 2017.
+    """
+
+    formula = staticmethod(sparse_categorical_focal_crossentropy)
+    elementwise = False
+    options = ("alpha", "gamma", "from_logits", "ignore_class", "axis")
+    casts_targets = casts_predictions = False
+
+    def __init__(
+        self,
+        alpha: float | list[float] = 0.25,
+        gamma: float = 2.0,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "sparse_categorical_focal_crossentropy",
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        op = "SparseCategoricalFocalCrossentropy"
+        self.alpha = alpha
+        self.gamma = gamma
+        self.from_logits = from_logits
+        self.ignore_class = ignore_class
+        if ignore_class is not None:
+            self.ignore_class = check_integer(
+                op, "ignore_class", ignore_class, floats=True
+            )
+        self.axis = check_integer(op, "axis", axis)
+
+    def check_shapes(self, y_true: Any, y_pred: Any) -> None:
+        check_labels(self.name, y_true, y_pred, self.axis)
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        classes = y_pred.shape[self.axis]
+        check_class_range(self.name, y_true, classes, self.ignore_class)
+
+    def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        if self.ignore_class is None:
+            return None
+        labels = class_labels(self.name, y_true, y_pred, self.axis)
+        return labels == self.ignore_class

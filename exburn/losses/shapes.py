@@ -12,8 +12,9 @@ import numpy as np
 from exburn.core.batch_independence import is_foreign, mixes_rows
 from exburn.errors import ShapeError, TargetError
 
-# Metrics of one-hot targets, and those of labels that take their place.
+# Losses and metrics of one-hot targets, and those of labels that take their place.
 _OF_LABELS = {
+    "categorical_focal_crossentropy": "sparse_categorical_focal_crossentropy",
     "categorical_accuracy": "sparse_categorical_accuracy",
     "top_k_categorical_accuracy": "sparse_top_k_categorical_accuracy",
 }

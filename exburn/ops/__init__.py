@@ -20,6 +20,8 @@ from exburn.ops.core import *
 from exburn.ops.elementwise import erf as erf
 from exburn.ops.elementwise import erfc as erfc
 from exburn.ops.elementwise import erfinv as erfinv
+from exburn.ops.elementwise import gammainc as gammainc
+from exburn.ops.elementwise import lgamma as lgamma
 from exburn.ops.elementwise import rsqrt as rsqrt
 from exburn.ops.fourier import *
 from exburn.ops.indexing import *

@@ -12,10 +12,10 @@ from exburn.ops.binding import bind, nameable, of_many, op, tensor
 
 # fmt: off
 __all__ = [
-    "append", "array_split", "broadcast_to", "concatenate", "copy", "diag", "diagflat",
-    "diagonal", "dsplit", "dstack", "expand_dims", "flip", "fliplr", "flipud",
-    "get_item", "hsplit", "hstack", "meshgrid", "moveaxis", "ndim", "pad", "ravel",
-    "repeat", "reshape", "roll", "rot90", "select", "size", "split", "squeeze",
+    "append", "array_split", "broadcast_to", "column_stack", "concatenate", "copy",
+    "diag", "diagflat", "diagonal", "dsplit", "dstack", "expand_dims", "flip", "fliplr",
+    "flipud", "get_item", "hsplit", "hstack", "meshgrid", "moveaxis", "ndim", "pad",
+    "ravel", "repeat", "reshape", "roll", "rot90", "select", "size", "split", "squeeze",
     "stack", "swapaxes", "take", "take_along_axis", "tile", "trace", "transpose",
     "tril", "triu", "unravel_index", "vectorize", "view", "vsplit", "vstack",
 ]
@@ -24,6 +24,7 @@ __all__ = [
 append = bind(jnp.append, "x1, x2, /, axis")
 array_split = bind(jnp.array_split, "x, /, indices_or_sections, axis")
 broadcast_to = bind(jnp.broadcast_to, "x, /, shape")
+column_stack = bind(jnp.column_stack, "*xs, /")
 concatenate = bind(jnp.concatenate, "*xs, /, axis")
 copy = bind(jnp.copy, "x, /")
 diag = bind(jnp.diag, "x, /, k")

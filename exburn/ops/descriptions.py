@@ -812,6 +812,11 @@ Tells whether ``x1 == x2``, entry by entry.
 >>> equal([1, 2], [1, 3]).tolist()
 [True, False]
 
+float_power
+``x1`` to the power of ``x2``, in floats also where both are integers.
+>>> float_power([2, 4], [-1, 2]).tolist()
+[0.5, 16.0]
+
 floor_divide
 ``x1 // x2``: the quotients, rounded down.
 >>> floor_divide([7, -7], 2).tolist()
@@ -992,6 +997,18 @@ The inverse of the error function; NaN beyond -1 and 1.
 >>> erfinv([0.0]).tolist()
 [0.0]
 
+gammainc
+The regularized lower incomplete gamma function, from 0 at ``x2 = 0`` towards 1.
+x1: The shape parameter.
+x2: Where the integral ends.
+>>> gammainc([1.0], [0.0]).tolist()
+[0.0]
+
+lgamma
+The logarithm of the absolute value of the gamma function.
+>>> lgamma([1.0, 2.0]).tolist()
+[0.0, 0.0]
+
 det
 The determinants of square matrices.
 x: Matrices ``[…, n, n]``.
@@ -1061,6 +1078,16 @@ full_matrices: Whether the vectors are square matrices.
 compute_uv: Whether vectors are returned; only the values are otherwise.
 >>> svd(np.diag([2.0, 3.0]), compute_uv=False).round(4).tolist()
 [3.0, 2.0]
+
+column_stack
+Vectors as the columns of a matrix; matrices one beside the other.
+>>> column_stack([[1, 2], [3, 4]]).tolist()
+[[1, 3], [2, 4]]
+
+copysign
+The absolute values of ``x1`` with the signs of ``x2``, that of a zero, too.
+>>> copysign([1.0, -2.0], [-0.0, 3.0]).tolist()
+[-1.0, 2.0]
 
 corrcoef
 The correlations between the rows of a matrix.
@@ -1135,11 +1162,13 @@ Tells whether all entries along axes are true.
 
 amax
 The largest entries along axes.
+initial: What the result is at least.
 >>> amax([[1, 4], [3, 2]], axis=1).tolist()
 [4, 3]
 
 amin
 The smallest entries along axes.
+initial: What the result is at most.
 >>> amin([[1, 4], [3, 2]], axis=1).tolist()
 [1, 2]
 

@@ -13,16 +13,16 @@ __all__ = [
     "abs", "absolute", "add", "allclose", "angle", "arccos", "arccosh", "arcsin",
     "arcsinh", "arctan", "arctan2", "arctanh", "bitwise_and", "bitwise_invert",
     "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "cbrt", "ceil", "clip", "conj", "conjugate", "cos", "cosh",
-    "deg2rad", "divide", "divide_no_nan", "equal", "exp", "exp2", "expm1", "fabs",
-    "floor", "floor_divide", "fmax", "fmin", "fmod", "gcd", "greater",
-    "greater_equal", "heaviside", "hypot", "i0", "imag", "isclose", "isfinite",
-    "isinf", "isnan", "isneginf", "isposinf", "isreal", "lcm", "ldexp", "left_shift",
-    "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum",
-    "mod", "multiply", "nan_to_num", "negative", "nextafter", "not_equal", "power",
-    "rad2deg", "real", "reciprocal", "right_shift", "round", "sign", "signbit", "sin",
-    "sinc", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
+    "bitwise_xor", "cbrt", "ceil", "clip", "conj", "conjugate", "copysign", "cos",
+    "cosh", "deg2rad", "divide", "divide_no_nan", "equal", "exp", "exp2", "expm1",
+    "fabs", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "gcd",
+    "greater", "greater_equal", "heaviside", "hypot", "i0", "imag", "isclose",
+    "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "lcm", "ldexp",
+    "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
+    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum",
+    "minimum", "mod", "multiply", "nan_to_num", "negative", "nextafter", "not_equal",
+    "power", "rad2deg", "real", "reciprocal", "right_shift", "round", "sign", "signbit",
+    "sin", "sinc", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
     "trunc", "where",
 ]
 # fmt: on
@@ -85,8 +85,10 @@ bitwise_left_shift = bind(jnp.bitwise_left_shift, "x, y, /", "bitwise_left_shift
 bitwise_or = bind(jnp.bitwise_or, "x, y, /")
 bitwise_right_shift = bind(jnp.bitwise_right_shift, "x, y, /", "bitwise_right_shift")
 bitwise_xor = bind(jnp.bitwise_xor, "x, y, /")
+copysign = bind(jnp.copysign, "x1, x2, /")
 divide = bind(jnp.divide, "x1, x2, /")
 equal = bind(jnp.equal, "x1, x2, /")
+float_power = bind(jnp.float_power, "x1, x2, /")
 floor_divide = bind(jnp.floor_divide, "x1, x2, /")
 fmax = bind(jnp.fmax, "x1, x2, /")
 fmin = bind(jnp.fmin, "x1, x2, /")
@@ -123,6 +125,8 @@ where = bind(jnp.where, "condition, x1, x2, /")
 erf = bind(special.erf, "x, /")
 erfc = bind(special.erfc, "x, /")
 erfinv = bind(special.erfinv, "x, /")
+gammainc = bind(special.gammainc, "x1, x2, /")
+lgamma = bind(special.gammaln, "x, /", "lgamma")
 
 
 @op

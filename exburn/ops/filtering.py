@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -153,6 +155,103 @@ def extract_patches_3d(
         padding,
         data_format,
     )
+
+
+@op
+def reconstruct_patches(
+    patches, size, output_size=None, strides=None, padding="valid", data_format=None
+):
+    """Images from their windows, which lie side by side.
+
+    The inverse of :func:`extract_patches` whose ``strides`` are the ``size``.
+
+    Args:
+        patches: The windows of one image or several, each as one vector.
+        size: Height and width of a window, or one number for both. With three
+            numbers, windows of volumes.
+        output_size: Height and width of the images. By default, that of the windows
+            together; with ``padding="same"`` it must be given.
+        strides: Must be ``size``, which is the default.
+        padding: ``"valid"`` or ``"same"``, as the windows were taken.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        patches: [..., rows, columns, height * width * c] → [..., h, w, c]
+
+    Raises:
+        ShapeError: The rank does not fit, a vector is no whole number of pixels, or
+            the images have another size than the windows.
+        ArgumentError: Another argument is out of range.
+
+    Example:
+        >>> images = jnp.arange(36.0).reshape(1, 6, 6, 1)
+        >>> again = reconstruct_patches(extract_patches(images, 3), 3)
+        >>> bool((again == images).all())
+        True
+    """
+    op = "reconstruct_patches"
+    rank = len(size) if isinstance(size, list | tuple) else 2
+    if rank not in (2, 3):
+        raise ArgumentError(op, f"size has 2 or 3 numbers, received {size!r}")
+    if patches.ndim not in (rank + 1, rank + 2):
+        raise ShapeError(
+            op,
+            f"windows have rank {rank + 1} (of one image) or {rank + 2} (of several)",
+            {"received": patches.shape},
+        )
+    size = spread(op, "size", size, rank)
+    strides = spread(op, "strides", size if strides is None else strides, rank)
+    if strides != size:
+        raise ArgumentError(
+            op,
+            "the windows must lie side by side",
+            {"size": size, "strides": strides},
+            hint="Leave strides out; of windows that overlap there is no one image.",
+        )
+    same = check_padding(op, padding) == "same"
+    first = check_format(op, data_format) == "channels_first"
+    x = patches if patches.ndim == rank + 2 else patches[None]
+    x = jnp.moveaxis(x, 1, -1) if first else x
+    batch, *counts, length = x.shape
+    if length % math.prod(size):
+        raise ShapeError(
+            op,
+            f"a window of {math.prod(size)} pixels has a multiple of as many numbers, "
+            f"received {length}",
+        )
+    covered = [n * k for n, k in zip(counts, size, strict=True)]
+    whole = _size_of_whole(op, output_size, covered, size, same)
+    order = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
+    x = x.reshape(batch, *counts, *size, length // math.prod(size))
+    x = x.transpose(0, *order, 2 * rank + 1)
+    x = x.reshape(batch, *covered, x.shape[-1])
+    for axis, (n, m) in enumerate(zip(covered, whole, strict=True), 1):
+        if n is not m:  # n may be open
+            x = jnp.take(x, (n - m) // 2 + np.arange(m), axis, mode="clip")
+    x = jnp.moveaxis(x, -1, 1) if first else x
+    return x if patches.ndim == rank + 2 else x[0]
+
+
+def _size_of_whole(op, output_size, covered, size, same):
+    """The sizes of images whose windows cover so many pixels, checked."""
+    if output_size is None:
+        if same:
+            raise ArgumentError(
+                op,
+                "with padding='same' images of several sizes have these windows",
+                hint="Give output_size=(height, width) of the images.",
+            )
+        return covered
+    whole = spread(op, "output_size", output_size, len(size))
+    slack = size if same else [1] * len(size)  # what padding may have added, and 1
+    rows = zip(whole, covered, slack, strict=True)
+    if not all(n - k < m <= n for m, n, k in rows if isinstance(n, int)):
+        raise ShapeError(
+            op,
+            "the windows do not belong to images of output_size",
+            {"output_size": tuple(whole), "covered": tuple(covered), "window": size},
+        )
+    return whole
 
 
 def _patches(name, rank, images, size, strides, dilation_rate, padding, data_format):

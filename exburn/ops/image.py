@@ -10,6 +10,7 @@ from exburn.ops.binding import op
 from exburn.ops.filtering import extract_patches as extract_patches
 from exburn.ops.filtering import extract_patches_3d as extract_patches_3d
 from exburn.ops.filtering import gaussian_blur as gaussian_blur
+from exburn.ops.filtering import reconstruct_patches as reconstruct_patches
 from exburn.ops.filtering import sobel_edges as sobel_edges
 from exburn.ops.similarity import ssim as ssim
 from exburn.ops.warping import affine_transform as affine_transform

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -18,6 +20,10 @@ __all__ = [
     "segment_sum",
     "top_k",
 ]
+
+
+# From JAX 0.11 on, which order equal entries come in is an argument.
+_HAS_ORDERS = "is_stable" in inspect.signature(lax.top_k).parameters
 
 
 def _segment(function, what: str, name: str, first: int):
@@ -61,13 +67,14 @@ segment_sum = _segment(jax.ops.segment_sum, "sum", "segment_sum", 5)
 
 
 @op
-def top_k(x, k, sorted=True):
+def top_k(x, k, sorted=True, is_stable=True):
     """The ``k`` largest entries of the last axis, and where they are.
 
     Args:
         x: An array.
         k: How many.
         sorted: Ignored: the largest always come first.
+        is_stable: Whether the first of equal entries comes first.
 
     Shape:
         x: [..., n] → [..., k] and [..., k]
@@ -77,7 +84,8 @@ def top_k(x, k, sorted=True):
         >>> values.tolist(), places.tolist()
         ([3, 2], [1, 2])
     """
-    return tuple(lax.top_k(x, k))
+    order = {"is_stable": is_stable} if _HAS_ORDERS else {}  # else it is stable
+    return tuple(lax.top_k(x, k, **order))
 
 
 @op

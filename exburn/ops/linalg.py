@@ -7,14 +7,15 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.scipy import linalg
 
+from exburn.core.checks import check_integer
 from exburn.errors import DataError, ShapeError
 from exburn.ops.binding import bind, op
 
 # fmt: off
 __all__ = [
     "cholesky", "cholesky_inverse", "det", "eig", "eigh", "inv", "jvp", "lstsq",
-    "lu_factor", "matrix_rank", "norm", "pinv", "qr", "solve", "solve_triangular",
-    "svd",
+    "lu_factor", "matrix_power", "matrix_rank", "norm", "pinv", "qr", "solve",
+    "solve_triangular", "svd",
 ]
 # fmt: on
 
@@ -109,6 +110,33 @@ def lu_factor(x):
     """
     x = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float32)
     return tuple(jax.lax.linalg.lu(x)[:2])
+
+
+@op
+def matrix_power(x, n):
+    """Square matrices multiplied by themselves ``n`` times.
+
+    Args:
+        x: The matrices.
+        n: An integer; 0 gives the identity, below 0 the inverse is multiplied.
+
+    Shape:
+        x: [..., m, m] → [..., m, m]
+
+    Raises:
+        ArgumentError: ``n`` is no integer.
+        ShapeError: The matrices are not square.
+
+    Example:
+        >>> matrix_power([[1.0, 2.0], [3.0, 4.0]], 3).tolist()
+        [[37.0, 54.0], [81.0, 118.0]]
+    """
+    n = check_integer("matrix_power", "n", n)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(
+            "matrix_power", f"square matrices are needed, received {x.shape}"
+        )
+    return jnp.linalg.matrix_power(x, n)
 
 
 @op

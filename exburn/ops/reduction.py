@@ -25,11 +25,12 @@ __all__ = [
 # fmt: on
 
 _AXIS = "x, /, axis, keepdims"
+_EXTREME = "x, /, axis, keepdims, initial"
 _QUANTILE = "x, q, /, axis, method, keepdims"
 
 all = bind(jnp.all, _AXIS)
-amax = bind(jnp.amax, _AXIS)
-amin = bind(jnp.amin, _AXIS)
+amax = bind(jnp.amax, _EXTREME)
+amin = bind(jnp.amin, _EXTREME)
 any = bind(jnp.any, _AXIS)
 argmax = bind(jnp.argmax, _AXIS)
 argmin = bind(jnp.argmin, _AXIS)
@@ -41,10 +42,10 @@ diff = bind(jnp.diff, "a, /, n, axis")
 digitize = bind(jnp.digitize, "x, bins, /")
 isin = bind(jnp.isin, "x1, x2, /, assume_unique, invert")
 logsumexp = bind(jax.nn.logsumexp, _AXIS)
-max = bind(jnp.max, "x, /, axis, keepdims, initial")
+max = bind(jnp.max, _EXTREME)
 mean = bind(jnp.mean, _AXIS)
 median = bind(jnp.median, _AXIS)
-min = bind(jnp.min, "x, /, axis, keepdims, initial")
+min = bind(jnp.min, _EXTREME)
 nanargmax = bind(jnp.nanargmax, _AXIS)
 nanargmin = bind(jnp.nanargmin, _AXIS)
 nancumprod = bind(jnp.nancumprod, "x, /, axis, dtype")

@@ -27,13 +27,19 @@ def scalar_error(y_true, y_pred):
     return jnp.mean(jnp.abs(y_true - y_pred))
 
 
+#: Parameters that Keras' next release has between the others.
+OF_NEXT_RELEASE = {"label_smoothing"}
+
+
 def test_every_name_of_keras():
     for name in dir(keras.losses):
         if name.startswith("_") or name in ("KLD", "kld"):
             continue
         theirs, ours = getattr(keras.losses, name), getattr(losses, name)
         names = list(inspect.signature(theirs).parameters)
-        assert list(inspect.signature(ours).parameters)[: len(names)] == names, name
+        new = OF_NEXT_RELEASE - set(names) if "sparse" in name.lower() else set()
+        has = [n for n in inspect.signature(ours).parameters if n not in new]
+        assert has[: len(names)] == names, name
         if inspect.isclass(theirs) and name != "Loss":
             assert type(as_loss(name)) is ours
             defaults = {k: v for k, v in vars(ours()).items() if k in names}

@@ -234,3 +234,24 @@ def test_a_step_of_a_classifier_divides_seldom():
         return plain(jax.nn.one_hot(LABELS_CLIPPED, 3), jax.nn.softmax(x))
 
     assert divisions(loss) + 2 <= divisions(steps)
+
+
+@pytest.mark.parametrize("from_logits", [False, True])
+def test_smoothed_labels_are_smoothed_one_hot_targets(from_logits):
+    options = {"label_smoothing": 0.3, "from_logits": from_logits}
+    y_pred = REAL if from_logits else PROBS_REFERENCE
+    labels = ONE_HOT_REFERENCE.argmax(-1)
+    sparse = losses.SparseCategoricalCrossentropy(**options)
+    one_hot = losses.CategoricalCrossentropy(**options)
+    ours = jax.value_and_grad(lambda p: sparse(labels, p))(y_pred)
+    theirs = jax.value_and_grad(lambda p: one_hot(ONE_HOT_REFERENCE, p))(y_pred)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-6), ours, theirs
+    )
+    ignoring = losses.SparseCategoricalCrossentropy(**options, ignore_class=labels[0])
+    chosen = labels != labels[0]
+    expected = float(sparse(labels[chosen], y_pred[chosen]))
+    assert float(ignoring(labels, y_pred)) == pytest.approx(expected, rel=1e-5)
+    assert sparse.from_config(sparse.get_config()).label_smoothing == 0.3
+    with pytest.raises(ArgumentError, match="label_smoothing"):
+        losses.SparseCategoricalCrossentropy(label_smoothing=1.5)
