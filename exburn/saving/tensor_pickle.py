@@ -3,26 +3,36 @@
 A pickle is a program for a stack machine. This one knows the instructions that build
 dicts, lists, tuples, texts and numbers, and a table of the few names that files of
 weights use; every name outside of the table is an error, so nothing is ever imported or
-called that the file chooses. The numbers of instructions and bytes are bounded.
+called that the file chooses.
+
+What it makes is paid for from a budget before it is made, by every instruction and
+every function of the table: a pickle can name one list a million times, but not copy it
+as often. The keys of its dicts are texts here, numbers in decimal, because the hashes
+of texts alone cannot be chosen by a file.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from exburn.errors import ModelFormatError
+from exburn.runtime.files.bounds import ROOM, Budget, is_shape
 from exburn.runtime.files.ordinary import Source
 from exburn.saving.header import DTYPES, MAX_RANK, damage_error
 
-MAX_INSTRUCTIONS = 300_000  # about 100 bytes of memory each
 MAX_BYTES = 8 << 20
+# Bytes of memory, as the interpreter of Python counts them, rounded up.
+_INSTRUCTION = 96  # an object without content, and its place on the stack
+_ENTRY = 112  # of a dict
+_ITEM = 8  # of a list
+_CHARACTER = 4  # of a text
 _MOST = 4 << 20  # bytes of one text
+_LONGEST_NAME = 256
 _BUFFER = 1 << 16
 _NUMBERS = re.compile(r"[<|=]?[biufc]\d{1,2}")
 
@@ -166,47 +176,61 @@ class Stream:
         text = bytearray()
         while (byte := self.take(1)) != b"\n":
             text += byte
-            if len(text) > 256:
+            if len(text) > _LONGEST_NAME:
                 raise damage_error(self.file.op, self.file.path, "a name is too long")
         return text.decode("utf-8", "replace")
 
 
-def read_pickle(stream: Stream, storage: Callable[[Any], Storage] | None = None) -> Any:
+def memory_budget(file: Source) -> Budget:
+    """The memory that all descriptions in a file may take together."""
+    return Budget(ROOM, lambda reason: damage_error(file.op, file.path, reason))
+
+
+def read_pickle(
+    stream: Stream, budget: Budget, storage: Callable[[Any], Storage] | None = None
+) -> Any:
     """The value that a pickle describes; tensors are views of storages.
 
     Args:
         stream: Where it begins; afterwards, where it has ended.
+        budget: The memory that is left for what it describes.
         storage: Makes a storage of what a pickle says of it.
 
     Raises:
-        ModelFormatError: It is damaged, or asks for anything else.
+        ModelFormatError: It is damaged, takes too much memory, or asks for anything
+            else.
     """
-    return _Machine(stream, storage).run()
+    return _Machine(stream, budget, storage).run()
 
 
 class _Machine:
     """A stack, a memo, and the instructions that are known."""
 
-    def __init__(self, stream: Stream, storage: Callable[[Any], Storage] | None):
+    def __init__(
+        self,
+        stream: Stream,
+        budget: Budget,
+        storage: Callable[[Any], Storage] | None,
+    ):
         self._stream, self._storage = stream, storage
+        self.spend = budget.spend
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        self._arrays: list[_Array] = []
 
     def wrong(self, reason: str, **details: Any) -> ModelFormatError:
         file = self._stream.file
         return damage_error(file.op, file.path, reason, **details)
 
     def run(self) -> Any:
-        stream, start, done = self._stream, self._stream.place, 0
+        stream, start = self._stream, self._stream.place
         library = (
             *(AttributeError, IndexError, KeyError, OverflowError, TypeError),
             *(ValueError, struct.error),
         )
         try:
             while (code := stream.take(1)[0]) != 0x2E:  # STOP
-                done += 1
-                if done > MAX_INSTRUCTIONS or stream.place - start > MAX_BYTES:
+                self.spend(_INSTRUCTION)
+                if stream.place - start > MAX_BYTES:
                     raise self.wrong("the description in the file is too long")
                 instruction = _INSTRUCTIONS.get(code)
                 if instruction is None:
@@ -250,7 +274,14 @@ class _Machine:
         return int.from_bytes(self._stream.take(size), "little")
 
     def text(self, size: int, encoding: str = "utf-8") -> str:
-        return self._stream.take(self.number(size)).decode(encoding, "replace")
+        length = self.number(size)
+        self.spend(_CHARACTER * length)
+        return self._stream.take(length).decode(encoding, "replace")
+
+    def data(self, size: int) -> bytes:
+        length = self.number(size)
+        self.spend(length)
+        return self._stream.take(length)
 
     # ------------------------------------------------------------------ instructions
     def long(self) -> None:
@@ -258,8 +289,9 @@ class _Machine:
         self.push(int.from_bytes(data, "little", signed=True))
 
     def remember(self, number: int) -> None:
-        if number > MAX_INSTRUCTIONS or self._stack[-1] is _MARK:
+        if self._stack[-1] is _MARK:
             raise IndexError
+        self.spend(_ENTRY)
         self._memo[number] = self._stack[-1]
 
     def tuple_of(self, count: int) -> None:
@@ -267,13 +299,31 @@ class _Machine:
         self.push(tuple(reversed(values)))
 
     def set_items(self, pairs: list[Any]) -> None:
-        held = self.top(dict)
+        target = self.top(dict)
         if len(pairs) % 2:
             raise ValueError
-        for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            if not isinstance(key, str | int | float | bytes | None):
-                raise TypeError  # the hash of nested tuples takes exponential time
-            held[key] = value
+        self.put(target, zip(pairs[::2], pairs[1::2], strict=True))
+
+    def put(self, target: dict[str, Any], pairs: Iterable[Any]) -> None:
+        """Makes entries of a dict, each of which may be set once."""
+        for key, value in pairs:
+            self.spend(_ENTRY)
+            text = self.key(key)
+            if text in target:
+                raise self.wrong(f"the key {text[:80]!r} occurs twice")
+            target[text] = value
+
+    def key(self, key: Any) -> str:
+        """A key as a text: hashes of numbers and of tuples are the file's to choose."""
+        if isinstance(key, str):
+            return key
+        if isinstance(key, bytes):
+            self.spend(_CHARACTER * len(key))
+            return key.decode("latin1")
+        if isinstance(key, int | float | None):
+            self.spend(_CHARACTER * 700)  # of a number of 255 bytes
+            return str(key)
+        raise TypeError
 
     def set_item(self) -> None:
         value, key = self.pop(), self.pop()
@@ -295,6 +345,8 @@ class _Machine:
         name, module = self.pop(), self.pop()
         if not (isinstance(name, str) and isinstance(module, str)):
             raise TypeError
+        if max(len(name), len(module)) > _LONGEST_NAME:
+            raise self.wrong("a name is too long")
         self.push(self.known(module, name))
 
     def known(self, module: str, name: str) -> Any:
@@ -325,106 +377,134 @@ class _Machine:
         make = _KNOWN.get(str(function))
         if make is None:
             raise TypeError
-        self.push(make(*arguments))
+        self.push(make(self, *arguments))
 
     def build(self) -> None:
         state = self.pop()
         target = self._stack[-1]
         if isinstance(target, _Array):
-            target.value = _array_of(state)
+            target.value = _array_of(self, state)
         elif isinstance(target, np.dtype):
             if state[1] not in ("<", "|"):
                 raise ValueError
         elif isinstance(target, dict):  # attributes of a dict, or of a namespace
             if isinstance(state, dict) and "_metadata" not in state:
-                target.update(state)
+                self.put(target, state.items())
         else:
             raise TypeError
 
 
 def _ints(values: Any) -> tuple[int, ...]:
-    values = tuple(values)
-    if len(values) > MAX_RANK or any(
-        type(v) is not int or not 0 <= v < 2**62 for v in values
-    ):
+    if not isinstance(values, list | tuple) or len(values) > MAX_RANK:
+        raise TypeError
+    if any(type(v) is not int or not 0 <= v < 2**62 for v in values):
         raise ValueError
-    return values
+    return tuple(values)
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
+def _tensor(
+    machine: _Machine, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
+) -> Tensor:
     if storage.dtype is None:
         raise TypeError
-    return _view(storage, storage.dtype, storage.count, offset, shape, strides)
+    return _view(machine, storage, storage.dtype, offset, shape, strides)
 
 
 def _tensor_with_dtype(
-    storage: Any, offset: Any, shape: Any, strides: Any, grad: Any, hooks: Any,
-    dtype: Any, *_: Any,
+    machine: _Machine, storage: Any, offset: Any, shape: Any, strides: Any, grad: Any,
+    hooks: Any, dtype: Any, *_: Any,
 ) -> Tensor:  # fmt: skip
-    itemsize = 1 if storage.dtype is None else storage.dtype.itemsize
-    count = storage.count * itemsize // dtype.itemsize
-    return _view(storage, dtype, count, offset, shape, strides)
+    return _view(machine, storage, dtype, offset, shape, strides)
 
 
 def _view(
-    storage: Any, dtype: Any, count: int, offset: Any, shape: Any, strides: Any
+    machine: _Machine, storage: Any, dtype: Any, offset: Any, shape: Any, strides: Any
 ) -> Tensor:
     if not isinstance(storage, Storage) or not isinstance(dtype, np.dtype):
         raise TypeError
     shape, strides, (offset,) = _ints(shape), _ints(strides), _ints((offset,))
-    if len(shape) != len(strides):
+    if len(shape) != len(strides) or not is_shape(shape, dtype.itemsize):
         raise ValueError
+    itemsize = 1 if storage.dtype is None else storage.dtype.itemsize
+    count = storage.count * itemsize // dtype.itemsize
     last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     if 0 not in shape and not offset + last < count:
         raise ValueError
-    if math.prod(shape) * dtype.itemsize >= 2**62:
-        raise ValueError
+    machine.spend(_INSTRUCTION + 2 * (_ITEM + 32) * len(shape))
     return Tensor(storage, dtype, offset, shape, strides)
 
 
-def _parameter(tensor: Any, *_: Any) -> Any:
+def _parameter(machine: _Machine, tensor: Any, *_: Any) -> Any:
     if not isinstance(tensor, Tensor):
         raise TypeError
     return tensor
 
 
-def _dict(pairs: Any = (), *_: Any) -> dict:
+def _dict(machine: _Machine, pairs: Any = (), *_: Any) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
     if isinstance(pairs, Name):  # the factory of a dict with defaults
-        return {}
-    found = {}
-    for key, value in pairs:
-        if not isinstance(key, str | int | float):
-            raise TypeError
-        found[key] = value
-    return found
+        return entries
+    if not isinstance(pairs, list | tuple):
+        raise TypeError
+    machine.put(entries, pairs)
+    return entries
 
 
-def _bytes(text: str, encoding: str = "utf-8") -> bytes:
+def _namespace(machine: _Machine) -> dict[str, Any]:
+    return {}
+
+
+def _list(machine: _Machine, items: Any = ()) -> list[Any]:
+    if not isinstance(items, list | tuple):
+        raise TypeError
+    machine.spend(_ITEM * len(items))
+    return list(items)
+
+
+def _size(machine: _Machine, sizes: Any = ()) -> tuple[int, ...]:
+    return _ints(sizes)
+
+
+def _bytes(machine: _Machine, text: Any, encoding: Any = "utf-8") -> bytes:
+    if not isinstance(text, str) or not isinstance(encoding, str):
+        raise TypeError
     if encoding not in ("latin1", "latin-1", "utf-8", "ascii"):
         raise ValueError
+    machine.spend(_CHARACTER * len(text))
     return text.encode(encoding)
 
 
-def _dtype(text: Any, *_: Any) -> np.dtype:
+def _dtype(machine: _Machine, text: Any, *_: Any) -> np.dtype:
     if not isinstance(text, str) or not _NUMBERS.fullmatch(text):
         raise TypeError
     return np.dtype(text)
 
 
-def _scalar(dtype: Any, data: Any) -> Any:
+def _scalar(machine: _Machine, dtype: Any, data: Any) -> Any:
     if not isinstance(dtype, np.dtype):
         raise TypeError
-    data = data.encode("latin1") if isinstance(data, str) else data
-    return np.frombuffer(data, dtype, 1)[0].item()
+    return np.frombuffer(_content(machine, data), dtype, 1)[0].item()
 
 
-def _array_of(state: Any) -> np.ndarray:
+def _array_of(machine: _Machine, state: Any) -> np.ndarray:
     _, shape, dtype, fortran, data = state
     if not isinstance(dtype, np.dtype):
         raise TypeError
-    data = data.encode("latin1") if isinstance(data, str) else data
-    order = "F" if fortran else "C"
-    return np.frombuffer(data, dtype).reshape(_ints(shape), order=order)
+    numbers = np.frombuffer(_content(machine, data), dtype)
+    return numbers.reshape(_ints(shape), order="F" if fortran else "C")
+
+
+def _content(machine: _Machine, data: Any) -> bytes:
+    """The bytes of numbers, which Python 2 wrote as texts."""
+    return data if isinstance(data, bytes) else _bytes(machine, data, "latin1")
+
+
+def _array(machine: _Machine, *_: Any) -> _Array:
+    return _Array()
+
+
+def _nothing(machine: _Machine, *_: Any) -> None:
+    """Stands for a value that no weights need."""
 
 
 _NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -432,26 +512,26 @@ _NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray")
 _KNOWN: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _dict,
     "collections.defaultdict": _dict,
-    "argparse.Namespace": dict,
+    "argparse.Namespace": _namespace,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _tensor_with_dtype,
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter,
-    "torch.Size": lambda sizes=(): _ints(sizes),
-    "torch.device": lambda *_: None,
-    "torch.serialization._get_layout": lambda *_: None,
+    "torch.Size": _size,
+    "torch.device": _nothing,
+    "torch.serialization._get_layout": _nothing,
     "_codecs.encode": _bytes,
     "numpy.dtype": _dtype,
-    "numpy.ndarray": lambda *_: _Array(),
+    "numpy.ndarray": _array,
     **{f"{module}.scalar": _scalar for module in _NUMPY},
-    **{f"{module}._reconstruct": lambda *_: _Array() for module in _NUMPY},
+    **{f"{module}._reconstruct": _array for module in _NUMPY},
     **{
-        f"{module}.{kind.__name__}": lambda *_: None
+        f"{module}.{kind.__name__}": _nothing
         for module in ("builtins", "__builtin__")
         for kind in (dict, list, int, float, str, bool, object)
     },
-    **{f"{module}.set": lambda items=(): list(items) for module in ("builtins",)},
+    **{f"{module}.set": _list for module in ("builtins", "__builtin__")},
 }
 
 _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
@@ -473,8 +553,8 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
     0x8D: lambda m: m.push(m.text(8)),
     ord("U"): lambda m: m.push(m.text(1, "latin1")),  # of Python 2
     ord("T"): lambda m: m.push(m.text(4, "latin1")),
-    ord("B"): lambda m: m.push(m._stream.take(m.number(4))),
-    ord("C"): lambda m: m.push(m._stream.take(m.number(1))),
+    ord("B"): lambda m: m.push(m.data(4)),
+    ord("C"): lambda m: m.push(m.data(1)),
     ord("}"): lambda m: m.push({}),
     ord("]"): lambda m: m.push([]),
     ord(")"): lambda m: m.push(()),

@@ -7,16 +7,18 @@ rows of numbers beside it. It is read by an interpreter of our own
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exburn.errors import ModelFormatError
+from exburn.runtime.files.bounds import ArrayBudget, Budget
 from exburn.runtime.files.ordinary import ONCE, ZIP, Source
 from exburn.saving.header import MAX_NAME, damage_error
 from exburn.saving.tensor_pickle import (
@@ -27,6 +29,7 @@ from exburn.saving.tensor_pickle import (
     Storage,
     Stream,
     Tensor,
+    memory_budget,
     read_pickle,
 )
 from exburn.saving.zip_directory import open_zip
@@ -36,6 +39,7 @@ _PROTOCOL = 1001
 _MOST_MEMBERS = 100_000
 _MOST_TENSORS = 100_000
 _DEEPEST = 32
+_ENTRY = 320  # bytes of what is noted of a tensor or container here
 _LIBRARY = (
     EOFError,
     NotImplementedError,
@@ -101,11 +105,12 @@ class TorchFile:
         self._file = Source(path, op=op)
         self._places: dict[str, _Place] = {}
         self._last: tuple[str, np.ndarray] | None = None
+        self._budget = memory_budget(self._file)  # of all that is not numbers
         try:
             zipped = self._file.read(0, len(ZIP)) == ZIP
-            self.tensors = _named(self._zipped() if zipped else self._legacy(), self)
-            for name, tensor in self.tensors.items():
-                self._check(name, tensor)
+            value = self._zipped() if zipped else self._legacy()
+            self.tensors = self._named(value)
+            self._check_memory()
         except BaseException:
             self.close()
             raise
@@ -166,7 +171,7 @@ class TorchFile:
             return made
 
         stream = Stream(self._file, about.start, about.start + about.size)
-        return read_pickle(stream, storage)
+        return read_pickle(stream, self._budget, storage)
 
     def _member(self, info: zipfile.ZipInfo) -> _Place:
         place = info.header_offset
@@ -184,9 +189,9 @@ class TorchFile:
     # ------------------------------------------------------------------ before 1.6
     def _legacy(self) -> Any:
         stream = Stream(self._file, len(LEGACY), self._file.size)
-        if read_pickle(stream) != _PROTOCOL:
+        if read_pickle(stream, self._budget) != _PROTOCOL:
             raise self.damage_error("it is of another version of PyTorch's format")
-        about = read_pickle(stream)
+        about = read_pickle(stream, self._budget)
         if not isinstance(about, dict) or about.get("little_endian") is not True:
             raise self.damage_error("its numbers are big-endian")
         wholes: dict[str, Storage] = {}
@@ -205,8 +210,8 @@ class TorchFile:
                 raise ValueError
             return Storage(made.key, made.dtype, count, start)
 
-        value = read_pickle(stream, storage)
-        keys = read_pickle(stream)
+        value = read_pickle(stream, self._budget, storage)
+        keys = read_pickle(stream, self._budget)
         if not isinstance(keys, list) or not all(isinstance(k, str) for k in keys):
             raise self.damage_error("the file does not list its rows of numbers")
         place = stream.place
@@ -240,9 +245,20 @@ class TorchFile:
         if storage.count * itemsize > self._places[storage.key].size:
             raise self.damage_error("a row of numbers is shorter than its tensors")
 
-    def _check(self, name: str, tensor: Tensor) -> None:
-        if tensor.storage.key not in self._places:
-            raise self.damage_error(f"the numbers of {name!r} are missing")
+    def _check_memory(self) -> None:
+        """Refuses tensors that would take far more than their storages have."""
+        lengths: dict[str, int] = {}
+        examples: dict[str, str] = {}
+        for name, tensor in self.tensors.items():
+            key = tensor.storage.key
+            if key not in self._places:
+                raise self.damage_error(f"the numbers of {name!r} are missing")
+            length = math.prod(tensor.shape) * tensor.dtype.itemsize
+            lengths[key] = lengths.get(key, 0) + length
+            examples.setdefault(key, name)
+        budget = ArrayBudget(self._file.size, self.damage_error)
+        for key, length in lengths.items():
+            budget.add(examples[key], length, self._places[key].size)
 
     def _read_storage(self, key: str) -> np.ndarray:
         """The bytes of a storage; the last one is kept for the tensors beside it."""
@@ -303,6 +319,54 @@ class TorchFile:
             self._read_storage(self.tensors[name].storage.key)
         self._last = None
 
+    # ------------------------------------------------------------------ names
+    def _named(self, value: Any) -> dict[str, Tensor]:
+        """The tensors that a value holds, by their names."""
+        holders = _holders(value, self._budget)
+
+        def holds(part: Any) -> bool:
+            return isinstance(part, Tensor) or id(part) in holders
+
+        if isinstance(value, dict):
+            value = {
+                key: part
+                for key, part in value.items()
+                if holds(part) and not _is_optimizer(key, part)
+            }
+            (only,) = value.values() if len(value) == 1 else (None,)
+            value = only if isinstance(only, dict) else value
+        tensors: dict[str, Tensor] = {}
+        todo, seen = [("", value, 0)], {id(value)}
+        while todo:
+            path, part, depth = todo.pop()
+            if isinstance(part, Tensor):
+                self._add(tensors, path, part)
+                continue
+            if depth > _DEEPEST:
+                raise self.damage_error("tensors lie too deep in dicts and lists")
+            inner = []
+            for key, one in _entries(part):
+                if not holds(one) or id(one) in seen:
+                    continue
+                if not isinstance(one, Tensor):
+                    seen.add(id(one))  # a container that occurs twice counts once
+                if len(path) + len(key) > MAX_NAME:
+                    raise self.damage_error("a tensor's name is too long")
+                name = f"{path}.{key}" if path else key
+                self._budget.spend(_ENTRY + 4 * len(name))
+                inner.append((name, one, depth + 1))
+            todo += reversed(inner)
+        if not tensors:
+            raise self.damage_error("the file holds no tensors")
+        return tensors
+
+    def _add(self, tensors: dict[str, Tensor], name: str, tensor: Tensor) -> None:
+        if len(tensors) >= _MOST_TENSORS:
+            raise self.damage_error("it has too many tensors")
+        if name in tensors:
+            raise self.damage_error(f"tensor {name!r} occurs twice")
+        tensors[name] = tensor
+
     def close(self) -> None:
         self._last = None
         self._file.close()
@@ -314,52 +378,41 @@ class TorchFile:
         self.close()
 
 
-# ---------------------------------------------------------------------- names
-def _named(value: Any, file: TorchFile) -> dict[str, Tensor]:
-    """The tensors that a value holds, by their names."""
-    if isinstance(value, Mapping):
-        parts = {
-            key: inner
-            for key, inner in value.items()
-            if _holds_tensors(inner) and not _is_optimizer(key, inner)
-        }
-        only = next(iter(parts.values())) if len(parts) == 1 else None
-        value = only if isinstance(only, dict) else parts
-    found: dict[str, Tensor] = {}
-    for name, tensor in _walk(value, "", 0, set()):
-        if len(found) > _MOST_TENSORS or len(name) > MAX_NAME:
-            raise file.damage_error("it has too many tensors, or too long names")
-        if name in found:
-            raise file.damage_error(f"tensor {name!r} occurs twice")
-        found[name] = tensor
-    if not found:
-        raise file.damage_error("the file holds no tensors")
-    return found
+def _entries(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a container holds, by its keys or numbers."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list | tuple):
+        yield from ((str(number), part) for number, part in enumerate(value))
 
 
-def _is_optimizer(key: Any, value: Any) -> bool:
-    return str(key)[:5] == "optim" and not isinstance(value, Tensor)
+def _holders(value: Any, budget: Budget) -> set[int]:
+    """The identities of the containers with tensors in them, at any depth.
+
+    Each container is looked at once, however many others name it.
+    """
+    above: dict[int, list[int]] = {}  # the containers that name one
+    holders: set[int] = set()
+    todo, seen = [value], {id(value)}
+    while todo:
+        outer = todo.pop()
+        for _, part in _entries(outer):
+            if isinstance(part, Tensor):
+                holders.add(id(outer))
+            elif isinstance(part, dict | list | tuple):
+                budget.spend(_ENTRY)
+                above.setdefault(id(part), []).append(id(outer))
+                if id(part) not in seen:
+                    seen.add(id(part))
+                    todo.append(part)
+    news = list(holders)
+    while news:
+        for outer in above.get(news.pop(), ()):
+            if outer not in holders:
+                holders.add(outer)
+                news.append(outer)
+    return holders
 
 
-def _holds_tensors(value: Any) -> bool:
-    return next(_walk(value, "", 0, set()), None) is not None
-
-
-def _walk(
-    value: Any, path: str, depth: int, seen: set[int]
-) -> Iterator[tuple[str, Tensor]]:
-    """Tensors in dicts, lists and tuples; a container that occurs twice counts once."""
-    if isinstance(value, Tensor):
-        yield path, value
-        return
-    if not isinstance(value, dict | list | tuple) or depth > _DEEPEST:
-        return
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    entries = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in entries:
-        named = isinstance(key, str | int)
-        if named and isinstance(inner, Tensor | dict | list | tuple):
-            name = f"{path}.{key}" if path else str(key)
-            yield from _walk(inner, name[: MAX_NAME + 1], depth + 1, seen)
+def _is_optimizer(key: str, value: Any) -> bool:
+    return key[:5] == "optim" and not isinstance(value, Tensor)

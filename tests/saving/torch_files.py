@@ -206,3 +206,102 @@ def hostile():
         "an array that is not there",
         (proto + b"cnumpy.core.multiarray\n_reconstruct\n)R" + b"(K\x01(K\x7ftNNNtb."),
     )
+
+
+# ---------------------------------------------------------------------- that multiply
+PROTO = b"\x80\x02"
+DOUBLED = b"".join(b"h\x00h\x00\x86q\x00" for _ in range(60))  # tuples of tuples
+WORDS = b"".join(b"X\x08\x00\x00\x00" + b"%08d" % i for i in range(20_000))
+REDUCTIONS = 4000
+
+
+def number(value):
+    """The instruction that makes an integer of any size."""
+    data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a" + bytes([len(data)]) + data
+
+
+def text(value):
+    """The instruction that makes a text."""
+    return b"X" + struct.pack("<I", len(value)) + value
+
+
+def call(name, argument):
+    """The instructions that call a function on what a few instructions make."""
+    return b"c" + name.replace(".", "\n").encode() + b"\n" + argument + b"\x85R"
+
+
+def multiplied():
+    """Names and bytes of pickles whose results are far larger than they are."""
+    deep = b"K\x01q\x00" + DOUBLED
+    pair = deep + b"K\x02\x86"  # a key whose hash takes 2 ** 60 steps
+    for name in ("argparse.Namespace", "collections.OrderedDict"):
+        yield f"{name} with a deep key", PROTO + call(name, b"]" + pair + b"a") + b"."
+    yield "a deep key", PROTO + b"}" + deep + b"K\x02s."
+    state = b"}" + deep + b"K\x02s"
+    space = b"cargparse\nNamespace\n)\x81"
+    yield "attributes with a deep key", PROTO + space + state + b"b."
+    yield "attributes that are pairs", PROTO + space + b"]" + pair + b"ab."
+    equal = (number((2**61 - 1) * i) + b"N" for i in range(1, 60_000))
+    yield "numbers of equal hashes", PROTO + b"}(" + b"".join(equal) + b"u."
+    floats = (b"G" + struct.pack(">d", float(i << 61)) + b"N" for i in range(60_000))
+    yield "floats of equal hashes", PROTO + b"}(" + b"".join(floats) + b"u."
+
+    words = PROTO + b"](" + WORDS + b"eq\x00](" + b"h\x00" * 20_000
+    for kind in ("builtins.set", "__builtin__.set", "torch.Size"):
+        again = call(kind, b"h\x00") * REDUCTIONS
+        yield f"{kind} of a long list", words + b"e(" + again + b"t."
+    entries = b"".join(text(b"%06d" % i) + b"N\x86" for i in range(20_000))
+    pairs = PROTO + b"](" + entries + b"eq\x00("
+    for kind in ("collections.OrderedDict", "collections.defaultdict"):
+        yield f"{kind} of a long list", pairs + call(kind, b"h\x00") * 4000 + b"t."
+    yield (
+        "Namespace of a long list",
+        pairs + call("argparse.Namespace", b"h\x00") + b".",
+    )
+    dict_ = (
+        b"}(" + b"".join(text(b"%06d" % i) + b"N" for i in range(20_000)) + b"uq\x00"
+    )
+    yield "attributes of a long dict", PROTO + dict_ + b"(" + b"}h\x00b" * 4000 + b"t."
+    long = PROTO + text(b"x" * 300_000) + b"q\x00X\x06\x00\x00\x00latin1q\x01("
+    encode = b"c_codecs\nencode\nh\x00h\x01\x86R"
+    yield "encodings of a long text", long + encode * 10_000 + b"t."
+    scalar = b"cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85Rq\x02"
+    numpy = b"cnumpy.core.multiarray\nscalar\nh\x02h\x00\x86R"
+    yield "scalars of a long text", long + scalar + numpy * 100_000 + b"t."
+    array = b"cnumpy\nndarray\n)R(K\x01)h\x02\x89h\x00tb"
+    yield "arrays of a long text", long + scalar + array * 10_000 + b"t."
+    wide = PROTO + text("\U0001f600".encode() + b"x" * 1_000_000)
+    yield "texts that a character widens", wide * 8 + b"."
+    names = PROTO + text(b"x" * 2_000_000) + b"q\x00(" + b"h\x00h\x00\x93" * 1000
+    yield "long names on the stack", names + b"t."
+    yield "a memo in every instruction", b"\x80\x04(" + b"]\x94" * 1_000_000 + b"t."
+    yield "lists in lists", PROTO + b"]" * 600_000 + b"a" * 599_999 + b"."
+    yield "dicts without end", PROTO + b"(" + b"}" * 2_000_000 + b"t."
+    yield "texts without end", PROTO + b"(" + b"U\x00" * 2_000_000 + b"t."
+    names = b"".join(b"U\x05%05dh\x00" % i for i in range(20_000))
+    list_ = b"](" + b"K\x01" * 50_000 + b"eq\x00"
+    yield "a list under 20,000 names", PROTO + list_ + b"}(" + names + b"u."
+
+
+def multiplied_tensors():
+    """Names and bytes of whole files whose tensors are far larger than they are."""
+    for name, shape, strides in (
+        ("a stride of zero", (2**31, 2), (0, 1)),
+        ("strides of zero", (2**20, 2**20), (0, 0)),
+        ("strides that overlap", (40_000, 40_000), (1, 1)),
+        ("a window", (2**16, 2**15), (1, 2)),
+        ("a rank of 32", (8,) * 12, (1,) * 12),
+        ("no elements of 2 ** 62", (0, 2**61), (1, 1)),
+    ):
+        storage = Storage(np.arange(100_000, dtype="f4"), "0")
+        yield name, {"w": Tensor(storage, shape, strides)}
+    one = tensor(np.ones(1_000_000, "f4"), "0")
+    yield "one tensor under many names", {f"w{i}": one for i in range(20_000)}
+    small = tensor(np.ones(2, "f4"), "0")
+    yield "one tensor in a list under a long name", {"x" * 4000: [small] * 50_000}
+    nested = small
+    for _ in range(40):
+        nested = [nested]
+    yield "a tensor too deep", {"w": nested}
+    yield "a name that is too long", {"a": small, "x" * 3000: {"y" * 3000: small}}
