@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jax.core import Tracer
 
-from exburn.errors import ArgumentError, DTypeError, ExBurnError
+from exburn.errors import ArgumentError, DataError, DTypeError, ExBurnError
 
 _T = TypeVar("_T")
 
@@ -298,6 +298,32 @@ def check_text(op: str, argument: str, value: Any) -> str:
     """
     if not isinstance(value, str):
         raise ArgumentError(op, f"{argument} must be text, received {value!r}")
+    return value
+
+
+def check_unicode(op: str, value: Any) -> str:
+    """The value, if it is a text of Unicode characters, which UTF-8 can write.
+
+    Raises:
+        ArgumentError: It is no ``str``.
+        DataError: It has a surrogate without its other half.
+
+    Example:
+        >>> check_unicode("Tokenizer.encode", "naïve")
+        'naïve'
+    """
+    if not isinstance(value, str):
+        raise ArgumentError(op, f"a text is needed, received {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            op,
+            "a text is of Unicode characters, received one with a lone surrogate",
+            {"received": ascii(value[error.start]), "at character": error.start},
+            hint="text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace') "
+            "joins pairs, and puts a mark in the place of others.",
+        ) from None
     return value
 
 

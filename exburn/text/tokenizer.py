@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_count, check_unicode
 from exburn.errors import (
     ArgumentError,
     DataError,
@@ -28,6 +28,7 @@ from exburn.runtime.files.atomic import write_atomically
 
 _LARGEST = 64 << 20  # bytes of a file
 _FILE = "tokenizer.json"
+_LAST_TOKEN = 2**32 - 1  # the package's numbers have 32 bits
 # What the token that ends a text is called, in the order in which it is looked for.
 _ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[EOS]")
 
@@ -40,6 +41,7 @@ class Tokenizer:
         end: The token that ends a text; found by its usual names if ``None``.
 
     Raises:
+        ArgumentError, DataError: One of them is no text.
         FileFormatError: It is no JSON object.
 
     Example:
@@ -52,7 +54,8 @@ class Tokenizer:
     """
 
     def __init__(self, text: str, end: str | None = None):
-        self._text, self._end, self._made = _checked(text), end, None
+        self._text, self._made = _checked(text), None
+        self._end = None if end is None else check_unicode("Tokenizer", end)
 
     # ------------------------------------------------------------------ making
     @classmethod
@@ -77,11 +80,14 @@ class Tokenizer:
 
         Raises:
             ArgumentError: The size is too small, or something is no text.
+            DataError: A text is no Unicode text.
             MissingDependencyError: ``tokenizers`` is not installed.
         """
         package = _package()
-        named = list(dict.fromkeys([end, *special]))
         op = "Tokenizer.train"
+        named = list(
+            dict.fromkeys(check_unicode(op, token) for token in [end, *special])
+        )
         size = check_count(op, "vocabulary_size", vocabulary_size, 256 + len(named))
         check_count(op, "min_frequency", min_frequency)
         made = package.Tokenizer(package.models.BPE())
@@ -99,7 +105,7 @@ class Tokenizer:
             raise ArgumentError(
                 op, f"texts must be texts, received {type(texts).__name__}"
             )
-        made.train_from_iterator((_is_text(op, line) for line in lines), trainer)
+        made.train_from_iterator((check_unicode(op, line) for line in lines), trainer)
         return cls(made.to_str(), end)
 
     @classmethod
@@ -164,7 +170,10 @@ class Tokenizer:
         text, end = state.get("text"), state.get("end")
         if not isinstance(text, str) or not isinstance(end, str | None):
             raise FileFormatError("Tokenizer", "it is no state of a tokenizer")
-        return cls(text, end)
+        try:
+            return cls(text, end)
+        except DataError as error:
+            raise FileFormatError("Tokenizer", error.reason, error.details) from None
 
     # ------------------------------------------------------------------ using
     def encode(self, text: Any, *, special: bool = True) -> Any:
@@ -177,17 +186,19 @@ class Tokenizer:
 
         Raises:
             ArgumentError: It is no text.
-            FileFormatError: Its file is damaged.
+            DataError: It is no Unicode text: it has a lone surrogate.
+            FileFormatError: The tokenizer's file is damaged.
             MissingDependencyError: ``tokenizers`` is not installed.
         """
         made, op = self._tokens(), "Tokenizer.encode"
         if isinstance(text, str):
+            line = check_unicode(op, text)
             with _failures(op):
-                found = made.encode(text, add_special_tokens=special)
+                found = made.encode(line, add_special_tokens=special)
             return np.array(found.ids, np.int32)
         if not isinstance(text, list | tuple):
-            _is_text(op, text)
-        lines = [_is_text(op, line) for line in text]
+            check_unicode(op, text)
+        lines = [check_unicode(op, line) for line in text]
         with _failures(op):
             found = made.encode_batch(lines, add_special_tokens=special)
         return [np.array(one.ids, np.int32) for one in found]
@@ -202,7 +213,7 @@ class Tokenizer:
         Raises:
             ArgumentError: It is a single number.
             DTypeError: They are no integers.
-            DataError: A number is negative.
+            DataError: A number is negative, or too large for any token.
         """
         made = self._tokens()
         if isinstance(tokens, list | tuple) and any(np.ndim(t) for t in tokens):
@@ -220,10 +231,12 @@ class Tokenizer:
             )
         if ids.ndim >= 2:
             return [self.decode(row, special=special) for row in ids]
-        if ids.size and ids.min() < 0:
-            raise DataError(
-                "Tokenizer.decode", f"token numbers are ≥ 0, received {ids.min()}"
-            )
+        for number in (ids.min(), ids.max()) if ids.size else ():
+            if not 0 <= number <= _LAST_TOKEN:
+                raise DataError(
+                    "Tokenizer.decode",
+                    f"token numbers are from 0 to {_LAST_TOKEN}, received {number}",
+                )
         with _failures("Tokenizer.decode"):
             return made.decode(ids.tolist(), skip_special_tokens=not special)
 
@@ -233,8 +246,34 @@ class Tokenizer:
         return self._tokens().get_vocab_size()
 
     def number_of(self, token: str) -> int | None:
-        """The number of a token, or ``None`` if there is no such token."""
-        return self._tokens().token_to_id(token)
+        """The number of a token, or ``None`` if there is no such token.
+
+        Raises:
+            ArgumentError, DataError: It is no text.
+        """
+        return self._tokens().token_to_id(check_unicode("Tokenizer.number_of", token))
+
+    def token_of(self, number: int) -> str | None:
+        """The token of a number, or ``None`` if there is no such token.
+
+        Example:
+            >>> tokenizer = Tokenizer.train(["so it is"] * 9, 260)
+            >>> tokenizer.token_of(tokenizer.number_of("<|endoftext|>"))
+            '<|endoftext|>'
+        """
+        number = check_count("Tokenizer.token_of", "number", number, 0)
+        return self._tokens().id_to_token(number) if number <= _LAST_TOKEN else None
+
+    def is_special(self, token: str) -> bool:
+        """Whether there is such a token, and texts are written without it.
+
+        Example:
+            >>> tokenizer = Tokenizer.train(["so it is"] * 9, 260)
+            >>> tokenizer.is_special("<|endoftext|>"), tokenizer.is_special("s")
+            (True, False)
+        """
+        added = self._tokens().get_added_tokens_decoder().values()
+        return any(one.special and one.content == token for one in added)
 
     @property
     def end(self) -> str | None:
@@ -291,10 +330,7 @@ def _package() -> Any:
 
 def _checked(text: Any) -> str:
     """The text, if it is that of a JSON object."""
-    if not isinstance(text, str):
-        raise ArgumentError(
-            "Tokenizer", f"the text of a tokenizer.json is needed, received {text!r}"
-        )
+    text = check_unicode("Tokenizer", text)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -319,9 +355,3 @@ def _parse(package: Any, text: str) -> Any:
             {"cause": cause},
         ) from None
     return made
-
-
-def _is_text(op: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ArgumentError(op, f"a text is needed, received {type(value).__name__}")
-    return value

@@ -135,7 +135,41 @@ def test_bad_arguments_are_errors(tokenizer):
         tokenizer.encode(3)
     with pytest.raises(DTypeError):
         tokenizer.decode([0.5])
-    with pytest.raises(DataError):
-        tokenizer.decode([-1])
+    for number in (-1, 2**32, 2**62):
+        with pytest.raises(DataError, match="from 0 to 4294967295"):
+            tokenizer.decode([5, number])
+    assert tokenizer.token_of(2**40) is None
     with pytest.raises(ArgumentError, match="a sequence"):
         tokenizer.decode(5)
+
+
+LONE = "\ud800"  # half of a surrogate pair: no character
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda t, model: t.encode(f"so {LONE}"),
+        lambda t, model: t.encode(["so", f"so {LONE}"]),
+        lambda t, model: t.number_of(LONE),
+        lambda t, model: Tokenizer(t.to_json(), LONE),
+        lambda t, model: Tokenizer(t.to_json() + LONE),
+        lambda t, model: Tokenizer.train(["so", LONE], 300),
+        lambda t, model: Tokenizer.train(["so"], 300, special=[LONE]),
+        lambda t, model: model.generate(LONE, 2),
+        lambda t, model: model.generate("A", 2, stop=f"so{LONE}"),
+    ],
+)
+def test_a_text_that_is_no_unicode_is_at_fault_itself(tokenizer, model, use):
+    with pytest.raises(DataError, match="lone surrogate") as caught:
+        use(tokenizer, model)
+    assert "file" not in str(caught.value) and r"'\ud800'" in str(caught.value)
+
+
+def test_what_is_no_text_is_an_error(tokenizer):
+    for value in (None, b"so", 3, ["so", None], ["so", ["it"]], np.array(["so"])):
+        with pytest.raises(ArgumentError, match="a text is needed"):
+            tokenizer.encode(value)
+    state = tokenizer.state_dict() | {"end": LONE}
+    with pytest.raises(FileFormatError, match="lone surrogate"):
+        Tokenizer.from_state(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,10 +10,17 @@ import numpy as np
 from exburn.text import Tokenizer
 
 _HALF = "\ufffd"  # of a character whose bytes are not all there
+_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a token of one byte, of SentencePiece's kind
+_CONTEXTS = (4, 16, 64)  # tokens in front that are seen, the fewest that have a text
 
 
 class Pieces:
     """The text of a row, given out as it becomes certain.
+
+    Tokens are looked at one by one, however many come at once. So the text is a
+    matter of the tokens alone, and not of how they are divided into pieces. The stop
+    that is the first to be complete ends the text, and of those that are complete at
+    the same character the longest.
 
     Args:
         tokenizer: What makes texts of tokens.
@@ -27,36 +35,79 @@ class Pieces:
         self, tokenizer: Tokenizer, prompt: np.ndarray, stops: Sequence[str] = ()
     ):
         self._tokenizer, self._stops = tokenizer, list(stops)
-        self._prompt = prompt[-4:]
-        self._before = len(tokenizer.decode(self._prompt))
-        self._told, self.ended = 0, False
+        self._count, self._held, self.ended = 0, "", False
+        self._begin_window(prompt.tolist())
 
     def take(self, tokens: np.ndarray, last: bool) -> str:
         """What is new and certain in the text of all tokens so far.
 
         Args:
-            tokens: All tokens of the row.
+            tokens: All tokens of the row: those of the call before, and more.
             last: Whether no more will come.
         """
-        if self.ended:
-            return ""
-        whole = self._tokenizer.decode(np.concatenate([self._prompt, tokens]))
-        text = whole[self._before :]
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            self.ended, text = True, text[: min(found)]
-        elif not last:
-            text = text[: len(text) - self._uncertain(text)]
-        piece = text[self._told :]
-        self._told = max(self._told, len(text))
+        parts = []
+        for token in tokens[self._count :].tolist():
+            if self.ended:
+                break
+            parts.append(self._pass_on(self._add(token)))
+        self._count = len(tokens)
+        if last and not self.ended:
+            parts.append(self._pass_on(self._text()[self._told :]))
+            parts.append("" if self.ended else self._held)
+            self._held, self._told = "", len(self._text())
+        return "".join(parts)
+
+    # ------------------------------------------------------------------ of tokens
+    def _begin_window(self, tokens: list[int]) -> None:
+        """Keeps those of the tokens that the text behind them may depend on."""
+        for size in _CONTEXTS:
+            while size < len(tokens) and self._is_byte(tokens[-size]):
+                size += 1  # bytes are one text, or none of them is
+            self._window = tokens[-size:]
+            self._before = len(self._tokenizer.decode(self._window))
+            if self._before or size >= len(tokens):
+                break
+        self._told = 0
+
+    def _add(self, token: int) -> str:
+        """What another token makes certain."""
+        self._window.append(token)
+        if self._is_byte(token):
+            return ""  # the bytes behind it decide what it is
+        text = self._text()
+        certain = text.rstrip(_HALF)
+        piece = certain[self._told :]
+        self._told = max(self._told, len(certain))
+        if len(certain) == len(text):
+            self._begin_window(self._window)
         return piece
 
-    def _uncertain(self, text: str) -> int:
-        """Characters at the end that may become others, or a part of a stop."""
-        held = len(text) - len(text.rstrip(_HALF))
+    def _text(self) -> str:
+        """The text of the window behind its context."""
+        return self._tokenizer.decode(self._window)[self._before :]
+
+    def _is_byte(self, token: int) -> bool:
+        return _BYTE.fullmatch(self._tokenizer.token_of(token) or "") is not None
+
+    # ------------------------------------------------------------------ of stops
+    def _pass_on(self, text: str) -> str:
+        """What of the text held back and of more of it is no part of a stop."""
+        text, self._held = self._held + text, ""
+        met = [
+            (at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0
+        ]
+        if met:
+            self.ended = True
+            return text[: min(met)[1]]
+        self._held = text[len(text) - self._beginning(text) :]
+        return text[: len(text) - len(self._held)]
+
+    def _beginning(self, text: str) -> int:
+        """Characters at the end that may be the beginning of a stop."""
+        longest = 0
         for stop in self._stops:
-            for size in range(min(len(stop), len(text)), held, -1):
+            for size in range(min(len(stop) - 1, len(text)), longest, -1):
                 if text.endswith(stop[:size]):
-                    held = size
+                    longest = size
                     break
-        return held
+        return longest

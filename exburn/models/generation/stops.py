@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_count, check_unicode
 from exburn.errors import ArgumentError
 from exburn.models.generation.loop import ANY_TOKEN, NO_TOKEN
 from exburn.text import Tokenizer
@@ -64,6 +64,7 @@ def read_stops(stop: Any, tokenizer: Tokenizer | None, texts: bool) -> Stops:
 
     Raises:
         ArgumentError: It is something else, or a text where there are no texts.
+        DataError: A text is no Unicode text.
     """
     given = stop if isinstance(stop, list | tuple | np.ndarray) else [stop]
     tokens: list[list[int]] = []
@@ -72,7 +73,7 @@ def read_stops(stop: Any, tokenizer: Tokenizer | None, texts: bool) -> Stops:
         if isinstance(item, str):
             if not item:
                 raise ArgumentError(_OP, "a stop must not be an empty text")
-            words.append(item)
+            words.append(check_unicode(_OP, item))
         elif isinstance(item, list | tuple | np.ndarray) and np.size(item):
             tokens.append([check_count(_OP, "stop", token, 0) for token in item])
         else:
@@ -84,11 +85,13 @@ def read_stops(stop: Any, tokenizer: Tokenizer | None, texts: bool) -> Stops:
             {"received": words[0]},
             hint="Give the token's number, or the prompt as a text.",
         )
-    if tokenizer is not None and tokenizer.end is not None:
-        number = tokenizer.number_of(tokenizer.end)
-        if number is not None and [number] not in tokens:
-            tokens.append([number])
-    return Stops(tokens, words)
+    if tokenizer is not None:
+        # A special token has no text that a stop could be looked for in.
+        named = [*filter(tokenizer.is_special, words), tokenizer.end]
+        numbers = [tokenizer.number_of(name) for name in named if name is not None]
+        tokens += [[n] for n in numbers if n is not None and [n] not in tokens]
+    # Of stops that are complete at the same token the longest is taken away.
+    return Stops(sorted(tokens, key=len, reverse=True), words)
 
 
 def _power_of_two(number: int) -> int:
