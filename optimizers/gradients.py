@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.optimizers.complex_parameters import is_pair
+
 
 def global_norm(tree: Any) -> Any:
     """The L2 norm of all arrays of a tree together, in float32.
@@ -32,7 +34,8 @@ def clip(
     Args:
         grads: Tree of gradients.
         clipnorm: Limit for the norm of each array.
-        clipvalue: Limit for the absolute value of each element.
+        clipvalue: Limit for the absolute value of each element, or of each part of a
+            complex one.
         global_clipnorm: Limit for the norm of all arrays together.
 
     Example:
@@ -48,11 +51,11 @@ def clip(
         grads = jax.tree.map(lambda g: (g * factor).astype(g.dtype), grads)
     if clipnorm is not None:
 
-        def one(g):
-            norm = jnp.sqrt(jnp.sum(jnp.square(_wide(g))))
-            return (g * (clipnorm / jnp.maximum(norm, clipnorm))).astype(g.dtype)
+        def one(g):  # an array, or the two parts of a complex one
+            factor = clipnorm / jnp.maximum(global_norm(g), clipnorm)
+            return jax.tree.map(lambda part: (part * factor).astype(part.dtype), g)
 
-        grads = jax.tree.map(one, grads)
+        grads = jax.tree.map(one, grads, is_leaf=is_pair)
     if clipvalue is not None:
         grads = jax.tree.map(lambda g: jnp.clip(g, -clipvalue, clipvalue), grads)
     return grads

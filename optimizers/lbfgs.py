@@ -10,6 +10,7 @@ import optax
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
+from exburn.optimizers.complex_parameters import join, split, split_gradients
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.trees import like, same_shapes, same_structure, widen
 
@@ -107,7 +108,7 @@ class LBFGS(Optimizer):
                 "own; by hand: update(grads, state, params, value_fn=loss).",
             )
         same_shapes("LBFGS.update", grads, params)
-        wide, rate = widen(params), opt_state["rate"]
+        wide, rate = widen(split(params)), opt_state["rate"]
         inner = opt_state["inner"]
         same_structure("LBFGS", inner, jax.eval_shape(self.init_rule, wide))
 
@@ -115,7 +116,7 @@ class LBFGS(Optimizer):
             return value_fn(_in_dtypes_of(params, wide))
 
         rule = self.transformation(self.rate(opt_state), rate["count"])
-        grads = widen(grads)
+        grads = widen(split_gradients(grads))
         deltas, new = rule.update(
             grads, inner, wide, value=loss(wide), grad=grads, value_fn=loss
         )
@@ -128,4 +129,4 @@ class LBFGS(Optimizer):
 
 
 def _in_dtypes_of(params: Any, values: Any) -> Any:
-    return jax.tree.map(lambda p, v: v.astype(p.dtype), params, values)
+    return jax.tree.map(lambda p, v: v.astype(p.dtype), params, join(values))

@@ -12,6 +12,7 @@ import numpy as np
 from exburn.core import registry
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, DTypeError
+from exburn.optimizers.complex_parameters import join, split
 from exburn.optimizers.live import LiveState
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import host_value, replace_leaf
@@ -119,7 +120,8 @@ class LossScaleOptimizer(Optimizer):
         finite = self.check_finite(grads)
 
         unscaled = jax.tree.map(lambda g: g.astype(_wide(g)) / factor, grads)
-        new = self._inner.update(unscaled, state, params)
+        new, new_state = self._inner.update(unscaled, state, split(params))
+        new = join(new), new_state
         # A choice between arrays, not a branch: on a GPU that would wait for the host.
         new_params, new_state = jax.tree.map(
             lambda n, o: jnp.where(finite, n, o), new, (params, state)

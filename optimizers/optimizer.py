@@ -25,12 +25,12 @@ from exburn.core.checks import (
 )
 from exburn.core.methods import with_methods
 from exburn.errors import ArgumentError, unknown_name
-from exburn.optimizers import eager, live, stepwise
+from exburn.optimizers import complex_parameters, eager, live, stepwise
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
 from exburn.optimizers.rate import current_rate, host_value
 from exburn.optimizers.trees import same_shapes
-from exburn.optimizers.update import add_gradients, make_state, step, unscale
+from exburn.optimizers.update import add_gradients, make_state, real_gradients, step
 from exburn.optimizers.variable import OptimizerVariable, live_number, variables_of
 
 _OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
@@ -295,7 +295,7 @@ class Optimizer(abc.ABC):
         """
         same_shapes(f"{type(self).__name__}.update", grads, params)
         if "accumulated" not in opt_state:
-            return self._step(unscale(self, grads), dict(opt_state), params)
+            return self._step(real_gradients(self, grads), dict(opt_state), params)
         state = self.accumulate_batch(grads, opt_state)
         return jax.lax.cond(
             state["accumulated"]["batches"] >= self.accumulate,
@@ -307,7 +307,7 @@ class Optimizer(abc.ABC):
         self, grads: Any, opt_state: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The state with one more batch's gradients in its sums; updates nothing."""
-        sums = add_gradients(opt_state["accumulated"], unscale(self, grads))
+        sums = add_gradients(opt_state["accumulated"], real_gradients(self, grads))
         return {**opt_state, "accumulated": sums}
 
     def update_accumulated(
@@ -365,7 +365,7 @@ class Optimizer(abc.ABC):
                 f"{self.name} keeps no moving average of the parameters",
                 hint=f"Make it with use_ema=True: {type(self).__name__}(use_ema=True).",
             )
-        return opt_state["average"]
+        return complex_parameters.join(opt_state["average"])
 
     def final_params(self, opt_state: Mapping[str, Any], params: Any) -> Any:
         """The parameters to keep when training ends: the average if there is one."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from exburn.core.checks import check_count, check_number, check_rate, is_known
+from exburn.optimizers.complex_parameters import join, split
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
@@ -104,4 +105,4 @@ class ScheduleFreeAdamW(Optimizer):
             x = (p - (1.0 - self.beta_1) * slots["z"]) / self.beta_1
             return x.astype(p.dtype)
 
-        return jax.tree.map(one, params, opt_state["inner"])
+        return join(jax.tree.map(one, split(params), opt_state["inner"]))

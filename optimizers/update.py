@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import is_known
-from exburn.optimizers import gradients
+from exburn.optimizers import complex_parameters, gradients
 from exburn.optimizers.exclusions import decays
 from exburn.optimizers.rate import initial_rate
 from exburn.optimizers.trees import (
@@ -29,6 +29,7 @@ def make_state(optimizer: Any, params: Any, rate: float) -> dict[str, Any]:
     """An optimizer's state before the first update."""
 
     def make(tree):
+        tree = complex_parameters.split(tree)
         wide = widen(tree)
         state = {"inner": optimizer.init_rule(wide if optimizer.widens else tree)}
         if optimizer.accumulate > 1:
@@ -44,8 +45,12 @@ def make_state(optimizer: Any, params: Any, rate: float) -> dict[str, Any]:
     return {"rate": jax.device_put(initial_rate(rate, optimizer._scale)), **state}
 
 
-def unscale(optimizer: Any, grads: Any) -> Any:
-    """The gradients of the loss, from those of the loss times its scale."""
+def real_gradients(optimizer: Any, grads: Any) -> Any:
+    """The gradients of the loss by real numbers, from those that ``jax.grad`` gives.
+
+    Those were of the loss times its scale, and may be by complex parameters.
+    """
+    grads = complex_parameters.split_gradients(grads)
     if optimizer.loss_scale_factor is None:
         return grads
     # In float32: a quotient of 16-bit floats could vanish again.
@@ -61,7 +66,8 @@ def add_gradients(sums: Mapping[str, Any], grads: Any) -> dict[str, Any]:
 def step(
     optimizer: Any, grads: Any, state: dict[str, Any], params: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """An update from the gradients of the loss itself."""
+    """An update from the gradients of the loss itself, by real numbers."""
+    params = complex_parameters.split(params)
     op = type(optimizer).__name__
     count, learning_rate = state["rate"]["count"], optimizer.rate(state)
     wide = params
@@ -96,7 +102,7 @@ def step(
             optimizer.ema_momentum,
             optimizer.ema_overwrite_frequency,
         )
-    return new_params, new_state
+    return complex_parameters.join(new_params), new_state
 
 
 def _decay(
@@ -106,9 +112,11 @@ def _decay(
     l2, exclusions = optimizer.l2_weight_decay, optimizer.weight_decay_exclusions
 
     def add_l2(path, grad, param):
+        path = complex_parameters.path_of_parameter(path)
         return grad + l2 * param if decays(path, exclusions) else grad
 
     def shrink(path, param):
+        path = complex_parameters.path_of_parameter(path)
         decay = optimizer.decay_of(path, param.shape)
         if decay is None or is_known(decay, 0) or not decays(path, exclusions):
             return param

@@ -2,9 +2,12 @@
 
 import threading
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from tests.from_keras.page import says
 from tests.from_keras.small import BOTH, AtEpoch, X, Y, compiled, evaluate, fit
 
@@ -42,6 +45,19 @@ def test_transformations_of_optax():
     np.testing.assert_allclose(ours.get_weights()[0], named.get_weights()[0], 1e-4)
     with pytest.raises(ValueError, match="optimizer identifier"):
         compiled(keras, optimizer=optax.adam(0.1))
+
+
+@says("Complex weights go down")
+def test_complex_weights():
+    start, grad = np.array([0j], "complex64"), jax.grad(lambda w: abs(w[0] - 2j) ** 2)
+    weight, theirs = nnx.Param(jnp.asarray(start)), keras.Variable(start)
+    optimizer = exburn.optimizers.SGD(0.25)
+    optimizer.apply([grad(weight.get_value())], [weight])
+    np.testing.assert_allclose(weight.get_value(), [1j])
+    keras.optimizers.SGD(0.25).apply([grad(theirs.value)], [theirs])
+    np.testing.assert_allclose(theirs.value, [-1j])
+    inner = exburn.optimizers.Lion().init({"w": jnp.asarray(start)})["inner"]
+    assert sorted(inner[0].mu["w"]) == ["(imaginary)", "(real)"]
 
 
 @pytest.mark.long
