@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from exburn.core import forward_context
@@ -19,6 +17,9 @@ from exburn.core.symbolic_shapes import canonical_spec, is_shape, public_shape, 
 from exburn.errors import (
     ArgumentError,
     ExBurnError,
+    FileFormatError,
+    LoadError,
+    MissingFileError,
     NotBuiltError,
     ShapeError,
     require,
@@ -31,9 +32,10 @@ from exburn.module.stateless_scope import StatelessScope
 from exburn.runtime.device import device_info
 from exburn.runtime.files.atomic import system_error
 from exburn.runtime.portable import portable
-from exburn.saving.checksum import seal
+from exburn.saving.seal import read_document, seal_bytes, seal_document
+from exburn.saving.shards import write_tensors
 
-FORMAT = "exburn-export-1"
+FORMAT, ARRAYS = "exburn-archive-1", "exburn-arrays-1"
 MANIFEST = "archive.json"
 _OP = "ExportArchive"
 
@@ -54,6 +56,7 @@ class ExportArchive:
 
     Example:
         >>> import tempfile
+        >>> import numpy as np
         >>> import exburn
         >>> model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(2)])
         >>> archive = ExportArchive()
@@ -220,29 +223,29 @@ class ExportArchive:
         reason = "writing StableHLO needs flatbuffers"
         require("flatbuffers", _OP, reason, extra="export")
         folder = Path(filepath)
-        files = {
-            f"{name}.stablehlo": _program(name, fn, specs, platforms)
+        programs = {
+            name: _program(name, fn, specs, platforms)
             for name, (fn, specs) in self._endpoints.items()
         }
-        numpy_files = require("safetensors.numpy", _OP, "it needs safetensors")
         trained = {id(variable) for variable in self.trainable_variables}
         collections = {"variables": self.variables, **self._collections}
-        for name, variables in collections.items():
-            arrays = {str(n): np.asarray(_value(v)) for n, v in enumerate(variables)}
-            files[f"{name}.safetensors"] = numpy_files.save(arrays)
-        about = {
-            "format": FORMAT,
-            "endpoints": list(self._endpoints),
-            "collections": list(self._collections),
-            "trainable": [id(variable) in trained for variable in self.variables],
-            "names": [getattr(v, "path", "") for v in self.variables],
-        }
-        files[MANIFEST] = json.dumps(about, indent=1).encode()
         _make_parents(folder)
         with staged(folder, own_names=_names_in(folder), op=_OP) as place:
             place.mkdir()
-            for name, data in files.items():
-                (place / name).write_bytes(data)
+            for name, program in programs.items():
+                (place / f"{name}.stablehlo").write_bytes(program)
+            for name, variables in collections.items():
+                arrays = {str(n): _value(v) for n, v in enumerate(variables)}
+                file = place / f"{name}.safetensors"
+                write_tensors(file, arrays, {}, format=ARRAYS, op=_OP)
+            about = {
+                "endpoints": list(self._endpoints),
+                "collections": list(self._collections),
+                "trainable": [id(variable) in trained for variable in self.variables],
+                "names": [getattr(v, "path", "") for v in self.variables],
+                "files": sorted(os.listdir(place)),
+            }
+            (place / MANIFEST).write_bytes(seal_document(FORMAT, about, indent=1))
         if verbose:
             print(f"Saved artifact at '{folder}'. Its endpoints:")
             for name, (_, specs) in self._endpoints.items():
@@ -346,7 +349,7 @@ def _program(name: str, fn: Callable, specs: tuple, platforms: Any) -> bytes:
     elsewhere = set(platforms) != {"cpu"}
     with portable("platforms") if elsewhere else contextlib.nullcontext():
         program = export.export(jax.jit(_inferring(fn)), platforms=platforms)(*specs)
-    return seal(program.serialize())
+    return seal_bytes(program.serialize())
 
 
 def _value(variable: Any) -> Any:
@@ -369,14 +372,10 @@ def _make_parents(folder: Path) -> None:
 def _names_in(folder: Path) -> set[str]:
     """Names of the files of an earlier archive; none where there is no sound one."""
     try:
-        about = json.loads((folder / MANIFEST).read_text())
-        if about["format"] != FORMAT:
-            return set()
-        names = {f"{name}.stablehlo" for name in about["endpoints"]}
-        names |= {f"{name}.safetensors" for name in about["collections"]}
-        return names | {MANIFEST, "variables.safetensors"}
-    except (OSError, ValueError, KeyError, TypeError):
+        files = read_document(folder / MANIFEST, FORMAT, _OP).get("files")
+    except (FileFormatError, MissingFileError, LoadError):
         return set()
+    return {MANIFEST, *map(str, files)} if isinstance(files, list) else set()
 
 
 def _spec_text(specs: tuple) -> str:

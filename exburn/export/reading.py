@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.symbolic_shapes import describe
-from exburn.errors import ArgumentError, DataError, ModelFormatError, require
+from exburn.errors import ArgumentError, DataError, MissingFileError, ModelFormatError
 from exburn.export import stablehlo
-from exburn.export.archive import FORMAT, MANIFEST
+from exburn.export.archive import ARRAYS, FORMAT, MANIFEST
 from exburn.export.open_sizes import solve_sizes
+from exburn.runtime.files.ordinary import Source
+from exburn.saving.seal import read_document
+from exburn.saving.shards import TensorFile
+
+_OP = "load_archive"
 
 
 class LoadedArchive:
@@ -94,48 +99,54 @@ def load_archive(filepath: Any) -> LoadedArchive:
     folder = Path(filepath)
     if not (folder / MANIFEST).is_file():
         raise ArgumentError(
-            "load_archive", f"there is no archive in the folder {str(folder)!r}"
+            _OP, f"there is no archive in the folder {os.fspath(folder)!r}"
         )
+    about = read_document(folder / MANIFEST, FORMAT, _OP)
+    if not _is_sound(about):
+        raise _damage_error(folder, f"{MANIFEST} does not describe an archive")
     try:
-        about = json.loads((folder / MANIFEST).read_text())
-        fits = about["format"] == FORMAT and all(
-            isinstance(name, str) and name.isidentifier()
-            for name in (*about["endpoints"], *about["collections"])
-        )
-        trainable = [bool(learns) for learns in about["trainable"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damage_error(folder, error) from error
-    if not fits:
-        raise _damage_error(folder, None)
-    try:
-        endpoints = {
-            name: _callable(name, (folder / f"{name}.stablehlo").read_bytes())
-            for name in about["endpoints"]
-        }
+        endpoints = {name: _endpoint(folder, name) for name in about["endpoints"]}
         collections = {name: _arrays(folder, name) for name in about["collections"]}
         variables = _arrays(folder, "variables")
-        return LoadedArchive(endpoints, collections, variables, trainable)
-    except (OSError, ValueError) as error:
-        if hasattr(error, "op"):
-            raise
+    except MissingFileError as error:
         raise _damage_error(folder, error) from error
+    if len(variables) != len(about["trainable"]):
+        raise _damage_error(folder, "its variables are not those that are described")
+    return LoadedArchive(endpoints, collections, variables, about["trainable"])
 
 
-def _damage_error(folder: Path, cause: Any) -> ModelFormatError:
-    return ModelFormatError(
-        "load_archive",
-        f"the archive in {str(folder)!r} is damaged",
-        None if cause is None else {"cause": f"{type(cause).__name__}: {cause}"},
+def _is_sound(about: Mapping[str, Any]) -> bool:
+    """Tells whether a description has what is read of it, and names plain files."""
+    endpoints, collections = about.get("endpoints"), about.get("collections")
+    trainable = about.get("trainable")
+    if not all(isinstance(v, list) for v in (endpoints, collections, trainable)):
+        return False
+    names = [*about["endpoints"], *about["collections"]]
+    return (
+        all(isinstance(name, str) and name.isidentifier() for name in names)
+        and len({*names, "variables"}) == len(names) + 1
+        and all(isinstance(learns, bool) for learns in about["trainable"])
     )
 
 
+def _damage_error(folder: Path, cause: Any) -> ModelFormatError:
+    reason = f"the archive in {os.fspath(folder)!r} is damaged"
+    return ModelFormatError(_OP, reason, {"cause": cause})
+
+
 def _arrays(folder: Path, name: str) -> list[np.ndarray]:
-    files = require("safetensors.numpy", "load_archive", "it needs safetensors")
-    try:
-        held = files.load((folder / f"{name}.safetensors").read_bytes())
-    except Exception as error:  # whatever safetensors raises for other bytes
-        raise _damage_error(folder, error) from error
-    return [held[key] for key in sorted(held, key=int)]
+    path = folder / f"{name}.safetensors"
+    with TensorFile(path, op=_OP) as file:
+        numbers = [str(number) for number in range(len(file.entries))]
+        if file.format != ARRAYS or {*file.entries} != {*numbers}:
+            raise _damage_error(folder, f"{path.name} does not hold its arrays")
+        arrays = file.read(numbers)
+    return [arrays[number] for number in numbers]
+
+
+def _endpoint(folder: Path, name: str) -> Callable[..., Any]:
+    with Source(folder / f"{name}.stablehlo", op=_OP) as file:
+        return _callable(name, file.read(0, file.size))
 
 
 def _callable(name: str, data: bytes) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ from exburn.export.program import Program, tracing_errors
 from exburn.export.report import Problem, Written
 from exburn.runtime.device import device_info
 from exburn.runtime.portable import layer_of, portable
-from exburn.saving.checksum import seal, unseal
+from exburn.saving.seal import open_bytes, seal_bytes
 
 _NAMES = b"exburn inputs:"
 _PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -91,7 +91,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
                 hint="Code on the host is no part of a file: do it before or after.",
             ) from error
         raise
-    path.write_bytes(seal(_with_names(data, program.input_names)))
+    path.write_bytes(seal_bytes(_with_names(data, program.input_names)))
     return Written({})
 
 
@@ -145,10 +145,10 @@ def input_names(data: bytes | bytearray) -> list[str] | None:
         FileFormatError: They are not those that were written.
 
     Example:
-        >>> input_names(seal(_with_names(b"program", ["left", "right"])))
+        >>> input_names(seal_bytes(_with_names(b"program", ["left", "right"])))
         ['left', 'right']
     """
-    data = unseal(data)
+    data = open_bytes(data)
     start = len(data) - 4 - int.from_bytes(data[-4:], "little")
     if start < len(_NAMES) or data[start - len(_NAMES) : start] != _NAMES:
         return None
@@ -165,7 +165,7 @@ def load(data: bytes | bytearray) -> Any:
     # jax.export reads with it.
     reason = "reading a StableHLO export needs flatbuffers"
     require("flatbuffers", "predict", reason, extra="export")
-    data = unseal(data)
+    data = open_bytes(data)
     try:
         return jax_export.deserialize(bytearray(data))
     except Exception as error:  # whatever flatbuffers makes of other bytes

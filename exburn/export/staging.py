@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from exburn.errors import ArgumentError, ExBurnError
+from exburn.errors import ArgumentError, ExBurnError, SaveError
 from exburn.runtime.files.atomic import sync_folder, system_error, target_of
 from exburn.runtime.files.ordinary import status
 
@@ -83,6 +83,9 @@ def staged(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield room / target.name
         _place(room, target)
+    except SaveError as error:  # of a file in the hidden folder
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        raise system_error(op, target, cause) from cause
     except OSError as error:
         if isinstance(error, ExBurnError):
             raise

@@ -123,7 +123,7 @@ def load_lora(self: Model, filepath: Any) -> list[str]:
         ArgumentError: There is no such file.
         FileFormatError: It is damaged, or of another model; nothing is changed.
     """
-    from exburn.saving.header import parse_json
+    from exburn.saving.json_text import parse_json
     from exburn.saving.shards import TensorFile
 
     require_idle(self, "load_lora")

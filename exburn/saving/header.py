@@ -7,22 +7,20 @@ that fill the rest of the file exactly, each as large as its shape says.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from exburn.errors import ArgumentError, ModelFormatError
+from exburn.errors import ArgumentError
 from exburn.runtime.files.ordinary import Source
+from exburn.saving.json_text import damage_error, fits, parse_json
+from exburn.saving.seal import DIGITS, digest_around, fill_in
 
 MAX_HEADER = 16 << 20  # bytes
-MAX_VALUES = 200_000  # of JSON, about 100 bytes of memory each
-MAX_DEPTH = 120
 MAX_NAME = 4096
 MAX_RANK = 32
 
@@ -53,10 +51,8 @@ STORED_AS = {
     np.dtype(ml_dtypes.uint4): np.dtype(np.uint8),
 }
 
-_DIGEST = hashlib.sha256().digest_size * 2  # characters
-_SEAL = b'"digest":"'
+_OPENING = b'{"__metadata__":{"digest":"'
 _SEALED = b'","format":"exburn-'  # what follows the digest of a file of ours
-_OPENING = b'{"__metadata__":{'
 
 
 class Entry(NamedTuple):
@@ -82,16 +78,6 @@ class Header(NamedTuple):
     metadata: dict[str, str]
     start: int
     digest: str | None
-
-
-def damage_error(op: str, path: Any, reason: str, **details: Any) -> ModelFormatError:
-    """The error for a file that is not sound."""
-    return ModelFormatError(
-        op,
-        reason,
-        {"file": path, **details},
-        hint="Take another copy of the file; this one is damaged or not to be trusted.",
-    )
 
 
 # ---------------------------------------------------------------------- writing
@@ -121,39 +107,21 @@ def make_header(
             "data_offsets": [place, stop],
         }
         place = stop
-    meta = {"digest": "0" * _DIGEST, **metadata}
+    meta = {"digest": "0" * DIGITS, **metadata}
     text = _dump({"__metadata__": meta, **tensors})
     text += b" " * (-len(text) % 8)
-    if not fits(text):
+    if len(text) > MAX_HEADER or not fits(text):
         raise ArgumentError(
             "save",
             f"the description of {len(tensors)} tensors is too large for one file",
             {"bytes": len(text), "at most": MAX_HEADER},
             hint="Save it in parts: max_shard_size='1GB'.",
         )
-    return seal(len(text).to_bytes(8, "little") + text, 8 + len(_OPENING))
-
-
-def fits(text: bytes) -> bool:
-    """Whether a reader accepts JSON of this size."""
-    values, depth = _structure(text)
-    return len(text) <= MAX_HEADER and values <= MAX_VALUES and depth <= MAX_DEPTH
-
-
-def seal(data: bytes, place: int) -> bytes:
-    """Puts the digest of everything else into the data, at a place left for it."""
-    place += len(_SEAL)
-    return data[:place] + _digest(data, place).encode() + data[place + _DIGEST :]
+    return fill_in(len(text).to_bytes(8, "little") + text, 8 + len(_OPENING))
 
 
 def _dump(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _digest(data: bytes, place: int) -> str:
-    made = hashlib.sha256(data[:place])
-    made.update(data[place + _DIGEST :])
-    return made.hexdigest()
 
 
 # ---------------------------------------------------------------------- reading
@@ -173,7 +141,7 @@ def read_header(file: Source) -> Header:
             length=f"{length} bytes, of {file.size} in the file",
         )
     raw = file.read(0, 8 + length)
-    digest = read_digest(op, path, raw, 8 + len(_OPENING))
+    digest = _read_digest(op, path, raw)
     content = parse_json(raw[8:], op, path, "the header")
     del raw
     if not isinstance(content, dict):
@@ -195,14 +163,13 @@ def strings(op: str, path: Any, metadata: Any) -> dict[str, str]:
     return metadata
 
 
-def read_digest(op: str, path: Any, raw: bytes, place: int) -> str | None:
-    """The digest that the data hold of themselves, checked; ``None`` without one."""
-    ours = raw[place : place + len(_SEAL)] == _SEAL
-    place += len(_SEAL)
-    if not ours or not raw.startswith(_SEALED, place + _DIGEST):
+def _read_digest(op: str, path: Any, raw: bytes) -> str | None:
+    """The digest that a header has of itself, checked; ``None`` without one."""
+    place = 8 + len(_OPENING)
+    if not raw.startswith(_OPENING, 8) or not raw.startswith(_SEALED, place + DIGITS):
         return None
-    digest = _digest(raw, place)
-    if raw[place : place + _DIGEST] != digest.encode():
+    digest = digest_around(raw, place)
+    if raw[place : place + DIGITS] != digest.encode():
         raise damage_error(
             op, path, "the description in the file does not fit its digest"
         )
@@ -260,67 +227,3 @@ def _check_places(op: str, path: Any, ordered: list, room: int) -> None:
             tensors=f"{place} bytes",
             file=f"{path}, with {room} bytes for them",
         )
-
-
-# ---------------------------------------------------------------------- JSON
-def parse_json(text: bytes | str, op: str, path: Any, what: str) -> Any:
-    """JSON of bounded size and depth, without duplicate keys.
-
-    Args:
-        text: The JSON.
-        op, path: Named in errors.
-        what: What the text is, for errors.
-
-    Raises:
-        ModelFormatError: It is no such JSON.
-
-    Example:
-        >>> parse_json('{"a": [1, 2]}', "load", "m.exburn", "the header")
-        {'a': [1, 2]}
-    """
-    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    values, depth = _structure(data)
-    if values > MAX_VALUES or depth > MAX_DEPTH:
-        raise damage_error(
-            op,
-            path,
-            f"{what} is too large or too deeply nested",
-            values=f"{values}, at most {MAX_VALUES}",
-            depth=f"{depth}, at most {MAX_DEPTH}",
-        )
-    try:
-        text = data.decode() if isinstance(text, bytes) else text
-        return json.loads(text, object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise damage_error(op, path, f"{what} is no valid JSON", cause=error) from error
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} occurs twice")
-    return made
-
-
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-
-
-def _structure(data: bytes) -> tuple[int, int]:
-    """How many values the JSON has at most, and how deep they are nested at most."""
-    quotes = data.count(b'"') - data.count(b'\\"')
-    if quotes > 2 * MAX_VALUES:
-        return quotes // 2, 0
-    outside = _STRING.sub(b"", data)
-    values = sum(map(outside.count, (b",", b":", b"[", b"{")))
-    if values > MAX_VALUES:
-        return values, 0
-    depth = deepest = 0
-    for bracket in outside.translate(None, _BRACKETS):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-        if deepest > MAX_DEPTH:
-            break
-    return values, deepest

@@ -19,7 +19,7 @@ from exburn.module.building import materialize, place
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_weights
 from exburn.saving.hdf5 import HDF5File
-from exburn.saving.header import parse_json
+from exburn.saving.json_text import parse_json
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_assets import read_assets, with_vocabularies
 from exburn.saving.keras_config import compile_settings, modernize

@@ -22,7 +22,8 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 from exburn.runtime.files.atomic import path_of, target_of
 from exburn.runtime.files.ordinary import HDF5, ZIP, Source
-from exburn.saving.header import fits, parse_json
+from exburn.saving.header import MAX_HEADER
+from exburn.saving.json_text import fits, parse_json
 from exburn.saving.keras_config import modernize
 from exburn.saving.model_description import (
     check_numbers,
@@ -153,7 +154,8 @@ def _write(
             tensors = tensors | optimizer_leaves(opt_state)
     check_numbers(described, largest_size(t.shape for t in tensors.values()))
     text = to_json(about, separators=(",", ":"))
-    if not fits(text.encode()) or too_many(about, len(tensors)):
+    data = text.encode()
+    if len(data) > MAX_HEADER or not fits(data) or too_many(about, len(tensors)):
         raise ArgumentError(
             "save",
             f"the model has more parts than a file may describe ({len(text)} bytes)",

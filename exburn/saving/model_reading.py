@@ -20,7 +20,7 @@ from exburn.errors import (
 )
 from exburn.module.building import place
 from exburn.module.traversal import iter_weights
-from exburn.saving.header import parse_json
+from exburn.saving.json_text import parse_json
 from exburn.saving.model_description import (
     check_numbers,
     largest_size,

@@ -16,7 +16,7 @@ from exburn.errors import (
     require,
 )
 from exburn.runtime.files.ordinary import Source
-from exburn.saving.header import parse_json
+from exburn.saving.json_text import parse_json
 
 CONFIG = "config.json"
 _MOST_CONFIG = 4 << 20  # bytes

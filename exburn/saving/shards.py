@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import functools
 import hashlib
-import json
 import math
 import os
 import re
@@ -36,11 +35,10 @@ from exburn.saving.header import (
     damage_error,
     make_header,
     parse_json,
-    read_digest,
     read_header,
-    seal,
     strings,
 )
+from exburn.saving.seal import document_format, open_document, seal_document
 
 _INDEX = "exburn-index-1"
 _SHARD = "exburn-shard-1"
@@ -203,18 +201,12 @@ def _write_parts(
             part = {key: tensors[key] for key in names}
             digest = _write_part(written[-1], part, {"format": _SHARD})
             shards.append({"file": name, "digest": digest})
-        index = {
-            "digest": "0" * 64,
-            "format": _INDEX,
-            "metadata": dict(metadata),
-            "shards": shards,
-        }
-        text = json.dumps(index, separators=(",", ":")).encode()
+        index = {"metadata": dict(metadata), "shards": shards}
         for shard in written:
             shard.commit()
         head = Staged(target, op=op)
         written.append(head)
-        head.write(seal(text, 1))
+        head.write(seal_document(_INDEX, index))
         head.commit()
     except BaseException:
         spare = _spare_shards(target)  # the index may be in its place already
@@ -267,8 +259,11 @@ def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | Non
     if file.size > MAX_HEADER:
         raise damage_error(op, path, "the index is too large")
     raw = file.read(0, file.size)
-    own = read_digest(op, path, raw, 1) is not None
-    index = parse_json(raw, op, path, "the index")
+    own = bool(document_format(raw))
+    if own:
+        index = open_document(raw, _INDEX, op, path)
+    else:
+        index = parse_json(raw, op, path, "the index")
     listed = index.get("shards" if own else "weight_map", {})
     metadata = index.get("metadata", {}) if own else {}
     shards: list[tuple[Any, Any]]

@@ -6,8 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from exburn.errors import ArgumentError, DataError, ExBurnError
+from exburn.errors import ArgumentError, DataError, ExBurnError, ModelFormatError
 from exburn.export import ExportArchive, load_archive
+from exburn.export.archive import FORMAT
+from exburn.saving.seal import read_document, seal_document
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 3)).astype("float32")
@@ -33,17 +35,20 @@ def test_what_is_read_is_checked(model, tmp_path):
     with pytest.raises(ExBurnError):
         load_archive(tmp_path)
     (tmp_path / "serve.stablehlo").write_bytes(program)
-    for text in ("no JSON", "{}", json.dumps({"format": "exburn-export-1"})):
-        (tmp_path / "archive.json").write_text(text)
-        with pytest.raises(ExBurnError, match="damaged"):
+    manifest = tmp_path / "archive.json"
+    about = read_document(manifest, FORMAT, "test")
+    for data in (b"no JSON", b"{}", json.dumps({"format": FORMAT}).encode()):
+        manifest.write_bytes(data)
+        with pytest.raises(ModelFormatError, match="damaged"):
             load_archive(tmp_path)
-    evil = {
-        "format": "exburn-export-1",
-        "endpoints": ["../serve"],
-        "collections": [],
-        "trainable": [],
+    wrong = {
+        "endpoints": [["../serve"], [3], "serve", None, ["serve", "serve"]],
+        "collections": [["/etc/passwd"], ["variables"], ["absent"], ["serve"], {}],
+        "trainable": [[True], ["x"], [1] * 99, 3],
     }
-    (tmp_path / "archive.json").write_text(json.dumps(evil))
-    with pytest.raises(ExBurnError, match="damaged"):
-        load_archive(tmp_path)
+    for key, values in wrong.items():
+        for value in values:  # with digests that fit
+            manifest.write_bytes(seal_document(FORMAT, about | {key: value}))
+            with pytest.raises(ModelFormatError, match="damaged"):
+                load_archive(tmp_path)
     assert jax.tree.leaves(model.get_weights())

@@ -20,6 +20,7 @@ import numpy as np
 
 from exburn.errors import CheckpointError, CheckpointWarning, warn
 from exburn.runtime.files.atomic import sync_folder
+from exburn.runtime.files.ordinary import read_whole
 from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint.arrays import (
     Specs,
@@ -40,6 +41,7 @@ from exburn.saving.checkpoint.writers import Writers
 _NAME = re.compile(r"(\d{6,})-step-(\d+)")
 _UNFINISHED, _DELETED = ".unfinished-", ".deleted-"
 _ARRAYS, _RUN, _DIGESTS = "arrays", "run.json", "digests-"
+_LARGEST_RUN = 1 << 30  # bytes; beside the names of arrays it holds the user's state
 _PATIENCE = 5.0  # seconds to wait for another process to let go of the folder
 
 
@@ -151,7 +153,7 @@ class CheckpointDirectory:
         manifest = read_manifest(folder)
         verify_files(folder, manifest)
         with _reading(folder):
-            run = json.loads((folder / _RUN).read_bytes())
+            run = json.loads(read_whole(folder / _RUN, "checkpoint", _LARGEST_RUN))
             specs: Specs = run.pop("arrays")
             left = {
                 name: spec

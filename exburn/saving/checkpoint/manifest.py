@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from exburn.errors import CheckpointError
+from exburn.errors import CheckpointError, ExBurnError
 from exburn.runtime.files.atomic import sync_folder
+from exburn.saving.seal import read_document, seal_document
 
 MANIFEST = "manifest.json"
 _FORMAT = "exburn-checkpoint-1"
-_LARGEST = 16 << 20  # bytes of a manifest; a real one has a few thousand
 
 
 def digest_files(folder: Path, paths: Iterable[Path]) -> dict[str, list[Any]]:
@@ -42,10 +41,8 @@ def write_manifest(
     files |= digest_files(folder, new)
     for parent, _, _ in os.walk(folder, onerror=_raise):
         sync_folder(parent)
-    body = {"format": _FORMAT, **facts, "files": files}
-    body["digest"] = _own_digest(body)
-    with open(folder / MANIFEST, "w", encoding="utf-8") as file:
-        json.dump(body, file)
+    with open(folder / MANIFEST, "wb") as file:
+        file.write(seal_document(_FORMAT, {**facts, "files": files}))
         file.flush()
         os.fsync(file.fileno())
     sync_folder(folder)
@@ -57,19 +54,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: There is none, or it is damaged.
     """
-    path = folder / MANIFEST
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
-            raise ValueError("it is no file, or too long")
-        body = json.loads(path.read_bytes())
-        if not isinstance(body, dict) or body.get("format") != _FORMAT:
-            raise ValueError(f"its format is not {_FORMAT!r}")
-        if body.pop("digest", None) != _own_digest(body):
-            raise ValueError("its digest does not match")
+        body = read_document(folder / MANIFEST, _FORMAT, "checkpoint")
         if not _is_sound(body):
             raise ValueError("its entries are not those of a checkpoint")
-    except (OSError, ValueError, RecursionError) as error:
+    except (ExBurnError, ValueError) as error:
         raise CheckpointError(
             "checkpoint",
             f"the manifest of {folder.name} is missing or damaged",
@@ -83,8 +72,14 @@ def verify_files(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Compares every listed file with its size and digest.
 
     Raises:
-        CheckpointError: A file is missing or differs.
+        CheckpointError: A file is missing or differs, or the folder holds a link, a
+            pipe or a device: what reads arrays would open it.
     """
+    for parent, folders, names in os.walk(folder):
+        for path in (Path(parent, name) for name in (*folders, *names)):
+            mode = path.lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise _damage_error(folder, path.name, "it is no ordinary file")
     for name, (size, digest) in manifest["files"].items():
         path = folder / name
         try:
@@ -96,12 +91,16 @@ def verify_files(folder: Path, manifest: Mapping[str, Any]) -> None:
         except OSError as error:
             intact, what = False, str(error)
         if not intact:
-            raise CheckpointError(
-                "checkpoint",
-                f"{folder.name} is damaged: {name} is not what was saved",
-                {"folder": folder, "different": what},
-                hint="An older checkpoint of the same folder may be intact.",
-            )
+            raise _damage_error(folder, name, what)
+
+
+def _damage_error(folder: Path, name: str, what: str) -> CheckpointError:
+    return CheckpointError(
+        "checkpoint",
+        f"{folder.name} is damaged: {name} is not what was saved",
+        {"folder": folder, "different": what},
+        hint="An older checkpoint of the same folder may be intact.",
+    )
 
 
 def _is_sound(body: Mapping[str, Any]) -> bool:
@@ -146,8 +145,3 @@ def _digest(path: Path, sync: bool = False) -> str:
 
 def _blake2b() -> Any:
     return hashlib.blake2b(digest_size=32)
-
-
-def _own_digest(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True).encode()
-    return hashlib.blake2b(text, digest_size=32).hexdigest()

@@ -1,6 +1,5 @@
 """Manifests: what lies, what is damaged, and what cannot be listed."""
 
-import json
 import os
 import random
 
@@ -9,6 +8,7 @@ from tests.saving.checkpoint.folders import content, newest
 
 from exburn.errors import CheckpointError, CheckpointWarning
 from exburn.saving.checkpoint import CheckpointDirectory, manifest
+from exburn.saving.seal import seal_document
 
 
 def files(folder):
@@ -20,11 +20,33 @@ def fifo(folder, body):
     body["files"]["pipe"] = [0, "x"]
 
 
+def unlisted(folder, body):
+    """A pipe where a file was, of which nothing is said: Orbax would open it."""
+    name = next(name for name in body["files"] if name.startswith("arrays/"))
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    del body["files"][name]
+
+
+def linked(folder, body):
+    os.rename(folder / "arrays", folder.parent / "elsewhere")
+    os.symlink(folder.parent / "elsewhere", folder / "arrays")
+
+
+def run_pipe(folder, body):
+    (folder / "run.json").unlink()
+    os.mkfifo(folder / "run.json")
+    del body["files"]["run.json"]
+
+
 HOSTILE = {  # with digests that are right
     "a file elsewhere": lambda f, b: b["files"].update({"/etc/hostname": [1, "x"]}),
     "a way out": lambda f, b: b["files"].update({"../../x": [1, "x"]}),
     "a zero in a name": lambda f, b: b["files"].update({"a\0": [1, "x"]}),
     "a pipe": fifo,  # opening it would wait for ever
+    "a pipe that is not listed": unlisted,
+    "a pipe for the run": run_pipe,
+    "a folder elsewhere": linked,
     "an entry of another kind": lambda f, b: b["files"].update({"run.json": 5}),
     "files of another kind": lambda f, b: b.update(files=[1]),
     "no step": lambda f, b: b.pop("step"),
@@ -36,11 +58,10 @@ HOSTILE = {  # with digests that are right
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_manifest_that_lies_is_refused(copy, kind):
     folder = newest(copy)
-    body = json.loads((folder / "manifest.json").read_text())
-    del body["digest"]
+    body = manifest.read_manifest(folder)
     HOSTILE[kind](folder, body)
-    body["digest"] = manifest._own_digest(body)
-    (folder / "manifest.json").write_text(json.dumps(body))
+    sealed = seal_document("exburn-checkpoint-1", body)
+    (folder / "manifest.json").write_bytes(sealed)
     with pytest.raises(CheckpointError):
         CheckpointDirectory(copy).read(folder)
     with pytest.warns(CheckpointWarning):
