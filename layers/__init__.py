@@ -43,7 +43,7 @@ from exburn.layers.preprocessing.image.erasing import RandomErasing
 from exburn.layers.preprocessing.image.filtering import *
 from exburn.layers.preprocessing.image.geometry import *
 from exburn.layers.preprocessing.image.histogram import *
-from exburn.layers.preprocessing.image.mixing import CutMix, MixUp
+from exburn.layers.preprocessing.image.mixing import CutMix, MixUp, Mosaic
 from exburn.layers.preprocessing.image.policy import AugMix, RandAugment
 from exburn.layers.preprocessing.image.resizing import CenterCrop, RandomCrop, Resizing
 from exburn.layers.preprocessing.image.tone import *
@@ -86,7 +86,7 @@ __all__ = [
     "IntegerLookup", "JaxLayer", "LSTMCell", "Lambda", "Layer", "LayerNormalization",
     "LeakyReLU", "Masking", "MaxNumBoundingBoxes", "MaxPool1D", "MaxPool2D",
     "MaxPool3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Maximum",
-    "MelSpectrogram", "Minimum", "MixUp", "ModuleLayer", "MultiHeadAttention",
+    "MelSpectrogram", "Minimum", "MixUp", "ModuleLayer", "Mosaic", "MultiHeadAttention",
     "Multiply", "Normalization", "PReLU", "Permute", "Pipeline", "PositionEmbedding",
     "RMSNormalization",
     "RandAugment", "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter",

@@ -109,7 +109,7 @@ EXPECTED = {
         *"RandomInvert RandomGrayscale RandomGaussianBlur".split(),
         *"RandomColorJitter RandomColorDegeneration RandomPosterization".split(),
         *"RandomSharpness RandomElasticTransform AutoContrast Equalization".split(),
-        *"Solarization MixUp CutMix RandAugment AugMix Pipeline".split(),
+        *"Solarization MixUp CutMix Mosaic RandAugment AugMix Pipeline".split(),
     ),
 }
 LISTS = [("must", n, names) for n, names in MUST.items()]

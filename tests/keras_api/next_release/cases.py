@@ -183,4 +183,59 @@ LOSSES = {
     ],
 }
 
-CASES = {**OPS, **LOSSES}
+_ROWS = np.array([[0, 2, 1, 1], [1, 0, 0, 2], [2, 2, 0, 1]])
+_CENTRES = np.array([[2, 1], [0, 4], [6, 3]], "float32") / [8, 6]  # of 8 × 6 pixels
+
+
+def _mosaic(data, **options):
+    """A mosaic whose images and points are given; each package draws in its own way."""
+
+    def call(keras):
+        class Given(keras.layers.Mosaic):
+            def get_random_transformation(self, data, training=True, seed=None):
+                return {
+                    "permutation_order": _ROWS,
+                    "mosaic_centers": np.float32(_CENTRES),
+                    "input_shape": data["images"].shape,
+                }
+
+            def parameters(self, images, training):
+                x, y = _CENTRES.T
+                shares = [x * y, (1 - x) * y, x * (1 - y), (1 - x) * (1 - y)]
+                drawn = {"rows": _ROWS, "x": x * 8, "y": y * 6}
+                drawn["shares"] = np.stack(shares, -1)
+                return {k: keras.ops.array(v) for k, v in drawn.items()}
+
+        return Given(**options)(data, training=True)
+
+    return call
+
+
+_PICTURES = _floats(3, 6, 8, 2)
+_BOXES = np.float32([[[0, 0, 3, 2], [2, 1, 8, 6]], [[1, 1, 7, 5], [4, 4, 5, 6]]] * 2)[
+    :3
+]
+_KINDS = np.array([[1, 2], [3, -1], [5, 6]], "float32")
+_SCENES = {
+    "images": _PICTURES,
+    "labels": np.eye(3, dtype="float32"),
+    "segmentation_masks": (_PICTURES > 0).astype("int32"),
+    "bounding_boxes": {"boxes": _BOXES, "labels": _KINDS},
+}
+_FIRST = _PICTURES.transpose(0, 3, 1, 2)
+
+LAYERS = {
+    "mosaic": [
+        _mosaic(_SCENES, bounding_box_format="xyxy"),
+        _mosaic(
+            {
+                "images": _PICTURES,
+                "bounding_boxes": {"boxes": _BOXES / 8, "labels": _KINDS},
+            },
+            bounding_box_format="rel_xywh",
+        ),
+        _mosaic({"images": _FIRST}, data_format="channels_first"),
+    ],
+}
+
+CASES = {**OPS, **LOSSES, **LAYERS}

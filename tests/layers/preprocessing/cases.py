@@ -47,6 +47,7 @@ AUGMENTATIONS = {
     "RandomCrop": (L.RandomCrop, (5, 4), {}),
     "MixUp": (L.MixUp, (1.0,), {}),
     "CutMix": (L.CutMix, (), {}),
+    "Mosaic": (L.Mosaic, ((0.2, 0.8),), {}),
     "RandAugment": (L.RandAugment, (), UNIT),
     "AugMix": (L.AugMix, (), UNIT),
 }

@@ -14,6 +14,7 @@ def augmented():
         L.RandomRotation(0.1),
         L.RandomCrop(6, 6),
         L.MixUp(),
+        L.Mosaic(),
         L.Flatten(),
         L.Dense(2),
     ]
