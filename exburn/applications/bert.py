@@ -11,7 +11,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +224,8 @@ class BERT(TextModel):
                 "the model has no tokenizer",
                 hint="model.tokenizer = exburn.text.Tokenizer.load('tokenizer.json')",
             )
-        lines = [texts] if isinstance(texts, str) else list(texts)
+        several = isinstance(texts, Iterable) and not isinstance(texts, str | bytes)
+        lines = list(texts) if several else [texts]
         rows = self.tokenizer.encode(lines)
         longest = max(map(len, rows), default=0)
         if longest > self.positions and not truncate:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_count, check_unicode
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
@@ -160,10 +160,11 @@ class HashedCrossing(HostLayer):
     def _bin(self, row: tuple) -> int:
         result = 0xDECAFCAFFE  # where TensorFlow starts
         for value in row:
-            whole = isinstance(value, int)
-            result = combine(
-                result, value % 2**64 if whole else fingerprint(value.encode())
-            )
+            if isinstance(value, int):
+                result = combine(result, value % 2**64)
+            else:
+                data = check_unicode("HashedCrossing", value).encode()
+                result = combine(result, fingerprint(data))
         return result % self.num_bins
 
 
@@ -202,6 +203,6 @@ def hash_bins(values: np.ndarray, bins: int, salt: tuple[int, int] | None):
     known: dict[Any, int] = {}
     flat = values.reshape(-1).tolist()
     for value in set(flat):
-        known[value] = of(str(value).encode()) % bins
+        known[value] = of(check_unicode("Hashing", str(value)).encode()) % bins
     found = np.fromiter((known[v] for v in flat), np.int64, len(flat))
     return found.reshape(values.shape)

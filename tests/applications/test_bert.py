@@ -108,6 +108,9 @@ def test_texts_go_in_and_names_come_out(folder, tmp_path):
     assert {name for _, name, _ in model.decode(scores)[0]} == {"no", "yes"}
     with pytest.raises(ArgumentError, match="14 tokens, of 12"):
         model.preprocess("so " * 12)
+    for value in (None, b"so", 3, ["so", None]):
+        with pytest.raises(ArgumentError, match="a text is needed"):
+            model.preprocess(value)
     cut = model.preprocess("so " * 12, truncate=True)["input_ids"]
     assert cut.shape == (1, 12) and cut[0, -1] == 3
     model.save_pretrained(tmp_path / "again")

@@ -7,10 +7,7 @@ import pytest
 
 from exburn import layers as L
 from exburn.core import registry
-from exburn.errors import (
-    ArgumentError,
-    ShapeError,
-)
+from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.layers.preprocessing.fingerprint import siphash
 
 LETTERS = [["A"], ["B"], ["C"], ["D"], ["E"]]
@@ -65,3 +62,12 @@ def test_siphash_and_errors():
     for wrong in ({"num_bins": 0}, {"num_bins": 2, "salt": [1, 2, 3]}):
         with pytest.raises(ArgumentError):
             L.Hashing(**wrong)
+
+
+def test_a_text_that_is_no_unicode_has_no_hash():
+    lone = np.array(["a", "\ud800"], object)
+    for layer in (L.Hashing(3), L.Hashing(3, salt=1)):
+        with pytest.raises(DataError, match="lone surrogate"):
+            layer(lone)
+    with pytest.raises(DataError, match="lone surrogate"):
+        L.HashedCrossing(3)([lone, np.array([1, 2])])
