@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, unknown_name
 from exburn.runtime.huge_pages import huge_pages
 
 # Names that `jax.devices` takes → what ExBurn calls them. CUDA and ROCm devices both
@@ -32,7 +32,13 @@ _PLATFORMS = {
     "tpu": "tpu",
     "cpu": "cpu",
 }
-_LABELS = {"cuda": "CUDA", "rocm": "ROCm", "metal": "Metal", "tpu": "TPU"}
+_LABELS = {
+    "cuda": "CUDA",
+    "rocm": "ROCm",
+    "metal": "Metal",
+    "tpu": "TPU",
+    "cpu": "CPU",
+}
 _GPUS = frozenset({"cuda", "rocm", "metal", "gpu"})
 _LAST_JAX_FOR_JAX_METAL = (0, 5)
 
@@ -50,6 +56,46 @@ def device_name() -> str:
         True
     """
     return device_info()["name"]
+
+
+def describe(backend: str | None = None) -> str:
+    """Describes a backend: its name, its hardware and its memory, as far as it tells.
+
+    Args:
+        backend: ``"cuda"``, ``"rocm"``, ``"metal"``, ``"tpu"``, ``"cpu"``, or another
+            of ``device_info()["available_backends"]``, in any case; the default
+            device's if None.
+
+    Returns:
+        ``"2 × CUDA (NVIDIA H200), 139.0 GiB each"`` for instance, or ``"ROCm: not
+        available"``, with what is wrong or missing where that is known.
+
+    Raises:
+        ArgumentError: JAX knows no such backend.
+
+    Example:
+        >>> describe("cpu").startswith("CPU (")
+        True
+    """
+    info = device_info()
+    if backend is None and info["backend"] is None:
+        return info["name"]
+    name = info["backend"] if backend is None else str(backend).lower()
+    known = {*_PLATFORMS.values(), *info["available_backends"]}
+    if name not in known:
+        raise unknown_name("backend", backend, known, op="describe")
+    platforms = [key for key, value in _PLATFORMS.items() if value == name] or [name]
+    devices = [device for key in platforms for device in _devices(key)]
+    if not devices or name not in info["available_backends"]:
+        label = _LABELS.get(name, name)
+        reason = next((_failure(device) for device in devices), None)
+        notes = [note for note in info["notes"] if label in note]
+        return ": ".join([label, "not available", *([reason] if reason else notes)])
+    text = _name(devices[0], name, len(devices))
+    memory, _ = _memory(devices[0])
+    if memory is None:
+        return text
+    return f"{text}, {memory / 2**30:.1f} GiB" + (" each" if len(devices) > 1 else "")
 
 
 def default_device() -> str:

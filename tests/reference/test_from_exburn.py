@@ -18,7 +18,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "from_exburn.md"
 #: The functions that the reference systems' documents list, section by section.
 REFERENCE = {
     "ExBurn": "configure! cuda_available? default_device device_info device_name "
-    "nif_loaded? nif_function_count smoke_test summary version",
+    "describe nif_loaded? nif_function_count smoke_test summary version",
     "ExBurn.Model": "new compile forward predict compute_loss parameters loss_function "
     "optimizer weight_decay update_params clone summary info forward_pattern freeze "
     "unfreeze frozen? frozen_layers to_device quantize benchmark save load "

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 import pytest
 
+from exburn.errors import UnknownNameError
+
 device = importlib.import_module("exburn.runtime.device")  # the attribute is a function
 
 
@@ -124,6 +126,27 @@ def test_cuda(machine, platform):
     }
     assert device.cuda_available()
     assert not device.metal_available()
+
+
+def test_a_backend_is_described_by_its_name(machine):
+    memory = {"bytes_limit": 139 << 30, "bytes_in_use": 5 << 20}
+    gpus = [FakeDevice("gpu", "NVIDIA H200", memory) for _ in range(2)]
+    machine({"cuda": gpus, "cpu": [CPU]})
+    told = "2 × CUDA (NVIDIA H200), 139.0 GiB each"
+    assert [device.describe(name) for name in (None, "cuda", "CUDA")] == [told] * 3
+    assert device.describe("cpu").startswith("CPU (")
+    assert device.describe("rocm") == "ROCm: not available"
+    for wrong in ("vulkan", "", 3):
+        with pytest.raises(UnknownNameError, match="cpu.*cuda"):
+            device.describe(wrong)
+
+
+def test_what_keeps_a_backend_from_working_is_told(machine):
+    broken = FakeDevice("METAL", "Apple M2", {})
+    machine({"METAL": [broken], "cpu": [CPU]}, works=False)
+    assert device.describe("metal").startswith("Metal: not available: UNIMPLEMENTED")
+    machine({"cpu": [CPU]}, nvidia_driver=True)
+    assert "pip install 'exburn[cuda]'" in device.describe("cuda")
 
 
 def test_rocm_is_not_called_cuda(machine):
