@@ -47,6 +47,8 @@ class FitData:
         steps, validation_steps: Steps of an epoch and of a validation, if not all.
         shuffle: As of ``fit``.
         class_weight: As of ``fit``; the rows are weighted already.
+        sources: Both data sets as they were given, before they are encoded and
+            weighted.
     """
 
     op: str
@@ -58,6 +60,22 @@ class FitData:
     validation_steps: int | None
     shuffle: bool | str
     class_weight: Mapping | None
+    sources: tuple[Dataset, Dataset | None]
+
+    def options(self) -> dict[str, Any]:
+        """What the result of a training on them depends on, beside the rows."""
+        own = {
+            "class_weight": self.class_weight,
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "steps_per_epoch": self.steps,
+        }
+        if self.validation is None:
+            return own
+        return own | {
+            "validation_batch_size": self.validation_batch_size,
+            "validation_steps": self.validation_steps,
+        }
 
     @property
     def known_steps(self) -> int | None:
@@ -123,6 +141,7 @@ def read_fit_data(
         warn_of_end(validation_steps, validation, validation_batch_size)
     batch_size = choose_batch_size(model, op, batch_size, dataset, steps_per_epoch)
     check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
+    sources = dataset, validation
     with closed_if_it_fails(dataset, validation):
         dataset = encode_dataset(
             model, dataset, op=op, batch_size=batch_size, shuffle=shuffle
@@ -154,6 +173,7 @@ def read_fit_data(
         validation_steps,
         shuffle,
         class_weight,
+        sources,
     )
 
 

@@ -166,7 +166,7 @@ def get_compile_config(self: Model) -> dict[str, Any] | None:
     made["loss_weights"] = registry.serialize(made["loss_weights"])
     for name in ("metrics", "weighted_metrics"):
         made[name] = _each(made[name], _describe_with(metrics.serialize))
-    made["warmup"] = _warmup_config(made["warmup"])
+    made["warmup"] = warmup_config(made["warmup"])
     made["device"] = _device_config(made["device"])
     return made
 
@@ -274,7 +274,8 @@ def set_tokenizer_state(model: Model, state: Mapping[str, Any]) -> None:
     model.tokenizer = Tokenizer.from_state(state)
 
 
-def _warmup_config(warmup: WarmUp | None) -> dict[str, Any] | None:
+def warmup_config(warmup: WarmUp | None) -> dict[str, Any] | None:
+    """The arguments of the warm-up of ``compile``, if there is one."""
     if warmup is None:
         return None
     names = ("target", "steps", "epochs", "initial", "verbose")

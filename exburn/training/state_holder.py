@@ -47,6 +47,8 @@ class StateHolder:
         epochs: Epochs begun since then.
         shown: Averaged parameters that the module shows instead of its own.
         hooked: Whether a hook that may change settings has run since this was set.
+        changed_in_fit: Settings that hooks have changed, by their names in a
+            ``Provenance``: before the first fit, and after the last one.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class StateHolder:
         self.current_split: SplitModule | None = None
         self.run_split: SplitModule | None = None  # that the state is of, in a run
         self.hooked = False
+        self.changed_in_fit: dict[str, tuple[str | None, str | None]] = {}
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
         self._checked: tuple | None = None  # placement, split and rules that fit
         self._new_options, self._new_weights = False, {}  # of hooks: see pop_…

@@ -17,13 +17,21 @@ import numpy as np
 
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CheckpointError
+from exburn.models.saving import warmup_config
+from exburn.models.training_settings import require_trainer
 from exburn.runtime.donation import is_consumed
 from exburn.runtime.files.atomic import system_error, write_atomically
+from exburn.training.checkpoint.provenance import (
+    Provenance,
+    differ_error,
+    provenance_of,
+)
 from exburn.training.objective.readings import Readings
 from exburn.tuning import lanes
 from exburn.tuning.groups import Group
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.run import Lane, SweepRun
+from exburn.tuning.set_up import SetUp
 
 _MANIFEST = "sweep.json"
 _SECONDS = 60.0  # between two that are written within a rung
@@ -38,14 +46,21 @@ class SweepCheckpoint:
 
     Args:
         folder: The folder; it is made if there is none.
+        ready: What the sweep was given.
         seconds: The least time between two checkpoints within a rung; 60 by default.
 
     Raises:
         ArgumentError: The path is that of a file.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], seconds: float | None = None):
-        self._folder = Path(folder)
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        ready: SetUp,
+        seconds: float | None = None,
+    ):
+        self._folder, self._ready = Path(folder), ready
+        self._provenance: Provenance | None = None
         self._seconds = _SECONDS if seconds is None else seconds
         if self._folder.exists() and not self._folder.is_dir():
             raise ArgumentError("sweep", f"checkpoint={folder!r} is no folder")
@@ -54,6 +69,17 @@ class SweepCheckpoint:
     def is_due(self) -> bool:
         """Whether so much time has passed that the next epoch is worth keeping."""
         return time.perf_counter() - self._last >= self._seconds
+
+    def provenance(self, run: SweepRun) -> Provenance:
+        """What the result of the sweep depends on."""
+        if self._provenance is None:
+            self._provenance = provenance_of_sweep(run, self._ready)
+        return self._provenance
+
+    def close(self) -> None:
+        """Ends what is done beside the sweep."""
+        if self._provenance is not None:
+            self._provenance.close()
 
     def save(self, run: SweepRun) -> None:
         """Writes the state of a sweep.
@@ -72,7 +98,7 @@ class SweepCheckpoint:
         name = f"sweep-{run.done:06d}-{digest[:8]}.npz"
         write_atomically(self._folder / name, lambda file: file.write(data), op="sweep")
         told = {
-            "sweep": _identity(run),
+            "provenance": self.provenance(run).entries(),
             "epochs": run.done,
             "decided": run.decided,
             "arrays": name,
@@ -122,14 +148,16 @@ class SweepCheckpoint:
         """
         path = self._folder / _MANIFEST
         if not path.exists():
+            self.provenance(run).begin()
             return False
         told = json.loads(path.read_bytes())
-        if (now := _identity(run)) != told["sweep"]:
-            other = [key for key in now if now[key] != told["sweep"].get(key)]
-            raise CheckpointError(
+        now = self.provenance(run)
+        if differences := now.differences_from(told["provenance"]):
+            raise differ_error(
                 "sweep",
-                f"the folder {str(self._folder)!r} has another sweep",
-                {"other": ", ".join(other)},
+                "the folder holds the checkpoint of another sweep",
+                differences,
+                self._folder,
                 hint="Give each sweep a folder of its own, or delete this one.",
             )
         data = (self._folder / told["arrays"]).read_bytes()
@@ -172,27 +200,30 @@ def check_resumable(dataset: Any, asks: bool) -> None:
         )
 
 
-def _identity(run: SweepRun) -> dict[str, Any]:
-    """What a sweep must have in common with one that goes on from it."""
-    data = run.lanes[0].variant.data
-    dataset: Any = data.dataset
-    return {
-        "trials": [LaneRecord(trial).get_config()["trial"] for trial in run.begun],
-        "folds": [r.fold for r in run.records],
+def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
+    """What the result of a sweep depends on.
+
+    Args:
+        run: The sweep.
+        ready: What it was given.
+    """
+    trials = run.begun
+    paths = dict.fromkeys(path for trial in trials for path in trial)
+    options = {
+        **ready.data.options(),
+        "warmup": warmup_config(ready.model._run.value.warmup),
+        **{f"over.{p}": [t.get(p, "its own") for t in trials] for p in paths},
+        "lanes": len(trials),
+        "folds": [lane.rows for lane in run.lanes if lane.rows is not None],
         "epochs": run.epochs,
-        "rungs": [[r.epochs, r.lanes] for r in run.rungs],
+        "scheduler": ready.scheduler,
         "monitor": [run.monitor, run.mode],
-        "rows": [dataset.size, data.batch_size, str(data.shuffle)],
-        "weights": _digest(run.lanes[0].variant.holder.split.read()),
+        "order": "own" if ready.own_order else "shared",
+        "validation_freq": [e for e in range(run.epochs) if ready.validates(e)],
+        "sweep's seed": ready.seed,
     }
-
-
-def _digest(tree: Any) -> str:
-    """A digest of weights, in the order of their names."""
-    found = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        found.update(_as_bytes(leaf).tobytes())
-    return found.hexdigest()[:16]
+    trainer = require_trainer(ready.model, "sweep")
+    return provenance_of(trainer, *ready.data.sources, options, begins=True)
 
 
 def _describe_group(run: SweepRun, group: Group) -> dict[str, Any]:

@@ -159,6 +159,8 @@ class SweepRun:
                 self._end()
             raise
         finally:
+            if checkpoint is not None:
+                checkpoint.close()
             self._close()
         self._tell("on_sweep_end")
 

@@ -96,6 +96,8 @@ def sweep(
         DataError: The data do not fit the model.
         LayoutError: There are no such devices, or they divide the model already.
         OutOfMemoryError: ``lanes`` at once need more memory than there is.
+        CheckpointError: The folder is that of a sweep with other data, another model or
+            other arguments, or damaged.
         KeyboardInterrupt, and whatever else ends a sweep that has begun: with what its
             lanes have come to as the exception's ``result``.
 
@@ -117,7 +119,7 @@ def sweep(
     kept = None
     if checkpoint is not None:
         check_resumable(ready.data.dataset, ready.space.asks)
-        kept = SweepCheckpoint(checkpoint)
+        kept = SweepCheckpoint(checkpoint, ready)
 
     def result() -> SweepResult:
         return SweepResult(

@@ -84,9 +84,9 @@ def test_a_killed_sweep_goes_on_to_the_same_bits(options, tmp_path, monkeypatch)
     same_bits(sweep(make_model(), X, Y, **again), whole)  # there is nothing left to do
     assert len(list((tmp_path / "sweep").iterdir())) == 2
 
-    with pytest.raises(CheckpointError, match="another sweep"):
+    with pytest.raises(CheckpointError, match="epochs: 4 → 8"):
         sweep(make_model(), X, Y, **{**again, "epochs": 8})
-    with pytest.raises(CheckpointError, match="weights"):
+    with pytest.raises(CheckpointError, match="seed: 9 → 1; weights"):
         sweep(make_model(seed=1), X, Y, **again)
     (arrays,) = (tmp_path / "sweep").glob("*.npz")
     arrays.write_bytes(arrays.read_bytes()[:-1] + b"!")

@@ -1,0 +1,420 @@
+"""What the result of a training depends on, and what of it is not as it was.
+
+Whatever goes on from a file of an earlier training compares its own provenance with the
+one in the file: ``fit(resume=…)``, runs, sweeps, studies.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib.metadata import version
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flax import nnx
+
+from exburn.core import registry
+from exburn.core.batch_independence import is_foreign
+from exburn.core.digests import (
+    describe_array,
+    describe_value,
+    without_code,
+    without_digest,
+)
+from exburn.data import ArrayDataset, StreamDataset
+from exburn.data.trees import NAMES, leaves
+from exburn.errors import CheckpointError, unknown_name
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules, iter_weights
+from exburn.module.variable import Static
+from exburn.runtime.sharding.arrays import spans_processes
+
+if TYPE_CHECKING:
+    from exburn.training.trainer import Trainer
+
+#: The parts by which differences are told, and may be allowed.
+PARTS = (
+    *("x", "y", "sample_weight", "class_weight", "validation_data", "batch_size"),
+    *("shuffle", "steps_per_epoch", "validation_steps", "validation_batch_size"),
+    *("validation_freq", "warmup", "model", "optimizer", "loss", "loss_weights"),
+    "metrics",
+)
+_VERSIONS = "versions"  # the entry with those that code depends on
+_RATE = "learning_rate"
+_MANY = 8  # differences that are told
+# Attributes of all layers, beside their options.
+_NOT_SETTINGS = frozenset(
+    "built name _name supports_masking input_spec nodes _meta _policy _given_policy"
+    " _reached _run".split()
+)
+
+
+class Provenance:
+    """What the result of a training depends on: a short text of each part.
+
+    Args:
+        texts: Texts by the names of the parts; ``None`` where one is not known.
+        arrays: Arrays by their names, which are described when that is needed.
+
+    Example:
+        >>> one = Provenance({"loss": "mse"}, {"y": np.zeros(2)})
+        >>> other = Provenance({"loss": "mae"}, {"y": np.ones(2)})
+        >>> other.differences_from(one.entries())
+        ['loss: mse → mae', 'y: other values (float64[2])']
+    """
+
+    def __init__(
+        self, texts: Mapping[str, str | None], arrays: Mapping[str, Any] | None = None
+    ):
+        self._texts, self._arrays = dict(texts), dict(arrays or {})
+        self._stop = Event()
+        self._begun: Future[dict[str, str]] | None = None
+
+    def begin(self) -> None:
+        """Begins to describe the arrays in a thread, beside the training."""
+        if self._arrays and self._begun is None:
+            threads = ThreadPoolExecutor(1, "exburn-provenance")
+            self._begun = threads.submit(self._describe_arrays)
+            threads.shutdown(wait=False)
+
+    def close(self) -> None:
+        """Ends what ``begin`` has begun."""
+        self._stop.set()
+
+    def entries(self) -> dict[str, str]:
+        """All texts by name, as they are written into a file."""
+        if self._arrays:
+            begun, self._begun = self._begun, None
+            told = self._describe_arrays() if begun is None else begun.result()
+            self._texts |= told
+            self._arrays = {}
+        known = {name: text for name, text in self._texts.items() if text is not None}
+        return {_VERSIONS: _versions(), **known}
+
+    def _describe_arrays(self) -> dict[str, str]:
+        return {
+            name: describe_array(array, self._stop)
+            for name, array in self._arrays.items()
+        }
+
+    def differences_from(
+        self, saved: Mapping[str, str], allowed: Collection[str] = ()
+    ) -> list[str]:
+        """What is not as in a file, in words, part by part.
+
+        Args:
+            saved: What ``entries`` of another one returned.
+            allowed: Names of parts that may differ.
+        """
+        now = self.entries()
+        same_code = saved.get(_VERSIONS) == now[_VERSIONS]
+        unknown = {name for name, text in self._texts.items() if text is None}
+        found: dict[str, str] = {}
+        others: set[str] = set()  # things of another class, whose options differ, too
+        for name in sorted({*now, *saved} - unknown - {_VERSIONS}):
+            if part_of(name) in allowed or not others.isdisjoint(_around(name)):
+                continue
+            old, new = saved.get(name), now.get(name)
+            if not same_code and (old is None or new is None or _has_code(old)):
+                continue  # another version has other options, and compiles other code
+            if old != new:
+                found[name] = _change(name, old, new)
+                if _kind(old) != _kind(new):
+                    others.add(name)
+        order = [*dict.fromkeys([*now, *saved])]
+        return [found[name] for name in order if name in found]
+
+    def changes(self, other: Provenance) -> dict[str, tuple[str | None, str | None]]:
+        """Texts that differ from those of another one: ours, and the other's."""
+        names = dict.fromkeys([*self._texts, *other._texts])
+        pairs = {n: (self._texts.get(n), other._texts.get(n)) for n in names}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    def undo(self, changes: Mapping[str, tuple[str | None, str | None]]) -> None:
+        """Goes back where a text is what an earlier training has made of it.
+
+        Args:
+            changes: What ``changes`` returned: before that training, and after it.
+        """
+        for name, (before, after) in changes.items():
+            if name in self._texts and self._texts[name] == after:
+                self._texts[name] = before
+
+
+def check_allowed(op: str, may_differ: Any) -> frozenset[str]:
+    """Names of parts that may differ from those of a file.
+
+    Raises:
+        UnknownNameError: There is no such part.
+    """
+    names = [may_differ] if isinstance(may_differ, str) else list(may_differ)
+    for name in names:
+        if name not in PARTS:
+            raise unknown_name("part in may_differ", name, PARTS, op=op)
+    return frozenset(names)
+
+
+def differ_error(
+    op: str, what: str, differences: Sequence[str], place: Any, hint: str
+) -> CheckpointError:
+    """The error for a file of a training with another provenance.
+
+    Args:
+        op: The operation named in it.
+        what: The file, and that it cannot be gone on from.
+        differences: What ``differences_from`` told.
+        place: The file's path.
+        hint: What to do.
+    """
+    told = list(differences[:_MANY])
+    if len(differences) > _MANY:
+        told.append(f"and {len(differences) - _MANY} more")
+    return CheckpointError(
+        op, what, {"different": "; ".join(told), "checkpoint": place}, hint=hint
+    )
+
+
+def part_of(name: str) -> str:
+    """The part that the name of a text belongs to.
+
+    Example:
+        >>> part_of("model.hidden.activation"), part_of("x['image']"), part_of("y")
+        ('model', 'x', 'y')
+    """
+    return re.split(r"[.\[]", name, maxsplit=1)[0]
+
+
+def _around(name: str) -> list[str]:
+    """Names of what a part is in: its layer, say, and the model.
+
+    Example:
+        >>> _around("model.block/dense.units")
+        ['model', 'model.block', 'model.block/dense']
+    """
+    return [name[: match.start()] for match in re.finditer(r"[./\[]", name)]
+
+
+def provenance_of(
+    trainer: Trainer,
+    dataset: ArrayDataset | StreamDataset,
+    validation: ArrayDataset | StreamDataset | None,
+    options: Mapping[str, Any],
+    *,
+    begins: bool = False,
+) -> Provenance:
+    """What the result of a training depends on.
+
+    Left out is what changes results by rounding alone: devices, sizes of programs.
+
+    Args:
+        trainer: The trainer, prepared for the data.
+        dataset, validation: The data as they were given.
+        options: Further options by name.
+        begins: Whether it begins with the module's own weights and seed. Else a
+            checkpoint has them.
+    """
+    module, holder = trainer.holder.module, trainer.holder
+    names = _names_of(module)
+    texts: dict[str, str | None] = {
+        name: describe_value(value) for name, value in options.items()
+    }
+    arrays: dict[str, Any] = {}
+    specs = trainer.preparer.batch_specs
+    for data, prefix, kind in (
+        (dataset, "", "train"),
+        (validation, "validation_data.", "test"),
+    ):
+        texts |= {} if kind == "train" else {"validation_data": _kind_of(data)}
+        if isinstance(data, StreamDataset):
+            texts |= _describe_stream(data, prefix, specs.get(kind))
+        elif data is not None:
+            for name, leaf in _named_leaves(data.tree, prefix):
+                if holder.placement.own_data or spans_processes(leaf):
+                    texts[name] = (
+                        f"{leaf.dtype}, {leaf.ndim} axes, of several processes"
+                    )
+                else:
+                    arrays[name] = leaf
+    texts |= describe_module(module, names)
+    texts |= _describe_objective(trainer.preparer.objective, names)
+    fresh = begins or not holder.step
+    texts |= _describe_optimizer(holder.optimizer, names, fresh)
+    if begins:
+        texts["seed"] = describe_value(holder.seed)
+        texts["weights"] = describe_value(holder.split.read())
+        trained = holder.step, holder.epochs, holder.opt_state
+        texts["optimizer_state"] = describe_value(trained)
+    made = Provenance(texts, arrays)
+    if not begins:
+        made.undo(holder.changed_in_fit)
+    return made
+
+
+def describe_module(
+    module: Any, names: Mapping[int, str] | None = None
+) -> dict[str, str | None]:
+    """Texts of the layers of a module: their classes, options, and how they connect.
+
+    Args:
+        module: The module.
+        names: Texts of its parts by their ids.
+
+    Example:
+        >>> from exburn import layers
+        >>> texts = describe_module(layers.Dense(2, activation="relu"))
+        >>> texts["model.units"], texts["model.activation"].partition(" ")[0]
+        ('2', 'relu')
+    """
+    names = _names_of(module) if names is None else names
+    texts: dict[str, str | None] = {}
+    for path, part in iter_modules(module):
+        place = f"model.{path}" if path else "model"
+        texts[place] = describe_value(type(part), names)
+        for name, value in _settings_of(part):
+            texts[f"{place}.{name}"] = describe_value(value, names)
+    for path, weight, _ in iter_weights(module):
+        metadata, (owner, _, label) = weight.get_metadata(), path.rpartition("/")
+        for name in ("regularizer", "constraint"):
+            told = f"model.{owner}.{label}_{name}" in texts  # as an option
+            if metadata.get(name) is not None and not told:
+                texts[f"model.{path}.{name}"] = describe_value(metadata[name], names)
+    return texts
+
+
+def _names_of(module: Any) -> dict[int, str]:
+    names = {id(part): f"module {path}" for path, part in iter_modules(module)}
+    return names | {id(w): f"weight {path}" for path, w, _ in iter_weights(module)}
+
+
+def _settings_of(part: Any) -> Iterator[tuple[str, Any]]:
+    """Options of a layer, and what a model or a user's class keeps beside them."""
+    config: Mapping[str, Any] = {}
+    if isinstance(part, Layer):
+        config = _config_of(part)
+        for name, value in config.items():
+            held = vars(part).get(name)
+            if isinstance(held, nnx.Module):
+                continue  # it is described by itself
+            # A function or an object says more than its configuration, which is a name.
+            live = callable(held) or hasattr(held, "get_config")
+            yield name, held if live else value
+        if (graph := getattr(part, "graph", None)) is not None:
+            nodes = [
+                (node.target, node.leaves, str(node.treedef)) for node in graph.nodes
+            ]
+            yield "graph", (nodes, graph.outputs)
+        if isinstance(changes := vars(part).get("_changes"), Static):
+            yield "changes", changes.value
+    if not (is_foreign(part) or getattr(part, "is_model", False)):
+        return
+    for name, value in vars(part).items():
+        own = name in config or name in _NOT_SETTINGS or name.startswith("_pytree__")
+        own |= name.startswith("_") and not is_foreign(part)
+        if not own and not isinstance(value, nnx.Pytree | nnx.Variable | Static):
+            yield name, value
+
+
+def _config_of(layer: Any) -> dict[str, Any]:
+    """A layer's options; of a model those that are its own."""
+    with registry.leaving_functions():
+        try:
+            config = layer._init_config() if layer.is_model else layer.get_config()
+        except Exception:  # a class of the user's whose options have no description
+            config = layer._init_config()
+    return {name: value for name, value in config.items() if name != "name"}
+
+
+def _describe_objective(
+    objective: Any, names: Mapping[int, str]
+) -> dict[str, str | None]:
+    texts: dict[str, str | None] = {}
+    terms, outputs = objective.terms, objective.output_names
+    for term in terms:
+        suffix = f".{outputs[term.output]}" if len(terms) > 1 else ""
+        texts[f"loss{suffix}"] = describe_value(term.given, names)
+        scale = objective._scales[term.place]
+        texts[f"loss_weights{suffix}"] = describe_value(scale)
+    for meter in objective.meters:
+        text = describe_value(meter.metric, names)
+        texts[f"metrics.{meter.name}"] = f"weighted {text}" if meter.weighted else text
+    return texts
+
+
+def _describe_optimizer(
+    optimizer: Any, names: Mapping[int, str], fresh: bool
+) -> dict[str, str | None]:
+    """Texts of an optimizer's options.
+
+    Args:
+        optimizer: The optimizer.
+        names: As of ``describe_value``.
+        fresh: Whether its rate counts; else training may have changed it.
+    """
+    texts: dict[str, str | None] = {"optimizer": describe_value(type(optimizer), names)}
+    for name, value in optimizer.settings().items():
+        rate = name.rpartition(".")[2] == _RATE and value is float
+        if name == "class" or rate:
+            continue
+        texts[f"optimizer.{name}"] = describe_value(value, names)
+    for name, held in vars(optimizer).items():
+        if name == "_source":  # the transformation of optax
+            texts["optimizer.transformation"] = describe_value(held, names)
+    if optimizer.schedule is None:
+        texts[f"optimizer.{_RATE}"] = _rate_text(optimizer) if fresh else None
+    return texts
+
+
+def _rate_text(optimizer: Any) -> str | None:
+    try:
+        return str(np.float32(optimizer.learning_rate))
+    except Exception:  # a transformation of optax that hides it
+        return None
+
+
+def _describe_stream(
+    data: StreamDataset, prefix: str, specs: Any
+) -> dict[str, str | None]:
+    """What can be told of batches that a loader will read: their form."""
+    texts: dict[str, str | None] = {}
+    for name, leaf in _named_leaves(specs or (None, None, None), prefix):
+        texts[name] = f"{leaf.dtype}, {leaf.ndim} axes, of a {data.name}"
+    return texts
+
+
+def _named_leaves(tree: Sequence[Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for part, name in zip(tree, NAMES, strict=True):
+        yield from leaves(part, f"{prefix}{name}")
+
+
+def _kind_of(data: ArrayDataset | StreamDataset | None) -> str:
+    if data is None:
+        return "none"
+    return "arrays" if isinstance(data, ArrayDataset) else f"a {data.name}"
+
+
+def _versions() -> str:
+    python = ".".join(map(str, sys.version_info[:2]))
+    return f"python {python}, exburn {version('exburn')}"
+
+
+def _has_code(text: str) -> bool:
+    return without_code(text) != text
+
+
+def _kind(text: str | None) -> str:
+    return "none" if text is None else without_digest(text)
+
+
+def _change(name: str, old: str | None, new: str | None) -> str:
+    before, after = _kind(old), _kind(new)
+    if before != after:
+        return f"{name}: {before} → {after}"
+    if after in ("tuple", "list", "dict"):
+        return f"{name}: other values"
+    if part_of(name) in NAMES or name.startswith("validation_data"):
+        return f"{name}: other values ({after})"
+    return f"{name}: another {after}"
