@@ -16,6 +16,7 @@ import numpy as np
 from exburn.datasets.download import KERAS_FOLDER, fetch, locate
 from exburn.datasets.prepare import generator
 from exburn.errors import FileFormatError
+from exburn.runtime.files.npz import NpzFile
 
 __all__ = ["Split", "keras_npz", "read_idx", "read_npz", "read_records", "shuffle_rows"]
 
@@ -70,6 +71,9 @@ def read_npz(
         FileFormatError: Not an npz file, a missing array, or one that is pickled.
     """
     try:
+        if not pickled:
+            arrays = NpzFile(path, op)
+            return [arrays.read(name) for name in names]
         with np.load(path, allow_pickle=pickled) as file:
             return [file[name] for name in names]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 from exburn.errors import ArgumentError, MissingFileError
 from exburn.runtime.files.ordinary import HDF5, ZIP
+from exburn.runtime.files.zip_directory import open_zip
 
 __all__ = ["Found", "examine"]
 
@@ -119,7 +120,7 @@ def _file_kind(path: Path) -> str | None:
 
 def _zip_kind(path: Path) -> str | None:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path, "exburn") as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError):
         return "keras model" if path.suffix == ".keras" else "weights"

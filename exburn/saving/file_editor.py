@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,13 +13,13 @@ import numpy as np
 from exburn.errors import ArgumentError, require
 from exburn.module.layer import Layer
 from exburn.runtime.files.atomic import path_of, write_atomically
-from exburn.saving.header import damage_error
+from exburn.saving.hdf5 import HDF5File
+from exburn.saving.header import damage_error, parse_json
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_layout import own_weights, walk
 
 _OP = "KerasFileEditor"
-_LARGEST = 1 << 32  # bytes of an array, and of all that is unpacked
-_DEEPEST = 64
+_ENTRIES = 200_000  # groups and arrays of a file
 Tree = dict[str, Any]  # objects by name, which hold objects and arrays
 
 
@@ -70,12 +69,18 @@ class KerasFileEditor:
         path = path_of(filepath, ".weights.h5", _OP, exists=True)
         self._path = path
         self._h5py = require("h5py", _OP, "files of Keras need h5py", extra="keras")
+        self.object_metadata: dict[str, dict[str, Any]] = {}
         if path.name.endswith(".keras"):
-            stream: Any = io.BytesIO(self._member("model.weights.h5"))
-            self.config = json.loads(self._member("config.json"))
-            self.metadata = json.loads(self._member("metadata.json"))
+            if not zipfile.is_zipfile(path):
+                raise damage_error(_OP, path, "it is no archive of Keras")
+            with KerasArchive(path, _OP) as archive:
+                self.config = self._parse(archive.config())
+                self.metadata = self._parse(archive.metadata() or b"{}")
+                with archive.weights(_ENTRIES) as file:
+                    self.weights_dict = self._read(file)
         elif path.name.endswith(".weights.h5"):
-            stream = path
+            with HDF5File(path, _OP, _ENTRIES) as file:
+                self.weights_dict = self._read(file)
         else:
             raise ArgumentError(
                 _OP,
@@ -83,62 +88,37 @@ class KerasFileEditor:
                 hint="Files of ExBurn's own are safetensors files: "
                 "safetensors.numpy.load_file(path).",
             )
-        self.object_metadata: dict[str, dict[str, Any]] = {}
-        try:
-            with self._h5py.File(stream, "r") as file:
-                self.weights_dict: Tree = self._read(file, "", 0)
-        except (OSError, RuntimeError, KeyError) as error:
-            raise self._damage_error("the HDF5 file is damaged", cause=error) from error
         print(f"Keras model file {str(filepath)!r}")
-        if self.metadata is not None:
+        if self.metadata:
             version, date = (
                 self.metadata.get(key) for key in ("keras_version", "date_saved")
             )
             print(f"Saved with Keras {version} - date: {date}")
 
-    def _damage_error(self, reason: str, **details: Any):
-        return damage_error(_OP, self._path, reason, **details)
+    def _parse(self, text: bytes) -> dict[str, Any]:
+        value = parse_json(text, _OP, self._path, "the description in the archive")
+        if not isinstance(value, dict):
+            raise damage_error(_OP, self._path, "a description is no JSON object")
+        return value
 
-    def _member(self, name: str) -> bytes:
-        if not zipfile.is_zipfile(self._path):
-            raise self._damage_error("it is no archive of Keras")
-        with KerasArchive(self._path, _OP) as archive:
-            return archive.read(name, _LARGEST)
-
-    def _read(self, group: Any, path: str, depth: int) -> Tree:
-        """The objects and arrays of a group; objects without arrays are left out."""
-        if depth > _DEEPEST:
-            raise self._damage_error("groups lie in each other too deep")
-        if about := {key: _plain(value) for key, value in group.attrs.items()}:
-            self.object_metadata[path.removesuffix("/vars")] = about
+    def _read(self, file: HDF5File) -> Tree:
+        """The objects and arrays of a file; objects without arrays are left out."""
+        for group in ("", *sorted(file.groups)):
+            if about := file.attributes(group):
+                path = f"/{group}" if group else ""
+                self.object_metadata[path.removesuffix("/vars")] = about
         tree: Tree = {}
-        for key in group:
-            where = f"{path}/{key}"
-            if not isinstance(group.get(key, getlink=True), self._h5py.HardLink):
-                raise self._damage_error(f"{where} is a link, which is not followed")
-            item = group[key]
-            if isinstance(item, self._h5py.Group):
-                inner = self._read(item, where, depth + 1)
-                if key == "vars":
-                    tree |= inner  # an object and its arrays are one
-                elif inner:
-                    tree[key] = inner
-            elif isinstance(item, self._h5py.Dataset):
-                tree[key] = self._array(item, where)
+        for name in file.shapes:
+            *objects, key = [part for part in name.split("/") if part != "vars"]
+            inner = tree
+            for part in objects:
+                inner = inner.setdefault(part, {})
+                if not isinstance(inner, dict):
+                    break
+            if not isinstance(inner, dict) or key in inner:
+                raise file.damage_error(f"{name} is a second entry of its name")
+            inner[key] = file.read(name)
         return tree
-
-    def _array(self, data: Any, where: str) -> np.ndarray:
-        if data.is_virtual or data.external:
-            raise self._damage_error(f"{where} refers to another file")
-        length = int(np.prod(data.shape or (), dtype=object)) * data.dtype.itemsize
-        if data.shape is None or length > _LARGEST:
-            raise self._damage_error(f"{where} would take {length} bytes")
-        array = np.asarray(data[()])
-        if data.attrs.get("dtype") == "bfloat16":
-            import ml_dtypes
-
-            array = array.view(ml_dtypes.bfloat16)
-        return array
 
     # ------------------------------------------------------------------ looking
     def summary(self) -> None:
@@ -321,10 +301,6 @@ class KerasFileEditor:
             f"the file has no object {name!r}",
             hint="editor.summary() shows all of them.",
         )
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_dict(weights: Any) -> None:

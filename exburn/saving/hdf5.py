@@ -1,13 +1,15 @@
 """HDF5 files, read with suspicion.
 
-HDF5 can refer to other files, compress without bound, and load plugins. Links, external
-and virtual data and unknown filters are refused, and nothing is read before its shape
-is known to be wanted.
+HDF5 can refer to other files, compress without bound, load plugins, have arrays without
+content, and several names for one array or text. Links, second names, external and
+virtual data and unknown filters are refused when a file is opened, and so are arrays
+that its bytes do not explain. Nothing is read before its shape is known to be wanted.
 """
 
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ModelFormatError, require
+from exburn.runtime.files.bounds import ROOM, ArrayBudget, Budget, is_shape
 from exburn.saving.header import damage_error
 
-_FILTERS = {1, 2, 3}  # deflate, shuffle, fletcher32: those that HDF5 itself has
+_SHUFFLE, _DEFLATE, _CHECKSUM = 2, 1, 3  # filters that HDF5 itself has
+_FILTERS = (_SHUFFLE, _DEFLATE, _CHECKSUM)  # in the order in which they are written
 _DEEPEST = 64
-_MOST_PACKED = 20  # times as long as in the file
-_ROOM = 64 << 20  # bytes that an array may take whatever it has in the file
+_CHUNKS = 1000  # of a short file's arrays; each has an entry of 8 bytes or more
+_LARGEST_CHUNK = 1 << 20  # bytes, or four times the array
 _LONGEST_TEXT = 16 << 20  # bytes of an attribute
 
 
@@ -32,6 +36,7 @@ class HDF5File:
         op: The operation named in errors.
         most: How many entries it may have.
         data: Its bytes, out of an archive.
+        size: Bytes that they have in the archive.
 
     Attributes:
         shapes: Shape of each array by its path.
@@ -42,19 +47,31 @@ class HDF5File:
         MissingDependencyError: h5py is not installed.
     """
 
-    def __init__(self, path: Path, op: str, most: int, data: bytes | None = None):
+    def __init__(
+        self,
+        path: Path,
+        op: str,
+        most: int,
+        data: bytes | None = None,
+        size: int | None = None,
+    ):
         self.path, self.op, self._left = path, op, most
         reason = "reading files of Keras needs h5py"
         self._h5py = require("h5py", op, reason, extra="keras", details={"file": path})
         self._size = path.stat().st_size if data is None else len(data)
         self._datasets: dict[str, Any] = {}
         self.groups: set[str] = set()
-        self._seen: set[int] = set()  # addresses of groups
+        self._seen: set[int] = set()  # addresses of groups and arrays
+        size = self._size if size is None else size
+        self._arrays = ArrayBudget(size, self.damage_error)
+        self._chunks = Budget(_CHUNKS + size // 8, self.damage_error)
+        self._text = Budget(ROOM, self.damage_error)
         try:
             self._file = self._h5py.File(path if data is None else io.BytesIO(data))
         except (OSError, RuntimeError, ValueError) as error:
             raise self.damage_error("the HDF5 file is damaged", cause=error) from error
         try:
+            self._see(self._file.id, "the file")
             self._visit(self._file, "", 0)
         except BaseException as error:
             self._file.close()
@@ -76,12 +93,8 @@ class HDF5File:
 
     # ------------------------------------------------------------------ what is there
     def _visit(self, group: Any, path: str, depth: int) -> None:
-        """Every array and group below one; nothing is read yet."""
+        """Notes every array and group below one; nothing is read yet."""
         h5py: Any = self._h5py
-        address = h5py.h5g.get_objinfo(group.id).objno
-        if address in self._seen:
-            raise self.damage_error(f"{path} is a second name of another group")
-        self._seen.add(address)
         self._left -= len(group)
         if depth > _DEEPEST or self._left < 0:
             raise self.damage_error("the HDF5 file has too many entries for this model")
@@ -90,6 +103,7 @@ class HDF5File:
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise self.damage_error(f"{name} is a link, which is not followed")
             item = group[key]
+            self._see(item.id, name)
             if isinstance(item, h5py.Dataset):
                 self._check(name, item)
                 self._datasets[name] = item
@@ -99,47 +113,89 @@ class HDF5File:
             else:
                 raise self.damage_error(f"{name} is neither a group nor a dataset")
 
+    def _see(self, identifier: Any, name: str) -> None:
+        """Refuses a second name: what lies behind it is read once for each."""
+        h5py: Any = self._h5py
+        address = h5py.h5g.get_objinfo(identifier).objno
+        if address in self._seen:
+            raise self.damage_error(f"{name} is a second name of another entry")
+        self._seen.add(address)
+
     def _check(self, name: str, data: Any) -> None:
+        """Refuses an array of other things, or larger than the file explains."""
         kind, size = data.dtype.kind, data.dtype.itemsize
-        half = (kind, size) == ("V", 2) and data.attrs.get("dtype") == "bfloat16"
+        half = (kind, size) == ("V", 2) and self._is_half(data)
         if data.shape is None or data.dtype.fields or not (kind in "biuf" or half):
             raise self.damage_error(f"{name} holds {data.dtype}, not numbers")
         if data.is_virtual or data.external:
             raise self.damage_error(f"{name} refers to another file")
-        plan = data.id.get_create_plist()
-        filters = {plan.get_filter(i)[0] for i in range(plan.get_nfilters())}
-        if filters - _FILTERS:
+        if not is_shape(data.shape, size):
+            raise self.damage_error(f"{name} has no shape of an array")
+        filters = self._filters(data)
+        if filters != [code for code in _FILTERS if code in filters]:
             raise self.damage_error(f"{name} needs a plugin to be read")
+        length = int(np.prod(data.shape, dtype=object)) * size
         if data.chunks is not None:
-            chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
-            if chunk > max(1 << 20, 4 * data.size * data.dtype.itemsize):
+            chunk = int(np.prod(data.chunks, dtype=object)) * size
+            if chunk > max(_LARGEST_CHUNK, 4 * length):
                 raise self.damage_error(
                     f"{name} is stored in chunks larger than itself"
                 )
+            sides = zip(data.shape, data.chunks, strict=True)
+            grid = (-(-side // step) for side, step in sides)
+            self._chunks.spend(int(np.prod(list(grid), dtype=object)))
+        stored = data.id.get_storage_size()
+        if stored > self._size:
+            raise self.damage_error(f"{name} is longer than the file")
+        self._arrays.add(name, length, stored)
 
-    def check_length(self, name: str) -> None:
-        """Refuses an array that takes far more than it has in the file.
+    def _filters(self, data: Any) -> list[int]:
+        plan = data.id.get_create_plist()
+        return [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
 
-        For one of any shape; else that of the weight bounds it.
-        """
-        data = self._datasets[name]
-        length = int(np.prod(data.shape, dtype=object)) * data.dtype.itemsize
-        if length > max(_ROOM, _MOST_PACKED * data.id.get_storage_size()):
-            raise self.damage_error(f"{name} would take {length} bytes")
+    def _is_half(self, data: Any) -> bool:
+        """Whether two bytes of unknown kind are a number of bfloat16."""
+        return next(self._texts_of(data.attrs, "dtype"), None) == "bfloat16"
 
     # ------------------------------------------------------------------ reading
     def read(self, name: str) -> np.ndarray:
         """An array, which has been found to be wanted."""
         data = self._datasets[name]
         try:
+            if _DEFLATE in self._filters(data):
+                self._check_packed(name, data)
             array = np.asarray(data[()])
-            if data.attrs.get("dtype") == "bfloat16":
+            if array.dtype.kind == "V":
                 import ml_dtypes
 
                 array = array.view(ml_dtypes.bfloat16)
         except (OSError, RuntimeError, ValueError, TypeError) as error:
+            if isinstance(error, ModelFormatError):
+                raise
             raise self.damage_error(f"{name} cannot be read", cause=error) from error
         return array
+
+    def _check_packed(self, name: str, data: Any) -> None:
+        """Refuses chunks that unpack to more than a chunk: HDF5 makes room for it."""
+        filters = self._filters(data)
+        length = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
+        chunks: list[Any] = []
+        data.id.chunk_iter(chunks.append)
+        for about in chunks:
+            mask, packed = data.id.read_direct_chunk(about.chunk_offset)
+            if mask & 1 << filters.index(_DEFLATE):
+                continue  # this one is not packed
+            if filters[-1] == _CHECKSUM and not mask & 1 << len(filters) - 1:
+                packed = packed[:-4]
+            unpacking = zlib.decompressobj()
+            try:
+                unpacking.decompress(packed, length + 1)
+            except zlib.error as error:
+                raise self.damage_error(f"{name} is damaged", cause=error) from error
+            if not unpacking.eof:
+                raise self.damage_error(
+                    f"{name} has chunks that are longer than others"
+                )
 
     def text(self, name: str, group: str = "") -> str | None:
         """An attribute that is text; ``None`` if there is none of that name."""
@@ -154,18 +210,47 @@ class HDF5File:
             return list(self._texts(name, group))
         if not self._has(f"{name}0", group):
             return None
-        found: list[str] = []
+        parts: list[str] = []
         number = 0
         while self._has(f"{name}{number}", group):
-            found += self._texts(f"{name}{number}", group)
+            parts += self._texts(f"{name}{number}", group)
             number += 1
-        return found
+        return parts
+
+    def attributes(self, group: str) -> dict[str, Any]:
+        """All attributes of a group that are texts or numbers.
+
+        Raises:
+            ModelFormatError: One is something else.
+        """
+        attributes = self._attributes(group)
+        return {name: self._value(attributes, name) for name in attributes}
+
+    def _value(self, attributes: Any, name: str) -> Any:
+        stored = attributes.get_id(name)
+        if stored.dtype.kind not in "biuf":
+            texts = list(self._texts_of(attributes, name))
+            return texts if stored.shape else texts[0]
+        length = int(np.prod(stored.shape or (), dtype=object)) * stored.dtype.itemsize
+        if stored.shape is None or length > self._size:
+            raise self.damage_error(f"the attribute {name} is no number")
+        self._text.spend(length)
+        try:
+            value = attributes[name]
+        except (OSError, RuntimeError, ValueError, TypeError) as error:
+            raise self.damage_error(f"{name} cannot be read", cause=error) from error
+        return value.item() if isinstance(value, np.generic) else value
+
+    def _attributes(self, group: str) -> Any:
+        return (self._file[group] if group else self._file).attrs
 
     def _has(self, name: str, group: str) -> bool:
-        return name in (self._file[group] if group else self._file).attrs
+        return name in self._attributes(group)
 
     def _texts(self, name: str, group: str) -> Iterator[str]:
-        attributes = (self._file[group] if group else self._file).attrs
+        yield from self._texts_of(self._attributes(group), name)
+
+    def _texts_of(self, attributes: Any, name: str) -> Iterator[str]:
         if name not in attributes:
             return
         try:
@@ -174,6 +259,12 @@ class HDF5File:
             length = size * stored.dtype.itemsize
             if stored.dtype.kind not in "OSUf" or length > self._size:
                 raise self.damage_error(f"the attribute {name} is no text")
+            if stored.dtype.kind == "O":
+                if self._h5py.check_string_dtype(stored.dtype) is None:
+                    raise self.damage_error(f"the attribute {name} is no text")
+                # Each may be the file's longest text, which may be the same one.
+                length = size * min(self._size, ROOM) if size > 1 else 0
+            self._text.spend(length)
             values = np.asarray(attributes[name], dtype=object).ravel()
             texts = [v.decode() if isinstance(v, bytes) else v for v in values]
         except (OSError, RuntimeError, ValueError, TypeError) as error:
@@ -182,6 +273,8 @@ class HDF5File:
             raise self.damage_error(f"{name} cannot be read", cause=error) from error
         if not all(isinstance(text, str) for text in texts):
             raise self.damage_error(f"the attribute {name} is no text")
-        if sum(map(len, texts)) > _LONGEST_TEXT:
+        count = sum(map(len, texts))
+        if count > _LONGEST_TEXT:
             raise self.damage_error(f"the attribute {name} is too long")
+        self._text.spend(count)
         yield from texts

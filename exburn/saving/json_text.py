@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from exburn.errors import ModelFormatError
+from exburn.runtime.files.bounds import DAMAGED
 
 MAX_VALUES = 200_000
 MAX_DEPTH = 120
@@ -23,7 +24,7 @@ def damage_error(op: str, path: Any, reason: str, **details: Any) -> ModelFormat
         op,
         reason,
         {"file": path, **details},
-        hint="Take another copy of the file; this one is damaged or not to be trusted.",
+        hint=DAMAGED,
     )
 
 

@@ -8,15 +8,14 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from exburn.errors import ModelFormatError
+from exburn.runtime.files.bounds import ArrayBudget
+from exburn.runtime.files.zip_directory import open_zip
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.header import MAX_HEADER, damage_error
-from exburn.saving.zip_directory import open_zip
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 _ASSETS = "assets/"
 _MOST_MEMBERS = 10_000
-_MOST_PACKED = 20  # times as long as in the archive
-_ROOM = 64 << 20  # bytes of a member, however well it is packed
 _LIBRARY = (
     OSError,
     EOFError,
@@ -55,6 +54,7 @@ class KerasArchive:
     def __init__(self, path: Path, op: str):
         self.path, self.op = path, op
         self._names: set[str] = set()
+        self._counted: set[str] = set()
         try:
             self._archive = open_zip(path, op)
         except _LIBRARY as error:
@@ -76,11 +76,10 @@ class KerasArchive:
 
     def _check(self) -> None:
         members = self._archive.infolist()
+        self._budget = ArrayBudget(self.path.stat().st_size, self._damage_error)
         if len(members) > _MOST_MEMBERS:
             raise self._damage_error(f"the archive has {len(members)} members")
         self._names = {info.filename for info in members}
-        if len(self._names) != len(members):
-            raise self._damage_error("a name occurs twice in the archive")
         for info in members:
             parts = PurePosixPath(info.filename).parts
             outside = info.filename.startswith("/") or ".." in parts
@@ -94,8 +93,8 @@ class KerasArchive:
 
         Args:
             name: Its name.
-            most: Bytes that it may have; by default what its length in the archive
-                makes likely.
+            most: Bytes that it may have at most. All that is read may have 20 times the
+                archive's bytes, and 64 MB.
 
         Raises:
             ModelFormatError: It is not there, larger, or damaged.
@@ -105,11 +104,13 @@ class KerasArchive:
         except KeyError:
             raise self._damage_error(f"the archive has no {name}") from None
         size = info.file_size
-        limit = max(_ROOM, _MOST_PACKED * info.compress_size) if most is None else most
-        if size > limit:
+        if most is not None and size > most:
             raise self._damage_error(
-                f"{name} is too large: {size} bytes, at most {limit}"
+                f"{name} is too large: {size} bytes, at most {most}"
             )
+        if name not in self._counted:
+            self._budget.add(name, size, info.compress_size)
+            self._counted.add(name)
         try:
             with self._archive.open(name) as file:
                 data = file.read(size + 1)
@@ -128,16 +129,17 @@ class KerasArchive:
         known = METADATA in self._names
         return self.read(METADATA, 1 << 16) if known else None
 
-    def weights(self, entries: int, most: int | None = None) -> HDF5File:
+    def weights(self, entries: int) -> HDF5File:
         """The file of weights.
 
         Args:
             entries: How many groups and arrays it may have.
-            most: Bytes that it may have, as of ``read``.
         """
         if f"{WEIGHTS[:-3]}.npz" in self._names:
             raise self._damage_error("weights in an .npz file are not read")
-        return HDF5File(self.path, self.op, entries, self.read(WEIGHTS, most))
+        data = self.read(WEIGHTS)
+        size = self._archive.getinfo(WEIGHTS).compress_size
+        return HDF5File(self.path, self.op, entries, data, size)
 
     def assets(self, group: str) -> dict[str, bytes]:
         """The files that a layer has beside its weights, by their names.
@@ -148,13 +150,9 @@ class KerasArchive:
         start = f"{_ASSETS}{group}/" if group else _ASSETS
         names = (n.removeprefix(start) for n in self._names if n.startswith(start))
         inner = [name for name in names if name and "/" not in name]
-        return {name: self._asset(start + name) for name in inner}
+        return {name: self.read(start + name) for name in inner}
 
     def asset(self, group: str, name: str) -> bytes | None:
         """One of them, if it is there."""
         whole = f"{_ASSETS}{group}/{name}" if group else f"{_ASSETS}{name}"
-        return self._asset(whole) if whole in self._names else None
-
-    def _asset(self, name: str) -> bytes:
-        packed = self._archive.getinfo(name).compress_size
-        return self.read(name, _MOST_PACKED * packed + 4096)
+        return self.read(whole) if whole in self._names else None

@@ -85,5 +85,4 @@ def _read_tokens(
     name = f"{group}/vars/idf_weights"
     if name not in file.shapes:
         return tokens, None
-    file.check_length(name)
     return tokens, file.read(name)

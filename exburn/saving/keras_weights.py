@@ -23,7 +23,6 @@ from exburn.saving.stored import Stored
 
 _OP = "load_weights"
 _ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
-_ROOM = 64 << 20  # bytes of an archive's member beyond what the weights take
 
 
 @contextlib.contextmanager
@@ -49,9 +48,7 @@ def open_weights(
     with contextlib.ExitStack() as stack:
         if zipfile.is_zipfile(path):
             archive = stack.enter_context(KerasArchive(path, _OP))
-            size = sum(int(np.prod(weight.shape)) * 8 for weight in weights)
-            # Adam's two slots beside every weight, and the structure of the file.
-            file = archive.weights(entries, 3 * size + _ROOM)
+            file = archive.weights(entries)
         else:
             file = HDF5File(path, _OP, entries)
         stack.enter_context(file)
@@ -119,7 +116,6 @@ class KerasWeights(Stored):
             own = [name for name in self._file.shapes if name.startswith(start)]
         if own:
             for name in own:
-                self._file.check_length(name)
                 key = own_name(self._layers[id(layer)], name.removeprefix(start))
                 self._own[key] = name
             used.update(own)

@@ -20,6 +20,7 @@ from exburn.errors import (
 )
 from exburn.module.building import place
 from exburn.module.traversal import iter_weights
+from exburn.runtime.files.bounds import DAMAGED
 from exburn.saving.json_text import parse_json
 from exburn.saving.model_description import (
     check_numbers,
@@ -190,8 +191,7 @@ def unusable(
     op: str,
     path: Any,
     error: Exception,
-    hint: str = "Take another copy of the file; this one is damaged or not to be "
-    "trusted.",
+    hint: str = DAMAGED,
     **details: Any,
 ) -> ModelFormatError:
     """The error for a file that no model can be made of.

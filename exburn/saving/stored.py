@@ -6,7 +6,6 @@ Nothing is read before its shape is known to be wanted.
 from __future__ import annotations
 
 import contextlib
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,18 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError, ShapeError
+from exburn.runtime.files.npz import NpzFile
 from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.saving.header import damage_error
 from exburn.saving.keras_archive import KerasArchive, is_keras_archive
 from exburn.saving.own_storage import is_own
 from exburn.saving.shards import TensorFile, listed_files
 from exburn.saving.torch_file import LEGACY, TorchFile, is_torch_zip
-from exburn.saving.zip_directory import open_zip
 from exburn.weights import Move, Rules
 
-_MAX_NPY_HEADER = 10_000  # bytes, NumPy's own limit
 _MOST_ENTRIES = 100_000  # of an HDF5 file that is for no known model
 # What pickles begin with; some safetensors, too, by the size of a header: "{" follows.
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_ROOM = 64 << 20  # bytes of an array, whatever it has in the file
-_MOST_PACKED = 20  # times as long as in the file
 
 
 class Stored:
@@ -176,9 +172,6 @@ class StoredHDF5(Stored):
         self.shapes = file.shapes
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
-        names = list(names)
-        for name in names:
-            self._file.check_length(name)
         return {name: self._file.read(name) for name in names}
 
 
@@ -203,76 +196,17 @@ class StoredNpz(Stored):
     """
 
     def __init__(self, path: Path, op: str, wanted: Iterable[str] = ()):
-        self._path, self._op, wanted = path, op, list(wanted)
-        with self._archive() as archive:
-            names = [n.removesuffix(".npy") for n in archive.namelist()]
-            by_order = names == [f"arr_{i}" for i in range(len(wanted))]
-            targets = wanted if by_order else names
-            self._members = dict(zip(targets, archive.namelist(), strict=True))
-            if len(self._members) != len(names):
-                raise damage_error(op, path, "a name occurs twice in the zip file")
-            self.shapes = {
-                target: self._header(archive, member)[0]
-                for target, member in self._members.items()
-            }
-
-    @contextlib.contextmanager
-    def _archive(self) -> Iterator[zipfile.ZipFile]:
-        try:
-            with open_zip(self._path, self._op) as archive:
-                yield archive
-        except ModelFormatError:
-            raise
-        except Exception as error:  # of zipfile, zlib, or NumPy's parser
-            raise damage_error(
-                self._op, self._path, "the zip file is damaged", cause=error
-            ) from error
-
-    def _header(self, archive: zipfile.ZipFile, member: str) -> tuple[tuple, Any]:
-        npy = np.lib.format
-        try:
-            with archive.open(member) as file:
-                version = npy.read_magic(file)
-                read = {
-                    (1, 0): npy.read_array_header_1_0,
-                    (2, 0): npy.read_array_header_2_0,
-                }[version]
-                shape, _, dtype = read(file, max_header_size=_MAX_NPY_HEADER)
-                start = file.tell()
-        except Exception as error:  # of zipfile, zlib, or NumPy's parser
-            raise damage_error(
-                self._op, self._path, f"{member} is no array", cause=error
-            ) from error
-        if dtype.hasobject or dtype.kind not in "biufc":
-            raise damage_error(
-                self._op, self._path, f"{member} holds {dtype}, not numbers"
-            )
-        size = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        info = archive.getinfo(member)
-        if info.file_size != start + size:
-            raise damage_error(
-                self._op, self._path, f"{member} is not as long as its shape says"
-            )
-        return tuple(shape), dtype
+        self._file = file = NpzFile(path, op, ModelFormatError)
+        wanted, names = list(wanted), list(file.shapes)
+        by_order = names == [f"arr_{i}" for i in range(len(wanted))]
+        targets = wanted if by_order else names
+        self._names = dict(zip(targets, names, strict=True))
+        self.shapes = {
+            target: file.shapes[name] for target, name in self._names.items()
+        }
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
-        arrays = {}
-        with self._archive() as archive:
-            for name in names:
-                with archive.open(self._members[name]) as file:
-                    arrays[name] = np.lib.format.read_array(
-                        file, allow_pickle=False, max_header_size=_MAX_NPY_HEADER
-                    )
-        return arrays
-
-    def check_length(self, name: str) -> None:
-        """Refuses an array that takes far more than it has in the file."""
-        with self._archive() as archive:
-            info = archive.getinfo(self._members[name])
-        if info.file_size > max(_ROOM, _MOST_PACKED * info.compress_size):
-            raise damage_error(
-                self._op, self._path, f"{name} would take {info.file_size} bytes"
-            )
+        return {name: self._file.read(self._names[name]) for name in names}
 
 
 class Renamed(Stored):

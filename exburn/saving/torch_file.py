@@ -20,6 +20,7 @@ import numpy as np
 from exburn.errors import ModelFormatError
 from exburn.runtime.files.bounds import ArrayBudget, Budget
 from exburn.runtime.files.ordinary import ONCE, ZIP, Source
+from exburn.runtime.files.zip_directory import open_zip
 from exburn.saving.header import MAX_NAME, damage_error
 from exburn.saving.tensor_pickle import (
     MAX_BYTES,
@@ -32,7 +33,6 @@ from exburn.saving.tensor_pickle import (
     memory_budget,
     read_pickle,
 )
-from exburn.saving.zip_directory import open_zip
 
 LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # what such a file begins with
 _PROTOCOL = 1001

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from exburn.runtime.files.atomic import path_of
-from exburn.saving.stored import StoredNpz, open_stored
+from exburn.saving.stored import open_stored
 
 _OP = "read_weights"
 
@@ -42,8 +42,6 @@ class WeightFile(Mapping[str, np.ndarray]):
         self.shapes = dict(self._stored.shapes)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if isinstance(self._stored, StoredNpz):
-            self._stored.check_length(name)
         return np.array(self._stored.read([name])[name])
 
     def __iter__(self) -> Iterator[str]:

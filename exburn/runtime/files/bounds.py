@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 ROOM = 64 << 20  # bytes that a file may ask for, however short it is
 PACKED = 20  # bytes that a byte may stand for: of weights, seldom more than two
+DAMAGED = "Take another copy of the file; this one is damaged or not to be trusted."
 _ADDRESSES = 2**62  # bytes: NumPy's arrays are smaller, those without elements, too
 
 Refuse = Callable[[str], Exception]  # makes the error of a reason
@@ -50,7 +51,7 @@ class Budget:
         """
         self._left -= count
         if self._left < 0:
-            raise self._refuse("it would take far more memory than the file is long")
+            raise self._refuse("it asks for far more than its length explains")
 
 
 class ArrayBudget:

@@ -6,25 +6,44 @@ import struct
 import zipfile
 from pathlib import Path
 
+from exburn.errors import ModelFormatError
+from exburn.runtime.files.bounds import DAMAGED
 from exburn.runtime.files.ordinary import Source
-from exburn.saving.header import damage_error
 
 _MOST = 8 << 20  # bytes: of some 100,000 members
 _END, _END_SIZE, _LOCATOR_SIZE, _END_64_SIZE = b"PK\x05\x06", 22, 20, 56
 _COMMENT = 1 << 16
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others may ask for gigabytes
 
 
 def open_zip(path: Path, op: str) -> zipfile.ZipFile:
     """The zip file, for reading; ``zipfile`` makes an object of every member at once.
 
     Raises:
-        ModelFormatError: It would have more members than any file of weights.
+        ModelFormatError: It has more members than any file of weights or data, two of
+            one name, or one that is packed in another way than by deflate.
         zipfile.BadZipFile, OSError …: Whatever else ``zipfile`` finds wrong.
     """
     with Source(path, op=op) as file:
         if _directory_size(file) > _MOST:
-            raise damage_error(op, path, "the zip file has too many members")
-    return zipfile.ZipFile(path)
+            raise _damage_error(op, path, "the zip file has too many members")
+    archive = zipfile.ZipFile(path)
+    try:
+        members = archive.infolist()
+        if len({info.filename for info in members}) != len(members):
+            raise _damage_error(op, path, "a name occurs twice in the zip file")
+        for info in members:
+            if info.compress_type not in _PACKINGS:
+                reason = f"{info.filename[:80]!r} in the zip file is packed in a way"
+                raise _damage_error(op, path, f"{reason} that is not read")
+    except BaseException:
+        archive.close()
+        raise
+    return archive
+
+
+def _damage_error(op: str, path: Path, reason: str) -> ModelFormatError:
+    return ModelFormatError(op, reason, {"file": path}, hint=DAMAGED)
 
 
 def _directory_size(file: Source) -> int:

@@ -1,0 +1,60 @@
+"""The ways in which files are opened, by format."""
+
+import contextlib
+import io
+from pathlib import Path
+
+from tests.bombs import hdf5, npz
+
+import exburn
+from exburn import layers, saving
+from exburn.command_line.main import main
+
+
+def every_array(path):
+    with saving.read_weights(path) as file:
+        for name in file:
+            file[name]
+
+
+def small_model(path):
+    model = exburn.Sequential([exburn.Input((8,)), layers.Dense(4, name="dense")])
+    model.load_weights(path, skip_mismatch=True)
+
+
+def editor(path):
+    with contextlib.redirect_stdout(io.StringIO()):
+        saving.KerasFileEditor(path)
+
+
+def command(name):
+    def run(path):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            main([name, str(path)])
+
+    return run
+
+
+def data_set(path):
+    from exburn.datasets.files import read_npz
+
+    read_npz(Path(path), ["x"], op="load_data")
+
+
+_ANY = {
+    "read_weights": every_array,
+    "load_weights": small_model,
+    "exburn info": command("info"),
+    "exburn verify": command("verify"),
+}
+MODELS = {"load_model": lambda path: exburn.load_model(path)}
+EDITOR = {"KerasFileEditor": editor}
+
+#: Bombs by name, and readers by name, of each format.
+TABLE = {
+    "weights.h5": (hdf5.WEIGHTS, _ANY | EDITOR),
+    "h5": (hdf5.LEGACY, _ANY | MODELS),
+    "keras": (hdf5.ARCHIVES, _ANY | MODELS | EDITOR),
+    "npz": (npz.BOMBS, _ANY | {"load_data": data_set}),
+}
