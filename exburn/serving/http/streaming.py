@@ -24,7 +24,7 @@ from exburn.serving.http.logs import LOGGER
 
 __all__ = ["Generation", "write_events"]
 
-_END: Any = object()
+_END = object()
 
 
 class Generation:
@@ -177,7 +177,8 @@ class _Source:
 
     async def aclose(self) -> None:
         """``close`` of an asynchronous iterator."""
-        if callable(close := getattr(self._iterator, "aclose", None)):
+        close: Any = getattr(self._iterator, "aclose", None)
+        if close is not None:
             await close()
 
 
