@@ -39,6 +39,11 @@ def _value(text: str) -> Any:
     return text
 
 
+def _names(text: str) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 # Options of Server: what is shown for the value, its type, the help.
 _OPTIONS: dict[str, tuple[str, Any, str]] = {
     "host": ("ADDRESS", str, "address to listen at (127.0.0.1: this machine alone)"),
@@ -48,11 +53,14 @@ _OPTIONS: dict[str, tuple[str, Any, str]] = {
     "rate": ("N", float, "requests per second of each key or address (any)"),
     "max_queue": ("N", int, "requests to a model that may wait (1024)"),
     "max_streams": ("N", int, "answers in parts at once (16)"),
+    "max_connections": ("N", int, "connections at once (1000, or half of the files)"),
     "max_memory": ("SIZE", _value, "host memory for requests (half of what is free)"),
     "timeout": ("TIME", _value, 'longest time for an answer ("2 s")'),
     "read_timeout": ("TIME", _value, 'longest time for a request to arrive ("10 s")'),
     "drain": ("TIME", _value, 'how long it goes on after SIGTERM ("20 s")'),
     "canary": ("TIME", _value, 'time within which a test batch must come back ("5 s")'),
+    "allowed_hosts": ("NAMES", _names, "names it is asked under, between commas (its)"),
+    "cors_origins": ("ORIGINS", _names, "pages from elsewhere that may ask (none)"),
     "batch_size": ("N", int, "most rows of a batch (32)"),
     "batch_timeout": ("TIME", _value, 'how long a row waits for others ("0 s")'),
     "ssl_certfile": ("FILE", str, "certificate for TLS, in PEM (none: no TLS)"),

@@ -16,6 +16,7 @@ from exburn.serving.http.inference import Inference
 from exburn.serving.http.limits import Keys, Rate
 from exburn.serving.http.logs import LOGGER
 from exburn.serving.http.metrics import Metrics
+from exburn.serving.http.origins import Hosts, Origins
 from exburn.serving.http.registry import Registry
 from exburn.serving.http.routes import Routes
 from exburn.serving.http.streaming import Generation
@@ -32,6 +33,8 @@ def make_app(
     *,
     keys: Keys,
     rate: Rate | None,
+    hosts: Hosts,
+    origins: Origins,
     version: str,
     close: Callable[[], Any],
 ) -> ASGIApp:
@@ -40,6 +43,7 @@ def make_app(
     Args:
         registry, inference, generation, health: Its parts.
         keys, rate: Who may ask, and how often.
+        hosts, origins: Under which names, and for which pages.
         version: ExBurn's.
         close: Coroutine function that is awaited when the host shuts down.
     """
@@ -69,6 +73,8 @@ def make_app(
         keys=keys,
         rate=rate,
         health=health,
+        hosts=hosts,
+        origins=origins,
         observers=(metrics.observe, _write_log),
         tracer=make_tracer(),
     )

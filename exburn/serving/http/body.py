@@ -10,16 +10,17 @@ from typing import Any
 
 import orjson
 
+from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.limits import Reservation
 
-__all__ = ["MOST_DISCARDED", "ClientLeft", "discard_body", "parse_object", "read_body"]
+__all__ = ["ClientLeft", "discard_body", "is_complete", "parse_object", "read_body"]
 
 Receive = Callable[[], Awaitable[Any]]
 
 # Of a body that is refused: what is read and thrown away, so that its sender reads the
 # answer instead of a reset of the connection.
-MOST_DISCARDED, _DISCARD_SECONDS = 16 << 20, 2.0
+_MOST_DISCARDED, _DISCARD_SECONDS = 16 << 20, 2.0
 _WINDOW = {"gzip": 31, "deflate": 15}  # for zlib
 
 
@@ -127,9 +128,29 @@ def parse_object(text: bytes) -> dict[str, Any]:
     return found
 
 
+async def is_complete(receive: Receive, exchange: Exchange) -> bool:
+    """Whether all of a request is there; reads what is there of it, and waits for none.
+
+    Args:
+        receive: Of ASGI; notes what has come in the exchange.
+        exchange: The request.
+    """
+    headers = exchange.headers
+    if b"transfer-encoding" not in headers and not headers.get(b"content-length"):
+        return True
+    if b"expect" in headers and not exchange.received:
+        return False  # to read would be to ask for it
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            while not exchange.read:
+                if (await receive())["type"] != "http.request":
+                    return True  # nobody sends the rest
+    return exchange.read
+
+
 async def discard_body(receive: Receive) -> None:
     """Reads what its sender still sends, up to a bound, and forgets it."""
-    left = MOST_DISCARDED
+    left = _MOST_DISCARDED
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DISCARD_SECONDS):
             while left > 0:

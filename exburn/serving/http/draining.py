@@ -12,13 +12,16 @@ are taken first, and all that have not asked yet are given a moment to do so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
+import sys
 import time
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 
 from exburn.serving.http.health import Health
 
@@ -36,6 +39,7 @@ class DrainingServer(uvicorn.Server):
         listening: The socket; ``run`` takes a duplicate of it, which it closes.
         health: Of the server: says that it is not ready.
         seconds: How long it goes on to answer.
+        handshake: Seconds that a client has for the handshake of TLS.
     """
 
     def __init__(
@@ -44,11 +48,31 @@ class DrainingServer(uvicorn.Server):
         listening: socket.socket,
         health: Health,
         seconds: float,
+        handshake: float = 10.0,
     ):
         super().__init__(config)
+        self._handshake = handshake if config.is_ssl else None
         self._listening = listening
         self._health, self._seconds = health, seconds
         self._ends: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, which would give a handshake of TLS a minute."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(STARTUP_FAILURE)
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                self._protocol,
+                sock=listening,
+                ssl=self.config.ssl,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=self._handshake,
+            )
+            for listening in sockets or []
+        ]
+        self.started = True
 
     def drain(self, seconds: float | None = None) -> None:
         """Begins to drain; from any thread, and in handlers of signals."""
@@ -81,19 +105,28 @@ class DrainingServer(uvicorn.Server):
         for server in self.servers:
             server.close()
         self._listening.setblocking(False)
+        waiting = []
         while True:
             try:
                 connection, _ = self._listening.accept()
             except OSError:
                 break
             connection.setblocking(False)
-            loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(self._protocol, connection)
+            waiting.append(self._connect(connection))
         self._listening.close()
+        await asyncio.gather(*waiting)
         until = time.monotonic() + _MOMENT
         while self.server_state.connections and time.monotonic() < until:
             await asyncio.sleep(0.01)
         await super().shutdown(sockets)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        tls: dict[str, Any] = {}
+        if self._handshake is not None:
+            tls = {"ssl": self.config.ssl, "ssl_handshake_timeout": _MOMENT}
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):  # no handshake came, or another one
+            await loop.connect_accepted_socket(self._protocol, connection, **tls)
 
     def _protocol(self) -> Any:
         make: Any = self.config.http_protocol_class

@@ -1,21 +1,21 @@
-"""The way in and out of every request: its id, its key, its rate, its record."""
+"""The way in and out of every request: its id, whom it is for, its key, its record."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import orjson
 from starlette.exceptions import HTTPException
 
-from exburn.serving.http.body import MOST_DISCARDED, ClientLeft, discard_body
+from exburn.serving.http.body import ClientLeft, discard_body, is_complete
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure, failure_of
 from exburn.serving.http.health import Health
 from exburn.serving.http.limits import Keys, Rate
 from exburn.serving.http.logs import LOGGER, request_id
+from exburn.serving.http.origins import Hosts, Origins
 
 __all__ = ["Entrance"]
 
@@ -36,6 +36,7 @@ class Entrance:
         keys: Who may ask.
         rate: How often, or ``None``.
         health: Says when the server is about to end.
+        hosts, origins: Under which names it is asked, and by which pages.
         observers: Called with every ``Exchange`` when it is over.
         tracer: Makes spans, or ``None``.
     """
@@ -47,11 +48,14 @@ class Entrance:
         keys: Keys,
         rate: Rate | None,
         health: Health,
+        hosts: Hosts,
+        origins: Origins,
         observers: tuple[Callable[[Exchange], None], ...] = (),
         tracer: Any = None,
     ):
         self._app, self._keys, self._rate = app, keys, rate
         self._health, self._observers, self._tracer = health, observers, tracer
+        self._hosts, self._origins = hosts, origins
 
     async def __call__(
         self, scope: MutableMapping[str, Any], receive: Receive, send: Send
@@ -63,7 +67,8 @@ class Entrance:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         exchange = Exchange(request_id(headers), scope["method"], path, headers)
         scope["exburn.exchange"] = exchange
-        receive, send = _follow(exchange, receive), self._record(exchange, send)
+        receive = _follow(exchange, receive)
+        send = self._record(exchange, receive, send)
         if self._tracer is None:
             await self._answer(exchange, scope, receive, send)
         else:
@@ -79,7 +84,12 @@ class Entrance:
     ) -> None:
         try:
             self._admit(exchange, scope)
-            await self._app(scope, receive, send)
+            preflight = self._origins.preflight(exchange.method, exchange.headers)
+            if preflight is None:
+                self._check_key(exchange)
+                await self._app(scope, receive, send)
+            else:
+                await _send(send, 204, preflight)
         except ClientLeft:
             pass
         except asyncio.CancelledError:  # the server ends, and has waited long enough
@@ -92,7 +102,7 @@ class Entrance:
                 exchange.error = error
             if exchange.status != 499:  # part of the answer is out: cut it off
                 raise
-            await self._refuse(exchange, failure, receive, send)
+            await _fail(failure, send)
         finally:
             for observe in self._observers:
                 observe(exchange)
@@ -100,6 +110,10 @@ class Entrance:
     def _admit(self, exchange: Exchange, scope: MutableMapping[str, Any]) -> None:
         client = scope.get("client")
         exchange.caller = client[0] if client else ""
+        self._hosts.check(scope["headers"], scope.get("server"))
+        exchange.added = self._origins.check(exchange.headers)
+
+    def _check_key(self, exchange: Exchange) -> None:
         if exchange.path in _OPEN:
             return
         if self._keys:
@@ -107,35 +121,34 @@ class Entrance:
         if self._rate is not None:
             self._rate.take(exchange.caller)
 
-    def _record(self, exchange: Exchange, send: Send) -> Send:
-        """``send`` that adds headers, and keeps what the record needs."""
+    def _record(self, exchange: Exchange, receive: Receive, send: Send) -> Send:
+        """``send`` that adds headers, and keeps what the record needs.
+
+        An answer to a request that is not all there is the connection's last: what is
+        left of the body would be in the way of the next. Its sender may not look for an
+        answer before all is sent, so some of it is read before the answer ends.
+        """
+        early = False
 
         async def record(message: Message) -> None:
+            nonlocal early
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                headers = list(message.get("headers", ()))
+                early = not (exchange.read or await is_complete(receive, exchange))
+                headers = [*message.get("headers", ()), *exchange.added]
                 headers.append((b"x-request-id", exchange.id.encode()))
-                if self._health.draining:
+                if self._health.draining or early:
                     headers.append((b"connection", b"close"))
                 message["headers"] = headers
             else:
                 exchange.sent += len(message.get("body", b""))
+                if early and not message.get("more_body"):
+                    await send({**message, "more_body": True})
+                    await discard_body(receive)
+                    message = {"type": "http.response.body", "body": b""}
             await send(message)
 
         return record
-
-    async def _refuse(
-        self, exchange: Exchange, failure: RequestFailure, receive: Receive, send: Send
-    ) -> None:
-        """Sends a failure, whether or not the body has been read."""
-        length = _body_length(exchange)
-        if exchange.read or length == 0:
-            await _fail(failure, send)
-            return
-        # Its sender may not look for an answer before all is sent.
-        await _fail(failure, send, more=True, close=length > MOST_DISCARDED)
-        await discard_body(receive)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _failure(error: Exception) -> RequestFailure:
@@ -161,17 +174,7 @@ def _follow(exchange: Exchange, receive: Receive) -> Receive:
     return follow
 
 
-def _body_length(exchange: Exchange) -> float:
-    """Bytes of the body; infinite where the headers do not say."""
-    if b"transfer-encoding" in exchange.headers:
-        return math.inf
-    length = exchange.headers.get(b"content-length", b"0")
-    return int(length[:20]) if length.isdigit() else math.inf
-
-
-async def _fail(
-    failure: RequestFailure, send: Send, *, more: bool = False, close: bool = False
-) -> None:
+async def _fail(failure: RequestFailure, send: Send) -> None:
     body = orjson.dumps({"error": failure.message})
     headers = [
         (b"content-type", b"application/json"),
@@ -181,13 +184,10 @@ async def _fail(
             for k, v in failure.headers.items()
         ),
     ]
-    if close:
-        headers.append((b"connection", b"close"))
-    await send(
-        {
-            "type": "http.response.start",
-            "status": failure.status,
-            "headers": headers,
-        }
-    )
-    await send({"type": "http.response.body", "body": body, "more_body": more})
+    await _send(send, failure.status, headers, body)
+
+
+async def _send(send: Send, status: int, headers: Any, body: bytes = b"") -> None:
+    start = {"type": "http.response.start", "status": status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

@@ -23,6 +23,7 @@ class Exchange:
         rows: Rows of the request.
         received, sent: Bytes of the bodies.
         read: Whether the whole body has come.
+        added: Headers that its answer gets, whatever it is.
         status: Of the answer; 499 for a client that left.
         error: What failed, if that is a fault of the server.
     """
@@ -39,6 +40,7 @@ class Exchange:
     received: int = 0
     sent: int = 0
     read: bool = False
+    added: list[tuple[bytes, bytes]] = dataclasses.field(default_factory=list)
     status: int = 499
     error: BaseException | None = None
     began: float = dataclasses.field(default_factory=time.perf_counter)

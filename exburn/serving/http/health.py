@@ -77,8 +77,12 @@ class Health:
         return time.monotonic() - min(self._of(entry, entry.serving).last)
 
     def all_ready(self) -> bool:
-        """Whether the server is ready for requests to each of its models."""
-        return not self.draining and all(map(self.is_ready, self._registry))
+        """Whether the server is ready for requests to each of its models, one at least.
+
+        Without a model every request would be answered by 404.
+        """
+        entries = list(self._registry)
+        return not self.draining and bool(entries) and all(map(self.is_ready, entries))
 
     def is_live(self) -> bool:
         """Whether the process should go on: no model's threads are gone."""

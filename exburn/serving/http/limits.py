@@ -5,20 +5,29 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from exburn.core.checks import check_number
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
 from exburn.saving.shards import byte_count
 from exburn.serving.http.failures import RequestFailure
 
-__all__ = ["Keys", "Memory", "Rate", "Reservation", "size_in_bytes"]
+__all__ = [
+    "Keys",
+    "Memory",
+    "Rate",
+    "Reservation",
+    "most_connections",
+    "size_in_bytes",
+]
 
 _SHORTEST = 16  # characters of a key, so that nobody finds it by trying
+_CONNECTIONS = 1000
 _MOST_CALLERS = 10_000  # whose rates are known at once
 # Memory that a byte of a body takes while it is read, in the worst case: Python's list
 # of short numbers has 32 bytes for two, and one of empty lists 64 for three.
@@ -40,6 +49,28 @@ def size_in_bytes(op: str, name: str, size: Any) -> int:
     except ArgumentError:
         pass
     raise ArgumentError(op, f"{name} must be a size such as '8 MB', received {size!r}")
+
+
+def most_connections(op: str, count: int | None) -> int:
+    """A greatest number of connections, by default one that leaves files to open.
+
+    Raises:
+        ArgumentError: It is no number above 0.
+
+    Example:
+        >>> most_connections("Server", 50)
+        50
+    """
+    if count is not None:
+        return check_count(op, "max_connections", count)
+    if sys.platform == "win32":  # sockets are no files
+        return _CONNECTIONS
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _CONNECTIONS
+    return min(_CONNECTIONS, max(files // 2, 1))
 
 
 class Keys:

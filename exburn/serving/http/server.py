@@ -22,8 +22,15 @@ from exburn.serving.http.draining import DrainingServer
 from exburn.serving.http.entrance import ASGIApp
 from exburn.serving.http.health import Health
 from exburn.serving.http.inference import Inference
-from exburn.serving.http.limits import Keys, Memory, Rate, size_in_bytes
+from exburn.serving.http.limits import (
+    Keys,
+    Memory,
+    Rate,
+    most_connections,
+    size_in_bytes,
+)
 from exburn.serving.http.logs import log_to
+from exburn.serving.http.origins import Hosts, Origins, texts
 from exburn.serving.http.registry import Registry
 from exburn.serving.http.streaming import Generation
 from exburn.serving.options import seconds
@@ -46,7 +53,8 @@ class Server:
     Args:
         models: ``{name: model}``. A model is what ``Serving`` takes, a ``Serving``, the
             path of a saved model, or an ``Endpoint``, which says more of one of these;
-            or ``{version: model}``, of which the last one is the default.
+            or ``{version: model}``, of which the last one is the default. A server
+            without any is not ready until ``load`` gives it one.
         host, port: Where ``run`` listens: only this machine can reach the default host.
             Port 0 is a free one, see ``url``.
         api_keys: Keys of which each request must have one, 16 characters or more;
@@ -56,6 +64,9 @@ class Server:
         rate: Requests per second that each key (without keys: each address) may send.
         max_queue: Requests to a model that may wait; one more gets 429.
         max_streams: Answers in parts that are generated at once; one more gets 429.
+        max_connections: Connections; one more takes the place of the one that has kept
+            the server waiting the longest. By default 1,000, or half of the files that
+            the process may open if these are fewer.
         timeout: Longest time for an answer, or a part of one; then it gets 504.
         read_timeout: Longest time for a request to arrive.
         drain: How long the server goes on to answer after SIGTERM, while it says that
@@ -64,6 +75,11 @@ class Server:
             server to be ready.
         max_memory: Host memory for requests under way: others get 503. By default half
             of what is free now.
+        allowed_hosts: Names under which the server is asked (``Host``), beside
+            addresses, ``localhost``, ``host`` and the machine's name;
+            ``"*.example.com"`` is all of a domain, ``"*"`` any name.
+        cors_origins: Pages from elsewhere that may ask, as ``"https://example.com"``,
+            or ``"*"`` for all. Without it only the server's own page may.
         batch_size, batch_timeout: As of ``Serving``. A lone request does not wait.
         ssl_certfile, ssl_keyfile: Files of a certificate and its key, for HTTPS.
         log_level: Of ``run``: ``"INFO"`` writes a line for each request.
@@ -98,11 +114,14 @@ class Server:
         rate: float | None = None,
         max_queue: int = 1024,
         max_streams: int = 16,
+        max_connections: int | None = None,
         timeout: Any = "2 s",
         read_timeout: Any = "10 s",
         drain: Any = "20 s",
         canary: Any = "5 s",
         max_memory: Any = None,
+        allowed_hosts: Iterable[str] | None = None,
+        cors_origins: Iterable[str] | None = None,
         batch_size: int = 32,
         batch_timeout: Any = 0,
         ssl_certfile: str | Path | None = None,
@@ -111,15 +130,24 @@ class Server:
         **serving: Any,
     ):
         api_keys = [api_keys] if isinstance(api_keys, str) else list(api_keys)
+        allowed_hosts = texts("allowed_hosts", allowed_hosts)
+        cors_origins = texts("cors_origins", cors_origins)
         given = locals()
         names = [*inspect.signature(Server).parameters][1:-1]
         self._options = {name: given[name] for name in names} | serving
-        if not isinstance(models, Mapping) or not models:
+        if not isinstance(models, Mapping):
             raise ArgumentError(
                 _OP,
                 "models must be a dict {name: model}",
                 {"received": type(models).__name__},
             )
+        for name, model in models.items():
+            if isinstance(model, Mapping) and not model:
+                raise ArgumentError(
+                    _OP,
+                    f"the model {name!r} has no version",
+                    hint="{name: model}, or {name: {version: model}}.",
+                )
         known = [*inspect.signature(Serving).parameters][1:]
         for name in serving:
             if name not in known:
@@ -127,6 +155,7 @@ class Server:
                 raise unknown_name("option", name, {*known, *own} - {"serving"}, op=_OP)
         self.host, self._port = host, port
         self._drain = seconds(_OP, "drain", drain)
+        self._connections = most_connections(_OP, max_connections)
         self._log_level, self._ssl = log_level, (ssl_certfile, ssl_keyfile)
         if max_memory is None:
             memory = free_host_bytes() // 2
@@ -161,6 +190,8 @@ class Server:
             self._health,
             keys=keys,
             rate=rates,
+            hosts=Hosts(host, allowed_hosts),
+            origins=Origins(cors_origins),
             version=sys.modules["exburn"].__version__,
             close=self._close_models,
         )
@@ -308,7 +339,8 @@ class Server:
                 hint="Another port: port=8001; port=0 takes a free one.",
             ) from error
         self._port = listening.getsockname()[1]
-        protocol = type("Protocol", (WatchedProtocol,), {"seconds": self._read_timeout})
+        limits = {"seconds": self._read_timeout, "most": self._connections}
+        protocol = type("Protocol", (WatchedProtocol,), limits)
         config = uvicorn.Config(
             self._app,
             http=protocol,
@@ -322,7 +354,9 @@ class Server:
             # A request that came just now is read and answered within these.
             timeout_graceful_shutdown=int(self._timeout + self._read_timeout) + 1,
         )
-        self._engine = DrainingServer(config, listening, self._health, self._drain)
+        self._engine = DrainingServer(
+            config, listening, self._health, self._drain, self._read_timeout
+        )
         return self._engine, listening.dup()
 
     def _end(self) -> None:

@@ -83,7 +83,8 @@ async def keep_asking(port, count):
     may come, which the system resets: it never was the server's.
     """
     body = json.dumps({"inputs": [tensor("x", [[1, 2, 3]])]}).encode()
-    head = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+    head = "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Content-Length: {len(body)}"
     request = head.encode() + b"\r\n\r\n" + body
     while True:
         try:

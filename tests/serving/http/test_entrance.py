@@ -9,6 +9,7 @@ from exburn.serving.http.entrance import Entrance
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
 from exburn.serving.http.limits import Keys, Rate
+from exburn.serving.http.origins import Hosts, Origins
 
 KEY = "a-key-of-sixteen"
 POST = {"type": "http", "method": "POST", "path": "/v2", "client": ("9.9.9.9", 1)}
@@ -36,7 +37,13 @@ class Call:
         seen, health = [], Health([], 1)
         health.draining = drain
         entrance = Entrance(
-            app, keys=Keys(keys), rate=rate, health=health, observers=(seen.append,)
+            app,
+            keys=Keys(keys),
+            rate=rate,
+            health=health,
+            hosts=Hosts("127.0.0.1"),
+            origins=Origins(),
+            observers=(seen.append,),
         )
         self.parts = list(parts)
         self.sent = []
@@ -123,14 +130,33 @@ def test_errors_are_json_with_the_requests_id(error, status):
     assert (call.exchange.error is error) == (status == 500)
 
 
-def test_a_body_that_was_not_read_is_read_after_its_answer():
-    refuse = failing(RequestFailure(413, "too long"))
-    call = Call(refuse, {"content-length": "4"}, [b"ab", b"cd", b"", b"next request"])
-    assert call.parts == [] or call.parts == [b"next request"]
-    assert [m.get("more_body") for m in call.sent[1:]] == [True, False]
-    assert "connection" not in call.headers
-    for headers in ({"transfer-encoding": "chunked"}, {"content-length": "9" * 10}):
-        assert Call(refuse, headers).headers["connection"] == "close"
+class Drip(Call):
+    """A call whose body comes in parts with pauses between them."""
+
+    async def receive(self):
+        await asyncio.sleep(0.001)
+        return await super().receive()
+
+
+async def greet_unread(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@pytest.mark.parametrize(
+    "app", [failing(RequestFailure(413, "too long")), greet_unread], ids=["413", "200"]
+)
+@pytest.mark.parametrize(
+    "headers", [{"content-length": "4"}, {"transfer-encoding": "chunked"}]
+)
+def test_an_answer_before_all_of_its_request_is_the_last(app, headers):
+    whole = Call(app, headers, [b"ab", b"cd"])  # all of it is there already
+    assert "connection" not in whole.headers and len(whole.sent) == 2
+    call = Drip(app, headers, [b"ab", b"cd"])
+    assert call.headers["connection"] == "close"
+    assert call.parts == [] and call.body  # it was read behind the answer
+    assert [m.get("more_body", False) for m in call.sent[1:]] == [True, False]
+    assert "connection" not in Call(app, {}, []).headers
 
 
 def test_an_answer_that_fails_half_way_is_cut_off():

@@ -92,7 +92,7 @@ def draw(number, pool, expected):
 
 async def ask(reader, writer, body, length):
     """Status and body of the answer."""
-    head = "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n"
+    head = "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n"
     if length is not None:
         head += f"Inference-Header-Content-Length: {length}\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -166,7 +166,9 @@ def metrics(server):
 
     async def read():
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(
+            b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
         text = (await reader.read()).decode()
         writer.close()
         return text

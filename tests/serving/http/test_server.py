@@ -75,7 +75,8 @@ def test_models_come_from_files_and_in_versions(model, tmp_path, rows):
 @pytest.mark.parametrize(
     ("models", "options", "message"),
     [
-        ({}, {}, "dict"),
+        ({"m": {}}, {}, "'m' has no version"),
+        (None, {}, "dict"),
         ([1], {}, "dict"),
         ({"a/b": lambda x: x}, {"example": np.zeros((1, 2))}, "letters"),
         ({"m": 7}, {}, "function is needed"),
@@ -92,6 +93,24 @@ def test_models_come_from_files_and_in_versions(model, tmp_path, rows):
 def test_wrong_options_are_errors_at_once(models, options, message):
     with pytest.raises((ArgumentError, TypeError, OSError), match=message):
         Server(models, **options)
+
+
+def test_a_server_without_a_model_is_not_ready_until_it_has_one(mlp, rows):
+    server = Server({})
+    client = Client(server.asgi())
+    for _ in range(2):
+        assert client("GET", "/v2/health/live").status_code == 200
+        answer = client("GET", "/v2/health/ready")
+        assert (answer.status_code, answer.json()) == (503, {"ready": False})
+        assert client("GET", "/v2").json()["models"] == []
+        assert client("GET", "/openapi.json").status_code == 200
+        assert "exburn_http_ready 0.0" in client("GET", "/metrics").text
+        assert client.infer(rows(1), "m").status_code == 404
+        server.load("m", mlp)
+        assert client("GET", "/v2/health/ready").status_code == 200
+        assert client.infer(rows(1), "m").status_code == 200
+        server.unload("m")
+    server.close()
 
 
 def test_a_misspelled_option_is_named():
