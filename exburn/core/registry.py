@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import copy
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Self
@@ -45,6 +46,14 @@ _arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.Cont
 _leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_leaving", default=False
 )
+_copying: contextvars.ContextVar[dict[int, Any] | None] = contextvars.ContextVar(
+    "exburn_copying", default=None
+)
+# Whose objects have descriptions, or are constants and functions.
+_LIBRARIES = frozenset(
+    "builtins exburn flax functools jax jaxlib ml_dtypes numpy".split()
+)
+_CLASS = "$class"  # entry of a description that a copy is made of: the class itself
 # Classes of packages that `import exburn` leaves out, and files may name.
 _LATE = {
     "BERT": "exburn.applications.bert",
@@ -183,6 +192,29 @@ def leaving_functions() -> AbstractContextManager[Any]:
     return value_scope(_leaving, True)
 
 
+def copying(kept: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Within the block, descriptions make copies in this process, by no names.
+
+    Modules are described with their classes; other objects of users' classes, such as
+    an initializer, stand for themselves as deep copies.
+
+    Args:
+        kept: What stays as it is in a deep copy: the parts of what is copied.
+
+    Example:
+        >>> from argparse import Namespace
+        >>> half = Namespace(by=0.5)
+        >>> with copying([]):
+        ...     one, two = deserialize(serialize([half, half]))
+        >>> one == half, one is two, one is half
+        (True, True, False)
+    """
+    parts = {id(part): part for part in kept}
+    if (around := _copying.get()) is not None:  # what is shared there is shared here
+        around.update(parts)
+    return value_scope(_copying, parts if around is None else around)
+
+
 class _Shared:
     """Objects that a configuration holds more than once."""
 
@@ -263,12 +295,16 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
 
 
 def custom_class(config: Mapping[str, Any]) -> Any:
-    """A class among what the user has registered or passed; ``None`` if it is not.
+    """A class among what the user has registered or passed, or what is copied.
+
+    ``None`` if it is none of these.
 
     Example:
         >>> custom_class({"class_name": "Dense"}) is None
         True
     """
+    if isinstance(config.get(_CLASS), type):  # no file holds one
+        return config[_CLASS]
     names = (config.get("registered_name"), config.get("class_name"))
     found = (custom(name) for name in names if isinstance(name, str))
     return next((one for one in found if one is not None), None)
@@ -356,17 +392,11 @@ def serialize(value: Any) -> Any:
         return [serialize(v) for v in value]
     if isinstance(value, Mapping):
         return {str(k): serialize(v) for k, v in value.items()}
+    copied = _copying.get()
+    if copied is not None and _is_own_object(value):
+        return copy.deepcopy(value, copied)
     if hasattr(value, "get_config") and not inspect.isclass(value):
-        described = _describe_class(type(value), value.get_config())
-        if (built := getattr(value, "_own_build_config", None)) is not None:
-            described["build_config"] = serialize(built)
-        shared = _shared.get()
-        if shared is not None and not isinstance(value, Configured):  # no plain value
-            known = shared.numbers
-            described["shared_object_id"] = known.setdefault(
-                id(value), (len(known), value)
-            )[0]
-        return described
+        return describe(value)
     if value is Ellipsis or isinstance(value, bytes | slice):
         return _describe_constant(value)
     if isinstance(value, np.generic | np.ndarray | jax.Array):
@@ -401,6 +431,33 @@ def serialize(value: Any) -> Any:
     )
 
 
+def describe(value: Any) -> dict[str, Any]:
+    """The description of an object that has a ``get_config``.
+
+    Example:
+        >>> from exburn.regularizers import L2
+        >>> describe(L2(0.5))["config"]
+        {'l2': 0.5}
+    """
+    described = _describe_class(type(value), value.get_config())
+    if (built := getattr(value, "_own_build_config", None)) is not None:
+        described["build_config"] = serialize(built)
+    shared = _shared.get()
+    if shared is not None and not isinstance(value, Configured):  # no plain value
+        known = shared.numbers
+        described["shared_object_id"] = known.setdefault(
+            id(value), (len(known), value)
+        )[0]
+    return described
+
+
+def _is_own_object(value: Any) -> bool:
+    """Whether a value is an object of a user's class that is no module."""
+    if isinstance(value, nnx.Module | nnx.Variable):
+        return False
+    return type(value).__module__.partition(".")[0] not in _LIBRARIES
+
+
 def describe_function(name: str) -> dict[str, Any]:
     """How a configuration refers to a function.
 
@@ -420,12 +477,13 @@ def _describe_class(cls: type, config: Any) -> dict[str, Any]:
     else:
         name = registered_name(cls) or cls.__name__
         module = None if module == "__main__" else module
-    return {
+    described = {
         "module": module,
         "class_name": cls.__name__,
         "config": config,
         "registered_name": name,
     }
+    return described if _copying.get() is None else described | {_CLASS: cls}
 
 
 def _public_module(module: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from exburn.layers import Input
 from exburn.models.model import Model
 from exburn.models.saving import set_up_like
 from exburn.models.sequential import Sequential
-from exburn.module.building import fresh_clone
+from exburn.module.building import copying_parts, fresh_clone, unbuilt_copy
 from exburn.module.graph import named_by
 from exburn.module.layer import Layer
 
@@ -62,7 +63,10 @@ def clone_model(
     if clone_function is call_function is input_tensors is None:
         made = fresh_clone(model)
     else:
-        with making_clone():
+        # A function of the user's may change a configuration, and finds descriptions.
+        own = clone_function is not None
+        parts = contextlib.nullcontext() if own else copying_parts(model)
+        with making_clone(), parts:
             made = _over(model, input_tensors, clone_function, call_function, recursive)
         if clone_function is None:
             made.repeat_changes(model.changes)
@@ -97,7 +101,7 @@ def _over(
             call = None if isinstance(layer, Sequential) else call_function
             return _over(layer, None, clone_function, call, True)
         if clone_function is None:
-            return type(layer).from_config(layer.get_config())
+            return unbuilt_copy(layer)
         return clone_function(layer)
 
     inputs = input_tensors

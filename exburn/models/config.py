@@ -112,7 +112,7 @@ def _entry(model: Model, target: str | int) -> dict[str, Any]:
         return input_entry(model.inputs[target], graph.input_names[target])
     node = graph.nodes[-1 - target]
     if not isinstance(node.target, Lifted):
-        return registry.serialize(node.target)
+        return registry.describe(node.target)
     return {
         "module": "exburn.ops",
         "class_name": node.name.title().replace("_", ""),

@@ -418,15 +418,34 @@ def clone(layer: Any) -> Any:
 def fresh_clone(layer: Any) -> Any:
     """A layer of the same configuration and changes with fresh weights.
 
-    Classes of the user's need not be registered: those of its parts are taken.
+    Classes of the user's need not be registered: nothing is looked up by name.
     """
-    with registry.custom_objects(own_classes(layer)), making_clone():
-        made = type(layer).from_config(layer.get_config())
+    with making_clone():
+        made = unbuilt_copy(layer)
     if layer.built and not made.built and layer._meta.value.traced is not None:
         infer(made, *layer._meta.value.traced)
     if changes := getattr(layer, "changes", None):  # by quantize(), add_lora() …
         made.repeat_changes(changes)
     return made
+
+
+def unbuilt_copy(layer: Any) -> Any:
+    """A layer of the same configuration that has no weights yet."""
+    with copying_parts(layer):
+        return type(layer).from_config(layer.get_config())
+
+
+@contextlib.contextmanager
+def copying_parts(layer: Any) -> Iterator[None]:
+    """In the block, configurations make copies of a layer's parts, by no names.
+
+    What users' own objects hold of the layer, as functions may, stays as it is.
+    """
+    modules = [module for _, module in iter_modules(layer)]
+    weights = [weight for _, weight, _ in iter_weights(layer)]
+    names = registry.custom_objects(own_classes(layer))
+    with names, registry.copying([*modules, *weights]):
+        yield
 
 
 def own_classes(module: Any) -> dict[str, type]:

@@ -61,6 +61,89 @@ def test_elsewhere_the_class_is_still_unknown():
         keras.Model.from_config(config)
 
 
+class Plain:
+    """What a layer may be given, without a configuration."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x, dtype=None):
+        if dtype is not None:  # of an initializer: the shape
+            return keras.ops.full(x, self.factor)
+        return keras.ops.sum(keras.ops.abs(x)) * self.factor
+
+
+class Clip(keras.constraints.Constraint):
+    def __init__(self, most):
+        self.most = most
+
+    def __call__(self, w):
+        return keras.ops.clip(w, -self.most, self.most)
+
+
+class Gate(Plain):
+    def __call__(self, x):
+        return x * self.factor
+
+
+class Wide(keras.regularizers.Regularizer):  # its configuration leaves something out
+    def __init__(self, factor):
+        self.factor, self.square = factor, factor**2
+
+    def __call__(self, x):
+        return keras.ops.mean(x) * self.square
+
+    def get_config(self):
+        return {}
+
+
+def _scale_of_the_same_name():
+    class Scale(layers.Layer):
+        def call(self, x):
+            return x - 1.0
+
+    return Scale()
+
+
+def with_parts():
+    options = {"kernel_initializer": Plain(0.5), "kernel_regularizer": Plain(0.1)}
+    options |= {"bias_regularizer": Wide(3.0), "kernel_constraint": Clip(0.4)}
+    shared = Wide(2.0)
+    stack = [
+        layers.Dense(2, activation=Gate(3.0), **options),
+        layers.Dense(2, kernel_regularizer=shared),
+        layers.Dense(2, kernel_regularizer=shared),
+        Scale(3.0),
+        _scale_of_the_same_name(),
+    ]
+    return keras.Sequential([keras.Input((3,)), *stack])
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        keras.models.clone_model,
+        copy.deepcopy,
+        lambda model: keras.models.clone_model(model, input_tensors=keras.Input((3,))),
+    ],
+    ids=["clone_model", "deepcopy", "input_tensors"],
+)
+def test_copies_have_copies_of_what_layers_were_given(copied):
+    model = with_parts()
+    made = copied(model)
+    first, second, third, *rest = made.layers[-5:]
+    given = model.layers[-5:]
+    for name in ("kernel_regularizer", "bias_regularizer", "kernel_constraint"):
+        one, two = getattr(first, name), getattr(given[0], name)
+        assert one is not two and vars(one) == vars(two)
+    assert second.kernel_regularizer is third.kernel_regularizer
+    assert [type(layer) for layer in rest] == [type(layer) for layer in given[3:]]
+    made.set_weights(model.get_weights())
+    x = np.ones((4, 3), "float32")
+    np.testing.assert_array_equal(made(x), model(x))
+    np.testing.assert_array_equal(made.losses, model.losses)
+
+
 def _pickled(layer):
     return pickle.loads(pickle.dumps(layer))
 
