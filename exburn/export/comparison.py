@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from exburn.core.symbolic_shapes import describe, evaluate_size, symbols_of
 from exburn.errors import ArgumentError, DataError, ExportError
 from exburn.export.open_sizes import OF_SHAPES, solve_sizes
 from exburn.export.program import Program
+from exburn.export.rounding import Reach, reaches
 
 Run = Callable[[list[np.ndarray]], list[np.ndarray]]
 _ROWS = (1, 3)
@@ -23,6 +24,20 @@ _SIZES = ((6, 9), (24, 33), (96, 120), (224, 256))
 _CROPPED = 3  # rows of samples whose open sizes are cut off
 
 
+class Comparison(NamedTuple):
+    """What came out of running a file beside its model.
+
+    Attributes:
+        error: The greatest error.
+        rows: The rows in words.
+        notes: What else is to be told of it.
+    """
+
+    error: float
+    rows: str
+    notes: tuple[str, ...] = ()
+
+
 def compare(
     program: Program,
     run: Run,
@@ -30,11 +45,12 @@ def compare(
     *,
     at_once: bool = False,
     typical: bool = False,
-) -> tuple[float, str]:
+) -> Comparison:
     """Runs a file and its model on the same rows.
 
     An output's error is the greatest difference of an entry, as a part of the greatest
-    entry. Integers and booleans must be equal.
+    entry. Integers and booleans must be equal. Both hold but for what follows from a
+    float half way between two integers: see `rounding`.
 
     Args:
         program: The program.
@@ -45,15 +61,12 @@ def compare(
         typical: Whether the error is the root of the mean square of the differences:
             in int8 a single entry says little.
 
-    Returns:
-        The greatest error, and the rows in words.
-
     Raises:
         ExportError: The error is greater.
         DataError, ArgumentError: The samples do not fit the model.
     """
     batches = trials(program)[-1 if at_once else 0 :]
-    worst, counts = 0.0, []
+    worst, counts, notes = 0.0, [], {}
     for inputs, wanted in batches:
         try:
             found = run(inputs)
@@ -64,18 +77,27 @@ def compare(
                 {"cause": f"{type(error).__name__}: {error}"},
                 hint="Please report it: this is a fault of the export.",
             ) from error
-        worst = max(worst, _check(program, inputs, wanted, found, rtol, typical))
+        found = list(map(np.asarray, found))
+        error, told = _check(program, inputs, wanted, found, rtol, typical)
+        worst, notes = max(worst, error), notes | told
         counts.append(len(inputs[0]) if inputs and np.ndim(inputs[0]) else 1)
     rows = " and ".join(str(n) for n in dict.fromkeys(counts))
-    return worst, f"{rows} row{'' if rows == '1' else 's'}"
+    text = f"{rows} row{'' if rows == '1' else 's'}"
+    return Comparison(worst, text, tuple(notes.values()))
 
 
 def _check(
     program: Program, inputs, wanted, found, rtol: float, typical: bool
-) -> float:
-    worst = 0.0
-    for name, want, got in zip(program.output_names, wanted, found, strict=True):
-        got = np.asarray(got)
+) -> tuple[float, dict[str, str]]:
+    """The greatest error of a file's outputs, and what is to be told of some.
+
+    Raises:
+        ExportError: An output is none that the model gives.
+    """
+    worst, notes = 0.0, {}
+    allowed: list[Reach] | None = None
+    triples = list(zip(program.output_names, wanted, found, strict=True))
+    for place, (name, want, got) in enumerate(triples):
         facts = {
             "output": name,
             "received": ", ".join(map(describe, inputs)),
@@ -86,10 +108,32 @@ def _check(
             raise _difference("another shape", facts)
         error = difference(want, got, typical)
         if not error <= rtol:
-            facts["error"] = f"{error:.2e} (rtol is {rtol:.0e})"
-            raise _difference("other values", facts)
+            if allowed is None and not typical:
+                allowed = reaches(program, inputs)
+            told = describe_difference(want, got, rtol)
+            if not allowed or not _within(want, got, allowed[place], rtol):
+                facts["error"] = f"{error:.2e} (rtol is {rtol:.0e}): {told}"
+                raise _difference("other values", facts)
+            notes[name] = (
+                f"output {name}: {told}: floats half way between two integers are "
+                "rounded to either"
+            )
+            if want.dtype.kind in "iu":
+                error /= float(np.abs(want.astype(np.float64)).max()) or 1.0
         worst = max(worst, error)
-    return worst
+    return worst, notes
+
+
+def _within(want: np.ndarray, got: np.ndarray, reach: Reach, rtol: float) -> bool:
+    """Whether an output is what a rounding to the other side may have made of it."""
+    if not reach.widest:
+        return False
+    if want.dtype.kind in "iu":
+        return bool(((got >= reach.low) & (got <= reach.high)).all())
+    finite = want[np.isfinite(want)]
+    scale = float(np.abs(finite).max(initial=0.0)) or 1.0
+    # Each rounding by itself: together they may differ by more than all one way.
+    return difference(want, got) <= rtol + 2 * reach.widest / scale
 
 
 def _difference(what: str, facts: dict[str, Any]) -> ExportError:
@@ -104,14 +148,13 @@ def _difference(what: str, facts: dict[str, Any]) -> ExportError:
 def difference(want: np.ndarray, got: np.ndarray, typical: bool = False) -> float:
     """The greatest difference as a part of the greatest entry; infinite for others.
 
-    NaN and infinities must be where the model has them. ``typical`` asks for the root
-    of the mean square instead of the greatest.
+    Of integers and booleans it is the greatest difference itself: no tolerance is as
+    large. NaN and infinities must be where the model has them. ``typical`` asks for the
+    root of the mean square instead of the greatest.
     """
     if want.dtype.kind in "biu":
-        return 0.0 if np.array_equal(want, got) else np.inf
-    if want.dtype.kind == "c":
-        want, got = (np.stack([np.real(v), np.imag(v)]) for v in (want, got))
-    want, got = want.astype(np.float64), got.astype(np.float64)
+        return float(_apart(want, got).max(initial=0.0))
+    want, got = _real_pair(want, got)
     finite = np.isfinite(want)
     if not np.array_equal(want[~finite], got[~finite], equal_nan=True):
         return np.inf
@@ -122,6 +165,51 @@ def difference(want: np.ndarray, got: np.ndarray, typical: bool = False) -> floa
     scale, apart = np.abs(want[finite]).max(), np.abs((want - got)[finite])
     error = np.sqrt(np.mean(apart**2)) if typical else apart.max()
     return float(error) / (scale or 1.0)
+
+
+def describe_difference(want: np.ndarray, got: np.ndarray, rtol: float) -> str:
+    """By how much, and in how many entries, two outputs of one shape differ.
+
+    Example:
+        >>> describe_difference(np.array([1, 2, 3]), np.array([1, 4, 2]), 1e-4)
+        '2 of 3 integers differ, by up to 2'
+        >>> describe_difference(np.array([1.0, np.nan]), np.array([1.5, 1.0]), 1e-4)
+        '1 of 2 numbers differs by up to 0.5; 1 is NaN or infinite in one alone'
+    """
+    kind = {"b": "booleans", "i": "integers", "u": "integers"}.get(want.dtype.kind)
+    if kind:
+        apart = _apart(want, got)
+        count, limit = int((apart > 0).sum()), apart.max(initial=0.0)
+        told = f"{count:,} of {want.size:,} {kind} differ{'s' if count == 1 else ''}"
+        return told if kind == "booleans" else f"{told}, by up to {limit:,.0f}"
+    want, got = _real_pair(want, got)
+    both = np.isfinite(want) & np.isfinite(got)
+    scale = np.abs(want[np.isfinite(want)]).max(initial=0.0) or 1.0
+    apart = np.abs(want - got, where=both, out=np.zeros(want.shape))
+    parts = []
+    if count := int((apart > rtol * scale).sum()):
+        verb = "differs" if count == 1 else "differ"
+        parts.append(
+            f"{count:,} of {want.size:,} numbers {verb} by up to {apart.max():.2g}"
+        )
+    alike = (want == got) | (np.isnan(want) & np.isnan(got))
+    if odd := int((~both & ~alike).sum()):
+        verb = "is" if odd == 1 else "are"
+        parts.append(f"{odd:,} {verb} NaN or infinite in one alone")
+    return "; ".join(parts)
+
+
+def _apart(want: np.ndarray, got: np.ndarray) -> np.ndarray:
+    """The differences of integers or booleans, as floats that hold them."""
+    apart = np.abs(want.astype(np.float64) - got.astype(np.float64))
+    return np.where(want == got, 0.0, np.maximum(apart, 1.0))
+
+
+def _real_pair(want: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Floats of 64 bits; of complex numbers their parts."""
+    if want.dtype.kind == "c":
+        want, got = (np.stack([np.real(v), np.imag(v)]) for v in (want, got))
+    return want.astype(np.float64), got.astype(np.float64)
 
 
 def trials(program: Program) -> list[tuple[list, list]]:

@@ -85,10 +85,11 @@ def write_checked(
     """
     written = form.writer.write(program, path, options)
     limit = rtol or written.rtol or RTOL
-    error, checked = written.error, written.checked
+    error, checked, notes = written.error, written.checked, written.notes
     if error is None:
         runs = written.runs or form.writer.runner(program, path)
-        error, checked = _checked(form, program, runs, limit, written.typical)
+        error, checked, told = _checked(form, program, runs, limit, written.typical)
+        notes = (*notes, *told)
     inputs, outputs = program.described()
     return ExportReport(
         path,
@@ -101,6 +102,7 @@ def write_checked(
         checked,
         inputs,
         outputs,
+        notes,
     )
 
 
@@ -147,20 +149,22 @@ def check(
 
 def _checked(
     form: Format, program: Program, runner: Any, rtol: float, typical: bool
-) -> tuple[float | None, str]:
+) -> tuple[float | None, str, tuple[str, ...]]:
     if runner is None:
-        return None, "it was not run: nothing here runs this format"
+        return None, "it was not run: nothing here runs this format", ()
     name, runs = runner
     if not runs:
-        return None, name
+        return None, name, ()
     try:
-        found = [
+        results = [
             compare(program, run, rtol, at_once=form.fixed, typical=typical)
             for run in runs
         ]
     except ExportError as error:
         raise explain(error, form.writer.problems(program)) from error
-    return max(error for error, _ in found), f"{name}, {found[0][1]}"
+    notes = dict.fromkeys(note for result in results for note in result.notes)
+    error = max(result.error for result in results)
+    return error, f"{name}, {results[0].rows}", tuple(notes)
 
 
 def _size(path: Path) -> int:

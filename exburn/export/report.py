@@ -39,6 +39,7 @@ class Written(NamedTuple):
             not in float32.
         typical: Whether it is compared by the mean square, not by the greatest.
         runs: As ``runner`` returns them, if the writer has run the file already.
+        notes: What else the report tells.
     """
 
     operators: Mapping[str, int]
@@ -47,6 +48,7 @@ class Written(NamedTuple):
     rtol: float | None = None
     typical: bool = False
     runs: tuple[str, Sequence[Callable]] | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +67,8 @@ class ExportReport:
         rtol: The greatest error that was taken.
         checked: What ran it, and on how many rows; or why it was not run.
         inputs, outputs: Their names and what they are, ``float32[batch, 3]``.
+        notes: What else is to be known: outputs that a rounding inside the model lets
+            differ by more.
 
     Example:
         >>> report = ExportReport(
@@ -88,6 +92,7 @@ class ExportReport:
     checked: str
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         count = sum(self.operators.values())
@@ -106,7 +111,7 @@ class ExportReport:
             lines.append(f"  greatest error {self.error:.1e} ({self.checked})")
         lines += [f"  input {name}: {what}" for name, what in self.inputs.items()]
         lines += [f"  output {name}: {what}" for name, what in self.outputs.items()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
 def explain(error: ExportError, problems: Sequence[Problem]) -> ExportError:

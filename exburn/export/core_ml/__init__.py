@@ -30,6 +30,7 @@ from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
 from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
 from exburn.export.signature import Interface
+from exburn.export.structure import KEY, encode
 
 SCRIPT = Path(__file__).with_name("conversion.py")
 NAME = "the Core ML converter"
@@ -68,7 +69,9 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         (folder / "program.stablehlo").write_bytes(artifact(function, specs, "coreml"))
         inputs, _ = trials(program)[-1]
         parts = _save_batches(folder, program, inputs)
+        structure = encode(program.outputs, feature_names(program.output_names))
         job = {
+            "about": {KEY: structure} if structure else {},
             "file": "program.stablehlo",
             "precision": precision,
             "inputs": feature_names(program.input_names),

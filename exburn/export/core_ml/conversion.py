@@ -5,7 +5,8 @@ its argument. ``job.json`` holds one of these:
 
 ``file``
     The portable artifact of StableHLO that becomes ``model.mlpackage``, with the names
-    of ``inputs`` and ``outputs``, and the ``precision``; then computed as below.
+    of ``inputs`` and ``outputs``, the ``precision``, and texts that the package holds
+    by key (``about``); then computed as below.
 ``package``
     A package to be computed by NumPy: ``batch_0.npz`` becomes ``outputs_0.npz``.
 ``pieces``
@@ -106,6 +107,7 @@ def write(model: Any, job: dict, path: str) -> None:
             raise ValueError(f"{len(wanted)} {kind}s became {len(found)}: {found}")
         names |= dict(zip(found, wanted, strict=True))
     rename(spec, names)
+    spec.description.metadata.userDefined.update(job.get("about", {}))
     renamed = coremltools.models.MLModel(
         spec, weights_dir=model.weights_dir, skip_model_load=True
     )

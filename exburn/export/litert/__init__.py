@@ -30,6 +30,7 @@ from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
 from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
 from exburn.export.signature import Interface
+from exburn.export.structure import KEY, encode
 
 SCRIPT = Path(__file__).with_name("conversion.py")
 NAME = "the LiteRT converter"
@@ -86,7 +87,13 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         if quantize == "int8":
             samples = sample_inputs(program) or []
             save_arrays(folder / "samples.npz", program.input_names, samples)
-        job = {"programs": jobs, "quantize": quantize, "integers": integers}
+        structure = encode(program.outputs, program.output_names)
+        job = {
+            "programs": jobs,
+            "quantize": quantize,
+            "integers": integers,
+            "about": {KEY: structure} if structure else {},
+        }
         try:
             run_converter(SCRIPT, folder, job, target=NAME)
         except ExportError as error:

@@ -6,7 +6,8 @@ nor JAX, with the folder of a job as its argument. ``job.json`` holds one of the
 ``programs``
     Portable artifacts of StableHLO (``file``, ``signature``, ``rows``, names of
     ``inputs`` and ``outputs``), to be the signatures of one ``model.tflite``; with
-    ``quantize``, ``samples.npz`` calibrates it.
+    ``quantize``, ``samples.npz`` calibrates it. ``about`` are texts that it holds, by
+    the keys of its metadata.
 ``runs``
     A ``model``, and batches for its signatures: ``batch_0.npz`` becomes
     ``outputs_0.npz``.
@@ -51,6 +52,8 @@ def main(folder: pathlib.Path) -> None:
             if job["quantize"]:
                 enter("quantizing")
                 data = quantize(data, job, folder / "samples.npz")
+            for key, text in job["about"].items():
+                data = add_text(data, key, text)
             (folder / "model.tflite").write_bytes(data)
         report["done"] = True
     except BaseException as error:
@@ -146,6 +149,23 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
     measured.calibrate(seen, recipes)
     made = work.quantize(measured.get_model_qsvs(), enable_progress_report=False)
     return bytes(made.quantized_model or b"")
+
+
+def add_text(data: bytes, key: str, text: str) -> bytes:
+    """The file with a text under a key of its metadata."""
+    import flatbuffers
+    import numpy as np
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(data, 0)
+    buffer, entry = schema.BufferT(), schema.MetadataT()
+    buffer.data = np.frombuffer(text.encode(), np.uint8)
+    entry.name, entry.buffer = key, len(model.buffers)
+    model.buffers = [*model.buffers, buffer]
+    model.metadata = [*(model.metadata or []), entry]
+    builder = flatbuffers.Builder(len(data) + (1 << 16))
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def batches(program: dict, arrays: dict) -> list[dict]:

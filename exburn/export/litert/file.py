@@ -45,6 +45,17 @@ def signatures(data: bytes) -> list[Signature]:
     return found
 
 
+def about(data: bytes, key: str) -> str | None:
+    """The text that a file holds under a key of its metadata."""
+    model = _model(data)
+    for number in range(model.MetadataLength()):
+        entry = model.Metadata(number)
+        if (entry.Name() or b"").decode(errors="replace") == key:
+            text = model.Buffers(entry.Buffer()).DataAsNumpy()
+            return bytes(text).decode(errors="replace")
+    return None
+
+
 def operators(data: bytes) -> dict[str, int]:
     """How often each operator occurs in a file."""
     model = _model(data)

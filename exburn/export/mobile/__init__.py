@@ -30,7 +30,7 @@ from exburn.export.mobile.verification import (
     CONTRACT,
     GOLDEN,
     digest,
-    golden_error,
+    golden_errors,
 )
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written
@@ -86,13 +86,17 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     }
     golden = {name: np.asarray(value) for name, value in tensors.items()}
     for kind, about in contract["files"].items():
-        if about.get("precision", "float32") != "float32":  # no bound is known before
-            about["tolerance"] = 1.5 * golden_error(path, contract, kind, golden)
+        coarse = about.get("precision", "float32") != "float32"
+        if coarse or reports[kind].notes:  # no bound is known before
+            error, apart = golden_errors(path, contract, kind, golden)
+            about["tolerance"] = max(1.5 * error, 0 if coarse else about["tolerance"])
+            about["integers"] = int(apart)
     text = json.dumps(contract, indent=2, ensure_ascii=False, allow_nan=False)
     (path / CONTRACT).write_text(text + "\n", encoding="utf-8")
     errors = [report.error for report in reports.values() if report.error is not None]
     checked = "; ".join(f"{name}: {r.checked}" for name, r in reports.items())
-    return Written({}, checked=checked, error=max(errors, default=0.0))
+    notes = tuple(f"{name}: {note}" for name, r in reports.items() for note in r.notes)
+    return Written({}, checked=checked, error=max(errors, default=0.0), notes=notes)
 
 
 def runner(program: Program, path: Path) -> None:

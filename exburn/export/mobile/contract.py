@@ -25,8 +25,9 @@ many it takes at once, ``null`` for any number. ``inside`` lists the layers that
 the inputs and are in the files, so that the application does not do it again. Of a
 folder the digests are those of its files. The golden tensors are ``input/NAME`` and
 ``output/NAME``; a file's outputs may differ from them by ``tolerance``, as a part of
-the greatest golden number. Of int8 and float16 that is half as much again as they did
-when the bundle was written.
+the greatest golden number; integers by ``integers``, which is 0 where it is not there.
+Of int8 and float16, and of floats that roundings let differ by more, the tolerance is
+half as much again as they did when the bundle was written.
 """
 
 from __future__ import annotations

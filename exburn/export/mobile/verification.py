@@ -62,12 +62,17 @@ def verify(folder: Any) -> dict[str, str]:
         elif importlib.util.find_spec(module) is None:
             found[kind] = f"not run: {module} is not installed"
         else:
-            error = golden_error(folder, contract, kind, golden)
-            if not error <= about["tolerance"]:
+            error, apart = golden_errors(folder, contract, kind, golden)
+            integers = about.get("integers", 0)
+            if not (error <= about["tolerance"] and apart <= integers):
                 raise ExportError(
                     "verify",
                     f"{about['path']} computes something else than the golden outputs",
-                    {"greatest error": error, "tolerance": about["tolerance"]},
+                    {
+                        "greatest error": error,
+                        "tolerance": about["tolerance"],
+                        "integers differ by": f"{apart:.0f}, {integers} at most",
+                    },
                     hint="Export the bundle again.",
                 )
             found[kind] = f"equal, greatest error {error:.1e}"
@@ -139,10 +144,14 @@ class _Names(NamedTuple):
     rows: int | None
 
 
-def golden_error(
+def golden_errors(
     folder: Path, contract: Mapping[str, Any], kind: str, golden: Mapping[str, Any]
-) -> float:
-    """The greatest difference of a file's outputs from the golden ones."""
+) -> tuple[float, float]:
+    """The greatest difference of a file's outputs from the golden ones.
+
+    Returns:
+        That of floats, as a part of the greatest; and that of integers and booleans.
+    """
     about = contract["files"][kind]
     inputs = [each["name"] for each in contract["inputs"]]
     outputs = [each["name"] for each in contract["outputs"]]
@@ -152,9 +161,14 @@ def golden_error(
         about["rows"],
     )
     _, runs = FORMATS[kind].writer.runner(names, folder / about["path"])
-    worst = 0.0
+    worst, apart = 0.0, 0.0
     for run in runs:
         found = run([golden[f"input/{name}"] for name in inputs])
         for name, value in zip(outputs, found, strict=True):
-            worst = max(worst, difference(golden[f"output/{name}"], np.asarray(value)))
-    return worst
+            wanted = golden[f"output/{name}"]
+            error = difference(wanted, np.asarray(value))
+            if wanted.dtype.kind in "biu":
+                apart = max(apart, error)
+            else:
+                worst = max(worst, error)
+    return worst, apart

@@ -11,6 +11,7 @@ import numpy as np
 from exburn.errors import ExportError, require
 from exburn.export.onnx.graph import Graph, Node, Tensor
 from exburn.export.program import Program
+from exburn.export.structure import KEY, encode
 
 OPSET, IR_VERSION = 18, 9
 _LIMIT = (1 << 31) - (1 << 20)  # of a protobuf, less some room for the graph
@@ -37,6 +38,8 @@ def write_graph(graph: Graph, path: Path, program: Program) -> None:
     model = onnx.helper.make_model(
         proto, opset_imports=[opset], producer_name="exburn", ir_version=IR_VERSION
     )
+    if structure := encode(program.outputs, program.output_names):
+        onnx.helper.set_model_props(model, {KEY: structure})
     path.write_bytes(model.SerializeToString())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, DataError, require
+from exburn.export.structure import KEY, decode
 
 
 def is_core_ml(model: Any) -> bool:
@@ -32,6 +33,8 @@ def load(path: str) -> Any:
 def predict_core_ml(model: Any, x: Any) -> Any:
     """Outputs of the model: an array, or a dict by name if there are several.
 
+    Those of a package that ``model.export`` wrote come in the model's structure.
+
     Args:
         model: A ``coremltools.models.MLModel``.
         x: A dict by the model's input names, or the one array it takes.
@@ -41,7 +44,8 @@ def predict_core_ml(model: Any, x: Any) -> Any:
         DataError: The inputs are not those of the model.
     """
     _require_mac()
-    names = [each.name for each in model.get_spec().description.input]
+    description = model.get_spec().description
+    names = [each.name for each in description.input]
     feed = x if isinstance(x, Mapping) else {names[0]: x}
     if set(feed) != set(names):
         raise DataError(
@@ -52,7 +56,7 @@ def predict_core_ml(model: Any, x: Any) -> Any:
         )
     found = model.predict({name: np.asarray(value) for name, value in feed.items()})
     found = {name: np.asarray(value) for name, value in found.items()}
-    return found if len(found) > 1 else next(iter(found.values()))
+    return decode(description.metadata.userDefined.get(KEY), found)
 
 
 def _require_mac() -> None:

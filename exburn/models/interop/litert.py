@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,17 +16,30 @@ from exburn.errors import (
     ShapeError,
     require,
 )
+from exburn.export.litert.file import about
+from exburn.export.structure import KEY, decode
 from exburn.models.interop.rows import as_dtype, row_count
 
 _MAGIC = b"TFL3"  # from the fifth byte on
 
 
+class StoredModel(NamedTuple):
+    """A file's interpreter, and the structure of its outputs, if the file has it."""
+
+    interpreter: Any
+    structure: str | None
+
+
 def is_interpreter(model: Any) -> bool:
     """Whether a value is a LiteRT interpreter, of this package or of TensorFlow."""
-    return hasattr(model, "get_signature_runner") and hasattr(model, "invoke")
+    return (
+        isinstance(model, StoredModel)
+        or hasattr(model, "get_signature_runner")
+        and hasattr(model, "invoke")
+    )
 
 
-def load(path: Path) -> Any:
+def load(path: Path) -> StoredModel:
     """An interpreter for a file.
 
     Raises:
@@ -45,7 +58,7 @@ def load(path: Path) -> Any:
     try:
         if data[4:8] != _MAGIC:
             raise ValueError("it does not begin as such a file does")
-        return litert.Interpreter(model_content=data)
+        return StoredModel(litert.Interpreter(model_content=data), about(data, KEY))
     except (ValueError, RuntimeError) as error:
         raise FileFormatError(
             "predict",
@@ -57,19 +70,24 @@ def load(path: Path) -> Any:
 def predict_litert(interpreter: Any, x: Any, batch_size: int | None) -> Any:
     """Outputs of the model: an array, or a dict by name if there are several.
 
+    Those of a file that ``model.export`` wrote come in the model's structure.
+
     A file may have signatures for several numbers of rows. The rows are cut into the
     largest of them that fit; the last batch is filled up with its last row. What a
     quantized file takes and gives as integers is given and returned as the numbers that
     they stand for.
 
     Args:
-        interpreter: A LiteRT ``Interpreter``.
+        interpreter: A LiteRT ``Interpreter``, or what was read from a file.
         x: A dict by the model's input names, a list in their order, or the one array.
         batch_size: The most rows at a time.
 
     Raises:
         DataError, DTypeError, ShapeError: The inputs are not those of the model.
     """
+    structure = None
+    if isinstance(interpreter, StoredModel):
+        interpreter, structure = interpreter
     entries = _entries(interpreter)
     first = entries[0]
     feed = _by_name(x, first)
@@ -81,7 +99,7 @@ def predict_litert(interpreter: Any, x: Any, batch_size: int | None) -> Any:
         outputs = entry.run({name: value[chosen] for name, value in feed.items()})
         parts.append({name: value[:count] for name, value in outputs.items()})
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    return joined if len(joined) > 1 else next(iter(joined.values()))
+    return decode(structure, joined)
 
 
 @dataclasses.dataclass

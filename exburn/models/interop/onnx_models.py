@@ -16,6 +16,7 @@ from exburn.errors import (
     require,
 )
 from exburn.export.open_sizes import solve_sizes
+from exburn.export.structure import KEY, decode
 from exburn.models.interop.rows import as_dtype, in_batches
 
 # onnxruntime's names of element types.
@@ -62,6 +63,8 @@ def load(source: str | bytes) -> Any:
 def predict_session(session: Any, x: Any, batch_size: int | None) -> Any:
     """Outputs of a session: an array, or a dict in its order if there are several.
 
+    Those of a file that ``model.export`` wrote come in the model's structure.
+
     Args:
         session: The ``InferenceSession``.
         x: One array; a list of arrays in the session's order; or a dict by its names.
@@ -75,7 +78,8 @@ def predict_session(session: Any, x: Any, batch_size: int | None) -> Any:
     values = _by_name(x, names)
     values = [_fit(v, spec) for v, spec in zip(values, wanted, strict=True)]
     outputs = [spec.name for spec in session.get_outputs()]
-    if session.get_modelmeta().producer_name == "exburn":  # others' are but names
+    about = session.get_modelmeta()
+    if about.producer_name == "exburn":  # others' are but names
         shapes = [tuple(spec.shape)[1:] for spec in wanted]
         solve_sizes("predict", shapes, [value.shape[1:] for value in values])
 
@@ -92,17 +96,15 @@ def predict_session(session: Any, x: Any, batch_size: int | None) -> Any:
                     "cause": f"{type(error).__name__}: {error}",
                 },
             ) from error
-        found = dict(zip(outputs, results, strict=True))
-        return found if len(outputs) > 1 else found[outputs[0]]
+        return dict(zip(outputs, results, strict=True))
 
     fixed = wanted[0].shape[0] if wanted[0].shape else None
     exact = isinstance(fixed, int)
     found = in_batches(
         run, values, fixed if exact else batch_size, padded=exact, exact=exact
     )
-    if len(outputs) == 1:
-        return found
-    return {name: found[name] for name in outputs}  # JAX sorts the keys of dicts
+    found = {name: found[name] for name in outputs}  # JAX sorts the keys of dicts
+    return decode(about.custom_metadata_map.get(KEY), found)
 
 
 def _by_name(x: Any, names: list[str]) -> list[Any]:

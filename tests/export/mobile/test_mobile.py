@@ -160,3 +160,20 @@ def test_a_device_without_exburn_passes_the_golden_outputs(tmp_path):
     assert run.stdout.split() == ["litert", "equal", "onnx", "equal"]
     found = exburn.export.verify(folder)
     assert list(found) == ["litert", "coreml", "onnx"]
+
+
+@pytest.mark.long
+def test_a_bundle_of_rounded_pixels_is_verified(tmp_path):
+    """Some pixels are half way between two integers, which the contract tells."""
+    pytest.importorskip("onnxruntime")
+    image = exburn.Input((100, 100, 1), dtype="uint8")
+    small = exburn.layers.Resizing(75, 75)(image)
+    model = exburn.Model(image, [small, exburn.layers.Rescaling(1 / 255)(small)])
+    x = np.random.default_rng(0).integers(0, 256, (4, 100, 100, 1)).astype(np.uint8)
+    report = model.export(
+        path := tmp_path / "app", format="mobile", formats=("onnx",), samples=x
+    )
+    about = json.loads((path / "contract.json").read_text())["files"]["onnx"]
+    assert about.get("integers", 0) <= 1
+    assert ("integers" in about) == bool(report.notes)
+    assert exburn.export.verify(path)["onnx"].startswith("equal")

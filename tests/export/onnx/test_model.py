@@ -84,7 +84,7 @@ def test_integers_are_as_wide_as_the_model_declares_or_as_asked_for(tmp_path):
         for got, want in zip(session.run(None, feed), wanted, strict=True):
             np.testing.assert_allclose(got, want, atol=1e-6)
         found = exburn.predict(path, [value.astype("int32") for value in given])
-        for got, want in zip(found.values(), wanted, strict=True):
+        for got, want in zip(found, wanted, strict=True):
             np.testing.assert_allclose(got, want, atol=1e-6)
     with pytest.raises(ArgumentError, match="integers"):
         model.export(path, integers="int8")

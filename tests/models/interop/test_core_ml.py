@@ -26,8 +26,10 @@ class MLModel:
     __module__ = "coremltools.models.model"
 
     def get_spec(self):
-        inputs = [types.SimpleNamespace(name="features")]
-        return types.SimpleNamespace(description=types.SimpleNamespace(input=inputs))
+        name = types.SimpleNamespace
+        about = name(userDefined={})
+        inputs = [name(name="features")]
+        return name(description=name(input=inputs, metadata=about))
 
     def predict(self, feed):
         return {"doubled": feed["features"] * 2}
