@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from exburn.errors import ArgumentError
+from exburn.runtime.files.bounds import is_shape
 from exburn.runtime.files.ordinary import Source
 from exburn.saving.json_text import damage_error, fits, parse_json
 from exburn.saving.seal import DIGITS, digest_around, fill_in
@@ -189,7 +190,8 @@ def _entry(op: str, path: Any, name: str, value: Any) -> Entry:
         raise damage_error(
             op, path, f"tensor {name!r} has an unknown dtype", dtype=code
         )
-    if not _sizes(shape) or len(shape) > MAX_RANK:
+    right = _sizes(shape) and len(shape) <= MAX_RANK
+    if not right or not is_shape(shape, dtype.itemsize):
         raise damage_error(op, path, f"tensor {name!r} has no shape", shape=shape)
     if not _sizes(place) or len(place) != 2:
         raise damage_error(

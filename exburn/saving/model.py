@@ -26,6 +26,7 @@ from exburn.saving.header import MAX_HEADER
 from exburn.saving.json_text import fits, parse_json
 from exburn.saving.keras_config import modernize
 from exburn.saving.model_description import (
+    calls_too_often,
     check_numbers,
     describe_model,
     from_json,
@@ -296,6 +297,8 @@ def model_from_json(
     described = parse_json(json_string, op, "the string", "the description")
     if not isinstance(described, dict):
         raise ModelFormatError(op, "the description must be a JSON object")
+    if calls_too_often(described):
+        raise ModelFormatError(op, "its models call each other far too often")
     with registry.custom_objects(custom_objects):
         try:
             own = "frozen" in described

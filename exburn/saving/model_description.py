@@ -24,6 +24,7 @@ from exburn.module.traversal import iter_modules, iter_weights
 _LONG = 256  # entries of a list of words or numbers that is kept as a tensor
 _MAX_RANK = 32
 _MAX_CLASSES = (500, 30)  # objects of a model, and more for each of its tensors
+_MAX_CALLS = (10_000, 20)  # of layers in a model, and more for each of its objects
 _LARGEST = 2**22  # sizes in a description, unless a tensor has a larger one
 # Values, not sizes: nothing is as large as they are.
 _NO_SIZES = frozenset(
@@ -179,7 +180,35 @@ def _check_calls(described: Any, most: int) -> None:
 
 def too_many(described: Any, tensors: int) -> bool:
     """Whether a description has more objects than so many tensors stand for."""
-    return _objects(described) > _MAX_CLASSES[0] + _MAX_CLASSES[1] * tensors
+    objects = _objects(described)
+    many = objects > _MAX_CLASSES[0] + _MAX_CLASSES[1] * tensors
+    return many or calls_too_often(described)
+
+
+def calls_too_often(described: Any) -> bool:
+    """Whether to build a model takes far more calls of layers than it has layers.
+
+    A model that calls one twice, which calls one twice …, has two calls for each level
+    in its description, and makes two to the power of the levels.
+    """
+    return _calls(described) > _MAX_CALLS[0] + _MAX_CALLS[1] * _objects(described)
+
+
+def _calls(described: Any, least: int = 0) -> int:
+    """How many calls of layers a call of what is described makes."""
+    if isinstance(described, list):
+        return sum(map(_calls, described))
+    if not isinstance(described, dict):
+        return 0
+    inner = 0
+    for key, value in described.items():
+        if key == "layers" and isinstance(value, list):
+            inner += sum(_calls(layer, least=1) for layer in value)
+        elif key != "inbound_nodes":
+            inner += _calls(value)
+    nodes = described.get("inbound_nodes")
+    count = len(nodes) if isinstance(nodes, list) else 1
+    return max(least, inner) * max(1, count)
 
 
 def _objects(described: Any) -> int:

@@ -15,7 +15,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +279,7 @@ def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | Non
         _check_plain(name, ".safetensors", op, path)
         if own and not isinstance(digest, str):
             raise damage_error(op, path, f"{name} has no digest in the index")
+    _check_distinct([name for name, _ in shards], op, path)
     return strings(op, path, metadata), shards
 
 
@@ -315,7 +316,19 @@ def listed_files(path: Any, op: str, suffix: str) -> list[str]:
         )
     for name in names:
         _check_plain(name, suffix, op, path)
+    _check_distinct(names, op, path)
     return names
+
+
+def _check_distinct(names: Sequence[str], op: str, path: Path) -> None:
+    """Refuses files that are named twice, through links, too."""
+    files = []
+    for name in names:
+        with contextlib.suppress(OSError):  # whoever opens it tells that
+            facts = os.stat(path.with_name(name))
+            files.append((facts.st_dev, facts.st_ino))
+    if len({*files}) != len(files) or len({*names}) != len(names):
+        raise damage_error(op, path, "an index names a file twice")
 
 
 class TensorFile:

@@ -4,11 +4,12 @@ import contextlib
 import io
 from pathlib import Path
 
-from tests.bombs import hdf5, npz
+from tests.bombs import checkpoints, hdf5, npz, safetensors
 
 import exburn
 from exburn import layers, saving
 from exburn.command_line.main import main
+from exburn.saving.checkpoint import CheckpointDirectory
 
 
 def every_array(path):
@@ -42,12 +43,18 @@ def data_set(path):
     read_npz(Path(path), ["x"], op="load_data")
 
 
+def resumable(path):
+    CheckpointDirectory(path).latest()
+
+
 _ANY = {
     "read_weights": every_array,
     "load_weights": small_model,
     "exburn info": command("info"),
     "exburn verify": command("verify"),
 }
+_CHECKPOINTS = {name: read for name, read in _ANY.items() if name != "read_weights"}
+_CHECKPOINTS["latest"] = resumable
 MODELS = {"load_model": lambda path: exburn.load_model(path)}
 EDITOR = {"KerasFileEditor": editor}
 
@@ -57,4 +64,8 @@ TABLE = {
     "h5": (hdf5.LEGACY, _ANY | MODELS),
     "keras": (hdf5.ARCHIVES, _ANY | MODELS | EDITOR),
     "npz": (npz.BOMBS, _ANY | {"load_data": data_set}),
+    "safetensors": (safetensors.BOMBS, _ANY | MODELS),
+    "index": (safetensors.INDICES, _ANY | MODELS),
+    "exburn": (safetensors.OWN, _ANY | MODELS),
+    "checkpoint": (checkpoints.BOMBS, _CHECKPOINTS),
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from exburn.runtime.files.bounds import ArrayBudget, is_shape
 from exburn.saving.checkpoint.writers import Writers
 
 _ALONE = Writers()
@@ -77,8 +79,10 @@ def read_arrays(
             reads the parts of its own.
 
     Raises:
-        ValueError: The folder holds something else.
+        ValueError: The folder holds something else, or arrays that its files do not
+            explain.
     """
+    _check_memory(folder, specs)
     empty = {
         name: np.zeros(shape, _dtype(dtype))
         for name, (dtype, shape) in specs.items()
@@ -99,7 +103,7 @@ def read_arrays(
         )
         for name, sharding in layouts.items()
     }
-    found = _restore(folder, wanted, arguments) if wanted else {}
+    found = _restore(folder, wanted, specs, arguments) if wanted else {}
     arrays = {}
     for name, (dtype, shape) in specs.items():
         array = empty[name] if name in empty else found[name]
@@ -112,9 +116,33 @@ def read_arrays(
     return arrays
 
 
-def _restore(folder: Path, wanted: Any, arguments: Any) -> Any:
+def _check_memory(folder: Path, specs: Specs) -> None:
+    """Refuses arrays that are far larger than the files that hold them."""
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    total = 0
+    for name, (dtype, shape) in specs.items():
+        itemsize = _dtype(dtype).itemsize
+        if not is_shape(shape, itemsize):
+            raise ValueError(f"{name} has no shape of an array: {shape}")
+        total += math.prod(shape) * itemsize
+    ArrayBudget(size, ValueError).add(folder.name, total, size)
+
+
+def _check_stored(wanted: Any, specs: Specs, there: Any) -> None:
+    """Refuses arrays that Orbax would make of other shapes, or by larger chunks."""
+    for name in wanted:
+        stored, (_, shape) = there.get(name), specs[name]
+        if stored is None or list(stored.shape) != shape:
+            raise ValueError(f"{name} is not in the folder with the shape {shape}")
+        chunks = stored.storage.chunk_shape or shape
+        if any(step > max(1, size) for step, size in zip(chunks, shape, strict=True)):
+            raise ValueError(f"{name} is stored in chunks larger than itself")
+
+
+def _restore(folder: Path, wanted: Any, specs: Specs, arguments: Any) -> Any:
     options = {"multiprocessing_options": _ALONE.options()}
     handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True, **options)
+    _check_stored(wanted, specs, handler.metadata(folder.resolve()).tree)
     restored = _orbax().args.PyTreeRestore(
         item=wanted, restore_args=arguments, partial_restore=True
     )
