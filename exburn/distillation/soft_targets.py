@@ -66,9 +66,11 @@ class SoftTargets(DistillationLoss):
         kinds = self._kinds or ((logits, logits),) * len(outputs[1])
         ctx = forward_context.current()
         total: Any = 0.0
-        for teacher, student, each in zip(*outputs, kinds, strict=True):
+        for teacher, student, (theirs, own) in zip(*outputs, kinds, strict=True):
             mask = None if ctx is None else ctx.mask_of(student)
-            total += soft_divergence(teacher, student, self.temperature, *each, mask)
+            total += soft_divergence(
+                teacher, student, self.temperature, theirs, own, mask
+            )
         return total
 
     def get_config(self) -> dict[str, Any]:

@@ -83,6 +83,15 @@ def test_gradients_do_not_overwrite():
         weight.overwrite_with_gradient = True
 
 
+@says("An option that made the weights")
+def test_options_of_built_layers():
+    theirs, ours = built(keras.layers.Dense(2)), built(exburn.layers.Dense(2))
+    theirs.units = 5
+    assert theirs.kernel.shape == (3, 2) and theirs.get_config()["units"] == 5
+    with pytest.raises(ValueError, match="units cannot change"):
+        ours.units = 5
+
+
 @says("The keys of a dict of layers or weights in an attribute")
 @BOTH
 def test_dicts_of_layers(library):

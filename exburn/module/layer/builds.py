@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from exburn.core import registry
+from exburn.core.substitution import making_clone
 from exburn.core.symbolic_shapes import public_shape, specs_of
 from exburn.errors import ArgumentError
-from exburn.module.building import infer, intact
+from exburn.module.building import infer, intact, own_classes
 from exburn.module.layer.given_policy import follow_map
 from exburn.module.layer.meta import is_layer
-from exburn.module.layer.signature import build_names
-from exburn.module.traversal import children, iter_modules
+from exburn.module.layer.signature import build_names, init_names
+from exburn.module.traversal import children, iter_modules, iter_weights
 
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
@@ -88,6 +90,57 @@ def _waits_inside(layer: Any) -> bool:
         is_layer(part) and not part.built and (part._has_build or any(children(part)))
         for _, part in iter_modules(layer)
     )
+
+
+def refuse_other_weights(layer: Any, name: str, value: Any) -> None:
+    """Refuses an option of a built layer for which it would have had other weights.
+
+    The weights stay those that were made, so that the option would be a lie: in calls,
+    which do not read it, and in files, which could not be read again.
+
+    Raises:
+        ArgumentError: Naming the option.
+    """
+    meta, shapes = layer._meta.value, layer._meta.value.shapes
+    if not layer.built or layer.is_model or not any(shapes) or name in meta.harmless:
+        return
+    before = getattr(layer, name)
+    kinds = bool | int | float | str | tuple | list | None
+    if not isinstance(before, kinds) or not isinstance(value, kinds) or before == value:
+        return
+    if name not in init_names(type(layer)) or not (old := _weights_of(layer, {})):
+        return
+    new = _weights_of(layer, {name: value})
+    if old == new:
+        if isinstance(value, float):  # a hook may set a rate for each step
+            meta.harmless |= {name}
+        return
+    differing = next(p for p in old | new if old.get(p) != new.get(p))
+    raise ArgumentError(
+        layer.name,
+        f"{name} cannot change once the layer is built",
+        {
+            "set": f"{before!r} → {value!r}",
+            f"weight {differing!r}": f"{old.get(differing)} → {new.get(differing)}",
+        },
+        hint=f"Make a new layer: {type(layer).__name__}.from_config(layer.get_config() "
+        f"| {{{name!r}: {value!r}}}).",
+    )
+
+
+def _weights_of(layer: Any, options: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights that a layer like this one would have, drawing none."""
+    config = layer.get_config() | options
+    build_config = layer.get_build_config()
+
+    def make() -> dict[str, Any]:
+        with registry.custom_objects(own_classes(layer)), making_clone():
+            fresh = type(layer).from_config(config)
+            fresh.build_from_config(build_config)
+        return {path: weight.get_value() for path, weight, _ in iter_weights(fresh)}
+
+    specs = jax.eval_shape(make)
+    return {path: spec.shape for path, spec in specs.items()}
 
 
 def get_build_config(self: Layer) -> dict[str, Any] | None:

@@ -198,6 +198,7 @@ class Layer(nnx.Module, metaclass=LayerType):
                 delattr(self, name)  # `self.bias = None` in __init__, a weight in build
             meta = self._meta.value
             if meta.made and not meta.building:
+                builds.refuse_other_weights(self, name, value)
                 meta.changed |= {name}
         try:
             super().__setattr__(name, nnx.data(value) if holds else value)

@@ -35,6 +35,7 @@ class LayerMeta:
         building: Whether ``build`` is running.
         made: Whether ``__init__`` is done.
         changed: Attributes that were set anew since.
+        harmless: Numbers among them that the weights do not depend on.
         made_at: When the layer was made: ``substitution.moment``.
         held_since: When attributes that hold layers or weights were set.
         reached: The originals of what ``_reached`` holds, by their names there.
@@ -51,6 +52,7 @@ class LayerMeta:
         self.path = ""
         self.building = self.made = False
         self.changed: frozenset[str] = frozenset()
+        self.harmless: frozenset[str] = frozenset()
         self.made_at, self.held_since = moment(), {}
         self.reached: dict[str, Any] = {}
         self.clone = clone_scope()
