@@ -225,7 +225,8 @@ class Computation:
         inputs = self.inputs[key]
         values = inputs.match(x, finite=finite, copy=copy)
         if self._lookups[key]:
-            check_ids(inputs.pack(values), self._lookups[key], "serving")
+            lookups = self._lookups[key]
+            check_ids(inputs.pack(values), lookups, "serving", inputs.names)
         return values
 
     # ------------------------------------------------------------------ weights

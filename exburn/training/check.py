@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,11 +16,21 @@ _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be look
 
 
 def check_ids(
-    x: Any, lookups: tuple[tuple[int, int | None, str], ...], op: str
+    x: Any,
+    lookups: tuple[tuple[int, int | None, str], ...],
+    op: str,
+    names: Sequence[str] | None = None,
 ) -> None:
     """Raises unless every looked-up value is a whole number below the table's rows.
 
     Without a table it only has to be whole: it is cast to an integer.
+
+    Args:
+        x: The inputs.
+        lookups: Of each input that is looked up: its place, rows and layer.
+        op: The operation named in errors.
+        names: The inputs' names in errors, in the order of the leaves; their paths in
+            ``x`` by default.
 
     Raises:
         DataError: Naming the first such value, its row and the layer.
@@ -39,7 +49,7 @@ def check_ids(
             continue
         bad = ~((ids >= low) & (ids < end) & (ids == np.floor(ids)))
         at = np.unravel_index(int(bad.argmax()), ids.shape)
-        name = f"x{jax.tree_util.keystr(path)}"
+        name = f"x{jax.tree_util.keystr(path)}" if names is None else names[place]
         found = {
             "first bad value": f"{ids[at]} at row {at[0]}, position "
             f"{tuple(map(int, at))}",

@@ -19,6 +19,12 @@ def test_ids_beyond_the_table_have_a_place():
     assert "bad values: 1 of 4" in text and "layer: embedding" in text
 
 
+def test_ids_are_named_as_their_caller_names_them():
+    x, lookups = {"a": IDS, "z": IDS}, ((0, 10, "small"), (1, 9, "large"))
+    with pytest.raises(DataError, match=r"the ids in input 'z' must"):
+        check_ids(x, lookups, "serving", ("input 'a'", "input 'z'"))
+
+
 @pytest.mark.parametrize("bad", [-1.0, 0.5, np.nan, np.inf])
 def test_numbers_that_are_no_ids(bad):
     ids = np.array([1.0, bad])

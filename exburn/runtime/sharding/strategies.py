@@ -597,6 +597,13 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
             layout[rule] = axes
     if mesh is None:
         mesh = getattr(layout, "device_mesh", None)
+        if mesh is None and layout is not None:
+            raise LayoutError(
+                op,
+                "layout says along which axes of a mesh weights are divided: it needs "
+                "mesh=, too",
+                hint='As mesh={"data": 2, "model": 4}.',
+            )
     if isinstance(mesh, Distribution):
         if layout is not None:
             raise LayoutError(

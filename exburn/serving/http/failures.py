@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import traceback
 from collections.abc import Iterator
 
 from exburn.errors import (
@@ -11,6 +12,7 @@ from exburn.errors import (
     DataError,
     DeadlineExceededError,
     DTypeError,
+    ExBurnError,
     QueueFullError,
     ServingClosedError,
     ShapeError,
@@ -19,8 +21,10 @@ from exburn.errors import (
 
 __all__ = ["RequestFailure", "failure_of"]
 
-# Of the caller: its message says what must hold, and names nothing of the server.
+# Of the caller, where one of these operations raises them: they look at requests.
 _OF_THE_CALLER = (ArgumentError, DataError, DTypeError, ShapeError, UnknownNameError)
+_OF_REQUESTS = ("serving", "generate", "generate_stream")
+_OF_THE_MODEL = ("layer",)  # details that tell of its code
 _RETRY = {"retry-after": "1"}
 
 
@@ -44,7 +48,8 @@ def failure_of(error: BaseException) -> RequestFailure:
     """What the caller of a request is told about an error.
 
     Nothing of a fault inside of the server is told: the log has it, under the id of the
-    request.
+    request. Nor are hints, which are for who writes programs, and what layers say of
+    themselves. A ``DataError`` that a function of the user's raises is told as it is.
 
     Example:
         >>> failure_of(QueueFullError("serving", "4 requests wait")).status
@@ -66,13 +71,31 @@ def failure_of(error: BaseException) -> RequestFailure:
         return RequestFailure(
             500, "the model failed; the log tells more under the id of this request"
         )
-    if isinstance(error, _OF_THE_CALLER):
+    if isinstance(error, _OF_THE_CALLER) and error.op in _OF_REQUESTS:
+        return RequestFailure(400, _told(error.reason, error))
+    if isinstance(error, DataError):
+        if _is_raised_here(error):
+            reason = "the model takes no such value as there is in an input"
+            return RequestFailure(400, _told(reason, error))
         return RequestFailure(400, str(error))
     if isinstance(error, concurrent.futures.CancelledError):
         return RequestFailure(503, "the request was cancelled", _RETRY)
     return RequestFailure(
         500, "the server failed; its log tells more under the id of this request"
     )
+
+
+def _told(reason: str, error: ExBurnError) -> str:
+    details = error.details.items()
+    lines = (f"{k}: {str(v)[:200]}" for k, v in details if k not in _OF_THE_MODEL)
+    return "\n  ".join([reason, *lines])
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Whether ExBurn raised an error, not a function of the user's."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    name = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return name.partition(".")[0] == "exburn"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,12 @@ __all__ = [
 
 _MODES = {1: "grayscale", 3: "rgb", 4: "rgba"}
 _MOST_PIXELS = 1 << 24  # 50 MB of a coloured one, however small its file is
+_MOST_OF_REQUEST = 1 << 27  # pixels, which take a second or two
 _FORMATS = ["PNG", "JPEG"]
+# Each scan of a JPEG goes over all its pixels again. Programs write ten at most; there
+# may also be a preview in the file.
+_SCAN, _MOST_SCANS = b"\xff\xda", 50
+_SPACES = dict.fromkeys(map(ord, " \t\r\n"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +102,21 @@ def begins_with_rescaling(model: Any, index: int) -> bool:
 def decode_base64(name: str, texts: np.ndarray) -> np.ndarray:
     """The files that base64 texts of JSON hold.
 
+    Lines may be broken, and a text may be a URL of data, as browsers write files.
+
     Raises:
         RequestFailure: A text is no base64.
     """
     flat = texts.reshape(-1)
     for i, text in enumerate(flat):
+        data = text
+        if text[:5].lower() == "data:":
+            kind, comma, data = text.partition(",")
+            if not comma or not kind.lower().endswith(";base64"):
+                message = f"input {name!r}: image {i} is a URL of data without ;base64,"
+                raise RequestFailure(400, message)
         try:
-            flat[i] = base64.b64decode(text, validate=True)
+            flat[i] = base64.b64decode(data.translate(_SPACES), validate=True)
         except (binascii.Error, ValueError):
             message = f"input {name!r}: image {i} is no base64"
             raise RequestFailure(400, message) from None
@@ -124,6 +138,7 @@ def decode_images(
     files: np.ndarray,
     images: Images,
     reserve: Callable[[int], None],
+    check: Callable[[], None] = lambda: None,
 ) -> np.ndarray:
     """The images in some files, as one array.
 
@@ -131,34 +146,79 @@ def decode_images(
         tensor: The input: [rows, height, width, channels].
         files: Their bytes.
         images: How.
-        reserve: Takes the memory of the array: files may be much smaller.
+        reserve: Takes the memory of the array, and of all pixels of the files, which
+            may be much smaller.
+        check: Called before each image; raises if the request is over.
 
     Raises:
-        RequestFailure: A file is no PNG and no JPEG, is damaged, or too large.
+        RequestFailure: A file is no PNG and no JPEG, is damaged, or too large, or all
+            of them together are.
     """
-    flat, shape, name = files.reshape(-1), tensor.shape, tensor.name
-    reserve(len(flat) * math.prod(shape[1:]) * tensor.dtype.itemsize)
+    flat, shape = files.reshape(-1), tensor.shape
+    row = math.prod(shape[1:]) * tensor.dtype.itemsize
+    reserve(len(flat) * row + _measure(tensor.name, flat, check))
     array = np.empty((len(flat), *shape[1:]), tensor.dtype)
     for i, file in enumerate(flat):
-        try:
+        check()
+        with _of_image(tensor.name, i):
             pixels = _decode(file, shape, images)
-        except RequestFailure as failure:
-            message = f"input {name!r}: image {i} {failure.message}"
-            raise RequestFailure(failure.status, message) from None
         if images.scale != 1 or images.offset:
             pixels = pixels * np.float32(images.scale) + np.float32(images.offset)
         array[i] = pixels.reshape(shape[1:])
     return array
 
 
-def _decode(file: bytes, shape: tuple[int, ...], images: Images) -> np.ndarray:
-    mode, size = _MODES[shape[3]], shape[1:3]
+def _measure(name: str, files: np.ndarray, check: Callable[[], None]) -> int:
+    """Bytes that the decoding of some files takes: of all, and at once.
+
+    All pixels count, though one image is decoded at a time: their time is what a
+    request takes from others.
+    """
+    total = most = 0
+    for i, file in enumerate(files):
+        check()
+        with _of_image(name, i):
+            image = _open(file)
+        pixels = image.width * image.height
+        deep = image.mode[0] in "IF"
+        total, most = total + pixels, max(most, pixels * (32 if deep else 16))
+        if total > _MOST_OF_REQUEST:
+            message = f"the images of a request may have {_MOST_OF_REQUEST:,} pixels"
+            raise RequestFailure(413, f"input {name!r}: {message}")
+    return 4 * total + most
+
+
+@contextlib.contextmanager
+def _of_image(name: str, index: int) -> Iterator[None]:
     try:
-        image = pillow("Server").open(io.BytesIO(file), formats=_FORMATS)
+        yield
+    except RequestFailure as failure:
+        message = f"input {name!r}: image {index} {failure.message}"
+        raise RequestFailure(failure.status, message) from None
+
+
+def _open(file: bytes) -> Any:
+    """The image of Pillow in a file, of which only the head is read."""
+    image_module = pillow("Server")
+    too_large = RequestFailure(413, f"has more than {_MOST_PIXELS:,} pixels")
+    try:
+        image = image_module.open(io.BytesIO(file), formats=_FORMATS)
+    except (
+        image_module.DecompressionBombError,
+        image_module.DecompressionBombWarning,  # where warnings are errors
+    ):
+        raise too_large from None
     except Exception:  # Pillow raises what it likes
         raise RequestFailure(400, "is neither PNG nor JPEG") from None
     if image.width * image.height > _MOST_PIXELS:
-        raise RequestFailure(413, f"has more than {_MOST_PIXELS:,} pixels")
+        raise too_large
+    if image.format == "JPEG" and file.count(_SCAN) > _MOST_SCANS:
+        raise RequestFailure(413, f"has more than {_MOST_SCANS} scans")
+    return image
+
+
+def _decode(file: bytes, shape: tuple[int, ...], images: Images) -> np.ndarray:
+    mode, size, image = _MODES[shape[3]], shape[1:3], _open(file)
     try:
         image = in_8_bits(image, "an image", mode)
         return np.asarray(resize(image, size, images.interpolation, crop=images.crop))

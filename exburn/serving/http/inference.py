@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
+import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
 
-from exburn.errors import ServingClosedError
+from exburn.errors import DeadlineExceededError, ServingClosedError
 from exburn.serving.answer import Answer
 from exburn.serving.http.body import ClientLeft, read_body
 from exburn.serving.http.failures import RequestFailure
@@ -27,7 +31,6 @@ __all__ = ["Inference", "Result"]
 # Bytes from which a thread reads a body or writes an answer: meanwhile the loop serves
 # others. To change threads takes about 60 µs, as long as reading 30 KB of numbers.
 _LARGE = 32 << 10
-_FILE = 1 << 10  # bytes of an image: to decode it takes longer than to read numbers
 _LOOK_OUT_AFTER = 5e-3  # seconds
 
 
@@ -69,6 +72,15 @@ class Inference:
         self._registry, self.memory = registry, memory
         self._max_body, self._max_rows = max_body, max_rows
         self._timeout, self._read_timeout = timeout, read_timeout
+        # Images take so long that they get threads of their own: others' large bodies
+        # do not wait behind them.
+        self._decoders = ThreadPoolExecutor(
+            max((os.cpu_count() or 1) // 2, 1), thread_name_prefix="exburn-images"
+        )
+
+    def end(self) -> None:
+        """Takes no more images; those that a thread is at are not waited for."""
+        self._decoders.shutdown(wait=False, cancel_futures=True)
 
     async def answer(
         self,
@@ -89,7 +101,7 @@ class Inference:
             body = await self.read(headers, receive, reservation)
             length = headers.get(b"inference-header-content-length")
             header = None if length is None else length.decode("latin-1")
-            with _Leaving(receive) as leaving:
+            with _Leaving(receive, time.monotonic() + self._timeout) as leaving:
                 entry, request, output = await self._ask(
                     name, version, body, header, reservation, leaving
                 )
@@ -130,50 +142,76 @@ class Inference:
                 raise RequestFailure(
                     400, "this model only generates: its route is generate_stream"
                 )
+            large = len(body) > _LARGE
             try:
-                arguments = entry, body, header, reservation
-                if len(body) > _LARGE or (entry.signature.images and len(body) > _FILE):
-                    submit = entry.serving.submit
-                    request, answer = await asyncio.to_thread(
-                        self._submit, submit, *arguments
-                    )
-                else:
-                    submit = entry.serving.submit_together
-                    request, answer = self._submit(submit, *arguments)
+                request = await _maybe_in_thread(
+                    large, parse_request, body, header, entry.signature, self._max_rows
+                )
+                leaving.limit(request.timeout)
+                if request.files:
+                    await self._decode(entry, request, reservation, leaving)
+                    large = True
+                answer = await _maybe_in_thread(
+                    large, self._submit, entry, request, leaving, together=not large
+                )
                 return entry, request, await leaving.wait(entry.serving, answer)
             except ServingClosedError:
                 # Unless another model has taken its place meanwhile.
                 if self._registry.closed or entry is self._registry.get(name, version):
                     raise
 
-    def _submit(
+    async def _decode(
         self,
-        submit: Callable[..., Answer],
         entry: Entry,
-        body: bytes,
-        header: str | None,
+        request: InferenceRequest,
         reservation: Reservation,
-    ) -> tuple[InferenceRequest, Answer]:
-        request = parse_request(
-            body, header, entry.signature, self._max_rows, reservation.take
-        )
-        timeout = self._timeout
-        if request.timeout is not None:
-            timeout = min(timeout, request.timeout)
+        leaving: _Leaving,
+    ) -> None:
+        """Makes arrays of image files, within the time of the request."""
+        arguments = entry.signature, reservation.take, leaving.check
+        loop = asyncio.get_running_loop()
+        decode = functools.partial(request.decode_images, *arguments)
+        try:
+            decoding = loop.run_in_executor(self._decoders, decode)
+        except RuntimeError:  # they take nothing more
+            raise ServingClosedError("serving", "the server is closed") from None
+        await decoding
+
+    @staticmethod
+    def _submit(
+        entry: Entry, request: InferenceRequest, leaving: _Leaving, *, together: bool
+    ) -> Answer:
+        assert entry.serving is not None
+        serving = entry.serving
+        submit = serving.submit_together if together else serving.submit
         x = entry.signature.pack(request.inputs)
-        return request, submit(x, timeout=timeout, copy=False)
+        return submit(x, timeout=leaving.time_left(), copy=False)
+
+
+async def _maybe_in_thread(
+    threaded: bool, function: Callable[..., Any], *arguments: Any, **options: Any
+) -> Any:
+    """Calls a function: here, or in a thread if it takes long."""
+    if threaded:
+        return await asyncio.to_thread(function, *arguments, **options)
+    return function(*arguments, **options)
 
 
 class _Leaving:
-    """Takes a request back if its client leaves before it is in a batch.
+    """The end of a request: by its time, or because its client leaves.
 
-    Most answers come before it would pay to look out for that.
+    A client that leaves takes it back, unless it is in a batch already. Most answers
+    come before it would pay to look out for that.
+
+    Args:
+        receive: Of ASGI.
+        deadline: ``time.monotonic()`` at which the request fails.
     """
 
-    __slots__ = ("_alarm", "_answer", "_left", "_receive", "_task")
+    __slots__ = ("_alarm", "_answer", "_deadline", "_left", "_receive", "_task")
 
-    def __init__(self, receive: Callable[[], Awaitable[Any]]):
-        self._receive, self._left = receive, False
+    def __init__(self, receive: Callable[[], Awaitable[Any]], deadline: float):
+        self._receive, self._left, self._deadline = receive, False, deadline
         self._answer: Answer | None = None
         self._task: asyncio.Future[Any] | None = None
 
@@ -196,6 +234,33 @@ class _Leaving:
             self._left = True
             if self._answer is not None:
                 self._answer.cancel()
+
+    def limit(self, seconds: float | None) -> None:
+        """Ends the request sooner, if its caller said so."""
+        if seconds is not None:
+            self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+    def time_left(self) -> float:
+        """Seconds.
+
+        Raises:
+            DeadlineExceededError: There are none.
+        """
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise DeadlineExceededError("serving", "the request's time was over")
+        return left
+
+    def check(self) -> None:
+        """Raises if the request is over; in any thread.
+
+        Raises:
+            DeadlineExceededError: Its time is.
+            ClientLeft: Nobody waits for it any more.
+        """
+        if self._left:
+            raise ClientLeft
+        self.time_left()
 
     async def wait(self, serving: Serving, answer: Answer) -> Any:
         """The output.

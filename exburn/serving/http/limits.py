@@ -199,12 +199,15 @@ class Memory:
 
 
 class Reservation:
-    """Memory of one request, which grows as its body comes."""
+    """Memory of one request, which grows as its body comes.
 
-    __slots__ = ("_memory", "_size")
+    A thread that goes on with a request that is over gives back what it takes.
+    """
+
+    __slots__ = ("_memory", "_over", "_size")
 
     def __init__(self, memory: Memory):
-        self._memory, self._size = memory, 0
+        self._memory, self._size, self._over = memory, 0, False
 
     def grow(self, body: int) -> None:
         """Keeps what the reading of further bytes of a body may take in the worst case.
@@ -222,9 +225,16 @@ class Reservation:
         """
         self._memory.change(size)
         self._size += size
+        if self._over:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        size, self._size = self._size, 0
+        self._memory.change(-size)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._memory.change(-self._size)
+        self._over = True
+        self._give_back()

@@ -19,6 +19,7 @@ _JSON_TYPES = {
 _FAILURES = {
     400: "The body is not what the model takes.",
     401: "A valid API key is needed.",
+    403: "A page of another origin asks.",
     404: "There is no such model, or no such version.",
     408: "The body came too slowly.",
     413: "The body is too long, or has too many rows.",
@@ -208,14 +209,17 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
             "shape": {
                 "type": "array",
                 "prefixItems": [
-                    {"type": "integer", "minimum": 0} if n < 0 else {"const": n}
-                    for n in tensor.shape
+                    {"type": "integer", "minimum": int(axis == 0)}
+                    if n < 0
+                    else {"const": n}
+                    for axis, n in enumerate(tensor.shape)
                 ],
                 "minItems": len(tensor.shape),
                 "maxItems": len(tensor.shape),
             },
             "data": {
                 "type": "array",
+                "minItems": 0 if 0 in tensor.shape or -1 in tensor.shape[1:] else 1,
                 "description": "Row by row, flat or nested.",
                 "items": {"anyOf": [_JSON_TYPES[kind_of(tensor.datatype)], _NESTED]},
             },

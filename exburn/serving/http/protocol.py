@@ -53,6 +53,7 @@ class InferenceRequest:
             empty for all.
         binary: Whether outputs come in binary if nothing is said.
         timeout: Seconds that the caller gives it, or ``None``.
+        files: Inputs that are still image files, by name; see ``decode_images``.
     """
 
     id: str
@@ -60,12 +61,35 @@ class InferenceRequest:
     outputs: dict[str, bool]
     binary: bool
     timeout: float | None
+    files: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Rows of its first input."""
-        first = next(iter(self.inputs.values()))
+        first = next(iter((self.inputs or self.files).values()))
         return len(first) if first.ndim else 0
+
+    def decode_images(
+        self,
+        signature: Signature,
+        reserve: Callable[[int], None],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Makes arrays of the image files; takes a while.
+
+        Args:
+            signature: What the model takes.
+            reserve, check: As of ``images.decode_images``.
+
+        Raises:
+            RequestFailure: A file is no image, or they are too large.
+        """
+        while self.files:
+            name, files = next(iter(self.files.items()))
+            tensor, images = signature.inputs[name], signature.images[name]
+            array = decode_images(tensor, files, images, reserve, check)
+            self.inputs[name] = array
+            del self.files[name]
 
 
 # ---------------------------------------------------------------------- requests
@@ -74,69 +98,46 @@ def parse_request(
     header_length: str | None,
     signature: Signature,
     max_rows: int | None = None,
-    reserve: Callable[[int], None] = lambda size: None,
 ) -> InferenceRequest:
-    """Reads a body.
+    """Reads a body. Image files in it are not decoded yet.
 
     Args:
         body: The whole body.
         header_length: ``Inference-Header-Content-Length``, or ``None``.
         signature: What the model takes.
         max_rows: Most rows of a request.
-        reserve: Takes memory for what grows by being read: images.
 
     Raises:
         RequestFailure: The body is not what the protocol or the model asks for.
     """
     if header_length == "0":
-        return _parse_raw(body, signature, max_rows, reserve)
+        return _parse_raw(body, signature, max_rows)
     text, tensors = split_body(body, header_length)
     message = parse_object(text)
-    given = message.get("inputs")
-    if type(given) is not list or not given:
-        raise RequestFailure(400, "'inputs' must be a list of tensors")
-    inputs: dict[str, np.ndarray] = {}
-    at = 0
-    for entry in given:
-        name, array, at = _parse_input(entry, signature, tensors, at, max_rows, reserve)
-        if name in inputs:
-            raise RequestFailure(400, f"the input {name!r} is given twice")
-        inputs[name] = array
-    if at != len(tensors):
-        raise RequestFailure(
-            400, f"{len(tensors) - at} bytes are left behind the last binary tensor"
-        )
-    if len(inputs) != len(signature.inputs):
-        missing = [name for name in signature.inputs if name not in inputs]
-        raise RequestFailure(400, f"the input {missing[0]!r} is missing")
     parameters = _parameters(message)
     request_id = message.get("id", "")
     if type(request_id) is not str or len(request_id) > _MOST_ID:
         raise RequestFailure(400, f"'id' must be a string of {_MOST_ID} at most")
+    timeout = _timeout(parameters.get("timeout"))
     binary = parameters.get("binary_data_output", False) is True
     outputs = _parse_outputs(message.get("outputs"), signature, binary)
-    return InferenceRequest(
-        request_id, inputs, outputs, binary, _timeout(parameters.get("timeout"))
-    )
+    reader = _InputReader(signature, tensors, len(body), max_rows)
+    inputs, files = reader.read_all(message.get("inputs"))
+    return InferenceRequest(request_id, inputs, outputs, binary, timeout, files)
 
 
 def _parse_raw(
-    body: bytes,
-    signature: Signature,
-    max_rows: int | None,
-    reserve: Callable[[int], None],
+    body: bytes, signature: Signature, max_rows: int | None
 ) -> InferenceRequest:
     """A body that is the one tensor of the model, or one image, and nothing else."""
     if len(signature.inputs) != 1:
         raise RequestFailure(400, "a body without JSON needs a model of one input")
     tensor = next(iter(signature.inputs.values()))
     data = memoryview(body)
-    images = signature.images.get(tensor.name)
-    if images is not None and is_image(body):
+    if tensor.name in signature.images and is_image(body):
         file = np.empty(1, object)
         file[0] = body
-        image = decode_images(tensor, file, images, reserve)
-        return InferenceRequest("", {tensor.name: image}, {}, False, None)
+        return InferenceRequest("", {}, {}, False, None, {tensor.name: file})
     if tensor.datatype == BYTES:
         if math.prod(tensor.shape[1:]) != 1:
             raise RequestFailure(400, "a body without JSON is one text")
@@ -157,76 +158,122 @@ def _parse_raw(
     return InferenceRequest("", {tensor.name: array}, {}, True, None)
 
 
-def _parse_input(
-    entry: Any,
-    signature: Signature,
-    tensors: memoryview,
-    at: int,
-    max_rows: int | None,
-    reserve: Callable[[int], None],
-) -> tuple[str, np.ndarray, int]:
-    """Name and array of an input, and where the next binary one begins."""
-    if type(entry) is not dict:
-        raise RequestFailure(400, "each of 'inputs' must be an object")
-    name: Any = entry.get("name")
-    tensor = signature.inputs.get(name) if type(name) is str else None
-    if tensor is None:
-        known = ", ".join(map(repr, signature.inputs))
-        raise RequestFailure(
-            400, f"the model has no input {_short(name)}; its inputs: {known}"
-        )
-    images = signature.images.get(tensor.name)
-    if images is not None and entry.get("datatype") == BYTES:
-        files = Tensor(tensor.name, BYTES, (-1,))
-        array, at = _parse_values(entry, files, tensors, at, max_rows, decode_base64)
-        return name, decode_images(tensor, array, images, reserve), at
-    if entry.get("datatype") != tensor.datatype:
-        raise RequestFailure(
-            400,
-            f"input {name!r} is {tensor.datatype}, received "
-            f"{_short(entry.get('datatype'))}",
-        )
-    array, at = _parse_values(entry, tensor, tensors, at, max_rows)
-    return name, array, at
-
-
-def _parse_values(
-    entry: dict,
-    tensor: Tensor,
-    tensors: memoryview,
-    at: int,
-    max_rows: int | None,
-    decode: Callable[[str, np.ndarray], np.ndarray] | None = None,
-) -> tuple[np.ndarray, int]:
-    """The array of an input, and where the next binary one begins.
+class _InputReader:
+    """Reads the inputs of a request, one after the other, and the bytes behind it.
 
     Args:
-        decode: What texts in JSON stand for, where they are no texts.
+        signature: What the model takes.
+        tensors: What follows the JSON part of the body.
+        most: Bytes of the body: as many values as it may hold.
+        max_rows: Most rows, or ``None``.
     """
-    name, shape = tensor.name, _parse_shape(entry.get("shape"), tensor)
-    _check_rows(shape, max_rows)
-    parameters = _parameters(entry)
-    if "binary_data_size" in parameters:
-        size = parameters["binary_data_size"]
-        if type(size) is not int or size < 0 or size > len(tensors) - at:
+
+    def __init__(
+        self,
+        signature: Signature,
+        tensors: memoryview,
+        most: int,
+        max_rows: int | None,
+    ):
+        self._signature, self._tensors, self._at = signature, tensors, 0
+        self._most, self._max_rows = most, max_rows
+
+    def read_all(
+        self, entries: Any
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The arrays by name, and the image files."""
+        if type(entries) is not list or not entries:
+            raise RequestFailure(400, "'inputs' must be a list of tensors")
+        inputs: dict[str, np.ndarray] = {}
+        files: dict[str, np.ndarray] = {}
+        for entry in entries:
+            if type(entry) is not dict:
+                raise RequestFailure(400, "each of 'inputs' must be an object")
+            tensor = self._find(entry.get("name"))
+            name, datatype = tensor.name, entry.get("datatype")
+            if name in inputs or name in files:
+                raise RequestFailure(400, f"the input {name!r} is given twice")
+            if name in self._signature.images and datatype == BYTES:
+                texts = Tensor(name, BYTES, (-1,))
+                files[name] = self._read(entry, texts, decode_base64)
+            elif datatype == tensor.datatype:
+                inputs[name] = self._read(entry, tensor)
+            else:
+                raise RequestFailure(
+                    400,
+                    f"input {name!r} is {tensor.datatype}, received {_short(datatype)}",
+                )
+        left = len(self._tensors) - self._at
+        if left:
+            raise RequestFailure(
+                400, f"{left} bytes are left behind the last binary tensor"
+            )
+        missing = [n for n in self._signature.inputs if n not in {*inputs, *files}]
+        if missing:
+            raise RequestFailure(400, f"the input {missing[0]!r} is missing")
+        return inputs, files
+
+    def _find(self, name: Any) -> Tensor:
+        inputs = self._signature.inputs
+        tensor = inputs.get(name) if type(name) is str else None
+        if tensor is None:
+            known = ", ".join(map(repr, inputs))
+            raise RequestFailure(
+                400, f"the model has no input {_short(name)}; its inputs: {known}"
+            )
+        return tensor
+
+    def _read(
+        self,
+        entry: dict,
+        tensor: Tensor,
+        decode: Callable[[str, np.ndarray], np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """The array of an input.
+
+        Args:
+            entry: What the message says of it.
+            tensor: What it must be.
+            decode: What texts in JSON stand for, where they are no texts.
+        """
+        name, shape = tensor.name, _parse_shape(entry.get("shape"), tensor)
+        _check_rows(shape, self._max_rows)
+        # Also where another size is 0: rows of nothing would be batches without end.
+        if math.prod(size or 1 for size in shape) > self._most:
+            raise RequestFailure(
+                400,
+                f"input {name!r}: the shape {_short(list(shape))} is of more values "
+                f"than a body of {self._most} bytes holds",
+            )
+        parameters = _parameters(entry)
+        if "binary_data_size" in parameters:
+            data = self._take(name, parameters["binary_data_size"])
+            if "data" in entry:
+                raise RequestFailure(400, f"input {name!r} has both data and bytes")
+            array = read_tensor(data, name, tensor.datatype, shape)
+            if tensor.datatype == BYTES and decode is None:
+                array = _decode_all(name, array)
+        elif "shared_memory_region" in parameters:
+            raise RequestFailure(
+                400, "this server has no shared memory with its clients"
+            )
+        else:
+            array = _parse_data(entry.get("data"), tensor, shape)
+            if decode is not None:
+                array = decode(name, array)
+        return array
+
+    def _take(self, name: str, size: Any) -> memoryview:
+        """The next bytes behind the JSON part."""
+        left = len(self._tensors) - self._at
+        if type(size) is not int or size < 0 or size > left:
             raise RequestFailure(
                 400,
                 f"input {name!r}: binary_data_size is {_short(size)}, but "
-                f"{len(tensors) - at} bytes are left in the body",
+                f"{left} bytes are left in the body",
             )
-        if "data" in entry:
-            raise RequestFailure(400, f"input {name!r} has both data and bytes")
-        array = read_tensor(tensors[at : at + size], name, tensor.datatype, shape)
-        at += size
-        if tensor.datatype == BYTES and decode is None:
-            array = _decode_all(name, array)
-    elif "shared_memory_region" in parameters:
-        raise RequestFailure(400, "this server has no shared memory with its clients")
-    else:
-        array = _parse_data(entry.get("data"), tensor, shape)
-        if decode is not None:
-            array = decode(name, array)
-    return array, at
+        self._at += size
+        return self._tensors[self._at - size : self._at]
 
 
 def _parse_shape(shape: Any, tensor: Tensor) -> tuple[int, ...]:

@@ -173,7 +173,7 @@ class Server:
         self._health = Health(self._registry, seconds(_OP, "canary", canary, most=3600))
         self._read_timeout = seconds(_OP, "read_timeout", read_timeout, most=3600)
         self._timeout = seconds(_OP, "timeout", timeout, most=3600)
-        inference = Inference(
+        self._inference = Inference(
             self._registry,
             Memory(memory),
             max_body=size_in_bytes(_OP, "max_body", max_body),
@@ -185,7 +185,7 @@ class Server:
         self._generation = Generation(streams, self._timeout)
         self._app = make_app(
             self._registry,
-            inference,
+            self._inference,
             self._generation,
             self._health,
             keys=keys,
@@ -362,11 +362,13 @@ class Server:
     def _end(self) -> None:
         self._health.draining = True
         self._registry.close(self._timeout)
+        self._inference.end()
         self._generation.end()
         self._engine = self._thread = None
 
     async def _close_models(self) -> None:
         self._health.draining = True
+        self._inference.end()
         self._generation.end()
         await asyncio.to_thread(self._registry.close, self._timeout)
 

@@ -195,3 +195,14 @@ def test_sizes_that_do_not_divide():
     assert "dense/kernel (4, 6)" in said and "model of 4" in said
     with pytest.raises(LayoutError, match="more axes than 'dense/kernel'"):
         parallel.check([("dense/kernel", (8,))])
+
+
+@pytest.mark.parametrize(
+    "layout", [{".*kernel": (None, "model")}, {}, LayoutMap()], ids=repr
+)
+def test_a_layout_without_a_mesh_says_so(layout):
+    with pytest.raises(LayoutError, match="it needs mesh="):
+        make_distribution(None, layout, "Serving")
+    model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(2)])
+    with pytest.raises(LayoutError, match="Serving: .* needs mesh="):
+        exburn.Serving(model, layout=layout)

@@ -1,11 +1,14 @@
+import asyncio
 import base64
 import io
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.serving.http.conftest import FAST, Client
+from tests.serving.http.conftest import FAST, Client, tensor
 
 import exburn
 from exburn import layers
@@ -27,10 +30,10 @@ def file(pixels=PIXELS, kind="PNG", size=None):
     return stream.getvalue()
 
 
-def decode(*files, tensor=PHOTO, images=None, reserve=lambda size: None):
+def decode(*files, tensor=PHOTO, images=None, reserve=lambda size: None, **options):
     array = np.empty(len(files), object)
     array[:] = files
-    return decode_images(tensor, array, images or Images(), reserve)
+    return decode_images(tensor, array, images or Images(), reserve, **options)
 
 
 def test_pixels_are_those_of_the_file():
@@ -63,8 +66,10 @@ def test_images_are_resized_as_data_sets_do(tmp_path):
         (file()[:60], 400),
         (file(kind="GIF"), 400),
         (file(np.zeros((5000, 5000), np.uint8)), 413),
+        (file()[:16] + b"\x00\x00\xff\xff" * 2 + file()[24:], 400),
+        (file(np.zeros((1, 10_000_000), np.uint8), size=(30000, 9000)), 413),
     ],
-    ids=["empty", "text", "cut off", "gif", "bomb"],
+    ids=["empty", "text", "cut off", "gif", "bomb", "wrong sum", "large bomb"],
 )
 def test_other_files_are_refused(data, status):
     with pytest.raises(RequestFailure, match="'photo': image 1") as caught:
@@ -73,9 +78,54 @@ def test_other_files_are_refused(data, status):
 
 
 def test_what_they_grow_to_is_taken_from_the_memory():
+    """The pixels of all files, and the arrays, before anything is decoded."""
     sizes = []
-    decode(file(), file(), reserve=sizes.append)
-    assert sizes == [2 * 4 * 6 * 3 * 4]
+    decode(file(), file(size=(60, 40)), reserve=sizes.append)
+    arrays, pixels = 2 * 4 * 6 * 3 * 4, 4 * 6 + 60 * 40
+    assert sizes == [arrays + 4 * pixels + 16 * 60 * 40]
+    sizes.clear()
+    deep = Image.fromarray(np.zeros((40, 60), np.uint16))
+    stream = io.BytesIO()
+    deep.save(stream, "PNG")
+    decode(stream.getvalue(), reserve=sizes.append)
+    assert sizes[0] > 32 * 60 * 40
+
+
+def test_all_images_of_a_request_have_a_bound():
+    """A file of 16 KB may have 16.7 million pixels: nine of them are not decoded."""
+    large = file(np.zeros((4096, 4096), np.uint8))
+    calls = []
+
+    def check():
+        calls.append(1)
+
+    with pytest.raises(RequestFailure, match="134,217,728 pixels") as caught:
+        decode(*[large] * 9, check=check)
+    assert caught.value.status == 413 and len(calls) == 9
+
+
+def test_a_request_that_is_over_is_not_decoded_further():
+    left = [1] * 5
+
+    def check():
+        if not left:
+            raise TimeoutError
+        left.pop()
+
+    with pytest.raises(TimeoutError):
+        decode(*[file()] * 4, check=check)  # four are measured, one is decoded
+    assert not left
+
+
+def test_a_jpeg_of_many_scans_is_refused():
+    image, stream = Image.fromarray(PIXELS), io.BytesIO()
+    image.save(stream, "JPEG", progressive=True)
+    data = stream.getvalue()
+    assert decode(data).shape == (1, 4, 6, 3)
+    start, end = data.rindex(b"\xff\xda"), data.rindex(b"\xff\xd9")
+    with pytest.raises(RequestFailure, match="scans") as caught:
+        decode(data[:end] + data[start:end] * 60 + data[end:])
+    assert caught.value.status == 413
 
 
 def classifier(*first, name="photo"):
@@ -145,6 +195,47 @@ def test_files_come_as_base64_in_binary_or_alone(client, models):
     np.testing.assert_allclose(told, expected, atol=1e-3)
 
 
+TEXT = base64.b64encode(file()).decode()
+LINES = base64.encodebytes(file()).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINES,
+        LINES.replace("\n", "\r\n"),
+        f" \t{TEXT}\n",
+        f"data:image/png;base64,{TEXT}",
+        f"data:image/png;name=a.png;base64,{LINES}",
+        f"DATA:;BASE64,{TEXT}",
+    ],
+)
+def test_base64_may_have_lines_and_be_a_url(client, models, text):
+    assert text != TEXT
+    answer = ask(client, "scales", {"shape": [1], "data": [text]})
+    expected = ask(client, "scales", {"shape": [1], "data": [TEXT]})
+    np.testing.assert_array_equal(answer, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"data:image/png,{TEXT}", "without ;base64,"),
+        ("data:image/png;base64", "without ;base64,"),
+        (f"data:image/png;base64,{TEXT}!", "no base64"),
+        ("data:text/plain;base64,bm8=", "neither PNG nor JPEG"),
+        ("https://images.example/a.png", "no base64"),
+        ("file:///etc/passwd", "no base64"),
+        (TEXT[:-1], "no base64"),
+        (TEXT + "ä", "no base64"),
+        ("", "neither PNG nor JPEG"),
+    ],
+)
+def test_other_texts_are_no_files(client, text, message):
+    answer = ask(client, "scales", {"shape": [1], "data": [text]})
+    assert answer.status_code == 400 and message in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     ("entry", "model"),
     [
@@ -165,3 +256,76 @@ def test_many_small_files_may_need_more_memory_than_there_is(client):
     count = 40_000  # of 288 bytes each
     entry = {"shape": [count], "data": [dot] * count}
     assert ask(client, "scales", entry).status_code == 413
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Images that take 20 ms each; counts those that are decoded."""
+    decoded = []
+
+    def decode(file, shape, images):
+        decoded.append(threading.current_thread().name)
+        time.sleep(0.02)
+        return np.zeros(shape[1:], np.float32)
+
+    monkeypatch.setattr("exburn.serving.http.images._decode", decode)
+    return decoded
+
+
+@pytest.fixture
+def hurried(models):
+    server = Server(models, timeout="150 ms", **FAST)
+    yield Client(server.asgi())
+    server.close()
+
+
+def many(count):
+    entry = {"name": "photo", "datatype": "BYTES", "shape": [count]}
+    return json.dumps({"inputs": [{**entry, "data": [TEXT] * count}]})
+
+
+def test_images_are_decoded_in_the_time_of_their_request(hurried, slow):
+    """Twelve requests, of 4 s each, end with their time, and hold up nobody else."""
+    path, rows = "/v2/models/scales/infer", np.zeros((300, 4, 6, 3), np.float32)
+    numbers = json.dumps({"inputs": [tensor("photo", rows)]})  # read by a thread, too
+
+    async def run():
+        began = time.monotonic()
+        ask = [hurried.ask("POST", path, content=many(200)) for _ in range(12)]
+        tasks = [asyncio.create_task(each) for each in ask]
+        await asyncio.sleep(0.05)
+        other = await hurried.ask("POST", path, content=numbers)
+        answers = await asyncio.gather(*tasks)
+        return other, answers, time.monotonic() - began
+
+    other, answers, seconds = asyncio.run(run())
+    assert other.status_code == 200
+    assert {answer.status_code for answer in answers} == {504} and seconds < 2
+    assert len(slow) < 60 and {name[:13] for name in slow} == {"exburn-images"}
+
+
+def test_a_caller_may_give_images_less_time(hurried, slow):
+    message = json.loads(many(200)) | {"parameters": {"timeout": 30_000}}
+    answer = hurried("POST", "/v2/models/scales/infer", json=message)
+    assert answer.status_code == 504 and len(slow) < 5
+
+
+def test_images_of_a_client_that_left_are_not_decoded(models, slow):
+    server = Server(models, **FAST)
+    body = {"type": "http.request", "body": many(200).encode()}
+    messages = [body]
+    scope = {"type": "http", "method": "POST", "headers": []}
+    scope |= {"path": "/v2/models/scales/infer", "root_path": "", "query_string": b""}
+    sent = []
+
+    async def receive():
+        if messages:
+            return messages.pop()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(server.asgi()(scope, receive, send))
+    server.close()
+    assert sent == [] and len(slow) < 20

@@ -4,7 +4,13 @@ import pytest
 
 from exburn.errors import ArgumentError
 from exburn.serving.http.failures import RequestFailure
-from exburn.serving.http.limits import Keys, Memory, Rate, size_in_bytes
+from exburn.serving.http.limits import (
+    Keys,
+    Memory,
+    Rate,
+    most_connections,
+    size_in_bytes,
+)
 
 KEY, OTHER = "a-key-of-sixteen", "another-key-of-some-length"
 
@@ -97,3 +103,19 @@ def test_sizes_have_units(size):
     assert size_in_bytes("Server", "max_body", 77) == 77
     with pytest.raises(ArgumentError, match="max_body"):
         size_in_bytes("Server", "max_body", size)
+
+
+def test_what_a_thread_takes_for_a_request_that_is_over_is_given_back():
+    memory = Memory(100)
+    with memory.reserve() as reservation:
+        reservation.take(60)
+    assert memory.used == 0
+    reservation.take(70)
+    assert memory.used == 0
+
+
+def test_connections_leave_files_to_open():
+    default = most_connections("Server", None)
+    assert 1 <= default <= 1000 and most_connections("Server", 7) == 7
+    with pytest.raises(ArgumentError, match="max_connections"):
+        most_connections("Server", 0)

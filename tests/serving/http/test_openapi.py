@@ -25,6 +25,8 @@ def test_bodies_are_as_it_says(server, client, rows):
         {"inputs": [tensor("y", rows(2))]},
         {"inputs": [tensor("x", rows(2), "FP64")]},
         {"inputs": [tensor("x", rows(2)[:, :2])]},
+        {"inputs": [tensor("x", rows(0))]},
+        {"inputs": [tensor("x", rows(2), data=[])]},
         {"inputs": [tensor("x", rows(2))], "outputs": [{"name": "y"}]},
     ):
         assert not check(api, "mlp-1-request", wrong)

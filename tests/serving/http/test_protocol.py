@@ -150,6 +150,139 @@ def test_what_is_no_request_is_the_callers_fault(message):
     assert len(caught.value.message) < 400
 
 
+OPEN = (-1, -1, 3)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [2**62, 0, 3],
+        [10**9, 0, 3],
+        [2**62, 2**62, 3],
+        [1, 2**62, 3],
+        [2**64 - 1, 0, 3],
+        [1, 2**64 - 1, 3],
+    ],
+)
+@pytest.mark.parametrize("datatype", ["FP32", "BOOL", "BYTES"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_shape_is_of_no_more_values_than_the_body_may_hold(shape, datatype, binary):
+    """Also where one of its sizes is 0: rows of nothing are batches, too."""
+    entry = {"name": "x", "datatype": datatype, "shape": shape}
+    said = {"parameters": {"binary_data_size": 0}} if binary else {"data": []}
+    body = json.dumps({"inputs": [entry | said]})
+    with pytest.raises(RequestFailure, match="more values than a body") as caught:
+        parse(body.encode(), Takes(datatype, shape=OPEN), header=str(len(body)))
+    assert caught.value.status == 400 and len(caught.value.message) < 400
+
+
+def test_a_row_may_be_empty_where_sizes_are_open():
+    entry = {"name": "x", "datatype": "FP32", "shape": [2, 0, 3], "data": []}
+    array = parse({"inputs": [entry]}, Takes("FP32", shape=OPEN)).inputs["x"]
+    assert array.shape == (2, 0, 3)
+
+
+# What may stand for a number, or for anything else.
+ODD = {
+    "0": 0,
+    "-1": -1,
+    "2**62": 2**62,
+    "2**63": 2**63,
+    "2**64": 2**64,
+    "-2**63 - 1": -(2**63) - 1,
+    "10**400": 10**400,
+    "0.5": 0.5,
+    "1e308": 1e308,
+    "NaN": float("nan"),
+    "infinity": float("inf"),
+    "true": True,
+    "null": None,
+    "text": "1",
+    "long text": "1" * 500,
+    "surrogate": "\ud800",
+    "list": [1],
+    "nested list": [[[1]]],
+    "object": {"a": 1},
+}
+INPUT = tensor("x", X)
+BINARY = {"name": "x", "datatype": "FP32", "shape": [2, 2]}
+PLACES = {
+    "shape": lambda v: {"inputs": [{**INPUT, "shape": v}]},
+    "rows": lambda v: {"inputs": [{**INPUT, "shape": [v, 2]}]},
+    "a size": lambda v: {"inputs": [{**INPUT, "shape": [2, v]}]},
+    "data": lambda v: {"inputs": [{**INPUT, "data": v}]},
+    "a value": lambda v: {"inputs": [{**INPUT, "data": [v, 1, 2, 3]}]},
+    "a nested value": lambda v: {"inputs": [{**INPUT, "data": [[v, 1], [2, 3]]}]},
+    "a nested row": lambda v: {"inputs": [{**INPUT, "data": [v, [2, 3]]}]},
+    "name": lambda v: {"inputs": [{**INPUT, "name": v}]},
+    "datatype": lambda v: {"inputs": [{**INPUT, "datatype": v}]},
+    "parameters of an input": lambda v: {"inputs": [{**INPUT, "parameters": v}]},
+    "binary_data_size": lambda v: {
+        "inputs": [{**BINARY, "parameters": {"binary_data_size": v}}]
+    },
+    "an input": lambda v: {"inputs": [v]},
+    "inputs": lambda v: {"inputs": v},
+    "id": lambda v: {"inputs": [INPUT], "id": v},
+    "parameters": lambda v: {"inputs": [INPUT], "parameters": v},
+    "timeout": lambda v: {"inputs": [INPUT], "parameters": {"timeout": v}},
+    "binary_data_output": lambda v: {
+        "inputs": [INPUT],
+        "parameters": {"binary_data_output": v},
+    },
+    "outputs": lambda v: {"inputs": [INPUT], "outputs": v},
+    "an output": lambda v: {"inputs": [INPUT], "outputs": [v]},
+    "name of an output": lambda v: {"inputs": [INPUT], "outputs": [{"name": v}]},
+    "parameters of an output": lambda v: {
+        "inputs": [INPUT],
+        "outputs": [{"name": "out", "parameters": v}],
+    },
+    "binary_data": lambda v: {
+        "inputs": [INPUT],
+        "outputs": [{"name": "out", "parameters": {"binary_data": v}}],
+    },
+    "message": lambda v: v,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_stands_in_a_place_is_read_or_refused(place):
+    """Never another error than the caller's."""
+    taken = set()
+    for name, value in ODD.items():
+        body = json.dumps(PLACES[place](value)).encode()
+        for header in (None, str(len(body))):
+            try:
+                request = parse(body, Takes("FP32"), header=header)
+            except RequestFailure as failure:
+                assert failure.status == 400 and len(failure.message) < 400, name
+            else:
+                assert request.inputs["x"].shape == (2, 2)
+                taken.add(name)
+    numbers = {"0", "-1", "2**62", "2**63", "2**64", "-2**63 - 1", "0.5"}
+    optional = {"null"}
+    assert taken <= {
+        "a value": numbers,
+        "a nested value": numbers,
+        "id": {"text", "long text"},
+        "timeout": {"0", "2**62", "2**63", "2**64", "null"},
+        "parameters": optional | {"object"},
+        "parameters of an input": optional | {"object"},
+        "parameters of an output": optional | {"object"},
+        "binary_data_output": set(ODD),
+        "binary_data": set(ODD),
+        "outputs": optional,
+    }.get(place, set()), place
+
+
+@pytest.mark.parametrize(
+    "value", ["-1", "+1", "1.5", "0x1", "1e0", "", " ", "x", "²", "9" * 400, "1,1"]
+)
+def test_the_length_of_the_json_is_a_whole_number(value):
+    with pytest.raises(RequestFailure) as caught:
+        parse({"inputs": [GOOD]}, header=value)
+    assert caught.value.status == 400 and len(caught.value.message) < 400
+
+
 def test_each_input_is_needed_and_rows_are_limited():
     with pytest.raises(RequestFailure, match="'y' is missing"):
         parse({"inputs": [GOOD]}, Takes("FP32", "FP32"))

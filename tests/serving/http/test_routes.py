@@ -2,9 +2,10 @@ import json
 
 import numpy as np
 import pytest
-from tests.serving.http.conftest import Client, tensor
+from tests.serving.http.conftest import FAST, Client, tensor
 
-from exburn import Serving
+import exburn
+from exburn import Serving, layers
 from exburn.serving import Server
 
 
@@ -133,3 +134,25 @@ def test_metrics_and_descriptions_are_there(client):
     assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert "exburn_http_requests_total" in text.text
     assert client("GET", "/openapi.json").json()["openapi"] == "3.1.0"
+
+
+def test_a_bad_id_names_its_input_and_nothing_of_the_model():
+    """Also where the inputs are sorted otherwise than their names are told."""
+    zeta, alpha = (exburn.Input((2,), dtype="int32", name=n) for n in ("zeta", "alpha"))
+    large, small = layers.Embedding(10, 2, name="secret"), layers.Embedding(5, 2)
+    y = layers.Add()([large(zeta), small(alpha)])
+    model = exburn.Model({"zeta": zeta, "alpha": alpha}, y)
+    server = Server({"m": model}, **FAST)
+    client = Client(server.asgi())
+    for name, most in (("zeta", 9), ("alpha", 4)):
+        for bad in (most + 1, -1):
+            ids = {"zeta": [[0, 1]], "alpha": [[0, 1]], name: [[0, bad]]}
+            inputs = [tensor(n, x, "INT32") for n, x in ids.items()]
+            answer = client("POST", "/v2/models/m/infer", json={"inputs": inputs})
+            assert answer.status_code == 400
+            assert answer.json()["error"] == (
+                f"the ids in input {name!r} must be whole numbers from 0 to {most}\n"
+                f"  first bad value: {bad} at row 0, position (0, 1)\n"
+                "  bad values: 1 of 2"
+            )
+    server.close()
