@@ -33,7 +33,11 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, and RENAME_SWAP of macOS
 
 @contextlib.contextmanager
 def staged(
-    path: Any, *, own_names: Collection[str] | None = None, op: str = "export"
+    path: Any,
+    *,
+    own_names: Collection[str] | None = None,
+    op: str = "export",
+    many: bool = False,
 ) -> Iterator[Path]:
     """A path to write to, which takes its place when the block ends without an error.
 
@@ -47,6 +51,8 @@ def staged(
         own_names: If a folder is written: the names that a folder in the place may
             have in it, since it is replaced with all that it holds.
         op: The operation named in errors.
+        many: Whether there are so many files that the system brings all that it has to
+            disk at once, instead of one file after another.
 
     Raises:
         ArgumentError: The folder around it does not exist, or something else is in the
@@ -82,6 +88,10 @@ def staged(
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield room / target.name
+        if many:
+            os.sync()
+        else:
+            _sync(room / target.name)
         _place(room, target)
     except SaveError as error:  # of a file in the hidden folder
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
@@ -95,15 +105,17 @@ def staged(
         os.close(lock)
 
 
-def _place(room: Path, target: Path) -> None:
-    made = room / target.name
-    files = [made, *made.rglob("*")] if made.is_dir() else [made]
-    for file in files:
+def _sync(place: Path) -> None:
+    for file in [place, *place.rglob("*")] if place.is_dir() else [place]:
         descriptor = os.open(file, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _place(room: Path, target: Path) -> None:
+    made = room / target.name
     replaced = status(target)
     if replaced is not None and made.is_dir():
         os.chmod(made, stat.S_IMODE(replaced.st_mode))

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import os
-import shutil
 import tarfile
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from exburn.datasets.download import cache_folder, digest_of
-from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    ExBurnError,
+    FileFormatError,
+    unknown_name,
+)
+from exburn.export.staging import staged
+from exburn.runtime.files.atomic import staging
+from exburn.runtime.files.bounds import ROOM
+from exburn.runtime.files.tar_stream import MEMBER, open_tar
+from exburn.runtime.files.zip_directory import open_zip
 from exburn.utils.progress import Progbar
 
+_OP = "get_file"
 _TIMEOUT = 30.0
 _BLOCK = 1 << 20
+_UNPACKED = 100  # bytes that a byte of an archive may stand for
 _DIGITS = {32: "md5", 64: "sha256"}
 
 
@@ -40,7 +53,9 @@ def get_file(
     """Downloads a file once and returns where it is.
 
     The cache never holds half a file: a download is checked, then renamed into place.
-    An archive whose members point outside of their folder is refused.
+    An archive is unpacked beside its place, which it takes when it is complete. It is
+    refused if members point outside of their folder, or unpack to more than 100 times
+    the archive's bytes and 64 MB.
 
     Args:
         fname: Name in the cache; the last part of the URL by default.
@@ -71,12 +86,12 @@ def get_file(
         'one two'
     """
     if not origin:
-        raise ArgumentError("get_file", "origin, the URL, must be given")
+        raise ArgumentError(_OP, "origin, the URL, must be given")
     named = fname is not None
     name = os.fspath(fname) if named else PurePosixPath(urlsplit(origin).path).name
     if not name or name != os.path.basename(name) or name in (".", ".."):
         raise ArgumentError(
-            "get_file",
+            _OP,
             f"a plain file name is needed, not {name!r}",
             {"origin": origin},
             hint="Pass fname='data.bin'; folders go into cache_dir or cache_subdir.",
@@ -99,7 +114,7 @@ def get_file(
         _download(origin, target, digest, algorithm)
     if not unpack:
         return str(target)
-    if not kept or not unpacked.exists():
+    if not kept or not unpacked.is_dir():
         _extract(target, unpacked, "tar" if untar else archive_format)
     return str(unpacked)
 
@@ -113,40 +128,35 @@ def _expected_hash(md5: Any, given: Any, algorithm: str) -> tuple[str | None, st
         algorithm = _DIGITS.get(len(given), "sha256")
     if algorithm not in _DIGITS.values():
         raise unknown_name(
-            "hash_algorithm", algorithm, ["auto", "md5", "sha256"], op="get_file"
+            "hash_algorithm", algorithm, ["auto", "md5", "sha256"], op=_OP
         )
     return given.lower(), algorithm
 
 
 def _download(origin: str, target: Path, digest: str | None, algorithm: str) -> None:
     print(f"Downloading data from {origin}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    found = hashlib.new(algorithm, usedforsecurity=False)
+    received = hashlib.new(algorithm, usedforsecurity=False)
     try:
-        with os.fdopen(handle, "wb") as file:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with staging(target, op=_OP) as file:
             for block in _blocks(origin):
                 file.write(block)
-                found.update(block)
-        if digest and found.hexdigest() != digest:
-            raise FileFormatError(
-                "get_file",
-                f"{origin} is not the expected file",
-                {"expected " + algorithm: digest, "received": found.hexdigest()},
-            )
-        os.replace(part, target)
+                received.update(block)
+            if digest and received.hexdigest() != digest:
+                raise FileFormatError(
+                    _OP,
+                    f"{origin} is not the expected file",
+                    {"expected " + algorithm: digest, "received": received.hexdigest()},
+                )
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise DataError(
-            "get_file",
+            _OP,
             f"{target.name} is not in the cache and could not be downloaded",
             {"from": origin, "cause": f"{type(error).__name__}: {error}"},
             hint=f"Put the file at {target}, or try again.",
         ) from error
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
 
 
 def _blocks(origin: str):
@@ -165,70 +175,99 @@ def _blocks(origin: str):
 
 
 def _extract(archive: Path, target: Path, kinds: Any) -> None:
-    """Unpacks into a folder beside the target, then renames it into place."""
+    """Unpacks into a hidden folder, which takes its place when it is complete."""
     kinds = ["tar", "zip"] if kinds == "auto" else kinds
     kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
     if unknown := set(kinds) - {"tar", "zip"}:
-        raise unknown_name(
-            "archive_format", min(unknown), ["auto", "tar", "zip"], op="get_file"
+        names = ["auto", "tar", "zip"]
+        raise unknown_name("archive_format", min(unknown), names, op=_OP)
+    if target.is_file():
+        raise ArgumentError(
+            _OP,
+            f"{target} is a file, and no folder for what is unpacked",
+            hint="Remove it, or give another fname.",
         )
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    limit = _UNPACKED * archive.stat().st_size + ROOM
+    before = os.listdir(target) if target.is_dir() else ()
     try:
-        if "tar" in kinds and tarfile.is_tarfile(archive):
-            with tarfile.open(archive) as tar:
-                for member in tar.getmembers():
-                    _check_member(member.name, folder)
-                if hasattr(tarfile, "data_filter"):
-                    tar.extractall(folder, filter="data")
-                else:  # Python before 3.11.4
-                    tar.extractall(folder, _plain_members(tar))
-        elif "zip" in kinds and zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as zipped:
-                for name in zipped.namelist():
-                    _check_member(name, folder)
-                zipped.extractall(folder)
-        else:
-            raise FileFormatError(
-                "get_file",
-                f"no archive of format {' or '.join(kinds) or 'None'}",
-                {"file": archive},
-            )
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(folder, target)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        with staged(target, own_names=before, op=_OP, many=True) as folder:
+            folder.mkdir()
+            if "zip" in kinds and zipfile.is_zipfile(archive):
+                _extract_zip(archive, folder, limit)
+            elif "tar" not in kinds or not _extract_tar(archive, folder, limit):
+                raise FileFormatError(
+                    _OP,
+                    f"no archive of format {' or '.join(kinds) or 'None'}",
+                    {"file": archive},
+                )
+    except OSError as error:
+        raise DataError(
+            _OP,
+            f"{archive.name} cannot be unpacked here",
+            {"into": target, "cause": f"{type(error).__name__}: {error}"},
+            hint="Free some space, or give a cache_dir that may be written to.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _library_errors(archive: Path) -> Iterator[None]:
+    """Makes an error of ours of whatever an archive's parser raises."""
+    try:
+        yield
+    except ExBurnError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the system
         raise FileFormatError(
-            "get_file",
+            _OP,
             "the archive is damaged, or a member of it leaves its folder",
             {"file": archive, "cause": f"{type(error).__name__}: {error}"},
         ) from error
-    finally:
-        if folder.exists():
-            shutil.rmtree(folder)
 
 
-def _plain_members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """The files and folders of an archive, with the rights that new ones have.
+def _extract_tar(archive: Path, folder: Path, limit: int) -> bool:
+    """Unpacks a tar archive; false if it is none."""
 
-    Raises:
-        FileFormatError: There is something else in it, such as a link.
-    """
-    members = tar.getmembers()
-    for member in members:
-        if not (member.isfile() or member.isdir()):
-            raise FileFormatError(
-                "get_file",
-                "a member of the archive is neither a file nor a folder",
-                {"member": member.name},
-                hint="Python 3.11.4 and newer unpack links within the folder.",
-            )
-        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-    return members
+    def refuse(reason: str) -> FileFormatError:
+        return _refusal(archive, reason)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_library_errors(archive))
+        try:
+            tar = stack.enter_context(open_tar(archive, limit, refuse))
+        except (tarfile.TarError, EOFError):
+            return False
+        for member in tar:
+            _check_member(member.name, folder)
+            tar.extract(member, folder)
+    return True
+
+
+def _extract_zip(archive: Path, folder: Path, limit: int) -> None:
+    with _library_errors(archive), open_zip(archive, _OP) as zipped:
+        members = zipped.infolist()
+        length = sum(member.file_size + MEMBER for member in members)
+        if length > limit:
+            raise _refusal(archive, f"it would unpack to {length} bytes")
+        for member in members:
+            _check_member(member.filename, folder)
+            zipped.extract(member, folder)
+
+
+def _refusal(archive: Path, reason: str) -> FileFormatError:
+    return FileFormatError(
+        _OP,
+        f"{reason}: an archive of {archive.stat().st_size} bytes may have "
+        f"{_UNPACKED} times as many, and 64 MB more",
+        {"file": archive},
+        hint="If you trust it, unpack it yourself, with tar or unzip.",
+    )
 
 
 def _check_member(name: str, folder: Path) -> None:
     inside = os.path.normpath(os.path.join(folder, name.replace("\\", "/")))
     if not Path(inside).is_relative_to(folder):
         raise FileFormatError(
-            "get_file", "a member of the archive leaves its folder", {"member": name}
+            _OP, "a member of the archive leaves its folder", {"member": name[:200]}
         )

@@ -4,10 +4,10 @@ import contextlib
 import io
 from pathlib import Path
 
-from tests.bombs import checkpoints, hdf5, npz, safetensors
+from tests.bombs import archives, checkpoints, hdf5, npz, safetensors
 
 import exburn
-from exburn import layers, saving
+from exburn import layers, saving, utils
 from exburn.command_line.main import main
 from exburn.saving.checkpoint import CheckpointDirectory
 
@@ -43,6 +43,14 @@ def data_set(path):
     read_npz(Path(path), ["x"], op="load_data")
 
 
+def unpacked(path):
+    with contextlib.redirect_stdout(io.StringIO()):
+        folder = path.parent / "cache"
+        utils.get_file(origin=path.as_uri(), extract=True, cache_dir=folder)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    assert size < 4 * path.stat().st_size + (128 << 20)
+
+
 def resumable(path):
     CheckpointDirectory(path).latest()
 
@@ -68,4 +76,5 @@ TABLE = {
     "index": (safetensors.INDICES, _ANY | MODELS),
     "exburn": (safetensors.OWN, _ANY | MODELS),
     "checkpoint": (checkpoints.BOMBS, _CHECKPOINTS),
+    "archive": (archives.BOMBS, {"get_file": unpacked}),
 }

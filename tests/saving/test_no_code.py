@@ -32,9 +32,6 @@ ALLOWED = {
     "exburn/export/formats.py": {"import_module"},
     # The user's own program is run, whose imports of Keras find parts of ExBurn.
     "exburn/utils/keras_alias.py": {"import_module", "runpy"},
-    # get_file(extract=True): the caller asks for an archive to be unpacked, and tar's
-    # own filter, as zip's own cleaning of names, keeps it in the folder.
-    "exburn/utils/files.py": {"extractall"},
     # Published files of lists, read only if their SHA-256 is the one written here.
     "datasets/files.py": {"allow_pickle"},
     # The user's own data set goes to worker processes that we start; no file is read.

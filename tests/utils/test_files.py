@@ -4,6 +4,9 @@ import functools
 import hashlib
 import http.server
 import io
+import resource
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
@@ -172,3 +175,96 @@ def test_failed_downloads_leave_nothing(server, get, tmp_path):
 def test_refusals(get, arguments):
     with pytest.raises(errors.ExBurnError):
         get(**arguments)
+
+
+KILLED = """
+import os, signal, sys, tarfile, zipfile
+from exburn import utils
+from exburn.export import staging
+
+def kill(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+origin, cache, moment = sys.argv[1:]
+places = {
+    "download": (utils.files, "_extract"),
+    "folder": (utils.files, "_check_member"),
+    "first": (tarfile.TarFile, "extract"),
+    "first of zip": (zipfile.ZipFile, "extract"),
+    "complete": (os, "sync"),
+    "exchange": (staging, "_exchange"),
+    "replaced": (staging, "sync_folder"),
+}
+owner, name = places[moment]
+original = getattr(owner, name)
+if moment in ("first", "first of zip", "replaced"):
+    def after(*args, **kwargs):
+        original(*args, **kwargs)
+        kill()
+    setattr(owner, name, after)
+else:
+    setattr(owner, name, kill)
+utils.get_file(origin=origin, extract=True, cache_dir=cache, force_download=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["data.tar.gz", pytest.param("data.zip", marks=pytest.mark.longest)]
+)
+def test_a_killed_unpacking_is_not_seen_and_is_removed(name, tmp_path):
+    folder, cache = tmp_path / "served", tmp_path / "cache"
+    folder.mkdir()
+    origin, place = (folder / name).as_uri(), cache / "datasets" / name
+    options = {"origin": origin, "extract": True, "cache_dir": cache}
+
+    def version(number):
+        archive(folder / name, {file: b"%d" % number for file in "abc"})
+
+    def content():
+        files = [file.read_bytes() for file in place.iterdir()]
+        assert len(files) == 3 and len({*files}) == 1
+        return int(files[0])
+
+    for moment in ("download", "folder", "first", "complete"):  # into an empty cache
+        version(0)
+        killed(name, origin, cache, moment)
+        assert not place.exists()
+    utils.get_file(**options)
+    assert content() == 0 and leftovers(tmp_path) == []
+    for number, moment in enumerate(("first", "exchange", "replaced"), 1):
+        version(number)
+        killed(name, origin, cache, moment)
+        assert content() == (number if moment == "replaced" else 0)
+    version(9)
+    utils.get_file(**options, force_download=True)
+    assert content() == 9 and leftovers(tmp_path) == []
+
+
+def killed(name, origin, cache, moment):
+    if moment == "first" and name.endswith(".zip"):
+        moment = "first of zip"
+    command = [sys.executable, "-c", KILLED, origin, str(cache), moment]
+    assert subprocess.run(command, capture_output=True).returncode == -9, moment
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(server, get, tmp_path):
+    url, folder, _ = server
+    archive(folder / "data.tar.gz", {"a": bytes(1 << 20)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, hard))
+    try:
+        with pytest.raises(errors.DataError, match="cannot be unpacked here"):
+            get(origin=f"{url}/data.tar.gz", extract=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert leftovers(tmp_path) == []
+    assert Path(get(origin=f"{url}/data.tar.gz", extract=True), "a").is_file()
+
+
+def test_a_file_is_not_taken_for_what_was_unpacked(server, get):
+    url, folder, _ = server
+    archive(folder / "data.zip", {"a": TEXT})
+    get(origin=f"{url}/data.zip")
+    with pytest.raises(errors.ArgumentError, match="is a file"):
+        get(origin=f"{url}/data.zip", extract=True)
