@@ -98,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--" + name.replace("_", "-"),
             type=kind,
+            action="extend" if kind is _names else "store",
             metavar=value,
             default=argparse.SUPPRESS,
             help=text,

@@ -51,6 +51,7 @@ def is_hub_name(text: Any) -> bool:
         (True, False)
     """
     named = isinstance(text, str) and _REPOSITORY.fullmatch(text) is not None
+    named = named and ".." not in text  # of a revision: it names a file of the cache
     return named and not _FILE.fullmatch(text) and not text.startswith((".", "/"))
 
 

@@ -102,11 +102,18 @@ class TextStream:
         known = {"text_input", "parameters", "id"}
         if unknown := sorted(set(request) - known):
             raise ArgumentError(_OP, f"unknown entry {unknown[0]!r} of the request")
-        text, told = request.get("text_input"), request.get("parameters") or {}
+        text, told = request.get("text_input"), request.get("parameters")
         if not isinstance(text, str):
             raise ArgumentError(_OP, f"text_input must be a text, received {text!r}")
+        told = {} if told is None else told
         if not isinstance(told, Mapping):
             raise ArgumentError(_OP, f"parameters must be an object, received {told!r}")
+        for name, value, kind, what in (
+            ("id", request.get("id"), str, "a text"),
+            ("stream", told.get("stream"), bool, "true or false"),
+        ):
+            if not isinstance(value, kind | None):
+                raise ArgumentError(_OP, f"{name} must be {what}, received {value!r}")
         for name in told:
             if name not in (*_OWN, *_OF_SAMPLERS):
                 raise ArgumentError(

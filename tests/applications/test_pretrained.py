@@ -357,6 +357,27 @@ def test_a_hub_that_cannot_be_reached(tmp_path, monkeypatch):
         BERT.from_pretrained("user/model")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "//host/share",
+        "\\\\host\\share",
+        "http://host/user/model",
+        "file:///etc/passwd",
+        "user/model@../../refs",
+        "user/model@a/../b",
+        "../user",
+        "user/..",
+        "user/model/more",
+    ],
+)
+def test_what_is_no_name_is_not_asked_for(name, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(hub, "snapshot_download", pytest.fail)
+    with pytest.raises(MissingFileError, match="no file or folder"):
+        BERT.from_pretrained(name)
+
+
 PEAK = """
 import resource, sys
 import numpy as np

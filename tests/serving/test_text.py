@@ -66,3 +66,57 @@ def test_a_model_without_a_tokenizer_is_refused():
     model = GPT2(9, layers=1, width=8, heads=2, positions=8)
     with pytest.raises(ArgumentError, match="needs a tokenizer"):
         TextStream(model)
+
+
+@pytest.fixture(scope="module")
+def client(model):
+    server = Server({"gpt": TextStream(model, max_tokens=4, chunk=4)})
+    yield Client(server.asgi())
+    server.close()
+
+
+NUMBERS = [-1, 0, 0.5, 2**62, 2**63, 2**64, -(2**63) - 1, 1e308]
+OTHERS = [True, float("nan"), float("inf"), "1", "1" * 5000, [1], [[1]], {"a": 1}, []]
+TAKEN = {
+    "max_tokens": [],
+    "temperature": [0, 0.5, 2**62, 2**63, 2**64, 1e308],
+    "top_k": [2**62, 2**63],
+    "top_p": [0.5],
+    "min_p": [0, 0.5],
+    "repetition_penalty": [0.5, 2**62, 2**63, 2**64, 1e308],
+    "seed": [0, 2**62],
+    "stop": ["1", "1" * 5000, []],
+    "stream": [True],
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_whatever_a_parameter_is_it_is_taken_or_refused(client, name):
+    for value in (*NUMBERS, *OTHERS):
+        parameters = {"max_tokens": 2, name: value}
+        body = json.dumps({"text_input": "A class", "parameters": parameters})
+        answer = client("POST", PATH, content=body.encode())
+        taken = any(value is v or value == v is not True for v in TAKEN[name])
+        assert answer.status_code == (200 if taken else 400), (value, answer.text)
+        assert taken or len(answer.json()["error"]) <= 1000
+        assert "event: error" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"text_input": "a", "parameters": 0},
+        {"text_input": "a", "parameters": []},
+        {"text_input": "a", "parameters": ""},
+        {"text_input": "a", "parameters": {"unknown": 1}},
+        {"text_input": "a", "id": 7},
+        {"text_input": "a", "unknown": 7},
+        {"text_input": 7},
+        {"text_input": None},
+        {"text_input": "A" * 5000},
+        {},
+    ],
+)
+def test_other_messages_are_refused(client, message):
+    answer = client("POST", PATH, json=message)
+    assert answer.status_code == 400 and len(answer.json()["error"]) <= 1000

@@ -24,7 +24,11 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         self.server.asked.append(self.path)
 
     def do_GET(self):
-        if self.path == "/short.bin":  # promises more than it sends
+        if self.path.startswith("/redirect/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/redirect/"))
+            self.end_headers()
+        elif self.path == "/short.bin":  # promises more than it sends
             self.send_response(200)
             self.send_header("Content-Length", "99")
             self.end_headers()
@@ -159,6 +163,16 @@ def test_failed_downloads_leave_nothing(server, get, tmp_path):
     for origin in (f"{url}/absent.txt", f"{url}/short.bin", "http://127.0.0.1:9/x"):
         with pytest.raises(errors.DataError, match="could not be downloaded"):
             get(origin=origin)
+    assert [p for p in (tmp_path / "cache").rglob("*") if p.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "target", ["file:///etc/hostname", "data:,text", "gopher://a/"]
+)
+def test_a_server_leads_to_no_files_of_this_machine(server, get, tmp_path, target):
+    url, _, _ = server
+    with pytest.raises(errors.DataError, match="could not be downloaded"):
+        get("a.txt", origin=f"{url}/redirect/{target}")
     assert [p for p in (tmp_path / "cache").rglob("*") if p.is_file()] == []
 
 

@@ -123,6 +123,8 @@ def generate(
     length_penalty = check_number(_OP, "length_penalty", length_penalty)
     chooses = _sampler_of(sampler)
     seed = check_seed(_OP, seed)
+    if seed is not None and seed >= 1 << 63:
+        raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
     with on_device(self):
         trainer, programs, plan = _prepare(self, cache)
         _check_fit(trainer, plan, prompts, wanted)

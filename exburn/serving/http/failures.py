@@ -25,6 +25,7 @@ __all__ = ["RequestFailure", "failure_of"]
 _OF_THE_CALLER = (ArgumentError, DataError, DTypeError, ShapeError, UnknownNameError)
 _OF_REQUESTS = ("serving", "generate", "generate_stream")
 _OF_THE_MODEL = ("layer",)  # details that tell of its code
+_LONGEST = 1000  # characters of a message
 _RETRY = {"retry-after": "1"}
 
 
@@ -33,13 +34,15 @@ class RequestFailure(Exception):
 
     Args:
         status: The status.
-        message: What the caller is told.
+        message: What the caller is told; a long one is cut off.
         headers: Further headers of the response.
     """
 
     def __init__(
         self, status: int, message: str, headers: dict[str, str] | None = None
     ):
+        if len(message) > _LONGEST:  # some tell what was received
+            message = message[: _LONGEST - 1] + "…"
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers or {}
 

@@ -17,7 +17,7 @@ from exburn.serving.http.body import ClientLeft, parse_object
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
-from exburn.serving.http.inference import Inference
+from exburn.serving.http.inference import Inference, Result
 from exburn.serving.http.metrics import CONTENT_TYPE, Metrics
 from exburn.serving.http.openapi import describe_api
 from exburn.serving.http.page import read_page
@@ -27,6 +27,7 @@ from exburn.serving.http.streaming import Generation, write_events
 __all__ = ["Routes"]
 
 EXTENSIONS = ["binary_tensor_data"]
+_LARGE = 64 << 10  # bytes of an answer that a connection does not take at once
 
 
 class Routes:
@@ -170,8 +171,15 @@ class _Infer:
         version = scope["path_params"].get("version")
         entry = self._registry.get(name, version)
         exchange.route, exchange.model, exchange.version = "infer", name, entry.version
-        result = await self._inference.answer(name, version, exchange.headers, receive)
-        exchange.version, exchange.rows = result.version, result.rows
+        with self._inference.memory.reserve() as reservation:
+            result = await self._inference.answer(
+                name, version, exchange.headers, receive, reservation
+            )
+            exchange.version, exchange.rows = result.version, result.rows
+            await self._send(result, send)
+
+    @staticmethod
+    async def _send(result: Result, send: Send) -> None:
         headers = [(b"content-length", str(len(result.body)).encode())]
         if result.json_length is None:
             headers.append((b"content-type", b"application/json"))
@@ -180,7 +188,13 @@ class _Infer:
             length = str(result.json_length).encode()
             headers.append((b"inference-header-content-length", length))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send(_body(result.body))
+        if len(result.body) > _LARGE:
+            # What follows is sent when the client has read it: until then its memory
+            # is reserved.
+            await send(_body(result.body, more=True))
+            await send(_body(b""))
+        else:
+            await send(_body(result.body))
 
 
 class _Generate:

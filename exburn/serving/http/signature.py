@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,6 +109,19 @@ class Signature:
             [_tensors(specs, names, "y") for specs in computation.outputs.values()]
         )
         self.outputs = {t.name: t for t in tensors}
+
+    def answer_bytes(self, rows: int) -> int:
+        """Bytes that an answer to some rows takes at least, as far as sizes are known.
+
+        Example:
+            >>> Signature(None, Endpoint(stream=print)).answer_bytes(7)
+            0
+        """
+        sizes = (
+            math.prod(max(n, 1) for n in tensor.shape[1:]) * tensor.dtype.itemsize
+            for tensor in self.outputs.values()
+        )
+        return rows * sum(sizes)
 
     def pack(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """The request that a serving takes, from the arrays by name."""

@@ -99,25 +99,47 @@ def test_slow_ones_are_answered_if_they_are_not_too_slow(server, rows):
     assert b" 200 " in answer
 
 
-@pytest.mark.long
-def test_answers_that_nobody_reads_are_given_up():
-    wide = Endpoint(lambda x: x + jnp.zeros(1 << 16), images=False)
+WIDE = {"name": "x", "datatype": "FP32", "shape": [64, 1], "data": [0.0] * 64}
+WIDE = {"inputs": [WIDE], "parameters": {"binary_data_output": True}}
+
+
+@pytest.fixture
+def wide():
+    """A server whose answers to ``WIDE`` have 17 MB, and memory for one of them."""
+    model = Endpoint(lambda x: x + jnp.zeros(1 << 16), images=False)
     example = {"example": np.zeros((1, 1), np.float32), "batch_size": 64}
-    options = {"read_timeout": "200 ms", "port": 0, "padding": [64], "burst": 1}
-    body = json.dumps({"inputs": [tensor("x", np.zeros((64, 1)))]}).encode()
-    head = HEAD + b"Content-Length: %d\r\n\r\n" % len(body)
-    with Server({"m": wide}, **example, **options) as server:
-        with socket.socket() as connection:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            connection.connect(("127.0.0.1", server.port))
-            connection.sendall(head + body)  # for 17 MB, of which nothing is read
-            connections = server._engine.server_state.connections
-            time.sleep(0.1)
-            assert len(connections) == 1
-            until = time.monotonic() + 5
-            while connections and time.monotonic() < until:
-                time.sleep(0.01)
-            assert not connections
+    options = {"read_timeout": "300 ms", "port": 0, "padding": [64], "burst": 1}
+    with Server({"m": model}, max_memory="50 MB", **example, **options) as server:
+        yield server
+
+
+@pytest.mark.long
+def test_answers_that_nobody_reads_are_given_up_and_their_memory_is_counted(wide):
+    body = json.dumps(WIDE).encode()
+    request = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", wide.port))
+        connection.sendall(request)  # nothing of the answer is read
+        connections = wide._engine.server_state.connections
+        memory = wide._inference.memory
+        until = time.monotonic() + 5
+        while memory.used < 33_000_000 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(connections) == 1
+        assert b" 503 " in read(wide, request)[0]
+        while connections and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not connections and memory.used == 0
+
+
+@pytest.mark.long
+def test_an_answer_that_is_too_large_is_not_computed(wide):
+    many = {**WIDE["inputs"][0], "shape": [256, 1], "data": [0.0] * 256}
+    body = json.dumps({"inputs": [many]}).encode()
+    answer, _ = read(wide, HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert b" 413 " in answer and b"memory" in answer
+    assert wide._registry.get("m").serving.statistics().batches == 0
 
 
 def test_what_is_no_http_is_refused(server):

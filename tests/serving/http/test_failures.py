@@ -57,3 +57,8 @@ def test_what_a_layer_says_of_itself_is_not_told():
     failure = failure_of(caught.value)
     assert failure.status == 400 and "num_oov" not in failure.message
     assert failure.message.endswith("first other: 'b'")
+
+
+def test_what_was_received_does_not_come_back_at_length():
+    failure = failure_of(errors.DataError("serving", "received " + "x" * 100_000))
+    assert len(failure.message) == 1000 and failure.message.endswith("…")
