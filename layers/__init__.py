@@ -20,6 +20,7 @@ from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input, InputLayer
 from exburn.layers.core.jax_layer import JaxLayer
 from exburn.layers.core.module import ModuleLayer
+from exburn.layers.core.ternary_dense import TernaryDense
 from exburn.layers.core.wrapper import Wrapper
 from exburn.layers.embedding import Embedding, ReversibleEmbedding
 from exburn.layers.masking import Masking
@@ -99,7 +100,8 @@ __all__ = [
     "SeparableConvolution1D", "SeparableConvolution2D", "SimpleRNN", "SimpleRNNCell",
     "Softmax", "Solarization", "SpatialDropout1D", "SpatialDropout2D",
     "SpatialDropout3D", "SpectralNormalization", "StackedRNNCells", "StringLookup",
-    "Subtract", "TextVectorization", "TimeDistributed", "UnitNormalization",
+    "Subtract", "TernaryDense", "TextVectorization", "TimeDistributed",
+    "UnitNormalization",
     "UpSampling1D", "UpSampling2D", "UpSampling3D", "Wrapper", "ZeroPadding1D",
     "ZeroPadding2D", "ZeroPadding3D", "add", "average", "concatenate", "deserialize",
     "dot", "maximum", "minimum", "multiply", "serialize", "subtract",

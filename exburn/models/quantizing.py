@@ -71,6 +71,8 @@ def quantize(
             row by row as they come, and multiplied as integers.
             ``"int4"``: weights with a scale for each block of ``block_size``.
             ``"float8"``: weights (e4m3) with a scale for each output.
+            ``"ternary"``: weights of Dense and TernaryDense as -1, 0 and 1, with one
+            factor: those up to half of the mean magnitude are 0.
             ``"gptq"``, ``"awq"``: weights of Dense and EinsumDense, chosen on the
             data of a ``GPTQConfig`` or ``AWQConfig``.
         config: A configuration of ``exburn.quantizers``, instead of the mode or

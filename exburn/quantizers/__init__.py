@@ -12,7 +12,7 @@ from exburn.errors import DTypeError
 from exburn.quantizers.calibrated import AWQConfig, GPTQConfig
 from exburn.quantizers.configs import *
 from exburn.quantizers.fake_quant import *
-from exburn.quantizers.int4_packing import pack_int4, unpack_int4
+from exburn.quantizers.packing import *
 from exburn.quantizers.rounding import *
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Int8QuantizationConfig",
     "QuantizationConfig",
     "Quantizer",
+    "TernaryQuantizationConfig",
     "abs_max_quantize",
     "abs_max_quantize_grouped_with_zero_point",
     "compute_float8_amax_history",
@@ -31,10 +32,14 @@ __all__ = [
     "deserialize",
     "fake_quant_with_min_max_vars",
     "get",
+    "pack_int2",
     "pack_int4",
+    "pack_ternary",
     "quantize_and_dequantize",
     "serialize",
+    "unpack_int2",
     "unpack_int4",
+    "unpack_ternary",
 ]
 
 registry.register_builtin(AbsMaxQuantizer)
@@ -45,6 +50,7 @@ _CLASSES = (
     Int8QuantizationConfig,
     Int4QuantizationConfig,
     Float8QuantizationConfig,
+    TernaryQuantizationConfig,
     GPTQConfig,
     AWQConfig,
 )

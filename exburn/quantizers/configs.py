@@ -15,6 +15,7 @@ __all__ = [
     "Int4QuantizationConfig",
     "Int8QuantizationConfig",
     "QuantizationConfig",
+    "TernaryQuantizationConfig",
 ]
 
 
@@ -174,6 +175,25 @@ class Float8QuantizationConfig(QuantizationConfig):
         return {}
 
 
+class TernaryQuantizationConfig(QuantizationConfig):
+    """Weights of Dense and TernaryDense as -1, 0 and 1, with one factor.
+
+    Example:
+        >>> TernaryQuantizationConfig().mode
+        'ternary'
+
+    Source: ``keras.quantizers.TernaryQuantizationConfig``, of Keras 3.16.
+    """
+
+    mode = "ternary"
+
+    def __init__(self):
+        super().__init__()
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
 def _check_values(config: QuantizationConfig, value_range: Any) -> None:
     """Refuses a quantizer of weights whose values do not fit the bits."""
     quantizer = config.weight_quantizer
@@ -199,5 +219,6 @@ for _cls in (
     Int8QuantizationConfig,
     Int4QuantizationConfig,
     Float8QuantizationConfig,
+    TernaryQuantizationConfig,
 ):
     registry.register_builtin(_cls)

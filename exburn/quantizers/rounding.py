@@ -118,6 +118,29 @@ def abs_max_quantize_grouped_with_zero_point(
     )
 
 
+def ternarize(
+    kernel: jax.Array, threshold: float | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Numbers as -1, 0 or 1, and the factor of them all, in float32.
+
+    Args:
+        kernel: Any floats.
+        threshold: Up to which magnitude they count as 0, with the factor 1. ``None``
+            takes half of their mean magnitude, which is the factor then.
+
+    Example:
+        >>> codes, factor = ternarize(jnp.array([0.1, -2.0, 0.9]))
+        >>> codes.tolist(), float(factor)
+        ([0.0, -1.0, 1.0], 1.0)
+
+    Source: Ma et al., *The Era of 1-bit LLMs*, 2024.
+    """
+    magnitude = jnp.abs(kernel.astype(jnp.float32))
+    factor = jnp.mean(magnitude) if threshold is None else jnp.ones((), jnp.float32)
+    bound = 0.5 * factor if threshold is None else threshold
+    return jnp.where(magnitude > bound, jnp.sign(kernel), 0).astype(jnp.float32), factor
+
+
 class Quantizer(Configured):
     """Base of quantizers: called on an array, it gives integers and scales.
 

@@ -8,7 +8,7 @@ from exburn.core.checks import check_integer
 from exburn.core.precision.policies import DTypePolicy, PrecisionPolicy, get_precision
 from exburn.errors import ArgumentError, unknown_name
 
-MODES = ("int8", "float8", "int4", "gptq", "awq")
+MODES = ("int8", "float8", "int4", "ternary", "gptq", "awq")
 
 
 class QuantizedDTypePolicy(DTypePolicy):
@@ -18,7 +18,7 @@ class QuantizedDTypePolicy(DTypePolicy):
     that ``quantize`` has packed says so by its ``dtype_policy``.
 
     Args:
-        mode: ``"int8"``, ``"int4"``, ``"float8"``.
+        mode: ``"int8"``, ``"int4"``, ``"float8"``, ``"ternary"``.
         source_name: The other policy, or its name; that of the process by default.
 
     Raises:

@@ -67,7 +67,8 @@ def quantize(
     In place; for a whole model there is ``model.quantize``, which returns another.
 
     Args:
-        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
+        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"``, ``"float8"`` or
+            ``"ternary"``, as there.
         type_check: For Keras code: classes derived from a layer's are quantized in
             either case.
         config: A configuration of ``exburn.quantizers`` instead of the mode.

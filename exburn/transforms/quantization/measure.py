@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from flax import nnx
 
 from exburn.core.precision import is_float
+from exburn.layers import TernaryDense
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights, own_weights
 from exburn.transforms.quantization.plan import Plan
@@ -97,7 +99,10 @@ def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
         if is_float(weight.get_raw_value().dtype):
             name = key.partition("/")[0]
             other = found[key] if key in found else getattr(small, name)  # packed
-            values = weight.get_value(), other.get_value()
+            value = weight.get_value()
+            if name == "kernel" and isinstance(exact, TernaryDense):
+                value = math.prod(exact.ternary_kernel())  # what it computes with
+            values = value, other.get_value()
             pairs.append([np.ravel(np.asarray(value)) for value in values])
     if not pairs:  # only integers, such as counts
         return 0.0, 0.0

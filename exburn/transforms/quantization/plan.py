@@ -26,6 +26,7 @@ from exburn.layers import (
     ModuleLayer,
     RMSNormalization,
     SpectralNormalization,
+    TernaryDense,
 )
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
@@ -128,7 +129,7 @@ def make_plan(
             "no layer can be quantized",
             {path: reason for path, _, reason in skipped} or {"layers": "no weights"},
             hint="Dense, EinsumDense, convolutions, Embedding, attention and recurrent "
-            "layers can.",
+            "layers can; as -1, 0 and 1, Dense and TernaryDense.",
         )
     return Plan(settings, targets, skipped)
 
@@ -251,7 +252,8 @@ def _packed_target(path, layer, settings, layers, reached=True):
     if settings.compute_dtype is not None and not preprocesses:
         policy = policy.replace(compute=settings.compute_dtype)
     reason, schemes = None, {}
-    rule = summed_axes(layer)
+    ternary = isinstance(layer, TernaryDense)
+    rule: Any = {"kernel": (0,)} if ternary else summed_axes(layer)
     outer = layers.get(path.rpartition("/")[0])
     if _stays_float32(layer):
         reason = "normalization stays in float32"
@@ -259,6 +261,10 @@ def _packed_target(path, layer, settings, layers, reached=True):
         reason = "SpectralNormalization divides its kernel at every call"
     elif rule is None:
         reason = f"no rule for {type(layer).__name__}"
+    elif ternary and settings.stored != "ternary":
+        reason = 'TernaryDense is stored by mode "ternary" alone'
+    elif settings.stored == "ternary" and not isinstance(layer, Dense | TernaryDense):
+        reason = "only Dense and TernaryDense are stored as -1, 0 and 1"
     elif not reached:
         reason = "in no block of sequential_blocks, or inside of a loop"
     elif settings.uses_calibration and (why := _why_exact(layer)) is not None:
@@ -270,6 +276,8 @@ def _packed_target(path, layer, settings, layers, reached=True):
                 continue
             value = weight.get_raw_value()
             scheme = settings.scheme(tuple(value.shape), summed, value.dtype)
+            if ternary:
+                scheme = dataclasses.replace(scheme, threshold=layer.threshold)
             if scheme.nbytes < int(np.prod(value.shape)) * value.dtype.itemsize:
                 schemes[name] = scheme
             else:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.kernels.padded_matmul import wide_product
-from exburn.layers import Dense, EinsumDense, Embedding
+from exburn.layers import Dense, EinsumDense, Embedding, TernaryDense
 from exburn.module.layer import Layer
 from exburn.transforms.pruning.masks import mask_of, masked
 from exburn.transforms.quantization.weight import QuantizedWeight
@@ -102,6 +102,16 @@ class DenseStandIn(Dense):
         if self.use_bias:
             y = y + self.cast(self.bias)
         return self.activation(y)
+
+
+class TernaryDenseStandIn(TernaryDense):
+    """``x @ kernel`` from the stored -1, 0 and 1."""
+
+    def call(self, inputs):
+        x = self.cast(inputs)
+        if isinstance(self.kernel, QuantizedWeight):
+            return self._finish(self.kernel.multiply(x))
+        return super().call(x)
 
 
 class EinsumDenseStandIn(EinsumDense):
@@ -211,6 +221,7 @@ def _dotted_axes(layer: EinsumDense, x: Any) -> int:
 
 _KINDS: tuple[tuple[type, type, str], ...] = (
     (Dense, DenseStandIn, "call"),
+    (TernaryDense, TernaryDenseStandIn, "call"),
     (EinsumDense, EinsumDenseStandIn, "call"),
     (Embedding, EmbeddingStandIn, "_rows"),
 )

@@ -16,10 +16,17 @@ from jax import lax
 
 from exburn.core.forward_context import tracing
 from exburn.errors import ArgumentError
+from exburn.quantizers.packing import TERNARY_PLACES, pack_ternary, split_ternary
+from exburn.quantizers.rounding import ternarize
 from exburn.transforms.quantization.grid import Grid
 
 _LARGEST = {"int8": 127.0, "int4": 7.0, "float8": 448.0}
-_STORED = {"int8": np.int8, "int4": np.uint8, "float8": ml_dtypes.float8_e4m3fn}
+_STORED = {
+    "int8": np.int8,
+    "int4": np.uint8,
+    "ternary": np.uint8,
+    "float8": ml_dtypes.float8_e4m3fn,
+}
 _ROWS = 1 << 22  # entries that are encoded at a time, to bound the copies
 
 
@@ -36,8 +43,11 @@ class Scheme:
     this takes an eighth off the error. The two halves of a block share bytes: entry i
     has the low, entry i + block / 2 the high bits.
 
+    Numbers that are -1, 0 and 1 have one float32 factor for the whole weight, and five
+    neighbours of a row share a byte.
+
     Args:
-        dtype: ``"int8"``, ``"int4"`` or ``"float8"`` (e4m3).
+        dtype: ``"int8"``, ``"int4"``, ``"float8"`` (e4m3) or ``"ternary"``.
         shape: Shape of the exact weight.
         summed: Axes that the product sums over.
         block_size: Entries of a row that share a scale, at most, or -1 for the whole
@@ -52,6 +62,8 @@ class Scheme:
         static: Whether activations are rounded to 8 bits within fixed ranges, too: then
             scales are positive float32, as the integer arithmetic of other runtimes
             takes them.
+        threshold: Of ternary: up to which magnitude numbers count as 0; half of their
+            mean magnitude if None.
 
     Example:
         >>> scheme = Scheme("int8", (4, 2), summed=(0,))
@@ -70,6 +82,7 @@ class Scheme:
     method: str | None = None
     bits: int = 4
     static: bool = False
+    threshold: float | None = None
 
     @property
     def mode(self) -> str:
@@ -130,11 +143,16 @@ class Scheme:
             return (self.rows, self.blocks, self.block // 2), np.dtype(np.uint8)
         if self.in_blocks:
             return (self.rows, self.blocks, self.block), np.dtype(np.int8)
-        return (self.rows, self.columns), np.dtype(_STORED[self.dtype])
+        width = self.columns
+        if self.dtype == "ternary":
+            width = -(-width // len(TERNARY_PLACES))
+        return (self.rows, width), np.dtype(_STORED[self.dtype])
 
     @property
     def scale_spec(self) -> tuple[tuple[int, ...], Any]:
         """Shape and dtype of the scales."""
+        if self.dtype == "ternary":
+            return (), jnp.dtype(self.scales)
         shape = (self.rows, self.blocks) if self.in_blocks else (self.rows,)
         return shape, jnp.dtype(self.scales)
 
@@ -168,6 +186,10 @@ class Scheme:
             with np.errstate(invalid="ignore"):  # of NaN; the scale tells
                 grid = Grid.of(blocks, self.bits)
                 return self.pack(grid.round(blocks), grid)
+        if self.dtype == "ternary":
+            codes, factor = ternarize(jnp.asarray(matrix), self.threshold)
+            packed, _, _ = pack_ternary(codes, axis=-1)
+            return np.asarray(packed), np.asarray(factor)
         values = np.empty(*self.values_spec)
         scale = np.empty(*self.scale_spec)
         step = max(1, _ROWS // max(1, self.columns))
@@ -296,6 +318,11 @@ class Scheme:
         signed = values.astype(jnp.int8)
         return (signed << 4) >> 4, signed >> 4  # arithmetic shifts keep the sign
 
+    def trits(self, values: Any) -> Any:
+        """The stored -1, 0 and 1 as int8: ``[…, columns]``."""
+        whole = jnp.stack(split_ternary(values), -1)
+        return whole.reshape(*whole.shape[:-2], -1)[..., : self.columns]
+
     def decode(self, *parts: Any, dtype: Any = None) -> Any:
         """The weight, in its own shape."""
         dtype = np.dtype(dtype or self.exact)
@@ -309,6 +336,8 @@ class Scheme:
         values, scale = stored["values"], stored["scale"]
         if self.dtype == "int4":
             values = jnp.concatenate(self.halves(values), axis=-1)
+        elif self.dtype == "ternary":
+            values = self.trits(values)
         exact = values.astype(jnp.float32)
         if (zero := stored.get("zero")) is not None:
             exact = exact - zero.astype(jnp.float32)[..., None]

@@ -18,11 +18,12 @@ from exburn.quantizers import (
     Int4QuantizationConfig,
     Int8QuantizationConfig,
     QuantizationConfig,
+    TernaryQuantizationConfig,
 )
 from exburn.transforms.quantization.scheme import Scheme
 
 CASTS = ("float16", "bfloat16")
-PACKED = ("int8", "int8_dynamic", "int4", "float8")
+PACKED = ("int8", "int8_dynamic", "int4", "float8", "ternary")
 RANGED = ("int8", "int4", "float8")  # with which activations may have fixed ranges
 _BLOCK, _STATIC = 64, "_static"
 
@@ -36,8 +37,8 @@ class Settings:
 
     Attributes:
         dtype: ``"float16"``, ``"bfloat16"``, ``"int8"``, ``"int8_dynamic"``,
-            ``"int4"``, ``"float8"``, ``"gptq"`` or ``"awq"``; with ``"_static"`` behind
-            it, activations have fixed ranges.
+            ``"int4"``, ``"float8"``, ``"ternary"``, ``"gptq"`` or ``"awq"``; with
+            ``"_static"`` behind it, activations have fixed ranges.
         block_size: Weights that share a scale, or -1 for all that an output sums; of
             int4, gptq and awq.
         compute_dtype: Dtype of the computation; unchanged if None.
@@ -244,7 +245,7 @@ class Settings:
             self.block_size,
             self.dtype == "int8_dynamic",
             jnp.dtype(dtype).name,
-            self.scales,
+            "float32" if stored == "ternary" else self.scales,
             self.dtype if self.uses_calibration else None,
             self.bits,
             self.is_static,
@@ -275,6 +276,8 @@ def config_of(settings: Settings, before: Any = None) -> QuantizationConfig | No
     if settings.stored == "int4":
         size = None if settings.block_size == -1 else settings.block_size
         return Int4QuantizationConfig(settings.quantizer, None, size)
+    if settings.stored == "ternary":
+        return TernaryQuantizationConfig()
     return Float8QuantizationConfig() if settings.stored == "float8" else None
 
 

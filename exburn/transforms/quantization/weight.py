@@ -127,6 +127,8 @@ class QuantizedWeight(ReadWeight):
             return jnp.matmul(x, matrix.reshape(-1, self.scheme.rows))
         parts = dict(zip(self.scheme.parts, self._parts(), strict=True))
         values, scale = parts["values"], parts["scale"]
+        if self.scheme.dtype == "ternary":
+            values = parts["values"] = self.scheme.trits(values)
         if self.scheme.dynamic:
             return _dynamic(x, values, scale)
         if _is_vector(x):

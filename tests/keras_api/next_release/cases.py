@@ -224,6 +224,80 @@ _SCENES = {
 }
 _FIRST = _PICTURES.transpose(0, 3, 1, 2)
 
+
+def _packed(kind, codes, axis=0, **options):
+    """What is packed, with its shape and size, and what is read from it again."""
+
+    def call(keras):
+        pack = getattr(keras.quantizers, f"pack_{kind}")
+        packed, shape, size = pack(codes, axis, **options)
+        again = getattr(keras.quantizers, f"unpack_{kind}")(
+            packed, size, axis, **options
+        )
+        return [packed, np.array(shape), np.array(size), again]
+
+    return call
+
+
+_WIDE = _floats(8, 40)
+
+
+def _made(layer):
+    """A layer with weights that are given, not drawn."""
+    layer.build((None, _WIDE.shape[1]))
+    shapes = [tuple(w.shape) for w in layer.weights]
+    layer.set_weights([_floats(*shape, seed=i) for i, shape in enumerate(shapes)])
+    return layer
+
+
+def _dense(name, mode=None, x=_WIDE, **options):
+    """What a layer computes, in few bits with a mode."""
+
+    def call(keras):
+        layer = _made(getattr(keras.layers, name)(7, **options))
+        if mode is not None:
+            layer.quantize(mode)
+        return keras.ops.cast(layer(x), "float32")
+
+    return call
+
+
+def _trained(keras):
+    """The weights after some steps, so that gradients are compared, too."""
+    layers = keras.layers
+    first, second = (
+        layers.TernaryDense(7, activation="tanh"),
+        layers.TernaryDense(3, 0.4),
+    )
+    model = keras.Sequential([keras.Input((40,)), first, second, layers.Dense(1)])
+    shapes = [tuple(w.shape) for w in model.weights]
+    model.set_weights([_floats(*shape, seed=i) for i, shape in enumerate(shapes)])
+    model.compile(keras.optimizers.SGD(0.001), "mse")
+    model.fit(_WIDE, _WIDE[:, :1], batch_size=4, epochs=3, shuffle=False, verbose=0)
+    return model.get_weights()
+
+
+_BYTES = np.random.default_rng(0).integers(-2, 2, (7, 6, 2)).astype("int8")
+
+QUANTIZERS = {
+    "pack": [
+        *(_packed("int2", _BYTES, axis) for axis in (0, 1, -1)),
+        _packed("int2", (_BYTES + 2).astype("uint8"), 1, dtype="uint8"),
+        *(_packed("ternary", CODES, axis) for axis in (0, 1, -1)),
+        _packed("ternary", X),
+    ],
+    "ternary": [
+        _dense("TernaryDense"),
+        _dense("TernaryDense", threshold=0.7, activation="relu", use_bias=False),
+        _dense("TernaryDense", x=_WIDE.reshape(2, 2, 2, 40)),
+        _dense("TernaryDense", dtype="mixed_bfloat16"),
+        _dense("TernaryDense", "ternary"),
+        _dense("TernaryDense", "ternary", threshold=0.7, activation="relu"),
+        _dense("Dense", "ternary", activation="tanh"),
+        _trained,
+    ],
+}
+
 LAYERS = {
     "mosaic": [
         _mosaic(_SCENES, bounding_box_format="xyxy"),
@@ -238,4 +312,4 @@ LAYERS = {
     ],
 }
 
-CASES = {**OPS, **LOSSES, **LAYERS}
+CASES = {**OPS, **LOSSES, **LAYERS, **QUANTIZERS}

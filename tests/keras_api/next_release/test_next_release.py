@@ -30,10 +30,7 @@ ABSENT = {
     "Optimizer:update_step",  # of subclasses
     "Layer:lora_enabled",
     "Model:quantization_summary",
-    "layers.TernaryDense",
-    *("quantizers.QuantizationReport", "quantizers.TernaryQuantizationConfig"),
-    *("quantizers.pack_int2", "quantizers.unpack_int2"),
-    *("quantizers.pack_ternary", "quantizers.unpack_ternary"),
+    "quantizers.QuantizationReport",
 }
 #: Parameters of methods that take them under other names, or as ``*args``.
 OTHERWISE = {
