@@ -67,21 +67,31 @@ def clone_model(
         own = clone_function is not None
         parts = contextlib.nullcontext() if own else copying_parts(model)
         with making_clone(), parts:
-            made = _over(model, input_tensors, clone_function, call_function, recursive)
+            made = copy_graph(
+                model, input_tensors, clone_function, call_function, recursive
+            )
         if clone_function is None:
             made.repeat_changes(model.changes)
     set_up_like(made, model)
     return made
 
 
-def _over(
+def copy_graph(
     model: Model,
-    input_tensors: Any,
-    clone_function: Callable[[Layer], Layer] | None,
-    call_function: Callable[..., Any] | None,
-    recursive: bool,
+    input_tensors: Any = None,
+    clone_function: Callable[[Layer], Layer] | None = None,
+    call_function: Callable[..., Any] | None = None,
+    recursive: bool = False,
 ) -> Model:
-    """The graph of a model over clones of its layers."""
+    """The graph of a model over clones of its layers; it is not compiled.
+
+    Args:
+        model, input_tensors, clone_function, call_function, recursive: As of
+            ``clone_model``.
+
+    Raises:
+        ArgumentError: The model has no graph, or cannot be called in another way.
+    """
     graph: Any = model.graph
     if graph is None:
         raise ArgumentError(
@@ -99,7 +109,7 @@ def _over(
     def clone(layer: Any) -> Any:
         if isinstance(layer, Model) and recursive and layer.graph is not None:
             call = None if isinstance(layer, Sequential) else call_function
-            return _over(layer, None, clone_function, call, True)
+            return copy_graph(layer, None, clone_function, call, True)
         if clone_function is None:
             return unbuilt_copy(layer)
         return clone_function(layer)

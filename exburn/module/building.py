@@ -34,6 +34,7 @@ from exburn.module.variable import own_copy
 from exburn.runtime.device import wake
 
 _LARGE = 1 << 16  # numbers that are worth a thread's while
+_SETTINGS = bool, int, float, str, type(None)  # attributes that a copy may share
 
 
 def materialize(root: Any, seed: int | None = None) -> None:
@@ -403,16 +404,43 @@ def clone(layer: Any) -> Any:
     own = {path: w for path, w, _ in iter_weights(made)}
     if own.keys() != pairs.keys():  # of one layer that was quantized or adapted
         return twin(layer)
-    modules = dict(iter_modules(layer))
-    for path, module in iter_modules(made):
-        for name in ("_trainable", "_policy", "_own_policy"):  # of layers in layers
-            if hasattr(module, name):
-                setattr(module, name, getattr(modules[path], name))
+    keep_settings(layer, made)
     for path, weight in own.items():
         weight.set_raw_value(own_copy(pairs[path].get_value()))
-        if pairs[path].get_metadata().get("frozen"):
-            weight.set_metadata("frozen", True)
     return made
+
+
+def keep_settings(layer: Any, made: Any, but: tuple[Any, str] | None = None) -> None:
+    """Gives a copy what was set of a layer and of those in it since they were made.
+
+    Args:
+        layer: The layer.
+        made: One of the same structure.
+        but: A layer in it, and an attribute of which its copy has a value of its own.
+    """
+    modules = dict(iter_modules(layer))
+    for path, module in iter_modules(made):
+        if (old := modules.get(path)) is None:
+            continue
+        for name in ("_trainable", "_policy", "_own_policy"):  # of layers in layers
+            if hasattr(module, name) and hasattr(old, name):
+                setattr(module, name, getattr(old, name))
+        if not hasattr(old, "_meta") or type(old) is not type(module):
+            continue
+        for name in old._meta.value.changed:
+            value, own = vars(old).get(name), but is not None and but == (old, name)
+            if own or name.startswith("_") or type(value) not in _SETTINGS:
+                continue
+            if vars(module).get(name) != value:
+                setattr(module, name, value)
+    frozen = {
+        path
+        for path, weight, _ in iter_weights(layer)
+        if weight.get_metadata().get("frozen")
+    }
+    for path, weight, _ in iter_weights(made):
+        if path in frozen:
+            weight.set_metadata("frozen", True)
 
 
 def fresh_clone(layer: Any) -> Any:
@@ -432,7 +460,7 @@ def fresh_clone(layer: Any) -> Any:
 def unbuilt_copy(layer: Any) -> Any:
     """A layer of the same configuration that has no weights yet."""
     with copying_parts(layer):
-        return type(layer).from_config(layer.get_config())
+        return type(layer).from_config(layer._copy_config())
 
 
 @contextlib.contextmanager

@@ -19,24 +19,46 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
+from flax import nnx
 
 from exburn import optimizers
-from exburn.core.checks import check_count
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, ExBurnError, unknown_name
 from exburn.models import Model
-from exburn.models.cloning import clone_model
 from exburn.models.compiling import replace_optimizer
+from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.signature import init_names
 from exburn.module.traversal import iter_modules
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer
 from exburn.training.fingerprint import Slot
+from exburn.tuning.remaking import (
+    CannotRemake,
+    arguments_of,
+    differs_elsewhere,
+    is_same,
+    remake,
+    with_layer,
+    with_loss,
+    with_optimizer,
+)
 
-Kind = Literal["seed", "rate", "slot", "optimizer", "batch_size"]
+Kind = Literal[
+    "seed",
+    "rate",
+    "optimizer",
+    "batch_size",
+    "option",
+    "schedule",
+    "loss",
+    "loss_weights",
+]
+_HELD = ("option", "schedule", "loss", "loss_weights")  # what attributes hold
 _OWN = {"seed": "seed", "batch_size": "batch_size", "optimizer": "optimizer"}
 _RATES = ("learning_rate", "scale")
 _NO_OPTIONS = {"name", "dtype", "trainable", "learning_rate", "loss_scale_factor"}
@@ -53,6 +75,8 @@ class Place:
         holder: Finds in a copy of the model what has it; ``None`` if nothing does.
         key: The attribute, or the entry.
         layer: Path of the layer that has it, if one does.
+        part: The attribute of the layer that holds the holder, if the layer does not
+            have the option itself.
     """
 
     path: str
@@ -60,10 +84,11 @@ class Place:
     holder: Callable[[Model], Any] | None = None
     key: Any = None
     layer: str | None = None
+    part: str | None = None
 
     def slot(self, model: Model) -> Slot | None:
         """The place in a copy of the model, if it is one that holds a value."""
-        if self.kind != "slot" or self.holder is None:
+        if self.kind not in _HELD or self.holder is None:
             return None
         holder = self.holder(model)
         slot = Slot(holder, self.key, self.path)
@@ -104,16 +129,60 @@ class Place:
                     "is a factor of it.",
                 )
             type(optimizer)._check_rate(optimizer, value)
-        elif self.holder is not None:
-            _try_value(self.holder(model), self.key, value)
+        elif self.kind == "loss_weights":
+            check_number(_OP, self.path, value, -math.inf)
+        elif self.holder is not None and not self._is_assigned(self.holder(model)):
+            self.remade(model, value)
+
+    def _is_assigned(self, holder: Any) -> bool:
+        """Whether the key is an attribute alone, and no argument of a constructor."""
+        if self.key in init_names(type(holder)) or self.key not in vars(holder):
+            return False
+        try:
+            return self.key not in arguments_of(holder)
+        except CannotRemake:
+            return True
+
+    def remade(self, model: Model, value: Any) -> Any:
+        """What has the option, made anew with a value.
+
+        Raises:
+            CannotRemake: Its configuration does not make it again.
+        """
+        assert self.holder is not None
+        own = value if value is None or is_array([value]) else copy.deepcopy(value)
+        return remake(self.holder(model), {self.key: own})
 
     def held(self, model: Model, value: Any) -> Any:
         """What is held of a value: a layer may make an interval of a number."""
-        holder = None if self.holder is None else self.holder(model)
-        if isinstance(holder, Layer) and self.key in (config := holder.get_config()):
-            made = type(holder).from_config(config | {self.key: value})
-            return vars(made).get(self.key, value)
-        return value
+        if self.kind == "loss_weights" or self.holder is None:
+            return value
+        if self._is_assigned(self.holder(model)):
+            return value
+        return vars(self.remade(model, value)).get(self.key, value)
+
+    def why_alone(self, model: Model, values: Iterable[Any]) -> str:
+        """Why no array can stand for values of a number; empty if one can.
+
+        Args:
+            model: The model.
+            values: Those of the trials.
+        """
+        if self.kind == "loss_weights" or self.holder is None:
+            return ""
+        holder = self.holder(model)
+        if self.part is not None and _count_holders(model, holder) > 1:
+            return "an option of something that is in several places"
+        if self.kind == "loss" and _count_terms(model, holder) > 1:
+            return "an option of a loss of several outputs"
+        if self._is_assigned(holder):
+            return ""
+        own = remake_alike(holder)
+        distinct = {repr(value): value for value in values}.values()
+        made = (_built_like(self.remade(model, value), holder) for value in distinct)
+        if any(differs_elsewhere(own, one, self.key) for one in made):
+            return "a number from which something else is computed"
+        return ""
 
     def put(self, model: Model, value: Any) -> Model:
         """The model with a value there: itself, or another one with fresh weights.
@@ -121,31 +190,108 @@ class Place:
         Args:
             model: One that nobody else has.
             value: Of any kind.
+
+        Raises:
+            CannotRemake: What has the option cannot be made anew.
         """
+        try:
+            return self._put(model, value)
+        except ExBurnError as error:
+            error.add_note(f"in over={{{self.path!r}: …}}")
+            raise
+
+    def _put(self, model: Model, value: Any) -> Model:
         if self.kind == "optimizer":
             replace_optimizer(model, copy.deepcopy(value))
-        elif self.kind == "slot" and self.holder is not None:
-            holder = self.holder(model)
-            if isinstance(holder, Layer):
-                return _with_layer(model, holder, self.key, value)
+        if self.kind not in _HELD or self.holder is None:
+            return model
+        holder = self.holder(model)
+        if self.kind == "loss_weights":
+            _weigh(model, self.key, float(value))
+        elif self._is_assigned(holder):
             setattr(holder, self.key, value)
+        elif self.layer is not None:
+            return self._put_in_layer(model, value)
+        elif self.kind == "schedule":
+            optimizer = self._optimizer(model)
+            schedule = self.remade(model, value)
+            new = remake(optimizer, {"learning_rate": schedule})
+            with_optimizer(model, optimizer, new)
+        elif self.kind == "loss":
+            with_loss(model, holder, self.remade(model, value))
+        else:
+            with_optimizer(model, holder, self.remade(model, value))
         return model
+
+    def _optimizer(self, model: Model) -> Any:
+        """The optimizer that has the schedule."""
+        return _inner(model.optimizer)
+
+    def _put_in_layer(self, model: Model, value: Any) -> Model:
+        layer = dict(iter_modules(model))[self.layer or ""]
+        key, new = self.key, value
+        if self.part is not None:
+            key, new = self.part, self.remade(model, value)
+        made = with_layer(model, layer, key, new)
+        if not self._has(made, model, value):
+            raise ArgumentError(
+                _OP, f"{self.path!r} cannot be varied: a layer around it sets it"
+            )
+        return made
+
+    def _has(self, made: Model, model: Model, value: Any) -> bool:
+        """Whether the thing in another model has the value that it was to get."""
+        assert self.holder is not None
+        try:
+            holder = self.holder(made)
+        except (KeyError, AttributeError):
+            return False
+        wanted = self.remade(model, value)
+        if not isinstance(holder, Layer):
+            return not differs_elsewhere(holder, wanted, "")
+        now, then = arguments_of(holder), arguments_of(wanted)
+        return is_same(now[self.key], then[self.key])
 
     def set(self, model: Model, value: Any) -> None:
         """Sets a number in a model that is prepared for data."""
         if self.kind == "rate":
             setattr(model.optimizer, self.key, float(value))
-        if self.kind != "slot" or self.holder is None:
+        if self.kind not in _HELD or self.holder is None:
             return
         holder = self.holder(model)
-        if isinstance(holder, list):
+        if self.kind == "loss_weights":
             _weigh(model, self.key, float(value))
             return
         setattr(holder, self.key, self.held(model, value))
-        settings, objective = model._run.value.settings, _objective(model)
-        if settings is not None and len(objective.terms) == 1:
-            if holder is objective.terms[0].given:  # as it would be saved
-                settings["loss"] = holder
+        settings = model._run.value.settings
+        if self.kind == "loss" and settings is not None:  # as it would be saved
+            settings["loss"] = _objective(model).losses
+
+
+def remake_alike(holder: Any) -> Any:
+    """A thing made again with its own arguments, built if it is a built layer."""
+    return _built_like(remake(holder, {}), holder)
+
+
+def _built_like(made: Any, holder: Any) -> Any:
+    """A layer, built for the shapes of another one; other things as they are."""
+    if isinstance(holder, Layer) and holder.built and not made.built:
+        given, named = holder._meta.value.shapes
+        made.build(*given, **named)
+    return made
+
+
+def _count_holders(model: Model, part: Any) -> int:
+    """How many attributes of a model's layers hold an object."""
+    found = 0
+    for _, module in iter_modules(model):
+        if isinstance(module, Layer):
+            found += sum(value is part for value in vars(module).values())
+    return found
+
+
+def _count_terms(model: Model, loss: Any) -> int:
+    return sum(term.given is loss for term in _objective(model).terms)
 
 
 def _objective(model: Any) -> Any:
@@ -194,7 +340,7 @@ def places(model: Model) -> Iterator[Place]:
     if optimizer.schedule is not None:
         of_schedule = lambda m: _inner(m.optimizer).schedule  # noqa: E731
         for key in _options(optimizer.schedule):
-            yield Place(f"learning_rate/{key}", "slot", of_schedule, key)
+            yield Place(f"learning_rate/{key}", "schedule", of_schedule, key)
     yield from _of_loss(model)
     for path, module in iter_modules(model):
         if path and isinstance(module, Layer):
@@ -234,10 +380,10 @@ def _of_optimizer(optimizer: Any) -> Iterator[Place]:
         for i, one in enumerate(inner.optimizers):
             of_one = lambda m, i=i: _inner(m.optimizer).optimizers[i]  # noqa: E731
             for key in _options(one):
-                yield Place(f"{i}/{key}", "slot", of_one, key)
+                yield Place(f"{i}/{key}", "option", of_one, key)
         return
     for key in _options(inner):
-        yield Place(key, "slot", lambda m: _inner(m.optimizer), key)
+        yield Place(key, "option", lambda m: _inner(m.optimizer), key)
 
 
 def _of_loss(model: Model) -> Iterator[Place]:
@@ -248,35 +394,39 @@ def _of_loss(model: Model) -> Iterator[Place]:
         scales = lambda m: _objective(m)._scales  # noqa: E731
         for key in _options(term.given):
             path = f"loss/{key}" if len(terms) == 1 else f"loss/{output}/{key}"
-            yield Place(path, "slot", of_loss, key)
+            yield Place(path, "loss", of_loss, key)
         where = "" if len(terms) == 1 else f"/{output}"
-        yield Place(f"loss_weights{where}", "slot", scales, term.place)
+        yield Place(f"loss_weights{where}", "loss_weights", scales, term.place)
 
 
 def _of_layer(path: str, layer: Layer) -> Iterator[Place]:
     def at(model: Any, path: str = path) -> Any:
         return dict(iter_modules(model))[path]
 
-    for key in _options(layer):
-        yield Place(f"{path}/{key}", "slot", at, key, layer=path)
-    for name, part in vars(layer).items():
-        if name.startswith("_") or isinstance(part, Layer):
-            continue
+    options = _options(layer)
+    for key in options:
+        yield Place(f"{path}/{key}", "option", at, key, path)
+    for name in dict.fromkeys([*options, *vars(layer)]):
+        part = None if name.startswith("_") else _part(layer, name)
         if hasattr(part, "get_config"):
             of_part = lambda m, name=name, at=at: getattr(at(m), name)  # noqa: E731
             for key in _options(part):
                 inside = f"{path}/{name}/{key}"
-                yield Place(inside, "slot", of_part, key, layer=path)
+                yield Place(inside, "option", of_part, key, path, name)
+
+
+def _part(layer: Layer, name: str) -> Any:
+    """An object that a layer was given, or made; ``None`` where it has none."""
+    try:
+        part = getattr(layer, name, None)
+    except ExBurnError:  # a property that has no value yet
+        return None
+    return None if isinstance(part, nnx.Module | InputSpec | type) else part
 
 
 def _options(thing: Any) -> list[str]:
     """Names of what the constructor of a thing takes."""
-    try:
-        parameters = inspect.signature(type(thing)).parameters.items()
-        names = [name for name, p in parameters if p.kind is not p.VAR_KEYWORD]
-    except (TypeError, ValueError):
-        return []
-    held = [name for name in names if name not in _NO_OPTIONS]
+    held = [name for name in init_names(type(thing)) if name not in _NO_OPTIONS]
     kept = [n for n in vars(thing) if _is_number(vars(thing)[n]) and n[0] != "_"]
     return list(dict.fromkeys([*held, *kept]))
 
@@ -293,28 +443,12 @@ def is_array(values: list[Any]) -> bool:
     return all(map(_is_number, values))
 
 
-def _try_value(holder: Any, key: Any, value: Any) -> None:
-    """Makes another one with the value, which says what is wrong with it."""
-    if isinstance(holder, list) or not hasattr(holder, "get_config"):
-        return
-    config = holder.get_config()
-    if key in config:
-        type(holder).from_config(config | {key: value})
+def is_exact(values: list[Any]) -> bool:
+    """Whether whole numbers among values are the same in float32, as seeds may not be.
 
-
-def _with_layer(model: Model, layer: Layer, key: str, value: Any) -> Model:
-    """The model with another layer in the place of one, and fresh weights."""
-
-    def make(one: Layer) -> Layer:
-        config = one.get_config()
-        if one is not layer:
-            return type(one).from_config(config)
-        if key not in config:
-            raise ArgumentError(
-                _OP,
-                f"{key!r} of layer {layer.name!r} cannot be varied: it is no argument "
-                "of its constructor",
-            )
-        return type(one).from_config(config | {key: value})
-
-    return clone_model(model, clone_function=make, recursive=True)
+    Example:
+        >>> is_exact([0.1, 2**24]), is_exact([2**24 + 1])
+        (True, False)
+    """
+    whole = (value for value in values if isinstance(value, int | np.integer))
+    return all(int(np.float32(value)) == value for value in whole)

@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.errors import ArgumentError
 from exburn.models import Model
 from exburn.models.fit_data import FitData, prepare_for_fit
 from exburn.models.preparing import output_names
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import redraw
-from exburn.module.traversal import iter_weights
+from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.device import host
 from exburn.training.feed.base import Feed
 from exburn.training.feed.chunking import make_feed
@@ -29,7 +30,7 @@ from exburn.training.placement import OneDevice
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
-from exburn.tuning.hyperparameters import Place, is_array
+from exburn.tuning.hyperparameters import Place, is_array, is_exact
 from exburn.tuning.lane_feed import LaneFeed
 from exburn.tuning.lanes import Lanes
 from exburn.tuning.records import Trial
@@ -126,12 +127,17 @@ class Variant:
     def make_model(self, fixed: Trial) -> Model:
         """A model of this structure, compiled like the source and begun like it."""
         made = copy.deepcopy(self.source)
-        of_layers = [p for p in fixed if self.places[p].layer is not None]
+        # The whole before its parts; a layer anew makes the others anew.
+        order = sorted(fixed, key=lambda path: (path.count("/"), path))
+        of_layers = [p for p in order if self.places[p].layer is not None]
         for path in of_layers:
             made = self.places[path].put(made, fixed[path])
         if of_layers:
             self._keep_weights(made)
-        others = [path for path in fixed if path not in of_layers]
+            for path in of_layers:
+                self._check_initializer(made, self.places[path])
+        others = ["optimizer"] if "optimizer" in fixed else []
+        others += [path for path in order if path not in (*of_layers, *others)]
         if others:  # losses are known when the model is prepared
             prepare_for_fit(made, dataclasses.replace(self.data))
         for path in others:
@@ -148,6 +154,32 @@ class Variant:
                 continue
             if own[path].get_raw_value().shape == value.shape:
                 own[path].set_raw_value(jnp.copy(value))
+
+    def _check_initializer(self, made: Model, place: Place) -> None:
+        """Raises if a place is an initializer's, and no weight is made by it.
+
+        Raises:
+            ArgumentError: Somebody has set or trained the weight.
+        """
+        name = place.part or str(place.key)
+        initializer = getattr(dict(iter_modules(made))[place.layer or ""], name, None)
+        if not name.endswith("initializer") or initializer is None:
+            return
+        initial = redraw(self.source, self.source_seed)
+        set_since = {path for path, _, _ in iter_weights(self.source)} - initial.keys()
+        drawn = [
+            path
+            for path, weight, _ in iter_weights(made)
+            if weight.get_metadata().get("initializer") is initializer
+        ]
+        if drawn and set_since.issuperset(drawn):
+            raise ArgumentError(
+                "sweep",
+                f"{place.path!r} would change nothing: the weights of "
+                f"{place.layer!r} were set or trained since they were drawn",
+                {"weights": ", ".join(drawn)},
+                hint="Sweep a model that is not trained yet, as its clone_model.",
+            )
 
     @property
     def source_seed(self) -> int:
@@ -214,6 +246,14 @@ class Variant:
                 values = [self._held(path, value) for value in values]
             if slot is None or not is_array(values):
                 self.constant[path] = "values that are no numbers of one attribute"
+                continue
+            if not is_exact(values):
+                self.constant[path] = "whole numbers that are no float32"
+                continue
+            if why := place.why_alone(
+                self.model, [t[path] for t in trials if path in t]
+            ):
+                self.constant[path] = why
                 continue
             if slot.read() is None and all(path in t for t in trials):
                 slot.write(values[0])
@@ -406,7 +446,8 @@ class Variant:
                     group[name] = lanes.repeat(value, count)
         params, frozen, others = groups
         others |= self._numbers(others, trials)
-        opt_state = self.with_warmup(self._opt_state(params, trials), others)
+        opt_state = self._opt_state(params, others, trials)
+        opt_state = self.with_warmup(opt_state, others)
         return TrainState(
             params,
             frozen,
@@ -463,15 +504,21 @@ class Variant:
         own: Any = None if slot is None else slot.read()
         return [self._held(path, t[path]) if path in t else own for t in trials]
 
-    def _opt_state(self, params: Any, trials: Sequence[Trial]) -> Any:
+    def _opt_state(self, params: Any, others: Any, trials: Sequence[Trial]) -> Any:
         optimizer, count = self.holder.optimizer, len(trials)
         if self.holder.step and self.holder.opt_state is not None:
             state = lanes.repeat(self.holder.opt_state, count)
-        else:
-            if self._init is None:
-                self._init = jax.jit(jax.vmap(optimizer.init))
-            state = self._init(params)
-        return self.with_rates(state, trials)
+            return self.with_rates(state, trials)
+        numbers = self.holder.split.numbers
+
+        def init(params: Any, others: Any) -> Any:
+            with holding(numbers, others):
+                return optimizer.init(params)
+
+        if self._init is None:
+            self._init = jax.jit(jax.vmap(init))
+        told = {name: v for name, v in others.items() if is_number(name)}
+        return self.with_rates(self._init(params, told), trials)
 
     def with_rates(self, opt_state: Any, trials: Sequence[Trial]) -> Any:
         """The optimizers' states with the learning rates of the lanes' trials."""

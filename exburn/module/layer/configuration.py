@@ -48,6 +48,24 @@ def get_config(self: Layer) -> dict[str, Any]:
     return config | {key: getattr(self, key) for key in settled}
 
 
+def copy_config(self: Layer) -> dict[str, Any]:
+    """The constructor's arguments for a copy in this process: all of them.
+
+    A ``get_config`` of the user's may leave some out.
+    """
+    cls: Any = type(self)
+    config = self.get_config()
+    reads_it_itself = is_foreign(_definer(cls, "from_config"))
+    if not is_foreign(_definer(cls, "__init__")) or reads_it_itself:
+        return config
+    if getattr(self, "graph", None) is not None:
+        return config
+    given = given_arguments(self, cls, self._meta.value.args, self._meta.value.kwargs)
+    missing = {k: given[k] for k in init_names(cls) if k in given and k not in config}
+    with registry.leaving_functions():
+        return config | registry.serialize(missing)
+
+
 def init_config(self: Layer) -> dict[str, Any]:
     """The constructor's arguments as they were given, and the settings as they are."""
     meta, penalty = self._meta.value, self.activity_regularizer

@@ -129,6 +129,7 @@ class Layer(nnx.Module, metaclass=LayerType):
     _keep_mask = calls.draw_keep_mask
 
     get_config, _init_config = configuration.get_config, configuration.init_config
+    _copy_config = configuration.copy_config
 
     def __new__(cls, *args, **kwargs):
         self = object.__new__(cls)

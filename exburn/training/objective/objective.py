@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -267,6 +268,19 @@ class Objective:
                         name = f"{prefix}weighted_{metric.name}"
                     found.append(_Meter(i, unused_name(name, taken), metric, weighted))
         return found
+
+    @property
+    def losses(self) -> Any:
+        """The losses of ``compile``, as objects."""
+        return self._loss
+
+    def with_loss(self, old: losses.Loss, new: losses.Loss) -> Objective:
+        """The same, with another loss wherever one is; to be built."""
+        made = copy.copy(self)
+        made._loss = get_losses(self._loss, lambda one: new if one is old else one)
+        made._scales, made._fresh = list(self._scales), {}
+        made._built_for = None, None
+        return made
 
     # ------------------------------------------------------------------ data
     def split_targets(self, y: Any) -> list[Any]:
