@@ -159,7 +159,7 @@ def remove_record(model: Any, kind: str) -> None:
 
 def quantize_in_place(
     model: Any, plan: Plan, frozen: list[str] | None = None, calibration: Any = None
-) -> None:
+) -> tuple[str, ...]:
     """Carries a plan out and records it.
 
     Args:
@@ -167,12 +167,15 @@ def quantize_in_place(
         plan: The plan.
         frozen: Paths of weights that are not trained beside packed ones; all if None.
         calibration: What weights are chosen on, if they are.
+
+    Returns:
+        The places of activations that have no range: see ``settle``.
     """
     if calibration is None:
         carry_out(plan)
     else:
         calibrate(model, plan, calibration)
-    settle(model)
+    unrounded = settle(model)
     pruning.forget(model)  # of weights of few bits the zeros stay, without masks
     if plan.settings.casts:
         paths = [target.path for target in plan.targets]
@@ -181,6 +184,7 @@ def quantize_in_place(
     else:
         freeze_parameters(model, frozen)
     make_again(model)
+    return unrounded
 
 
 def simulate_in_place(model: Any, plan: Plan) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport
 from exburn.transforms.quantization import is_simulated
+from exburn.transforms.quantization.report import UNSEEN
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -82,6 +84,7 @@ def export(
     Source: ``keras.Model.export``; its formats for TensorFlow are not there.
     """
     model = self.quantize() if is_simulated(self) else self
+    quantized = model.quantization_report
     report = export_model(
         model,
         filepath,
@@ -93,6 +96,9 @@ def export(
         batch_size=batch_size,
         options=options,
     )
+    if quantized is not None and quantized.unrounded:
+        note = f"not rounded ({UNSEEN}): {', '.join(quantized.unrounded)}"
+        report = dataclasses.replace(report, notes=(*report.notes, note))
     if verbose:
         print(report)
     return report

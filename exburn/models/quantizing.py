@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -148,8 +149,8 @@ def quantize(
     if method is not None:
         round_activations(small, plan, chosen)
         measure_ranges(small, batch, method, percentile)
-    quantize_in_place(small, plan, calibration=inner)
-    return _finish(self, small, plan, batch, dry_run)
+    unrounded = quantize_in_place(small, plan, calibration=inner)
+    return _finish(self, small, plan, batch, dry_run, unrounded)
 
 
 def _store_as_trained(model: Model, calibration: Any, dry_run: bool) -> Any:
@@ -161,13 +162,21 @@ def _store_as_trained(model: Model, calibration: Any, dry_run: bool) -> Any:
     batch = calibration_batch(model, calibration)
     small = twin(model)
     plan = plan_as_trained(small)
-    quantize_in_place(small, plan)
-    return _finish(model, small, plan, batch, dry_run)
+    unrounded = quantize_in_place(small, plan)
+    return _finish(model, small, plan, batch, dry_run, unrounded)
 
 
-def _finish(model: Model, small: Any, plan: Any, batch: Any, dry_run: bool) -> Any:
+def _finish(
+    model: Model,
+    small: Any,
+    plan: Any,
+    batch: Any,
+    dry_run: bool,
+    unrounded: tuple[str, ...],
+) -> Any:
     """The quantized copy with its report, or the report alone."""
     report = measure(model, small, plan, batch)
+    report = dataclasses.replace(report, unrounded=unrounded)
     if dry_run:
         return report
     small._report = Static(report)

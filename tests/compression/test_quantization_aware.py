@@ -370,3 +370,88 @@ def test_channels_are_folded_into_the_convolution_of_an_onnx_file(tmp_path):
     step = (high - low) / 255
     assert np.abs(got - small.predict(x, verbose=0)).max() < 1.5 * step
     assert np.abs(got - model.predict(x, verbose=0)).max() < 4 * step
+
+
+class Halves(layers.Layer):
+    """One product in training, and another one in inference."""
+
+    def build(self, shape):
+        self.here, self.there = layers.Dense(8, "relu"), layers.Dense(8)
+        self.here.build(shape)
+        self.there.build(shape)
+
+    def call(self, x, training=False):
+        return self.here(x) if training else self.there(x)
+
+
+def dead_unit(x):
+    bias = exburn.initializers.Constant(-50.0)
+    return layers.Dense(8, "relu", bias_initializer=bias, name="dead")(x)
+
+
+def closed_gate(x):
+    gate = layers.Dense(8, kernel_initializer="zeros", name="gate")(x)
+    inner = layers.Multiply(name="closed")([gate, layers.Dense(8)(x)])
+    return layers.Add()([layers.Dense(8)(x), inner])
+
+
+UNSEEN = {
+    "a dead relu": (dead_unit, ("dead/output",)),
+    "a closed gate": (closed_gate, ("gate/output", "closed/output")),
+    "a branch that fit does not run": (
+        lambda x: Halves(name="halves")(x),
+        ("halves/there/input",),
+    ),
+}
+
+ALSO = ("int4", "float8")
+
+
+@pytest.mark.long
+@pytest.mark.longest_cases(
+    *(f"{name}-{mode}" for name in ("a dead relu", "a closed gate") for mode in ALSO),
+    "a branch that fit does not run-int4",
+)
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+@pytest.mark.parametrize("name", list(UNSEEN))
+def test_activations_that_saw_nothing_are_not_rounded(name, mode, tmp_path):
+    make, wanted = UNSEEN[name]
+    x = exburn.Input((8,))
+    h = layers.Dense(8, "tanh")(make(x))
+    model = exburn.Model(x, layers.Dense(3, name="head")(h))
+    model.compile(exburn.optimizers.SGD(0.0), "mse", seed=0)
+    rows = RANDOM.standard_normal((32, 8)).astype(np.float32)
+    learned = mode == "int8" and name == "a dead relu"
+    aware = exburn.quantize_aware(
+        model,
+        mode,
+        activations=True,
+        ranges="learned" if learned else "observed",
+        calibration=rows if learned else None,
+    )
+    aware.fit(rows, np.zeros((32, 3)), verbose=0)
+    small = aware.quantize()
+    assert set(wanted) <= set(small.quantization_report.unrounded)
+    assert wanted[0] in str(small.quantization_report)
+    for given in (rows, 300 * rows):  # which opens what was closed in training
+        found = small.predict(given, verbose=0)
+        np.testing.assert_allclose(found, aware.predict(given, verbose=0), atol=1e-5)
+    small.save(tmp_path / "m.exburn")
+    read = exburn.load_model(tmp_path / "m.exburn", {"Halves": Halves})
+    assert (read.predict(rows, verbose=0) == small.predict(rows, verbose=0)).all()
+    if mode != "float8":
+        pytest.importorskip("onnxruntime")
+        report = aware.export(path := tmp_path / "m.onnx", samples=rows)
+        assert any(wanted[0] in note for note in report.notes)
+        got, found = exburn.predict(path, rows), small.predict(rows, verbose=0)
+        assert np.abs(got - found).max() < 0.02 * np.abs(found).max() + 1e-6
+
+
+def test_ranges_that_are_measured_tell_what_was_zero():
+    x = exburn.Input((8,))
+    model = exburn.Model(x, layers.Dense(3)(dead_unit(x)))
+    rows = RANDOM.standard_normal((32, 8)).astype(np.float32)
+    small = model.quantize("int8", calibration=rows, method="minmax")
+    assert small.quantization_report.unrounded[0] == "dead/output"
+    told = model.quantize("int8", calibration=rows, method="minmax", dry_run=True)
+    assert told.unrounded == small.quantization_report.unrounded

@@ -103,7 +103,7 @@ def plan_as_trained(model: Any) -> Plan:
 
 
 def require_known(model: Any, op: str) -> None:
-    """Raises where no range of a model has seen anything.
+    """Raises where no range of a model has seen anything but 0.
 
     Raises:
         ArgumentError: There are ranges, and none is known.
@@ -112,15 +112,22 @@ def require_known(model: Any, op: str) -> None:
     if found and not any(found):
         raise ArgumentError(
             op,
-            "the ranges of activations are not known yet",
+            "the ranges of activations are not known yet: they saw nothing but 0",
             {"ranges": len(found)},
             hint="Call fit() first, or quantize_aware(model, mode, calibration=x).",
         )
 
 
-def settle(model: Any) -> None:
-    """Fixes the ranges of a model as they are, in place; unknown ones go."""
-    layers = layer_paths(model)
+def settle(model: Any) -> tuple[str, ...]:
+    """Fixes the ranges of a model as they are, in place; unknown ones go.
+
+    An activation that was 0 throughout, or that nothing computed, has no range: it is
+    not rounded, as it was not in training.
+
+    Returns:
+        The places of those, each the path of a layer and a name of `PLACES`.
+    """
+    layers, gone = layer_paths(model), []
     for path, place, found in list(all_ranges(model)):
         if found.known:
             found.settled = True
@@ -129,6 +136,8 @@ def settle(model: Any) -> None:
                     end.set_metadata("frozen", True)
         else:
             layers[path]._ranges.drop(place)
+            gone.append(f"{path}/{place}")
+    return tuple(gone)
 
 
 def _settings_of(scheme: Any) -> Settings:

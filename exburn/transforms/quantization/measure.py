@@ -16,6 +16,7 @@ from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights, own_weights
 from exburn.transforms.quantization.plan import Plan
 from exburn.transforms.quantization.probing import probe, running, watchable_layers
+from exburn.transforms.quantization.ranges import Ranges
 from exburn.transforms.quantization.report import (
     LayerReport,
     QuantizationReport,
@@ -96,8 +97,10 @@ def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
     found = dict(own_weights(small))
     pairs = []
     for key, weight in own_weights(exact):
+        name = key.partition("/")[0]
+        if isinstance(getattr(exact, name), Ranges):  # no weights of the layer's own
+            continue
         if is_float(weight.get_raw_value().dtype):
-            name = key.partition("/")[0]
             other = found[key] if key in found else getattr(small, name)  # packed
             value = weight.get_value()
             if name == "kernel" and isinstance(exact, TernaryDense):

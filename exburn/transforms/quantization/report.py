@@ -12,6 +12,8 @@ from rich.text import Text
 
 from exburn.core.printing import page_text
 
+#: Why an activation has no range.
+UNSEEN = "0 throughout, or never computed"
 _SLICE = 1 << 20  # numbers that are compared at a time, to bound the copies
 
 
@@ -52,6 +54,8 @@ class QuantizationReport:
             of the weights.
         mean_error, worst_error: Of the model's outputs on the calibration batch,
             relative to the root mean square of the exact outputs; None without one.
+        unrounded: The activations that would have been rounded, and have no range:
+            they were 0 throughout, or were never computed. ``hidden/output``.
     """
 
     dtype: str
@@ -62,6 +66,7 @@ class QuantizationReport:
     calibrated: bool
     mean_error: float | None = None
     worst_error: float | None = None
+    unrounded: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -91,6 +96,9 @@ class QuantizationReport:
         for reason in dict.fromkeys(row.reason for row in self.skipped):
             paths = ", ".join(row.path for row in self.skipped if row.reason == reason)
             yield Text(f" Left alone ({reason}): {paths}")
+        if self.unrounded:
+            paths = ", ".join(self.unrounded)
+            yield Text(f" Not rounded ({UNSEEN}): {paths}")
         saved = f"{self.bytes_before:,} → {self.bytes_after:,} bytes ({self.ratio:.3f})"
         yield Text(f" Model: {saved}")
         if self.calibrated:
