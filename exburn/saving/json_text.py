@@ -69,6 +69,16 @@ def parse_json(
         raise damage_error(op, path, f"{what} is no valid JSON", cause=error) from error
 
 
+def is_count(value: Any, most: int = 2**53) -> bool:
+    """Tells whether a value of a file is a whole number from 0 up to the most.
+
+    Example:
+        >>> is_count(3, 4), is_count(-1), is_count(True), is_count(5, 4)
+        (True, False, False, False)
+    """
+    return type(value) is int and 0 <= value <= most
+
+
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):

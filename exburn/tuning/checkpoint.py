@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
+import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.data import ArrayDataset
-from exburn.errors import ArgumentError, CheckpointError
+from exburn.errors import (
+    ArgumentError,
+    CheckpointError,
+    FileFormatError,
+    MissingFileError,
+)
 from exburn.models.saving import warmup_config
 from exburn.models.training_settings import require_trainer
 from exburn.runtime.donation import is_consumed
 from exburn.runtime.files.atomic import system_error, write_atomically
+from exburn.saving.seal import read_document, seal_document
+from exburn.saving.shards import TensorFile, write_tensors
 from exburn.training.checkpoint.provenance import (
     Provenance,
     differ_error,
@@ -32,8 +37,16 @@ from exburn.tuning.groups import Group
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.run import Lane, SweepRun
 from exburn.tuning.set_up import SetUp
+from exburn.tuning.stored_state import (
+    ARRAYS,
+    StoredArrays,
+    check_state,
+    saved_provenance,
+)
 
 _MANIFEST = "sweep.json"
+_FORMAT = "exburn-sweep-state-1"
+_MOST_BYTES, _MOST_VALUES = 1 << 30, 100_000_000  # thousands of lanes and epochs
 _SECONDS = 60.0  # between two that are written within a rung
 
 
@@ -41,8 +54,9 @@ class SweepCheckpoint:
     """Writes a sweep's state into a folder, and reads it again.
 
     There is one manifest, which is replaced as a whole when the arrays that it names
-    are on the disk: a sweep that is killed at any moment leaves an intact one. Groups
-    that an exception interrupts within an epoch go on after the steps that they have.
+    are on the disk: a sweep that is killed at any moment leaves an intact one. Both
+    files have digests. Groups that an exception interrupts within an epoch go on after
+    the steps that they have.
 
     Args:
         folder: The folder; it is made if there is none.
@@ -91,18 +105,14 @@ class SweepCheckpoint:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise system_error("sweep", self._folder, error) from error
-        buffer = io.BytesIO()
-        np.savez(buffer, **dict(_arrays(run)))  # type: ignore[arg-type]
-        data = buffer.getvalue()
-        digest = hashlib.sha256(data).hexdigest()
-        name = f"sweep-{run.done:06d}-{digest[:8]}.npz"
-        write_atomically(self._folder / name, lambda file: file.write(data), op="sweep")
+        name = f"sweep-{run.done:06d}-{secrets.token_hex(4)}.safetensors"
+        path = self._folder / name
+        write_tensors(path, dict(_arrays(run)), {}, format=ARRAYS, op="sweep")
         told = {
             "provenance": self.provenance(run).entries(),
             "epochs": run.done,
             "decided": run.decided,
             "arrays": name,
-            "sha256": digest,
             "records": [record.get_config() for record in run.records],
             "groups": [_describe_group(run, group) for group in run.groups],
             "lanes": [
@@ -115,11 +125,11 @@ class SweepCheckpoint:
                 for lane in run.lanes
             ],
         }
-        text = json.dumps(told).encode()
+        text = seal_document(_FORMAT, told)
         path = self._folder / _MANIFEST
         write_atomically(path, lambda file: file.write(text), op="sweep")
-        for old in self._folder.glob("sweep-*.npz"):
-            if old.name != name:
+        for old in self._folder.glob("sweep-*.safetensors*"):
+            if not old.name.startswith(name):  # whose parts begin with its name
                 old.unlink()
         self._last = time.perf_counter()
 
@@ -150,9 +160,13 @@ class SweepCheckpoint:
         if not path.exists():
             self.provenance(run).begin()
             return False
-        told = json.loads(path.read_bytes())
-        now = self.provenance(run)
-        if differences := now.differences_from(told["provenance"]):
+        limits = {"most_bytes": _MOST_BYTES, "most": _MOST_VALUES}
+        try:
+            told = read_document(path, _FORMAT, "sweep", **limits)
+            saved = saved_provenance(told, path)
+        except FileFormatError as error:
+            raise self._damage_error(error) from error
+        if differences := self.provenance(run).differences_from(saved):
             raise differ_error(
                 "sweep",
                 "the folder holds the checkpoint of another sweep",
@@ -160,12 +174,19 @@ class SweepCheckpoint:
                 self._folder,
                 hint="Give each sweep a folder of its own, or delete this one.",
             )
-        data = (self._folder / told["arrays"]).read_bytes()
-        if hashlib.sha256(data).hexdigest() != told["sha256"]:
-            raise CheckpointError(
-                "sweep", f"{told['arrays']} is not what was written, byte for byte"
-            )
-        arrays = np.load(io.BytesIO(data), allow_pickle=False)
+        try:
+            check_state(told, run, path)
+            with TensorFile(self._folder / told["arrays"], op="sweep") as file:
+                self._restore_lanes(run, told, StoredArrays(file))
+        except (FileFormatError, MissingFileError) as error:
+            raise self._damage_error(error) from error
+        run.done, run.decided = told["epochs"], told["decided"]
+        return True
+
+    def _restore_lanes(
+        self, run: SweepRun, told: Mapping[str, Any], arrays: StoredArrays
+    ) -> None:
+        """Gives lanes and groups what the checkpoint has of them."""
         for lane, record, kept in zip(
             run.lanes, told["records"], told["lanes"], strict=True
         ):
@@ -178,8 +199,14 @@ class SweepCheckpoint:
         )
         for at, facts in enumerate(told["groups"]):
             run.add(_restore_group(run, facts, f"group/{at}", arrays))
-        run.done, run.decided = told["epochs"], told["decided"]
-        return True
+
+    def _damage_error(self, cause: Exception) -> CheckpointError:
+        return CheckpointError(
+            "sweep",
+            f"the checkpoint in {os.fspath(self._folder)!r} is damaged",
+            {"cause": cause},
+            hint="Delete the folder: the sweep begins anew.",
+        )
 
 
 def check_resumable(dataset: Any, asks: bool) -> None:
@@ -253,10 +280,7 @@ def _arrays(run: SweepRun) -> Iterator[tuple[str, np.ndarray]]:
         if (readings := group.readings) is not None:
             yield f"group/{at}/logs", np.asarray(readings.numbers)
             for name, value in readings.others.items():
-                value = np.asarray(value)
-                if not value.dtype.isbuiltin:  # bfloat16, say, which is no type of npz
-                    value = value.astype(np.float32)
-                yield f"group/{at}/logs/{name}", value
+                yield f"group/{at}/logs/{name}", np.asarray(value)
     for number, lane in enumerate(run.lanes):
         if lane.weights is None:
             continue
@@ -265,22 +289,24 @@ def _arrays(run: SweepRun) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _restore_group(
-    run: SweepRun, facts: dict[str, Any], place: str, arrays: Any
+    run: SweepRun, facts: dict[str, Any], place: str, arrays: StoredArrays
 ) -> Group:
     """A group as ``_describe_group`` and ``_arrays`` tell."""
     group = run.make_group(run.variants[facts["variant"]], facts["members"], None)
     if facts["totals"]:
         group.begin_epoch([False] * group.width)  # for their structure
     leaves, treedef = jax.tree.flatten(group.state)
-    values = [
-        _from_bytes(arrays[f"{place}/{i}"], leaf) for i, leaf in enumerate(leaves)
-    ]
+    values = [_restored(arrays, f"{place}/{i}", leaf) for i, leaf in enumerate(leaves)]
     group.state = group.variant.placement.state(treedef.unflatten(values))
     group.done = facts["done"]
     if facts["names"] is not None:
-        others = {name: arrays[f"{place}/logs/{name}"] for name in facts["others"]}
-        numbers = arrays[f"{place}/logs"]
-        group.readings = Readings(numbers, others, tuple(facts["names"]))
+        width, names = group.width, facts["names"]
+        numbers = arrays.read_rows(f"{place}/logs", width, len(names))
+        others = {
+            name: arrays.read_rows(f"{place}/logs/{name}", width)
+            for name in facts["others"]
+        }
+        group.readings = Readings(numbers, others, tuple(names))
     return group
 
 
@@ -296,7 +322,7 @@ def _restore_record(record: LaneRecord, told: dict[str, Any]) -> None:
 
 
 def _restore_kept(
-    lanes: Sequence[Lane], told: Sequence[dict[str, Any]], arrays: Any
+    lanes: Sequence[Lane], told: Sequence[dict[str, Any]], arrays: StoredArrays
 ) -> None:
     """Gives lanes that ended their weights, in the form of their variants' states."""
     for number, (lane, kept) in enumerate(zip(lanes, told, strict=True)):
@@ -311,7 +337,7 @@ def _restore_kept(
             opt_state = jax.tree.map(lambda v: v[0], state.opt_state)
         leaves, treedef = jax.tree.flatten((like, opt_state))
         found = [
-            np.asarray(_from_bytes(arrays[f"lane/{number}/{i}"], leaf))
+            np.asarray(_restored(arrays, f"lane/{number}/{i}", leaf))
             for i, leaf in enumerate(leaves)
         ]
         lane.weights, lane.opt_state = treedef.unflatten(found)
@@ -324,12 +350,10 @@ def _as_bytes(leaf: Any) -> np.ndarray:
     return np.frombuffer(np.ascontiguousarray(np.asarray(leaf)).tobytes(), np.uint8)
 
 
-def _from_bytes(data: np.ndarray, like: Any) -> Any:
+def _restored(arrays: StoredArrays, name: str, like: Any) -> Any:
     """An array of the shape and dtype of another one."""
+    made: Any = arrays.read_like(name, like)
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
-        words = jax.random.key_data(like)
-        made: Any = np.frombuffer(data.tobytes(), words.dtype).reshape(words.shape)
         return jax.random.wrap_key_data(made, impl=jax.random.key_impl(like))
-    made = np.frombuffer(data.tobytes(), like.dtype).reshape(like.shape)
     weak = isinstance(like, jax.Array) and like.weak_type and made.ndim
     return lanes.on_device(made.copy(), bool(weak))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from exburn.core.checks import check_choice
+from exburn.errors import FileFormatError
+from exburn.saving.json_text import is_count
 
 __all__ = ["LaneRecord", "Status", "Trial", "check_mode", "finite_scores", "ranking"]
 
 Trial = dict[str, Any]  # path → value; what is not varied here has no entry
 Status = Literal["running", "finished", "stopped", "nan"]
+_LARGEST = 10**300  # of a whole number, which becomes a float
 
 
 @dataclasses.dataclass
@@ -67,8 +70,59 @@ class LaneRecord:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LaneRecord:
-        """The record that ``get_config`` described."""
-        return cls(**config)
+        """The record that ``get_config`` described.
+
+        Raises:
+            FileFormatError: It is no such description.
+        """
+        wrong = _wrong_entry(config)
+        if wrong is not None:
+            reason = "a record of a sweep does not have this in its place"
+            raise FileFormatError("LaneRecord", reason, {"place": wrong})
+        history = {
+            name: [float(value) for value in values]
+            for name, values in config["history"].items()
+        }
+        return cls(**config | {"history": history, "score": float(config["score"])})
+
+
+def _wrong_entry(config: Any) -> str | None:
+    """The first entry of a description that is not as in a record, or ``None``."""
+    names = [field.name for field in dataclasses.fields(LaneRecord)]
+    if not isinstance(config, dict) or {*config} != {*names}:
+        return "entries"
+    epochs, trial, history = config["epochs"], config["trial"], config["history"]
+    status, fold = config["status"], config["fold"]
+    right = {
+        "epochs": is_count(epochs),
+        "trial": isinstance(trial, dict) and all(map(_is_plain, trial.values())),
+        "history": isinstance(history, dict)
+        and all(_is_curve(values, epochs) for values in history.values()),
+        "status": isinstance(status, str) and status in get_args(Status),
+        "fold": fold is None or is_count(fold),
+        "score": _is_real(config["score"]),
+    }
+    return next((name for name, holds in right.items() if not holds), None)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tells whether ``plain`` returns such a value."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | bool) or _is_real(value)
+
+
+def _is_real(value: Any) -> bool:
+    if type(value) is int:
+        return abs(value) < _LARGEST
+    return isinstance(value, float)
+
+
+def _is_curve(values: Any, epochs: Any) -> bool:
+    """Tells whether these are the values of a logged name, at most one an epoch."""
+    if not isinstance(values, list) or not is_count(epochs):
+        return False
+    return 0 < len(values) <= epochs and all(map(_is_real, values))
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import importlib.util
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,9 +16,11 @@ from rich.text import Text
 
 from exburn.core.checks import check_count
 from exburn.core.printing import page_text
-from exburn.errors import ArgumentError, FileFormatError, LoadError
+from exburn.errors import ArgumentError
 from exburn.models import Model
 from exburn.runtime.files.atomic import write_atomically
+from exburn.saving.json_text import damage_error
+from exburn.saving.seal import read_document, seal_document
 from exburn.tuning import plots
 from exburn.tuning.ensemble import Ensemble
 from exburn.tuning.folds import ConfidenceInterval, confidence_interval
@@ -29,6 +30,7 @@ from exburn.tuning.records import LaneRecord, Trial, check_mode, ranking
 __all__ = ["Configuration", "SweepResult"]
 
 FORMAT = "exburn-sweep-1"
+_MOST_BYTES, _MOST = 1 << 30, 100_000_000  # values; thousands of lanes and epochs
 _SHOWN = 10  # lanes of a printed result
 
 
@@ -343,17 +345,14 @@ class SweepResult:
         Raises:
             SaveError: The system refuses.
         """
-        described = {
-            "format": FORMAT,
+        content = {
             "monitor": self.monitor,
             "mode": self.mode,
             "notes": self.notes,
             "records": [record.get_config() for record in self.records],
         }
-        text = json.dumps(described, indent=1)
-        write_atomically(
-            Path(file), lambda f: f.write(text.encode()), op="SweepResult.save"
-        )
+        data = seal_document(FORMAT, content, indent=1)
+        write_atomically(Path(file), lambda f: f.write(data), op="SweepResult.save")
 
     @classmethod
     def load(cls, file: Any) -> SweepResult:
@@ -363,24 +362,25 @@ class SweepResult:
             file: The file.
 
         Raises:
-            LoadError: The system refuses, or there is no such file.
-            FileFormatError: It is no file of a sweep.
+            MissingFileError: There is no such file.
+            FileFormatError: It is no file of a sweep, or damaged.
+            LoadError: The system refuses to read it.
         """
-        op = "SweepResult.load"
-        try:
-            data = Path(file).read_bytes()
-        except OSError as error:
-            raise LoadError(op, "the file cannot be read", {"file": file}) from error
-        try:
-            described = json.loads(data)
-            if described["format"] != FORMAT:
-                raise ValueError(f"its format is {described['format']!r}")
-            records = [LaneRecord.from_config(one) for one in described["records"]]
-            told = (described[name] for name in ("monitor", "mode", "notes"))
-            return cls(records, None, *told)
-        except (ValueError, KeyError, TypeError) as error:
+        op, limits = "SweepResult.load", {"most_bytes": _MOST_BYTES, "most": _MOST}
+        content = read_document(file, FORMAT, op, **limits)
+        monitor, mode = content.get("monitor"), content.get("mode")
+        notes, records = content.get("notes"), content.get("records")
+        right = {
+            "monitor": isinstance(monitor, str),
+            "mode": mode in ("min", "max"),
+            "notes": isinstance(notes, list) and all(isinstance(n, str) for n in notes),
+            "records": isinstance(records, list) and len(records) > 0,
+        }
+        if wrong := [name for name, holds in right.items() if not holds]:
             reason = "the file holds no result of a sweep"
-            raise FileFormatError(op, reason, {"file": file, "cause": error}) from error
+            raise damage_error(op, file, reason, wrong=", ".join(wrong))
+        made = [LaneRecord.from_config(record) for record in content["records"]]
+        return cls(made, None, content["monitor"], content["mode"], content["notes"])
 
     def _group_lanes(self, key: Callable[[LaneRecord], Trial]) -> list[list[int]]:
         """The numbers of lanes that have the same values of ``key``, in their order."""

@@ -1,6 +1,6 @@
 """The result of a sweep: order, table, intervals, models, files."""
 
-import json
+import copy
 import sys
 
 import numpy as np
@@ -9,7 +9,8 @@ import pytest
 from tests.tuning.models import X, Y, make_model
 
 from exburn import Input, Sequential, layers, load_model
-from exburn.errors import ArgumentError, FileFormatError, LoadError
+from exburn.errors import ArgumentError, FileFormatError, MissingFileError
+from exburn.saving.seal import seal_document
 from exburn.tuning import Halving, sweep
 from exburn.tuning.folds import confidence_interval
 from exburn.tuning.records import LaneRecord
@@ -125,13 +126,77 @@ def test_records_survive_a_file(tmp_path):
 def test_what_is_no_file_of_a_sweep(text, tmp_path):
     file = tmp_path / "sweep.json"
     file.write_text(text)
-    with pytest.raises(FileFormatError, match="holds no result of a sweep"):
+    with pytest.raises(FileFormatError, match="not of the format exburn-sweep-1"):
         SweepResult.load(file)
-    file.write_text(json.dumps({"format": "exburn-sweep-1", "records": [{"x": 1}]}))
-    with pytest.raises(FileFormatError, match="holds no result of a sweep"):
-        SweepResult.load(file)
-    with pytest.raises(LoadError, match="cannot be read"):
+    with pytest.raises(MissingFileError, match="there is no file"):
         SweepResult.load(tmp_path / "nothing.json")
+
+
+RECORD = {
+    "trial": {"rate": 0.1, "units": [1, 2]},
+    "history": {"loss": [2.0, 1.0], "val_loss": [1.5]},
+    "epochs": 2,
+    "status": "finished",
+    "fold": None,
+    "score": 1.0,
+}
+ODD = [
+    None,
+    "x",
+    -1,
+    7,
+    True,
+    1.5,
+    [],
+    {},
+    [None],
+    ["x"],
+    [[1.0]],
+    {"a": None},
+    10**400,
+]
+
+
+def use(result):
+    """Everything that reads the records."""
+    result.rows(), result.table(), str(result), repr(result), result.order()
+    result.best, result.best_trial, result.best_score, result.configurations()
+    result.plot("curves", metric="loss")
+
+
+@pytest.mark.parametrize("place", [*RECORD, "loss", "rate", "extra"])
+def test_records_that_are_none_are_errors_when_they_are_read(place, tmp_path):
+    """With digests that fit, as whoever changes a file can compute them."""
+    file, refused = tmp_path / "sweep.json", 0
+    for odd in [value for value in ODD if value != RECORD.get(place)]:
+        record = copy.deepcopy(RECORD)
+        parts = {"loss": record["history"], "rate": record["trial"]}
+        parts.get(place, record)[place] = odd
+        content = {"monitor": "loss", "mode": "min", "notes": []}
+        records = [copy.deepcopy(RECORD), record]
+        data = seal_document("exburn-sweep-1", {**content, "records": records})
+        file.write_bytes(data)
+        try:
+            result = SweepResult.load(file)
+        except FileFormatError:
+            refused += 1
+        else:
+            use(result)
+    assert refused > (0 if place == "rate" else len(ODD) // 2)
+
+
+@pytest.mark.parametrize("place", ["monitor", "mode", "notes", "records", "all"])
+def test_results_that_are_none(place, tmp_path):
+    file = tmp_path / "sweep.json"
+    for odd in ODD:
+        content = {"monitor": "loss", "mode": "min", "notes": [], "records": [RECORD]}
+        content = {} if place == "all" else content | {place: odd}
+        file.write_bytes(seal_document("exburn-sweep-1", content))
+        if (place, odd) in [("monitor", "x"), ("notes", []), ("notes", ["x"])]:
+            use(SweepResult.load(file))
+            continue
+        with pytest.raises(FileFormatError):
+            SweepResult.load(file)
 
 
 def test_what_cannot_be_a_result():
