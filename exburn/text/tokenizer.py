@@ -7,7 +7,6 @@ a model's file with a tokenizer loads without the package.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,10 +20,12 @@ from exburn.errors import (
     DataError,
     DTypeError,
     FileFormatError,
-    MissingFileError,
     require,
 )
 from exburn.runtime.files.atomic import write_atomically
+from exburn.runtime.files.ordinary import read_text
+from exburn.saving.json_text import MAX_VALUES, parse_json
+from exburn.text.description import check_description
 
 _LARGEST = 64 << 20  # bytes of a file
 _FILE = "tokenizer.json"
@@ -54,7 +55,8 @@ class Tokenizer:
     """
 
     def __init__(self, text: str, end: str | None = None):
-        self._text, self._made = _checked(text), None
+        self._text, self._made = check_unicode("Tokenizer", text), None
+        self._growth = check_description(_described(self._text))
         self._end = None if end is None else check_unicode("Tokenizer", end)
 
     # ------------------------------------------------------------------ making
@@ -126,15 +128,7 @@ class Tokenizer:
         """
         path, op = Path(path).expanduser(), "Tokenizer.load"
         path = path / _FILE if path.is_dir() else path
-        if not path.is_file():
-            raise MissingFileError(op, f"there is no file {str(path)!r}")
-        if (size := path.stat().st_size) > _LARGEST:
-            raise FileFormatError(op, f"{path} has {size} bytes, more than {_LARGEST}")
-        try:
-            text = path.read_text("utf-8")
-        except UnicodeDecodeError as error:
-            raise FileFormatError(op, f"{path} is not text: {error}") from None
-        made = cls(text, end)
+        made = cls(read_text(path, op, _LARGEST), end)
         if not lazy:
             made._tokens()
         return made
@@ -193,12 +187,15 @@ class Tokenizer:
         made, op = self._tokens(), "Tokenizer.encode"
         if isinstance(text, str):
             line = check_unicode(op, text)
+            self._growth.check_text(line, made.normalizer, op)
             with _failures(op):
                 found = made.encode(line, add_special_tokens=special)
             return np.array(found.ids, np.int32)
         if not isinstance(text, list | tuple):
             check_unicode(op, text)
         lines = [check_unicode(op, line) for line in text]
+        for line in lines:
+            self._growth.check_text(line, made.normalizer, op)
         with _failures(op):
             found = made.encode_batch(lines, add_special_tokens=special)
         return [np.array(one.ids, np.int32) for one in found]
@@ -237,8 +234,10 @@ class Tokenizer:
                     "Tokenizer.decode",
                     f"token numbers are from 0 to {_LAST_TOKEN}, received {number}",
                 )
-        with _failures("Tokenizer.decode"):
-            return made.decode(ids.tolist(), skip_special_tokens=not special)
+        numbers, op = ids.tolist(), "Tokenizer.decode"
+        self._growth.check_tokens(numbers, made.id_to_token, op)
+        with _failures(op):
+            return made.decode(numbers, skip_special_tokens=not special)
 
     @property
     def vocabulary_size(self) -> int:
@@ -296,7 +295,7 @@ class Tokenizer:
         return hash((self._text, self._end))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_text": self._text, "_end": self._end, "_made": None}
+        return {**vars(self), "_made": None}
 
     def __repr__(self) -> str:
         return f"Tokenizer({len(self._text)} bytes, end={self._end!r})"
@@ -328,16 +327,13 @@ def _package() -> Any:
     )
 
 
-def _checked(text: Any) -> str:
-    """The text, if it is that of a JSON object."""
-    text = check_unicode("Tokenizer", text)
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError("Tokenizer", f"it is no JSON: {error}") from None
+def _described(text: str) -> dict[str, Any]:
+    """The JSON object that the text is."""
+    most = MAX_VALUES + len(text) // 5  # a token may have no more than its comma
+    value = parse_json(text, "Tokenizer", _FILE, "the tokenizer's file", most=most)
     if not isinstance(value, dict) or "model" not in value:
         raise FileFormatError("Tokenizer", "it is no JSON object with a model")
-    return text
+    return value
 
 
 def _parse(package: Any, text: str) -> Any:

@@ -4,12 +4,13 @@ import contextlib
 import io
 from pathlib import Path
 
-from tests.bombs import archives, checkpoints, hdf5, npz, safetensors
+from tests.bombs import archives, checkpoints, hdf5, npz, safetensors, tokenizers
 
 import exburn
 from exburn import layers, saving, utils
 from exburn.command_line.main import main
 from exburn.saving.checkpoint import CheckpointDirectory
+from exburn.text import Tokenizer
 
 
 def every_array(path):
@@ -51,6 +52,15 @@ def unpacked(path):
     assert size < 4 * path.stat().st_size + (128 << 20)
 
 
+def text_both_ways(path):
+    tokenizer = Tokenizer.load(path)
+    for text in ("a", "a" * 30, ("a" * 24 + "d ") * 20, "a" * 100_000):
+        tokenizer.encode(text)
+    tokenizer.decode([2] * 100)
+    tokenizer.decode([1] * 100_000)
+    tokenizer.encode(["a" * 30] * 2)
+
+
 def resumable(path):
     CheckpointDirectory(path).latest()
 
@@ -76,5 +86,6 @@ TABLE = {
     "index": (safetensors.INDICES, _ANY | MODELS),
     "exburn": (safetensors.OWN, _ANY | MODELS),
     "checkpoint": (checkpoints.BOMBS, _CHECKPOINTS),
+    "tokenizer.json": (tokenizers.BOMBS, {"Tokenizer": text_both_ways}),
     "archive": (archives.BOMBS, {"get_file": unpacked}),
 }
