@@ -85,7 +85,7 @@ class SplitModule:
             self.frozen.append(name)
         self._recorded: dict[str, Weight] | None = None
         self._names = {id(v): name for name, v in self.variables.items()}
-        self.masking = Masking.of(module, self._names, self.params)
+        self.masking = Masking.of(module, self._names, self.params, self.frozen)
         rank = {path: i for i, (path, _, _) in enumerate(iter_weights(module))}
         for names in (self.params, self.frozen, self.others):
             names.sort(key=lambda n: rank.get(n, len(rank)))

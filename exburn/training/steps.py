@@ -154,7 +154,9 @@ class Steps:
 
     def _pruned(self, new: TrainState, batches: Any) -> TrainState:
         """The state after an update of so many batches, with its masks in force."""
-        params, others = self.split.masking.advance(new.params, new.others, batches)
+        params, others = self.split.masking.advance(
+            new.params, new.frozen, new.others, batches
+        )
         return new.replace(params=params, others=others)
 
     def _group(self, state: TrainState, data: Any, items: tuple) -> TrainState:

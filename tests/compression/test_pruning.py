@@ -129,6 +129,61 @@ def test_a_pattern_grows_within_each_group():
     assert (alive.reshape(4, 4, 6).sum(1) == np.array([0, 0, 2, 2])[:, None]).all()
 
 
+PRUNINGS = {
+    "at once": {"sparsity": 0.6},
+    "at once, each layer": {"sparsity": 0.6, "scope": "layer"},
+    "by a schedule": {
+        "sparsity": 0.6,
+        "schedule": PolynomialSparsity(begin=0, end=4, every=1),
+    },
+    "of groups": {"pattern": "2:4"},
+}
+
+
+def frozen_masks(model):
+    return {path: mask.copy() for path, mask in masks(model).items()}
+
+
+@pytest.mark.long
+@pytest.mark.longest_cases("at once, each layer", "by a schedule", "of groups")
+@pytest.mark.parametrize("name", list(PRUNINGS))
+def test_masks_stay_after_the_schedule_whatever_is_frozen(name):
+    """Of the weights that go on learning some become smaller than what is left."""
+    pruned = exburn.prune(make(exburn.optimizers.Adam(0.05)), **PRUNINGS[name])
+    pruned.fit(X, Y, batch_size=16, epochs=2, verbose=0)
+    wanted = frozen_masks(pruned)
+    if "pattern" not in PRUNINGS[name]:
+        assert sparsity(pruned).total == pytest.approx(0.6, abs=0.01)
+    for layer in pruned.layers:
+        pruned.unfreeze()
+        layer.trainable = False
+        pruned.fit(X, Y, batch_size=16, epochs=3, verbose=0)
+        found = masks(pruned)
+        assert all((found[path] == mask).all() for path, mask in wanted.items())
+
+
+@pytest.mark.long
+def test_frozen_layers_count_with_what_they_have():
+    """What goes of the others is what would go if nothing were frozen."""
+    schedule = PolynomialSparsity(begin=0, end=6, every=1)
+    model = make(exburn.optimizers.SGD(0.0))
+    plain, partly = (exburn.prune(model, 0.7, schedule) for _ in range(2))
+    plain.fit(X, Y, batch_size=16, epochs=1, verbose=0)
+    partly.fit(X, Y, batch_size=16, epochs=1, verbose=0)
+    first, last = (layer.name for layer in partly.layers)
+    early = frozen_masks(partly)[f"{last}/kernel"]
+    partly.get_layer(last).trainable = False
+    for model in (plain, partly):
+        model.fit(X, Y, batch_size=16, epochs=4, verbose=0)
+    found, wanted = masks(partly), masks(plain)
+    assert (found[f"{first}/kernel"] == wanted[f"{first}/kernel"]).all()
+    assert (found[f"{last}/kernel"] == early).all()
+    assert (wanted[f"{last}/kernel"] != early).any()
+    partly.unfreeze()  # the schedule goes on
+    partly.fit(X, Y, batch_size=16, epochs=1, verbose=0)
+    assert all((m == wanted[path]).all() for path, m in masks(partly).items())
+
+
 # ------------------------------------------------------------------ what they survive
 @pytest.fixture(scope="module")
 def sparse():

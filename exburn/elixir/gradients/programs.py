@@ -96,7 +96,9 @@ def update_of(programs: Programs) -> Callable:
         )
         params = programs.split.constrain(params)
         new = state.assign(others)
-        params, others = programs.split.masking.advance(params, new.others, 1)
+        params, others = programs.split.masking.advance(
+            params, new.frozen, new.others, 1
+        )
         return loss, new.replace(params=params, others=others, opt_state=opt_state)
 
     return apply

@@ -88,21 +88,29 @@ class Plan:
         masks: Mapping[str, Any],
         step: Any,
         before: Any = None,
+        resting: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """The masks that hold from a step on.
 
         Args:
-            weights: Some of the plan's weights, by their paths; others rest.
-            masks: Their masks.
+            weights: The plan's weights that are trained, by their paths.
+            masks: The masks of all its weights.
             step: The step.
             before: The step up to which the masks were renewed; ``None`` if they never
                 were.
+            resting: Its frozen weights: their masks stay, and where the least of all
+                weights go they are among these.
         """
-        weights, masks = dict(weights), {name: masks[name] for name in weights}
+        weights, resting = dict(weights), dict(resting or {})
         if not weights:
             return {}
-        advance = self._by_magnitude if self.pattern is None else self._in_groups
-        due, renew = advance(masks, step, before)
+        whole = self.pattern is None and self.scope == "global"
+        resting = resting if whole else {}
+        masks = {name: masks[name] for name in (*weights, *resting)}
+        if self.pattern is None:
+            due, renew = self._by_magnitude(masks, step, before, resting)
+        else:
+            due, renew = self._in_groups(masks, step, before)
 
         def change(weights: dict, masks: dict) -> dict[str, Any]:
             # A loop of one round: where lanes of a sweep compute side by side, both
@@ -110,15 +118,21 @@ class Plan:
             rounds = due.astype(jnp.int32)
             return jax.lax.fori_loop(0, rounds, lambda _, m: renew(weights, m), masks)
 
-        return jax.lax.cond(due, change, lambda _, masks: masks, weights, masks)
+        values = weights | resting
+        new = jax.lax.cond(due, change, lambda _, masks: masks, values, masks)
+        return {name: new[name] for name in weights}
 
     def _share(self, step: Any) -> jax.Array:
         return jnp.clip(jnp.asarray(self.schedule(step), jnp.float32), 0, 1)
 
     def _by_magnitude(
-        self, masks: dict, step: Any, before: Any
+        self, masks: dict, step: Any, before: Any, resting: Mapping[str, Any]
     ) -> tuple[Any, Callable]:
-        """Whether more numbers are to go than have gone, and the masks if so."""
+        """Whether more numbers are to go than have gone, and the masks if so.
+
+        Beside weights that rest, only where the schedule wants more than before: they
+        may lack some, and masks made anew at each step would grow without it.
+        """
         names, share = list(masks), self._share(step)
         groups = np.zeros(len(names), int)
         if self.scope == "layer":
@@ -127,11 +141,17 @@ class Plan:
         np.add.at(sizes, groups, [math.prod(self.shapes[name]) for name in names])
         # Exact at the end: a float32 cannot tell all numbers of a large model apart.
         final = np.rint(self.sparsity * sizes).astype(np.uint32)
-        part = jnp.floor(share * final.astype(np.float32)).astype(jnp.uint32)
-        wanted = jnp.where(share >= 1, final, part)
+
+        def count_wanted(share: Any) -> jax.Array:
+            part = jnp.floor(share * final.astype(np.float32)).astype(jnp.uint32)
+            return jnp.where(share >= 1, final, part)
+
+        wanted = count_wanted(share)
         zeros = jnp.stack([count_zeros(masks[name]) for name in names])
         have = jnp.zeros(len(sizes), jnp.uint32).at[groups].add(zeros)
         due = jnp.any(wanted > have)
+        if resting and before is not None:
+            due &= jnp.any(wanted > count_wanted(self._share(before)))
 
         def renew(weights: dict, masks: dict) -> dict[str, Any]:
             keys = [keys_of(weights[name], masks[name]) for name in names]
