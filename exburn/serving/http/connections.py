@@ -8,6 +8,7 @@ everything that a client can leave undone has a time.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -95,8 +96,9 @@ class WatchedProtocol(HttpToolsProtocol):
 
     Attributes:
         seconds: For headers to arrive, and for a full buffer to be read.
-        most: Connections. One more takes the place of the one that has kept the server
-            waiting the longest; it is refused only while all of them wait for answers.
+        most: Connections. One more takes the place of another that keeps the server
+            waiting: of the address with the most connections, the one that does so the
+            longest. It is refused only while all of them wait for answers.
     """
 
     seconds = 10.0
@@ -124,14 +126,16 @@ class WatchedProtocol(HttpToolsProtocol):
             self._make_room()
 
     def _make_room(self) -> None:
-        others = [
-            (connection._waiting_since, connection)
-            for connection in self.connections
-            if isinstance(connection, WatchedProtocol) and connection is not self
-            if connection._waiting_since is not None
+        """Closes a connection: of the address that has the most, the slowest one."""
+        others = [c for c in self.connections if isinstance(c, WatchedProtocol)]
+        counts = Counter(other._caller() for other in others)
+        slow = [
+            (-counts[other._caller()], other._waiting_since, id(other), other)
+            for other in others
+            if other is not self and other._waiting_since is not None
         ]
-        if others:
-            _, slowest = min(others, key=lambda other: other[0])
+        if slow:
+            *_, slowest = min(slow)
             self.connections.discard(slowest)  # it is lost in a later turn of the loop
             slowest._abort()
         else:

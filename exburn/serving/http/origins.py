@@ -33,6 +33,7 @@ _ALLOWED = {
     "access-control-max-age": "600",
 }
 _EXPOSED = b"inference-header-content-length, retry-after, x-request-id"
+_VARIES = ((b"vary", b"Origin"),)
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -169,7 +170,7 @@ class Origins:
         """
         origin = headers.get(b"origin")
         if origin is None:
-            return []
+            return list(_VARIES) if self._allowed else []
         plain = origin.strip().lower()
         any_origin = b"*" in self._allowed
         if not (any_origin or plain in self._allowed):
@@ -183,7 +184,7 @@ class Origins:
         return [
             (b"access-control-allow-origin", b"*" if any_origin else origin),
             (b"access-control-expose-headers", _EXPOSED),
-            (b"vary", b"Origin"),
+            *_VARIES,
         ]
 
     @staticmethod

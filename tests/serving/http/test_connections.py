@@ -436,6 +436,23 @@ def test_slow_ones_make_room_for_others(mlp, what):
             connection.close()
 
 
+def test_who_has_many_connections_makes_room_for_who_has_few(mlp):
+    """One slow client stays, whatever another address opens."""
+    with Server({"m": mlp}, host="0.0.0.0", port=0, max_connections=5) as server:
+
+        def connect(address):
+            source = (address, 0)
+            return socket.create_connection(("127.0.0.1", server.port), 5, source)
+
+        slow = connect("127.0.0.2")
+        slow.sendall(SIZED)
+        flood = [connect("127.0.0.3") for _ in range(20)]
+        slow.sendall(b"\r\n" + BODY)
+        assert b"200 OK" in slow.recv(1 << 16)
+        for connection in (slow, *flood):
+            connection.close()
+
+
 def test_where_all_wait_for_answers_one_more_is_refused(mlp):
     go = threading.Event()
 

@@ -184,6 +184,11 @@ def test_a_preflight_needs_no_key_but_what_follows_does(mlp, rows):
     assert client("POST", path, json=body, headers=headers).status_code == 200
 
 
+def test_answers_are_not_kept_for_other_origins(mlp):
+    answer = Client(Server({"mlp": mlp}, cors_origins=[APP]).asgi())("GET", "/v2")
+    assert answer.headers["vary"] == "Origin"
+
+
 def test_the_server_names_no_origin_to_who_has_none(client):
     answer = client("GET", "/v2")
     assert answer.status_code == 200
