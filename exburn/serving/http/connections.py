@@ -57,6 +57,8 @@ class HeadHolder:
 
     def write(self, data: bytes) -> None:
         """Writes, or holds a head until the next write or the loop's next turn."""
+        if self._transport.is_closing():  # where uvloop would raise
+            return
         if self._head:
             head, self._head = self._head, b""
             self._transport.writelines((head, data))
@@ -82,8 +84,8 @@ class HeadHolder:
         self._transport.abort()
 
     def _flush(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
+        head, self._head = self._head, b""
+        if head and not self._transport.is_closing():
             self._transport.write(head)
 
 
@@ -116,11 +118,11 @@ class WatchedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """A connection came: its first headers have so long."""
+        self._held: list[bytes] = []  # what came while a request is being answered
+        self._waiting_since: float | None = self.loop.time()
         super().connection_made(transport)
         self._holder = HeadHolder(transport, self.loop, self.seconds)
         self.transport = cast(asyncio.Transport, self._holder)
-        self._held: list[bytes] = []  # what came while a request is being answered
-        self._waiting_since: float | None = self.loop.time()
         self._watch()
         if len(self.connections) > self.most:
             self._make_room()
@@ -321,7 +323,8 @@ class WatchedProtocol(HttpToolsProtocol):
         self._waiting_since = self.loop.time()
         if self.transport.is_closing():
             return
-        if self.cycle.response_complete and self.cycle.more_body:
+        unread = self.cycle.response_complete and self.cycle.more_body
+        if unread or self._refused:
             self._close()  # the rest of its request would be in the way of the next
         elif self._held and not self._is_answering():
             self._unset_keepalive_if_required()
@@ -342,6 +345,9 @@ class WatchedProtocol(HttpToolsProtocol):
         cycle = self.cycle if self._is_answering() else None
         fields = {"status": status, "reason": message, "caller": self._caller()}
         LOGGER.info("refused", extra={"fields": fields})
+        if self.pipeline:  # an earlier request is being answered, which is the last
+            self.pipeline.clear()
+            return
         if cycle is not None and not cycle.more_body:
             cycle.keep_alive = False  # its answer comes first, and is the last
             return

@@ -1,12 +1,15 @@
-"""Many clients at once, some of them bad, and bodies that nobody meant to send."""
+"""Many clients at once, some of them bad, and bytes that nobody meant to send."""
 
 import asyncio
 import gzip
 import json
 import random
 import re
+import socket
+import time
 from collections import Counter
 
+import httpx
 import numpy as np
 import pytest
 from tests.serving.http.conftest import FAST, tensor
@@ -293,3 +296,98 @@ def test_no_body_is_a_fault_of_the_server(fuzzed, count):
 
     asyncio.run(run())
     assert seen[200] > count / 100 and seen[400] > count / 3
+
+
+HEAD = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n"
+SIZED = HEAD + b"Content-Length: %d\r\n"
+GET = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n"
+ON_THE_WIRE = (
+    *(
+        b"\r\n",
+        b"\r\n\r\n",
+        b"\n",
+        b"\r",
+        b"\x00",
+        b" ",
+        b":",
+        b"*",
+        b"%",
+        b"%zz",
+        b"\xff",
+    ),
+    *(
+        b"GET ",
+        b"HTTP/1.0",
+        b"HTTP/2.0",
+        b"http://localhost/",
+        b"A" * 5000,
+        b"0\r\n\r\n",
+    ),
+    *(b"ffffffffffffffff", b"-1", b"Content-Length: 5\r\n", b"Connection: close\r\n"),
+    *(
+        b"Transfer-Encoding: chunked\r\n",
+        b"Host: evil.example\r\n",
+        b"Origin: null\r\n",
+    ),
+    *(b"Connection: upgrade\r\nUpgrade: x\r\n", b"Expect: 100-continue\r\n"),
+    *(b"Content-Encoding: gzip\r\n", b"Inference-Header-Content-Length: 7\r\n"),
+)
+
+
+def requests(body):
+    """Whole requests, which are spoiled and follow each other."""
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in (body[:20], body[20:]))
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    return [
+        SIZED % len(body) + b"\r\n" + body,
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\nA: b\r\n\r\n",
+        SIZED % len(body) + upgrade + body,
+        GET + b"\r\n",
+        GET.replace(b"GET", b"HEAD") + b"\r\n",
+        GET.replace(b"/v2", b"http://localhost/v2/models/m") + b"\r\n",
+        GET.replace(b"GET", b"OPTIONS") + b"Origin: http://localhost\r\n\r\n",
+    ]
+
+
+def spoiled(rng, request):
+    parts = bytearray(request)
+    for _ in range(rng.choice((0, 1, 1, 2, 4))):
+        at = rng.randrange(len(parts) + 1)
+        end = min(len(parts), at + rng.choice((0, 0, 1, 2, 8)))
+        parts[at:end] = rng.choice((b"", *ON_THE_WIRE))
+    return bytes(parts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "count", [300, pytest.param(20_000, marks=pytest.mark.nightly)]
+)
+def test_no_bytes_on_the_wire_are_a_fault_of_the_server(served, count, caplog):
+    """What comes back is answers, of a status below 500, and in time."""
+    server, pool, _ = served
+    kept, seen = requests(as_json(pool[:1])[0]), Counter()
+    for number in range(count):
+        rng = random.Random(number)
+        which = rng.choices(kept, k=rng.choice((1, 1, 2, 3)))
+        sent = b"".join(spoiled(rng, request) for request in which)
+        size = rng.choice((1, 7, 100, 100_000))
+        received, began = b"", time.monotonic()
+        with socket.create_connection(("127.0.0.1", server.port), 8) as connection:
+            try:
+                for at in range(0, len(sent), size):
+                    connection.sendall(sent[at : at + size])
+                connection.shutdown(socket.SHUT_WR)
+                while part := connection.recv(1 << 16):
+                    received += part
+            except ConnectionError:  # the server did not wait for the rest
+                pass
+        assert time.monotonic() - began < 5, (number, sent)
+        for answer in received.split(b"HTTP/1.1 ")[1:]:
+            status = int(answer[:3])
+            assert status < 500 or status == 505, (number, sent)
+            is_error = status >= 400 and b"HEAD" not in sent
+            assert not is_error or b'{"error":' in answer, (number, sent)
+            seen[status] += 1
+    assert seen[200] > count / 20 and seen[400] > count / 3
+    assert not [r for r in caplog.records if r.levelname == "ERROR"], caplog.text
+    assert httpx.get(f"{server.url}/v2").status_code == 200
