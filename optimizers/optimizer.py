@@ -530,6 +530,9 @@ class Optimizer(abc.ABC):
         further = inspect.signature(our_class(type(self))).parameters
         known = further if extends else further.keys() & self._given
         for name in dict.fromkeys([*own, *known]):
+            if name == "learning_rate" and self.schedule is not None:
+                config[name] = registry.serialize(self.schedule)
+                continue
             if not hasattr(self, name):
                 if extends:
                     continue
@@ -539,8 +542,6 @@ class Optimizer(abc.ABC):
                     hint=f"Keep it as self.{name}, or override get_config.",
                 )
             value = getattr(self, name)
-            if name == "learning_rate" and self.schedule is not None:
-                value = self.schedule
             config[name] = registry.serialize(value)
         return config
 

@@ -9,7 +9,7 @@ from tests.optimizers.schedules.as_keras import values
 from exburn.errors import (
     NotBuiltError,
 )
-from exburn.optimizers import schedules
+from exburn.optimizers import SGD, schedules
 
 
 @pytest.mark.parametrize("total", [1, 2, 7])
@@ -32,6 +32,12 @@ def test_exburn_schedules_have_the_reference_formulas(total):
         steps = np.arange(total * length, dtype=np.int32)
         wanted = [formula(1 + step // length) for step in steps]
         np.testing.assert_allclose(values(schedule, steps), wanted, rtol=1e-5)
+
+
+def test_an_optimizer_is_described_before_its_schedule_knows_the_epochs():
+    optimizer = SGD(schedules.CosineSchedule(0.5, 0.1))
+    made = SGD.from_config(optimizer.get_config())
+    assert made.schedule.get_config() == optimizer.schedule.get_config()
 
 
 def test_given_epochs_win_over_what_fit_tells():
