@@ -21,7 +21,6 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
 
 from exburn.serving.http.health import Health
 
@@ -29,6 +28,7 @@ __all__ = ["DrainingServer"]
 
 
 _MOMENT = 0.3  # seconds
+_FAILED = 3  # uvicorn's exit code where the application does not start
 
 
 class DrainingServer(uvicorn.Server):
@@ -60,7 +60,7 @@ class DrainingServer(uvicorn.Server):
         """uvicorn's, which would give a handshake of TLS a minute."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
-            sys.exit(STARTUP_FAILURE)
+            sys.exit(_FAILED)
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
