@@ -96,9 +96,9 @@ def test_whatever_a_parameter_is_it_is_taken_or_refused(client, name):
         parameters = {"max_tokens": 2, name: value}
         body = json.dumps({"text_input": "A class", "parameters": parameters})
         answer = client("POST", PATH, content=body.encode())
-        taken = any(value is v or value == v is not True for v in TAKEN[name])
-        assert answer.status_code == (200 if taken else 400), (value, answer.text)
-        assert taken or len(answer.json()["error"]) <= 1000
+        is_taken = any(value is v or value == v is not True for v in TAKEN[name])
+        assert answer.status_code == (200 if is_taken else 400), (value, answer.text)
+        assert is_taken or len(answer.json()["error"]) <= 1000
         assert "event: error" not in answer.text
 
 

@@ -129,7 +129,7 @@ def parse_object(text: bytes) -> dict[str, Any]:
 
 
 async def is_complete(receive: Receive, exchange: Exchange) -> bool:
-    """Whether all of a request is there; reads what is there of it, and waits for none.
+    """Tells whether all of a request is there; reads what is, and waits for none.
 
     Args:
         receive: Of ASGI; notes what has come in the exchange.

@@ -118,7 +118,7 @@ class WatchedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """A connection came: its first headers have so long."""
-        self._held: list[bytes] = []  # what came while a request is being answered
+        self._backlog: list[bytes] = []  # what came while a request is being answered
         self._waiting_since: float | None = self.loop.time()
         super().connection_made(transport)
         self._holder = HeadHolder(transport, self.loop, self.seconds)
@@ -160,7 +160,7 @@ class WatchedProtocol(HttpToolsProtocol):
                 self._abort()
             return
         self._unset_keepalive_if_required()
-        if self._held:
+        if self._backlog:
             self._hold(data)
         else:
             self._parse(data)
@@ -248,7 +248,7 @@ class WatchedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _hold(self, data: bytes) -> None:
-        self._held.append(data)
+        self._backlog.append(data)
         self.flow.pause_reading()
 
     # ------------------------------------------------------------------ the parser's
@@ -326,9 +326,9 @@ class WatchedProtocol(HttpToolsProtocol):
         unread = self.cycle.response_complete and self.cycle.more_body
         if unread or self._refused:
             self._close()  # the rest of its request would be in the way of the next
-        elif self._held and not self._is_answering():
+        elif self._backlog and not self._is_answering():
             self._unset_keepalive_if_required()
-            data, self._held = b"".join(self._held), []
+            data, self._backlog = b"".join(self._backlog), []
             self._parse(data)
 
     # ------------------------------------------------------------------ refusals

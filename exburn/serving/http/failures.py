@@ -75,11 +75,11 @@ def failure_of(error: BaseException) -> RequestFailure:
             500, "the model failed; the log tells more under the id of this request"
         )
     if isinstance(error, _OF_THE_CALLER) and error.op in _OF_REQUESTS:
-        return RequestFailure(400, _told(error.reason, error))
+        return RequestFailure(400, _message_of(error.reason, error))
     if isinstance(error, DataError):
         if _is_raised_here(error):
             reason = "the model takes no such value as there is in an input"
-            return RequestFailure(400, _told(reason, error))
+            return RequestFailure(400, _message_of(reason, error))
         return RequestFailure(400, str(error))
     if isinstance(error, concurrent.futures.CancelledError):
         return RequestFailure(503, "the request was cancelled", _RETRY)
@@ -88,14 +88,14 @@ def failure_of(error: BaseException) -> RequestFailure:
     )
 
 
-def _told(reason: str, error: ExBurnError) -> str:
+def _message_of(reason: str, error: ExBurnError) -> str:
     details = error.details.items()
     lines = (f"{k}: {str(v)[:200]}" for k, v in details if k not in _OF_THE_MODEL)
     return "\n  ".join([reason, *lines])
 
 
 def _is_raised_here(error: BaseException) -> bool:
-    """Whether ExBurn raised an error, not a function of the user's."""
+    """Tells whether ExBurn raised an error, not a function of the user's."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     name = frames[-1].f_globals.get("__name__", "") if frames else ""
     return name.partition(".")[0] == "exburn"

@@ -131,7 +131,7 @@ def _address(host: str) -> Any:
 
 
 def _is_address_of(name: str, own: str) -> bool:
-    """Whether a host is an address that a connection to another address may name."""
+    """Tells whether a host is an address that a connection to another may name."""
     address, bound = _address(name), _address(own)
     if address is None:
         return False
@@ -208,9 +208,9 @@ def texts(option: str, values: Iterable[str] | None) -> list[str]:
     if values is None:
         return []
     several = not isinstance(values, str) and isinstance(values, Iterable)
-    listed: list[Any] = list(values) if several else [values]
-    if not all(isinstance(text, str) for text in listed):
+    items: list[Any] = list(values) if several else [values]
+    if not all(isinstance(text, str) for text in items):
         raise ArgumentError(
             "Server", f"{option} must be a list of texts, received {values!r}"
         )
-    return listed
+    return items

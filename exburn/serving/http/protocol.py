@@ -217,9 +217,9 @@ class _InputReader:
         inputs = self._signature.inputs
         tensor = inputs.get(name) if type(name) is str else None
         if tensor is None:
-            known = ", ".join(map(repr, inputs))
+            names = ", ".join(map(repr, inputs))
             raise RequestFailure(
-                400, f"the model has no input {_short(name)}; its inputs: {known}"
+                400, f"the model has no input {_short(name)}; its inputs: {names}"
             )
         return tensor
 

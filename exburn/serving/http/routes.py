@@ -221,8 +221,8 @@ class _Generate:
         with self._inference.memory.reserve() as reservation:
             body = await self._inference.read(exchange.headers, receive, reservation)
             parts = self._generation.parts(entry.stream, parse_object(body))
-        told = {"model_name": entry.name, "model_version": entry.version}
-        answering = asyncio.ensure_future(self._send(parts, told, send))
+        labels = {"model_name": entry.name, "model_version": entry.version}
+        answering = asyncio.ensure_future(self._send(parts, labels, send))
         left = asyncio.ensure_future(_leaving(receive))
         try:
             first = asyncio.FIRST_COMPLETED

@@ -123,7 +123,7 @@ class _Source:
 
     @property
     def is_async(self) -> bool:
-        """Whether the event loop draws the parts, not a thread."""
+        """Says that the event loop draws the parts, not a thread."""
         return hasattr(self._iterator, "__anext__")
 
     def begin(self) -> None:

@@ -192,7 +192,7 @@ def answers(server, *parts, half=False, pause=0.01):
             pass
         while part := connection.recv(1 << 16):
             received += part
-    found = []
+    results = []
     while received:
         head, received = received.split(b"\r\n\r\n", 1)
         lines = head.decode().lower().split("\r\n")
@@ -200,9 +200,9 @@ def answers(server, *parts, half=False, pause=0.01):
         if lines[0].startswith("http/1.1 100"):
             continue
         length = int(fields["content-length"])
-        found.append((int(lines[0].split()[1]), received[:length]))
+        results.append((int(lines[0].split()[1]), received[:length]))
         received = received[length:]
-    return found
+    return results
 
 
 SENT = {
@@ -303,8 +303,8 @@ def patient(mlp):
 @pytest.mark.parametrize("what", SENT)
 def test_what_is_sent_has_its_status(patient, what):
     sent, status = SENT[what]
-    ((found, body),) = answers(patient, sent)
-    assert found == status, body
+    ((code, body),) = answers(patient, sent)
+    assert code == status, body
     assert status == 200 or set(json.loads(body)) == {"error"}
 
 
@@ -316,10 +316,10 @@ def test_requests_that_come_at_once_are_answered_in_turn(patient, first, size):
     """However they are cut into packets."""
     sent = first * 2 + GET + b"\r\n" + GET + LAST + b"\r\n"
     parts = [sent[i : i + size] for i in range(0, len(sent), size)]
-    found = answers(patient, *parts, pause=0.0002)
-    assert [status for status, _ in found] == [200] * 4
-    assert found[0] == found[1] and found[2] == found[3]
-    assert b"outputs" in found[0][1] and b"extensions" in found[2][1]
+    results = answers(patient, *parts, pause=0.0002)
+    assert [status for status, _ in results] == [200] * 4
+    assert results[0] == results[1] and results[2] == results[3]
+    assert b"outputs" in results[0][1] and b"extensions" in results[2][1]
 
 
 def test_what_waits_behind_a_request_is_not_parsed(patient):
@@ -335,15 +335,15 @@ def test_what_waits_behind_a_request_is_not_parsed(patient):
                 time.sleep(0.01)
             for protocol in [*patient._engine.server_state.connections]:
                 assert len(protocol.pipeline) <= 1
-                assert sum(map(len, protocol._held)) <= 1 << 20
+                assert sum(map(len, protocol._backlog)) <= 1 << 20
     assert sum(sent) > 1 << 18
 
 
 def test_what_is_no_request_waits_for_the_answer_before_it(patient):
     for first in (SIZED + b"\r\n" + BODY, CHUNKED + b"\r\n" + chunks(BODY, 9) + END):
-        found = answers(patient, first + b"no request\r\n\r\n")
-        assert found[0][0] == 200 and b"outputs" in found[0][1]
-        assert [status for status, _ in found[1:]] in ([], [400])
+        results = answers(patient, first + b"no request\r\n\r\n")
+        assert results[0][0] == 200 and b"outputs" in results[0][1]
+        assert [status for status, _ in results[1:]] in ([], [400])
 
 
 @pytest.mark.parametrize(
@@ -356,8 +356,8 @@ def test_what_is_no_request_waits_for_the_answer_before_it(patient):
     ],
 )
 def test_half_a_request_that_ends_is_told_so(patient, sent, status):
-    found = answers(patient, sent, half=True)
-    assert [code for code, _ in found] == ([] if status is None else [status])
+    results = answers(patient, sent, half=True)
+    assert [code for code, _ in results] == ([] if status is None else [status])
 
 
 def test_nobody_is_asked_for_a_body_that_is_refused(patient):
@@ -476,7 +476,7 @@ def test_where_all_wait_for_answers_one_more_is_refused(mlp):
 
 
 def test_what_is_closed_is_gone_though_nobody_reads():
-    """Of an answer that is smaller than a buffer that pauses."""
+    """An answer that is smaller than a buffer that pauses ends so."""
 
     async def run():
         aborted = asyncio.Event()

@@ -84,7 +84,7 @@ def test_a_request_has_one_host():
 
 
 @pytest.mark.parametrize(
-    ("target", "found"),
+    ("target", "parts"),
     [
         (b"http://a:1/b/c?d#e", None),
         (b"http://a:1/b/c?d", (b"a:1", b"/b/c?d")),
@@ -95,8 +95,8 @@ def test_a_request_has_one_host():
         (b"*", None),
     ],
 )
-def test_a_target_may_be_a_url(target, found):
-    assert absolute_form(target) == found
+def test_a_target_may_be_a_url(target, parts):
+    assert absolute_form(target) == parts
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ EXPOSED = "inference-header-content-length, retry-after, x-request-id"
 
 
 @pytest.mark.parametrize(
-    ("allowed", "origin", "status", "told"),
+    ("allowed", "origin", "status", "named"),
     [
         ((), "http://localhost", 200, None),
         ((), "HTTPS://LOCALHOST", 200, None),
@@ -145,7 +145,7 @@ EXPOSED = "inference-header-content-length, retry-after, x-request-id"
         (("*",), "https://any.example", 200, "*"),
     ],
 )
-def test_pages_from_elsewhere_need_leave(mlp, rows, allowed, origin, status, told):
+def test_pages_from_elsewhere_need_leave(mlp, rows, allowed, origin, status, named):
     """The body's type does not count: a page may post ``text/plain`` unasked."""
     client = Client(Server({"mlp": mlp}, cors_origins=allowed).asgi())
     before = mlp.statistics().requests.get("accepted", 0)
@@ -154,21 +154,21 @@ def test_pages_from_elsewhere_need_leave(mlp, rows, allowed, origin, status, tol
     path = "/v2/models/mlp/infer"
     answer = client("POST", path, content=body, headers=headers)
     assert answer.status_code == status
-    assert answer.headers.get("access-control-allow-origin") == told
+    assert answer.headers.get("access-control-allow-origin") == named
     ran = mlp.statistics().requests.get("accepted", 0) - before
     assert ran == (status == 200)
     asks = {**headers, "access-control-request-method": "POST"}
     asked = client("OPTIONS", path, headers=asks)
     assert asked.status_code == (204 if status == 200 else 403)
-    assert asked.headers.get("access-control-allow-origin") == told
-    if told is not None:
+    assert asked.headers.get("access-control-allow-origin") == named
+    if named is not None:
         assert answer.headers["access-control-expose-headers"] == EXPOSED
         assert answer.headers["vary"] == "Origin"
         names = asked.headers["access-control-allow-headers"].split(", ")
         assert {"content-type", "x-api-key", "authorization"} <= {*names}
         wrong = client("POST", path, content=b"{", headers=headers)
         assert wrong.status_code == 400  # which the page may read
-        assert wrong.headers["access-control-allow-origin"] == told
+        assert wrong.headers["access-control-allow-origin"] == named
 
 
 def test_a_preflight_needs_no_key_but_what_follows_does(mlp, rows):

@@ -247,7 +247,7 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_whatever_stands_in_a_place_is_read_or_refused(place):
     """Never another error than the caller's."""
-    taken = set()
+    names = set()
     for name, value in ODD.items():
         body = json.dumps(PLACES[place](value)).encode()
         for header in (None, str(len(body))):
@@ -257,10 +257,10 @@ def test_whatever_stands_in_a_place_is_read_or_refused(place):
                 assert failure.status == 400 and len(failure.message) < 400, name
             else:
                 assert request.inputs["x"].shape == (2, 2)
-                taken.add(name)
+                names.add(name)
     numbers = {"0", "-1", "2**62", "2**63", "2**64", "-2**63 - 1", "0.5"}
     optional = {"null"}
-    assert taken <= {
+    assert names <= {
         "a value": numbers,
         "a nested value": numbers,
         "id": {"text", "long text"},
