@@ -71,6 +71,8 @@ class GPTQConfig(_Calibrated):
             ``None`` if there are no strings.
         weight_bits: 2, 3, 4 or 8.
         num_samples: Windows of tokens that are taken of the data.
+        calibration_batch_size: Windows that go through a block at once: more take less
+            time and more memory.
         per_channel: Whether each output has scales of its own.
         sequence_length: Tokens of a window.
         hessian_damping: Share of H's mean diagonal that is added to it, 0 to 1.
@@ -117,6 +119,7 @@ class GPTQConfig(_Calibrated):
         *,
         weight_bits: int = 4,
         num_samples: int = 128,
+        calibration_batch_size: int = 8,
         per_channel: bool = True,
         sequence_length: int = 512,
         hessian_damping: float = 0.01,
@@ -129,6 +132,9 @@ class GPTQConfig(_Calibrated):
             **arguments_for(_Calibrated, locals()), known_bits=(2, 3, 4, 8)
         )
         op = type(self).__name__
+        self.calibration_batch_size = check_count(
+            op, "calibration_batch_size", calibration_batch_size
+        )
         damping = check_number(op, "hessian_damping", hessian_damping, 0, 1)
         self.hessian_damping = damping
         self.per_channel = check_flag(op, "per_channel", per_channel)
@@ -136,22 +142,28 @@ class GPTQConfig(_Calibrated):
         self.activation_order = check_flag(op, "activation_order", activation_order)
 
     def get_config(self) -> dict[str, Any]:
-        own = ("per_channel", "hessian_damping", "symmetric", "activation_order")
+        own = (
+            *("calibration_batch_size", "per_channel", "hessian_damping"),
+            *("symmetric", "activation_order"),
+        )
         return {**super().get_config(), **{name: getattr(self, name) for name in own}}
 
 
 class AWQConfig(_Calibrated):
     """Weights of large inputs get a finer grid than the others of their group.
 
-    The weights of an input are multiplied by ``s = max|x| ** ratio`` before they are
-    rounded to 4 bits, and divided by it when they are read. Of ``num_grid_points + 1``
-    ratios from 0 to 1, each layer takes that with the least error.
+    The weights of an input are multiplied by ``s = mean|x| ** r / w ** (1 - r)``, ``w``
+    their mean magnitude within their groups, before they are rounded to 4 bits, and
+    divided by it when they are read. Of ``num_grid_points + 1`` numbers ``r`` from 0 to
+    1, each layer takes that with the least error.
 
     Args:
         dataset, tokenizer, num_samples, sequence_length: As of :class:`GPTQConfig`.
         weight_bits: 4.
         group_size: As of :class:`GPTQConfig`.
-        num_grid_points: Ratios that are tried besides 0.
+        num_grid_points: Numbers ``r`` that are tried besides 0.
+        apply_clip: Whether the largest weights of a group are cut off where that brings
+            the layer's outputs nearer to the exact ones.
         quantization_layer_structure: As of :class:`GPTQConfig`.
 
     Raises:
@@ -177,14 +189,17 @@ class AWQConfig(_Calibrated):
         sequence_length: int = 512,
         group_size: int = 128,
         num_grid_points: int = 20,
+        apply_clip: bool = True,
         quantization_layer_structure: Mapping[str, Any] | None = None,
     ):
         super().__init__(**arguments_for(_Calibrated, locals()), known_bits=(4,))
         points = check_count(type(self).__name__, "num_grid_points", num_grid_points)
         self.num_grid_points = points
+        self.apply_clip = check_flag(type(self).__name__, "apply_clip", apply_clip)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_grid_points": self.num_grid_points}
+        own = {name: getattr(self, name) for name in ("num_grid_points", "apply_clip")}
+        return {**super().get_config(), **own}
 
 
 registry.register_builtin(GPTQConfig)

@@ -37,6 +37,26 @@ def test_numbers_that_cannot_be(cls, options):
         cls(["text"], None, **options)
 
 
+@pytest.mark.parametrize("size", [0, -1, 2.5, "all"])
+def test_a_batch_has_rows(size):
+    assert GPTQConfig([], None).calibration_batch_size == 8
+    assert (
+        GPTQConfig([], None, calibration_batch_size=3).get_config()[
+            "calibration_batch_size"
+        ]
+        == 3
+    )
+    with pytest.raises(ArgumentError, match="calibration_batch_size"):
+        GPTQConfig([], None, calibration_batch_size=size)
+
+
+def test_clipping_is_on_or_off():
+    assert AWQConfig([], None).apply_clip is True
+    assert AWQConfig([], None, apply_clip=False).get_config()["apply_clip"] is False
+    with pytest.raises(ArgumentError, match="apply_clip"):
+        AWQConfig([], None, apply_clip="yes")
+
+
 def test_only_gptq_takes_fewer_than_four_bits():
     assert GPTQConfig([], None, weight_bits=2).weight_bits == 2
     with pytest.raises(ArgumentError, match="weight_bits must be one of"):

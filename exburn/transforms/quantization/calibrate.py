@@ -15,7 +15,7 @@ from jax import lax
 from exburn.errors import ArgumentError, DataError, ExBurnError
 from exburn.module.selection import layer_paths
 from exburn.transforms.pruning import mask_of, unpack
-from exburn.transforms.quantization.awq import round_by_awq
+from exburn.transforms.quantization.awq import SAMPLE_ROWS, round_by_awq
 from exburn.transforms.quantization.blocks import Blocks, within
 from exburn.transforms.quantization.convert import exchange
 from exburn.transforms.quantization.gptq import round_by_gptq
@@ -81,34 +81,46 @@ def calibrate(model: Any, plan: Plan, calibration: Calibration) -> None:
     """
     blocks = calibration.blocks
     left = {target.path: target for target in plan.targets}
-    x = _outputs(model, blocks.before, jnp.asarray(calibration.tokens))
+    size = getattr(plan.settings.config, "calibration_batch_size", 1)
+    x = [
+        _outputs(model, blocks.before, jnp.asarray(batches))
+        for batches in _in_batches(calibration.tokens, size)
+    ]
     for number, block in enumerate(blocks.paths):
         found = [t for path, t in left.items() if within(path, block) and t.schemes]
-        watched = _watch(model, block, found, x, plan.settings.dtype) if found else {}
+        watched = _watch(model, block, found, x, plan.settings.config) if found else {}
         for target in found:
             (name,) = target.schemes
             parts = _round(target, name, watched[target.path], plan.settings.config)
             exchange(left.pop(target.path), plan.settings, {name: parts})
         if number + 1 < len(blocks.paths):
-            x = _outputs(model, (block,), x)
+            x = [_outputs(model, (block,), batches) for batches in x]
     for target in left.values():  # that only compute in another dtype
         exchange(target, plan.settings)
 
 
-def _round(target: Target, name: str, found: np.ndarray, config: Any) -> tuple:
+def _in_batches(tokens: np.ndarray, size: int) -> list[np.ndarray]:
+    """Samples ``[n, 1, length]`` in batches ``[m, size, length]``, and what is left."""
+    rows = tokens[:, 0]
+    whole = len(rows) // size * size
+    parts = rows[:whole].reshape(-1, size, rows.shape[1]), rows[None, whole:]
+    return [part for part in parts if part.size]
+
+
+def _round(target: Target, name: str, found: tuple, config: Any) -> tuple:
     """The parts of a layer's weight, from what was found out about its inputs."""
-    if not np.isfinite(found).all():
+    if not all(np.isfinite(values).all() for values in found):
         raise ArgumentError(
             "quantize", f"{target.path}: its inputs hold NaN or infinity on this data"
         )
     weight, scheme = np.asarray(getattr(target.layer, name)), target.schemes[name]
     mask = mask_of(target.layer, name)
     if config.mode == "awq":
-        return round_by_awq(weight, scheme, found, points=config.num_grid_points)
+        return round_by_awq(weight, scheme, *found, points=config.num_grid_points)
     return round_by_gptq(
         weight,
         scheme,
-        found,
+        *found,
         damping=config.hessian_damping,
         by_size=config.activation_order,
         symmetric=config.symmetric,
@@ -145,7 +157,7 @@ def _flow(
 
 
 def _outputs(model: Any, steps: tuple[_Step, ...], x: Any) -> Any:
-    """What the steps give for each sample, ``[samples, 1, …]``."""
+    """What the steps give for each batch, ``[batches, size, …]``."""
     if not steps:
         return x
     graph, state = nnx.split(model)
@@ -157,13 +169,15 @@ def _outputs(model: Any, steps: tuple[_Step, ...], x: Any) -> Any:
 
 
 def _watch(
-    model: Any, block: str, targets: list[Target], x: Any, mode: str
-) -> dict[str, np.ndarray]:
+    model: Any, block: str, targets: list[Target], x: list[Any], config: Any
+) -> dict[str, tuple[np.ndarray, ...]]:
     """What the inputs of layers are like in a block, by path.
 
-    For gptq ``2 XᵀX / rows``, ``[columns, columns]``; for awq the largest magnitudes,
-    ``[columns]``. Zeros of a layer that was not called.
+    For gptq ``2 XᵀX / rows``, ``[columns, columns]``; for awq the mean magnitudes,
+    ``[columns]``, and some of the inputs, ``[n, columns]``, if ends are chosen on them.
+    Zeros of a layer that was not called.
     """
+    statistics = _Magnitudes(config.apply_clip) if config.mode == "awq" else _Products()
     graph, state = nnx.split(model)
     columns = {t.path: next(iter(t.schemes.values())).columns for t in targets}
 
@@ -176,19 +190,17 @@ def _watch(
             for args, kwargs, _ in record:
                 value = args[0] if args else next(iter(kwargs.values()))
                 rows = input_rows(layers[path], value).astype(jnp.float32)
-                seen, so_far = total[path]
-                total[path] = seen + len(rows), _join(so_far, rows, mode)
+                total[path] = statistics.join(total[path], rows)
         return total
 
-    def run(state, x):
-        start = {
-            path: (jnp.zeros(()), jnp.zeros((n,) if mode == "awq" else (n, n)))
-            for path, n in columns.items()
-        }
+    @jax.jit
+    def run(state, start, x):
         return lax.scan(lambda s, v: (one(state, dict(s), v), None), start, x)[0]
 
+    found = {path: statistics.start(n) for path, n in columns.items()}
     try:
-        found = jax.device_get(jax.jit(run)(state, x))
+        for batches in x:
+            found = run(state, found, batches)
     except jax.errors.UnexpectedTracerError as error:
         raise ArgumentError(
             "quantize",
@@ -196,12 +208,45 @@ def _watch(
             {"block": block or model.name, "layers": ", ".join(columns)},
             hint="Choose others with filters=….",
         ) from error
-    if mode == "awq":
-        return {path: largest for path, (_, largest) in found.items()}
-    return {path: 2 * gram / max(seen, 1) for path, (seen, gram) in found.items()}
+    found = jax.device_get(found)
+    return {path: statistics.finish(*total) for path, total in found.items()}
 
 
-def _join(so_far: Any, rows: Any, mode: str) -> Any:
-    if mode == "awq":
-        return jnp.maximum(so_far, jnp.abs(rows).max(0))
-    return so_far + jnp.matmul(rows.T, rows, precision="highest")
+class _Products:
+    """The mean of the products of inputs with each other, twice: ``2 XᵀX / rows``."""
+
+    def start(self, columns: int) -> tuple[jax.Array, ...]:
+        return jnp.zeros((), int), jnp.zeros((columns, columns))
+
+    def join(self, total: tuple, rows: jax.Array) -> tuple[jax.Array, ...]:
+        seen, products = total
+        products = products + jnp.matmul(rows.T, rows, precision="highest")
+        return seen + len(rows), products
+
+    def finish(self, seen: Any, products: Any) -> tuple[np.ndarray, ...]:
+        return (2 * products / np.float32(max(seen, 1)),)
+
+
+class _Magnitudes:
+    """The mean magnitude of inputs, and the first of them.
+
+    Args:
+        keeps_rows: Whether there are any of the inputs themselves.
+    """
+
+    def __init__(self, keeps_rows: bool):
+        self.room = SAMPLE_ROWS if keeps_rows else 0
+
+    def start(self, columns: int) -> tuple[jax.Array, ...]:
+        sample = jnp.zeros((self.room, columns))
+        return jnp.zeros((), int), jnp.zeros(columns), sample
+
+    def join(self, total: tuple, rows: jax.Array) -> tuple[jax.Array, ...]:
+        seen, size, sample = total
+        first = rows[: self.room]
+        places = seen + jnp.arange(len(first))
+        sample = sample.at[places].set(first, mode="drop")
+        return seen + len(rows), size + jnp.abs(rows).sum(0), sample
+
+    def finish(self, seen: Any, size: Any, sample: Any) -> tuple[np.ndarray, ...]:
+        return size / np.float32(max(seen, 1)), sample[:seen]

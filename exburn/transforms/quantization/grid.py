@@ -54,7 +54,9 @@ class Grid:
             low = -high
         flat = low == high
         low, high = np.where(flat, -1, low), np.where(flat, 1, high)
-        scale = (high - low) / np.float32(2**bits - 1)
+        # By a product, as XLA divides by constants: where a range is symmetric, the
+        # zero point is a half that a last digit rounds up or down.
+        scale = (high - low) * np.float32(1 / (2**bits - 1))
         zero = np.rint(-low / scale)
         if symmetric:
             zero = np.full_like(zero, 2 ** (bits - 1))

@@ -277,9 +277,46 @@ def _trained(keras):
     return model.get_weights()
 
 
+def _awq(group_size, sample):
+    """A kernel as AWQ reads it again; Keras' function is none of its public names.
+
+    The kernel is lopsided: where both ends of a block are cut, the zero point is a
+    half, which a last digit rounds up or down.
+    """
+
+    def call(keras):
+        kernel, mean = _floats(40, 70, low=-0.3), np.abs(_WIDE).mean(0)
+        if keras.__name__ == "keras":
+            from keras.src.quantizers.awq import awq_quantize_matrix
+
+            whole, scale, zero, factor, group = map(
+                np.asarray,
+                awq_quantize_matrix(
+                    kernel.T,
+                    mean,
+                    group_size=group_size,
+                    apply_clip=sample is not None,
+                    activation_sample=sample,
+                ),
+            )
+            read = (np.float32(whole) - zero[:, group]) * scale[:, group] / factor
+            return read.T
+        from exburn.transforms.quantization.awq import round_by_awq
+        from exburn.transforms.quantization.scheme import Scheme
+
+        scheme = Scheme("int4", (40, 70), (0,), group_size, False, method="awq")
+        return scheme.decode(*round_by_awq(kernel, scheme, mean, sample))
+
+    return call
+
+
 _BYTES = np.random.default_rng(0).integers(-2, 2, (7, 6, 2)).astype("int8")
 
 QUANTIZERS = {
+    "awq": [
+        *(_awq(size, _WIDE) for size in (-1, 8, 15)),  # 15 does not divide 40
+        *(_awq(size, None) for size in (-1, 8, 15)),
+    ],
     "pack": [
         *(_packed("int2", _BYTES, axis) for axis in (0, 1, -1)),
         _packed("int2", (_BYTES + 2).astype("uint8"), 1, dtype="uint8"),

@@ -39,7 +39,6 @@ OTHERWISE = {
     "Sequential:compute_output_shape",
     "Sequential:compute_output_spec",
     "Model:quantize",
-    *("quantizers.AWQConfig", "quantizers.GPTQConfig"),
     "utils.audio_dataset_from_directory",
 }
 
