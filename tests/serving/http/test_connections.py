@@ -391,6 +391,9 @@ SLOW = {
 }
 
 
+QUICK = ("half a head", "a body that drips", "chunks behind 404")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("what", SLOW)
 def test_who_is_slow_is_closed_in_time(server, what, monkeypatch):
@@ -419,6 +422,7 @@ def test_who_is_slow_is_closed_in_time(server, what, monkeypatch):
     assert not server._engine.server_state.connections
 
 
+@pytest.mark.long_cases(*[what for what in SLOW if what not in QUICK])
 @pytest.mark.parametrize("what", SLOW)
 def test_slow_ones_make_room_for_others(mlp, what):
     """Three times as many as there may be, and one who asks gets its answer."""
