@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.monitor import MonitorCallback
+from exburn.core.printing import print_text
 
 
 class EarlyStopping(MonitorCallback):
@@ -119,10 +120,12 @@ class EarlyStopping(MonitorCallback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         tells = self.verbose and self.writes
         if self.stopped_epoch and tells:
-            print(f"Epoch {self.stopped_epoch + 1}: early stopping")
+            print_text(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self.best_weights is not None:
             if tells:
-                print(f"Restoring the weights of the best epoch: {self.best_epoch + 1}")
+                print_text(
+                    f"Restoring the weights of the best epoch: {self.best_epoch + 1}"
+                )
             self.model.set_weights(self.best_weights)
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.rates import current_rate
+from exburn.core.printing import print_text
 from exburn.errors import CallbackError
 
 
@@ -78,7 +79,7 @@ class LearningRateScheduler(Callback):
             )
         optimizer.learning_rate = rate
         if self.verbose and self.writes:
-            print(f"Epoch {epoch + 1}: learning rate {rate:.6g}")
+            print_text(f"Epoch {epoch + 1}: learning rate {rate:.6g}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from exburn.core.printing import print_text
+
 _FAILURES = 10  # one after another, until a receiver is given up
 _AT_EXIT = 10.0  # seconds that the interpreter's end waits
 
@@ -189,7 +191,7 @@ def _finish_all() -> None:
             continue
         queue.close(wait=max(end - time.monotonic(), 0.0), finish=queue._finish)
         if queue.waiting:
-            print(
+            print_text(
                 f"exburn: Logger: {queue.waiting} records are lost, the receiver took "
                 f"{queue.sent} in time",
                 flush=True,

@@ -8,6 +8,7 @@ from typing import Any
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
+from exburn.errors import printable
 
 
 class LoggingCallback(Callback):
@@ -67,12 +68,13 @@ class LoggingCallback(Callback):
         left = (params.get("epochs") or 0) - epoch - 1
         if left > 0:
             parts.append(f"ETA={_duration(left * seconds)}")
-        self.write(f"Epoch {epoch + 1}: {' '.join(parts)}")
+        self.write(printable(f"Epoch {epoch + 1}: {' '.join(parts)}"))
 
     def _after_batch(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self.writes:
             values = " ".join(_values(logs or {}))
-            self.write(f"Epoch {self._epoch + 1}, step {batch + 1}: {values}")
+            text = f"Epoch {self._epoch + 1}, step {batch + 1}: {values}"
+            self.write(printable(text))
 
 
 def _values(logs: dict[str, Any]) -> list[str]:

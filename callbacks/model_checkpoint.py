@@ -13,6 +13,7 @@ from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.core.checks import check_path
 from exburn.core.constructors import arguments_for
+from exburn.core.printing import print_text
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
 
 _WEIGHTS = (".safetensors", ".weights.h5")  # Keras' name, with safetensors in it
@@ -199,7 +200,7 @@ class ModelCheckpoint(StateCheckpoint):
             best = "nothing" if self.best is None else f"{self.best:.5f}"
             if not self.improves(value, self.best):
                 if self.verbose and self.writes:
-                    print(f"{prefix} {self.monitor} did not improve on {best}")
+                    print_text(f"{prefix} {self.monitor} did not improve on {best}")
                 return
             prefix += f" {self.monitor} improved from {best} to {value:.5f},"
         elif self.keep is not None and self.monitor in (logs or {}):
@@ -215,7 +216,7 @@ class ModelCheckpoint(StateCheckpoint):
         self.last_path = path
         self._forget_old(path, value)
         if self.verbose and self.writes:
-            print(f"{prefix} saved to {path}")
+            print_text(f"{prefix} saved to {path}")
 
     def _place(self, path: str) -> str:
         here = os.path.isabs(path) or os.getcwd() == self._folder

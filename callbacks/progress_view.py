@@ -10,7 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from exburn.core.printing import notebook_shell, page_width
+from exburn.core.printing import notebook_shell, page_width, print_text
+from exburn.errors import printable
 
 _SEPARATOR = " · "
 _INDENT = " " * 4
@@ -70,7 +71,7 @@ def _fill(fields: tuple[str, ...], first: int, width: int, separator: str) -> li
     """Fills rows with fields, none of which is cut."""
     rows: list[str] = []
     room = first
-    for field in fields:
+    for field in map(printable, fields):
         longer = f"{rows[-1]}{separator}{field}" if rows else ""
         if rows and _cells(longer) <= room:
             rows[-1] = longer
@@ -195,7 +196,7 @@ class PlainView:
         text = head + "\n".join(line.rows(width - _cells(head), width, " - "))
         if encoding := getattr(file, "encoding", None):  # a metric may be named "φ"
             text = text.encode(encoding, "replace").decode(encoding)
-        print(text, file=file, flush=True)
+        print_text(text, file=file)
 
     def close(self) -> None:
         """Nothing is left open."""

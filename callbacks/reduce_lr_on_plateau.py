@@ -9,6 +9,7 @@ from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.callbacks.rates import current_rate
 from exburn.core.checks import check_number
+from exburn.core.printing import print_text
 from exburn.errors import CallbackError
 
 
@@ -126,7 +127,7 @@ class ReduceLROnPlateau(MonitorCallback):
         reduced = max(rate * self.factor, self.min_lr)
         optimizer.set_hyperparameters(scale=reduced / base)
         if self.verbose and self.writes:
-            print(f"Epoch {epoch + 1}: learning rate reduced to {reduced:.6g}")
+            print_text(f"Epoch {epoch + 1}: learning rate reduced to {reduced:.6g}")
         return True
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from exburn.callbacks.contract.every import Every, Occasions, check_every
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.core.checks import check_path
+from exburn.core.printing import print_text
 from exburn.errors import CallbackError
 from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import CheckpointWriter
@@ -151,7 +152,7 @@ class StateCheckpoint(MonitorCallback):
             place = f"batch {point.batch} of epoch {point.epoch + 1}"
             if point.ended:
                 place = f"epoch {point.epoch + 1}"
-            print(f"Checkpoint after {place} in {writer.directory.path}")
+            print_text(f"Checkpoint after {place} in {writer.directory.path}")
         point.save(writer, score=score, weights_only=self.weights_only)
 
     def _due(self, point: Any) -> bool:

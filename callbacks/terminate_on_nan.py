@@ -7,6 +7,7 @@ from typing import Any
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
+from exburn.core.printing import print_text
 from exburn.errors import CallbackError
 
 
@@ -71,5 +72,5 @@ class TerminateOnNaN(Callback):
                 hint="Lower the learning rate, clip gradients, or check the data.",
             )
         if self.writes:
-            print(f"{place}: the loss is {loss}, training stops")
+            print_text(f"{place}: the loss is {loss}, training stops")
         self.model.stop_training = True

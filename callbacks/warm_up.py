@@ -7,6 +7,7 @@ from typing import Any
 
 from exburn.callbacks.contract import Callback
 from exburn.core.checks import check_float
+from exburn.core.printing import print_text
 from exburn.errors import CallbackError
 
 
@@ -96,7 +97,9 @@ class WarmUp(Callback):
         optimizer.set_hyperparameters(**self._written)
         if self.verbose and self.writes:
             start, target, steps = self._written.values()
-            print(f"Learning rate from {start:.6g} to {target:.6g} in {steps} steps")
+            print_text(
+                f"Learning rate from {start:.6g} to {target:.6g} in {steps} steps"
+            )
 
     def hyperparameters(self, target: Any) -> dict[str, Any]:
         """The hyperparameters that the warm-up sets in an optimizer.

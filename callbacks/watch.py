@@ -10,6 +10,7 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.core.checks import check_number, check_rate
+from exburn.core.printing import print_text
 from exburn.errors import CallbackError
 from exburn.module.selection import select_layers
 from exburn.module.traversal import iter_modules
@@ -229,7 +230,7 @@ class Watch(Callback):
             return
         self.findings.append(finding)
         if self.verbose and self.writes:
-            print(f"Step {finding.step}: {finding.text}")
+            print_text(f"Step {finding.step}: {finding.text}")
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -13,6 +13,7 @@ import difflib
 import functools
 import importlib
 import os
+import re
 import sys
 import threading
 import warnings
@@ -57,10 +58,35 @@ __all__ = [
 ]
 
 _MAX_LINES = 12
+_MAX_TEXT = 4000  # characters of a reason
+_MAX_NAME = 200  # of a name that others are compared with
+# Characters that act on a terminal, or hide or turn around what stands beside them:
+# controls but tab and newline, marks of direction, separators, halves of a pair.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 _OWN = (
     os.path.dirname(__file__) + os.sep,
     *(contextlib.__file__, threading.__file__, concurrent.futures.thread.__file__),
 )
+
+
+def printable(text: str) -> str:
+    """A text whose characters a terminal shows, and obeys none of.
+
+    Names come from files, and files from strangers. Whatever is printed goes through
+    here: errors and warnings, tables, progress, the output of the command line.
+
+    Example:
+        >>> print(printable("kernel\\x1b[2J\\u202e, naïve"))
+        kernel\\x1b[2J\\u202e, naïve
+    """
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 class ExBurnError(Exception):
@@ -91,14 +117,14 @@ class ExBurnError(Exception):
         self.reason = reason
         self.details = dict(details or {})
         self.hint = hint
-        lines = [f"{op}: {reason}"]
+        lines = [f"{op}: {_cut(reason)}"]
         lines += [f"  {key}: {_short(value)}" for key, value in self.details.items()]
         if len(lines) > _MAX_LINES - 1:
             hidden = len(lines) - (_MAX_LINES - 2)
             lines = lines[: _MAX_LINES - 2] + [f"  … and {hidden} more"]
         if hint:
-            lines.append(f"  → {hint}")
-        super().__init__("\n".join(lines))
+            lines.append(f"  → {_cut(hint)}")
+        super().__init__(printable("\n".join(lines)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For other processes, such as those of a data loader."""
@@ -115,6 +141,11 @@ class ExBurnError(Exception):
 def _short(value: Any) -> str:
     text = str(value).replace("\n", " ")
     return text if len(text) <= 200 else text[:197] + "…"
+
+
+def _cut(text: str, most: int = _MAX_TEXT) -> str:
+    """A text without what is beyond so many characters: a name may have millions."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class ArgumentError(ExBurnError, ValueError):
@@ -527,9 +558,10 @@ def unknown_name(
           → Did you mean 'mse' or 'mae'?
     """
     known = sorted(known)
-    wanted = str(name)
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    lowered = {one.lower(): one for one in known}
+    wanted = str(name)[:_MAX_NAME]
+    short = [one for one in known if len(one) <= _MAX_NAME]
+    near = difflib.get_close_matches(wanted, short, n=3, cutoff=0.5)
+    lowered = {one.lower(): one for one in short}
     lower = wanted.lower()
     alike = difflib.get_close_matches(lower, lowered, n=3, cutoff=0.5)
     longer = [one for one in lowered if len(lower) > 1 and one.startswith(lower)]
@@ -601,4 +633,4 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     frame, level = sys._getframe(1), 2
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level if frame else 2)
+    warnings.warn(printable(message), category, stacklevel=level if frame else 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from exburn.callbacks.contract.base import Callback, Logs
 from exburn.core.printing import show_figures_as_png
-from exburn.errors import CallbackError, require, unknown_name
+from exburn.errors import CallbackError, printable, require, unknown_name
 
 
 class History(Callback):
@@ -160,4 +160,4 @@ class History(Callback):
 
     def __repr__(self) -> str:
         names = ", ".join(self.history) or "nothing"
-        return f"<History: {len(self.epoch)} epochs of {names}>"
+        return printable(f"<History: {len(self.epoch)} epochs of {names}>")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from exburn.core.printing import size_text
+from exburn.errors import printable
 from exburn.visualization.curves import Curve, Panel, Point, thin
 
 _MOST_POINTS = 2000  # of a curve; thinned to half of that where there are more
@@ -169,7 +170,7 @@ class DashboardState:
         parts = [self.title, self.phase, f"epoch {self.epoch}{total}"]
         parts.append(duration_text(self.elapsed))
         parts += [f"{name} {value_text(v)}" for name, v in self.logs.items()]
-        return " · ".join(parts)
+        return printable(" · ".join(parts))
 
     def panels(self) -> list[Panel]:
         """The curves: one panel for a metric, training and validation together."""

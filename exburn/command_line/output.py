@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from exburn.core.printing import print_text
 from exburn.errors import ExBurnError
 
 __all__ = ["above_zero", "add_json", "show", "show_error", "whole"]
@@ -65,7 +66,7 @@ def show(options: argparse.Namespace, result: Any, text: Any) -> None:
         json.dump(_plain(result), sys.stdout, allow_nan=False)
         print()
     else:
-        print(text)
+        print_text(text)
 
 
 def show_error(options: argparse.Namespace, error: BaseException) -> None:
@@ -78,7 +79,7 @@ def show_error(options: argparse.Namespace, error: BaseException) -> None:
     said = str(error)
     for op in (options.command, "exburn"):  # once is enough
         said = said.removeprefix(f"{op}: ")
-    print(f"exburn {options.command}: {said}", file=sys.stderr)
+    print_text(f"exburn {options.command}: {said}", file=sys.stderr)
 
 
 def _plain(value: Any) -> Any:

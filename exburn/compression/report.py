@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from exburn.compression.recipes import Recipe
-from exburn.core.printing import amount_text, page_text, size_text
+from exburn.core.printing import Plain, amount_text, page_text, size_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +84,10 @@ class CompressionReport:
         """The attempt of a name, such as ``"int8"``."""
         return {one.name: one for one in self.attempts}[name]
 
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> RenderResult:
+    def __rich__(self) -> Plain:
+        return Plain(Group(*self._page()))
+
+    def _page(self) -> Iterator[Table | Text]:
         timed = any(one.speed is not None for one in self.attempts)
         table = Table(title=self._title(), title_justify="left")
         table.add_column("Way", overflow="fold")

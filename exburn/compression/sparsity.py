@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from exburn.compression.pruning import require_model
-from exburn.core.printing import page_text
+from exburn.core.printing import Plain, page_text
 from exburn.models import Model
 from exburn.module.selection import layer_paths
 from exburn.runtime.sharding.arrays import to_host
@@ -81,9 +81,10 @@ class SparsityReport:
         """The entry of a weight by its path."""
         return {one.path: one for one in self.weights}[path]
 
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> RenderResult:
+    def __rich__(self) -> Plain:
+        return Plain(Group(*self._page()))
+
+    def _page(self) -> Iterator[Table | Text]:
         table = Table(title="Sparsity", title_justify="left")
         for name in ("Weight", "Shape"):
             table.add_column(name, overflow="fold")

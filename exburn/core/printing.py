@@ -1,4 +1,8 @@
-"""Text for people: pages of rich's tables, sizes, and where a page is shown."""
+"""Text for people: pages of rich's tables, sizes, and where a page is shown.
+
+Names in it come from files, and files from strangers: whatever is printed goes through
+`errors.printable`, and names are no markup of rich's.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,53 @@ import io
 import shutil
 import sys
 from typing import Any
+
+from exburn.errors import printable
+
+_MOST_LINE = 10_000  # characters of a line that is printed
+
+
+def print_text(text: Any, file: Any = None) -> None:
+    """Prints a text whose names a terminal shows, and does not obey.
+
+    Args:
+        text: The text, or what has one.
+        file: Where it goes; the standard output by default.
+
+    Example:
+        >>> print_text("loss\\x1b[2J: 0.5")
+        loss\\x1b[2J: 0.5
+    """
+    lines = str(text).split("\n")
+    cut = (f"{x[:_MOST_LINE]}…" if len(x) > _MOST_LINE else x for x in lines)
+    print(printable("\n".join(cut)), file=file, flush=True)
+
+
+class Plain:
+    """A renderable of rich's without what acts on a terminal, or is markup in names.
+
+    Args:
+        content: A table, a text, a group.
+
+    Example:
+        >>> page_text(Plain("loss\\x1b[2J [/red]"), 30)
+        'loss\\\\x1b[2J [/red]\\n'
+    """
+
+    def __init__(self, content: Any):
+        self.content = content
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from rich.segment import Segment
+
+        options = options.update(markup=False, highlight=False)
+        for text, style, control in console.render(self.content, options):
+            yield Segment(printable(text), style, control)
+
+    def __rich_measure__(self, console: Any, options: Any) -> Any:
+        from rich.measure import Measurement
+
+        return Measurement.get(console, options, self.content)
 
 
 def page_text(content: Any, width: int) -> str:
@@ -19,9 +70,15 @@ def page_text(content: Any, width: int) -> str:
 
     page = io.StringIO()
     # Without `force_jupyter`, rich would show it in a notebook instead.
-    Console(file=page, width=width, color_system=None, force_jupyter=False).print(
-        content
+    console = Console(
+        file=page,
+        width=width,
+        color_system=None,
+        force_jupyter=False,
+        markup=False,
+        emoji=False,
     )
+    console.print(Plain(content))
     return page.getvalue()
 
 

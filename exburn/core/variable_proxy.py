@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from exburn.errors import ShapeError
+from exburn.errors import ShapeError, printable
 
 
 class Handle(abc.ABC):
@@ -134,7 +134,8 @@ class Handle(abc.ABC):
         return -jnp.asarray(self.value)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path} {self.dtype}{list(self.shape)}>"
+        text = f"<{type(self).__name__} {self.path} {self.dtype}{list(self.shape)}>"
+        return printable(text)
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ import jax
 from rich.table import Table
 from rich.text import Text
 
-from exburn.core.printing import page_text, size_text
+from exburn.core.printing import Plain, page_text, size_text
 from exburn.runtime.sharding.arrays import held_bytes
 from exburn.runtime.sharding.layouts import axis_names
 from exburn.runtime.sharding.strategies import Distribution
@@ -70,9 +70,9 @@ class ShardingSummary(list):
     def replicated_bytes(self) -> int:
         return sum(row.bytes for row in self if row.is_whole)
 
-    def __rich__(self) -> Table | Text:
+    def __rich__(self) -> Plain:
         if not self:
-            return Text(f"{self._where}\nNo weights before the model is built.")
+            return Plain(Text(f"{self._where}\nNo weights before the model is built."))
         table = Table(title=self._where, title_justify="left", caption=self._totals())
         table.caption_justify = "left"
         for name in ("path", "shape", "layout", "a device", "rule"):
@@ -83,7 +83,7 @@ class ShardingSummary(list):
             layout = "whole" if row.is_whole else ", ".join(map(_axis, row.layout))
             cells = row.path, shape, layout, size_text(row.bytes), row.rule
             table.add_row(*map(Text, cells))
-        return table
+        return Plain(table)
 
     def _totals(self) -> str:
         held, whole = self.bytes_per_device, self.replicated_bytes

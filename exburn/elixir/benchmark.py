@@ -14,7 +14,7 @@ import numpy as np
 
 from exburn.compute import dtypes as known_dtypes
 from exburn.core.checks import check_count
-from exburn.core.printing import page_text
+from exburn.core.printing import Plain, page_text
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, unknown_name
 from exburn.models import Model
@@ -111,9 +111,10 @@ class ModelReport(_Printed):
 
     def __rich__(self) -> Any:
         from rich.table import Table
+        from rich.text import Text
 
         title = f"{self.model}, {self.rows} rows, times in ms"
-        table = Table(title=title, title_justify="left")
+        table = Table(title=Text(title, "table.title"), title_justify="left")
         values = dataclasses.asdict(self.timing)
         for name in values:
             table.add_column(name.removesuffix("_ms"), justify="right")
@@ -121,7 +122,7 @@ class ModelReport(_Printed):
             *(f"{v:.3f}" if isinstance(v, float) else str(v) for v in values.values())
         )
         table.caption = f"{self.rows_per_second:,.0f} rows/s"
-        return table
+        return Plain(table)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -168,7 +169,7 @@ class MachineReport(_Printed):
                 f"{row['softmax_ms']:.3f}",
                 f"{row['softmax_to_host_ms']:.3f}",
             )
-        return table
+        return Plain(table)
 
 
 def benchmark(

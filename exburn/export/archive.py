@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn.core import forward_context
+from exburn.core.printing import print_text
 from exburn.core.symbolic_shapes import canonical_spec, is_shape, public_shape, spec_of
 from exburn.errors import (
     ArgumentError,
@@ -247,9 +248,9 @@ class ExportArchive:
             }
             (place / MANIFEST).write_bytes(seal_document(FORMAT, about, indent=1))
         if verbose:
-            print(f"Saved artifact at '{folder}'. Its endpoints:")
+            print_text(f"Saved artifact at '{folder}'. Its endpoints:")
             for name, (_, specs) in self._endpoints.items():
-                print(f"  {name}({_spec_text(specs)})")
+                print_text(f"  {name}({_spec_text(specs)})")
 
     def _check_name(self, name: Any) -> None:
         if not isinstance(name, str) or not name.isidentifier() or name == "variables":

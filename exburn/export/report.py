@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from exburn.errors import ExportError
+from exburn.errors import ExportError, printable
 
 
 class Problem(NamedTuple):
@@ -111,7 +111,8 @@ class ExportReport:
             lines.append(f"  greatest error {self.error:.1e} ({self.checked})")
         lines += [f"  input {name}: {what}" for name, what in self.inputs.items()]
         lines += [f"  output {name}: {what}" for name, what in self.outputs.items()]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        lines += [f"  {note}" for note in self.notes]
+        return printable("\n".join(lines))
 
 
 def explain(error: ExportError, problems: Sequence[Problem]) -> ExportError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from exburn.core.printing import print_text
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport
 from exburn.transforms.quantization import is_simulated
@@ -100,5 +101,5 @@ def export(
         note = f"not rounded ({UNSEEN}): {', '.join(quantized.unrounded)}"
         report = dataclasses.replace(report, notes=(*report.notes, note))
     if verbose:
-        print(report)
+        print_text(report)
     return report

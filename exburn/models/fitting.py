@@ -11,6 +11,7 @@ from exburn import config
 from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import Callback, CallbackList, History
 from exburn.core.checks import check_count
+from exburn.core.printing import print_text
 from exburn.data import ArrayDataset
 from exburn.models.arguments import check_verbose, validation_epochs
 from exburn.models.fit_data import check_step_counts, prepare_for_fit, read_fit_data
@@ -288,7 +289,7 @@ def _record(
         callbacks.append(recorder)
     numbered = str(path) != os.path.abspath(os.path.expanduser(run))
     if numbered and params["verbose"] and processes.is_main():
-        print(f"Run: {path}")
+        print_text(f"Run: {path}")
     return path
 
 

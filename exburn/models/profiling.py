@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from exburn.core.checks import check_number
-from exburn.core.printing import page_text, show_figures_as_png, time_text
+from exburn.core.printing import Plain, page_text, show_figures_as_png, time_text
 from exburn.data import ArrayDataset
 from exburn.errors import require
 from exburn.models.finding import prepared_aside
@@ -106,7 +106,7 @@ class Profile:
         axes.legend()
         return figure
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Plain:
         title = f"A step of {self.batch_size:,} rows takes {time_text(self.step)}"
         table = Table(title=title, title_justify="left")
         table.add_column("Layer", overflow="fold")
@@ -123,7 +123,7 @@ class Profile:
                 f"{layer.seconds / whole:.0%}",
                 f"{layer.parameters:,}",
             )
-        return table
+        return Plain(table)
 
     def __str__(self) -> str:
         return page_text(self, 100)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from exburn.core.printing import page_text
+from exburn.core.printing import Plain, page_text
 
 
 class Figures(Mapping):
@@ -29,14 +29,14 @@ class Figures(Mapping):
     def _lines(self) -> tuple[str, dict[str, str]]:
         raise NotImplementedError
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Plain:
         title, lines = self._lines()
         table = Table(title=title, title_justify="left", show_header=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")
         for label, value in lines.items():
             table.add_row(label, Text(value))
-        return table
+        return Plain(table)
 
     def __str__(self) -> str:
         return page_text(self, 100)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 from rich.table import Table
+from rich.text import Text
 
 from exburn.config import is_flash_attention_enabled
-from exburn.core.printing import page_text
+from exburn.core.printing import Plain, page_text
 from exburn.distribution.summary import ShardingSummary, weight_layouts
 from exburn.errors import ArgumentError
 from exburn.kernels.conv import dispatch
@@ -39,8 +40,8 @@ class _Listing(list):
     title: Any = ""
     kind: Any = None
 
-    def __rich__(self) -> Table:
-        table = Table(title=self.title, title_justify="left")
+    def __rich__(self) -> Plain:
+        table = Table(title=Text(str(self.title), "table.title"), title_justify="left")
         items = [dataclasses.asdict(item).items() for item in self]
         rows = [[_text(name, value) for name, value in item] for item in items]
         for at, field in enumerate(dataclasses.fields(self.kind)):
@@ -50,7 +51,7 @@ class _Listing(list):
             table.add_column(field.name, overflow="fold", width=width)
         for row in rows:
             table.add_row(*row)
-        return table
+        return Plain(table)
 
     def __str__(self) -> str:
         return page_text(self, 100)

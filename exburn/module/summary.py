@@ -16,7 +16,13 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from exburn.core.printing import amount_text, notebook_shell, page_text, size_text
+from exburn.core.printing import (
+    Plain,
+    amount_text,
+    notebook_shell,
+    page_text,
+    size_text,
+)
 from exburn.core.symbolic_shapes import TEXT, public_shape
 from exburn.errors import ArgumentError
 from exburn.module.building import inspect_call
@@ -342,7 +348,7 @@ def _show(page: Group, width: int, print_fn: Any) -> None:
         console = Console(
             force_jupyter=False, file=io.StringIO(), record=True, width=width
         )
-        console.print(page)
+        console.print(Plain(page))
         style = (
             "white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace"
         )
@@ -351,4 +357,4 @@ def _show(page: Group, width: int, print_fn: Any) -> None:
         )
         display({"text/html": html, "text/plain": page_text(page, width)}, raw=True)
         return
-    Console(width=width).print(page)
+    Console(width=width).print(Plain(page))

@@ -42,6 +42,7 @@ from exburn.errors import (
     FileFormatError,
     GraphError,
     ShapeError,
+    printable,
 )
 from exburn.kernels.int8_matmul import matmul
 
@@ -196,7 +197,8 @@ class Symbol:
         self.mask = _spec_of_mask(mask) if there else None
 
     def __repr__(self) -> str:
-        return f"<Symbol shape={self.shape} dtype={self.dtype} name={self.name}>"
+        text = f"<Symbol shape={self.shape} dtype={self.dtype} name={self.name}>"
+        return printable(text)
 
     def __len__(self):
         size = self.shape[0] if self.ndim else None
@@ -510,7 +512,7 @@ class Operation(metaclass=abc.ABCMeta):
         return cls(**{key: registry.deserialize(v) for key, v in config.items()})
 
     def __repr__(self):
-        return f"<Operation name={self.name}>"
+        return printable(f"<Operation name={self.name}>")
 
 
 class Lifted(Operation):

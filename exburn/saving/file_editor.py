@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.core.printing import print_text
 from exburn.errors import ArgumentError, require
 from exburn.module.layer import Layer
 from exburn.runtime.files.atomic import path_of, write_atomically
@@ -88,12 +89,12 @@ class KerasFileEditor:
                 hint="Files of ExBurn's own are safetensors files: "
                 "safetensors.numpy.load_file(path).",
             )
-        print(f"Keras model file {str(filepath)!r}")
+        print_text(f"Keras model file {str(filepath)!r}")
         if self.metadata:
             version, date = (
                 self.metadata.get(key) for key in ("keras_version", "date_saved")
             )
-            print(f"Saved with Keras {version} - date: {date}")
+            print_text(f"Saved with Keras {version} - date: {date}")
 
     def _parse(self, text: bytes) -> dict[str, Any]:
         value = parse_json(text, _OP, self._path, "the description in the archive")
@@ -123,9 +124,9 @@ class KerasFileEditor:
     # ------------------------------------------------------------------ looking
     def summary(self) -> None:
         """Prints the objects and the shapes of their arrays."""
-        print("Weights structure")
+        print_text("Weights structure")
         for line in _lines(self.weights_dict, "  ", first=True):
-            print(line)
+            print_text(line)
 
     def compare(self, reference_model: Any) -> dict[str, Any]:
         """Compares the weights with those that a model needs, and prints what differs.
@@ -141,20 +142,20 @@ class KerasFileEditor:
         Raises:
             NotBuiltError: The model has no weights yet.
         """
-        print("Running comparison")
+        print_text("Running comparison")
         count = {"match_count": 0, "error_count": 0}
         needed = _spec(reference_model)
         _compare(self.weights_dict, needed, "", count)
         failed = count["error_count"]
-        print("─" * 21)
+        print_text("─" * 21)
         if failed:
             plural = "" if failed == 1 else "s"
-            print(f"Found {failed} error{plural}: the file does not fit the model")
+            print_text(f"Found {failed} error{plural}: the file does not fit the model")
         else:
             found = count["match_count"]
             plural = "" if found == 1 else "s"
-            print("Comparison successful: the file fits the model")
-            print(f"    Found {found} matching weight{plural}")
+            print_text("Comparison successful: the file fits the model")
+            print_text(f"    Found {found} matching weight{plural}")
         return {"status": "error" if failed else "success", **count}
 
     # ------------------------------------------------------------------ changing
@@ -354,7 +355,7 @@ def _spec(model: Any) -> Tree:
 def _compare(held: Tree, needed: Tree, path: str, count: dict[str, int]) -> None:
     def differs(text: str) -> None:
         count["error_count"] += 1
-        print(f"...{text}")
+        print_text(f"...{text}")
 
     for key in [*needed, *(key for key in held if key not in needed)]:
         where = f"{path}/{key}"

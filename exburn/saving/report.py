@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from exburn.core.printing import Plain
+from exburn.errors import printable
+
 _SHOWN = 20  # rows of a kind in the table
 
 
@@ -75,7 +78,7 @@ class LoadReport:
             table.add_column(heading)
         for row in self._rows():
             table.add_row(*map(Text, row))  # a name is no markup
-        return table
+        return Plain(table)
 
     def __str__(self) -> str:
         width = max((len(name) for name, _, _ in self._rows()), default=0)
@@ -83,4 +86,4 @@ class LoadReport:
             f"  {name:<{width}}  {outcome:<11}  {shapes}".rstrip()
             for name, outcome, shapes in self._rows()
         ]
-        return "\n".join([self._title(), *lines])
+        return printable("\n".join([self._title(), *lines]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.printing import page_text
+from exburn.core.printing import Plain, page_text
 
 _KEPT = 4096  # latest times that percentiles are taken of
 
@@ -101,7 +101,7 @@ class ServingStatistics:
         counts = ", ".join(f"{n} {what}" for what, n in self.requests.items())
         table.caption = f"{self.calls:,} calls; requests: {counts}; "
         table.caption += f"{self.queue_depth} waiting"
-        return table
+        return Plain(table)
 
     def __str__(self) -> str:
         return page_text(self, 88)

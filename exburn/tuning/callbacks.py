@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from exburn.core.printing import print_text
 from exburn.errors import ArgumentError
 from exburn.tuning.records import LaneRecord, Trial, ranking
 
@@ -142,4 +143,4 @@ def best_of(records: Sequence[LaneRecord], mode: str) -> LaneRecord:
 
 
 def _print(line: str) -> None:
-    print(line, file=sys.stdout, flush=True)
+    print_text(line, file=sys.stdout)

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from exburn.core.checks import check_count
-from exburn.core.printing import page_text
-from exburn.errors import ArgumentError
+from exburn.core.printing import Plain, page_text
+from exburn.errors import ArgumentError, printable
 from exburn.models import Model
 from exburn.runtime.files.atomic import write_atomically
 from exburn.saving.json_text import damage_error
@@ -199,7 +199,7 @@ class SweepResult:
 
         return pandas.DataFrame(self.rows()).set_index("lane")
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Plain:
         rows = self.rows()
         names = [name for name in rows[0] if name != "score"]
         table = Table(title=self._headline(), title_justify="left")
@@ -213,7 +213,7 @@ class SweepResult:
         if lines or self.notes:
             table.caption = Text("\n".join([*lines, *self.notes]))
             table.caption_justify = "left"
-        return table
+        return Plain(table)
 
     def _headline(self) -> str:
         ways = collections.Counter(record.status for record in self.records)
@@ -225,7 +225,7 @@ class SweepResult:
         return page_text(self, 120)
 
     def __repr__(self) -> str:
-        return f"<SweepResult: {self._headline()}>"
+        return printable(f"<SweepResult: {self._headline()}>")
 
     # ------------------------------------------------------------------ models
     def best_model(self) -> Model:

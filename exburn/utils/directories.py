@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from exburn.config import check_format, floatx
+from exburn.core.printing import print_text
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
 from exburn.utils.images import img_to_array, in_8_bits, open_image, resize
 from exburn.utils.stream import Stream, fresh_seed, stack
@@ -320,7 +321,7 @@ def _dataset(
     )
     if verbose:
         of = "" if names is None else f" belonging to {len(names)} classes"
-        print(f"Found {len(paths)} files{of}.")
+        print_text(f"Found {len(paths)} files{of}.")
     if shuffle:  # the same split as Keras' for the same seed
         order = np.arange(len(paths))
         np.random.RandomState(seed).shuffle(order)
@@ -337,7 +338,7 @@ def _dataset(
     def make(part: slice, kind: str = "") -> Stream:
         chosen = paths[part]
         if kind and verbose:
-            print(f"Using {len(chosen)} files for {kind}.")
+            print_text(f"Using {len(chosen)} files for {kind}.")
         own = None if targets is None else targets[part]
         return _stream(
             op, read, chosen, own, batch_size, shuffle, seed, names, join, format

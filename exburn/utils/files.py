@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from exburn.core.printing import print_text
 from exburn.datasets.download import cache_folder, digest_of
 from exburn.errors import (
     ArgumentError,
@@ -108,7 +109,7 @@ def get_file(
 
     kept = target.is_file() and not force_download
     if kept and digest and digest_of(target, algorithm=algorithm) != digest:
-        print(f"{target} has not the expected digest and is downloaded again")
+        print_text(f"{target} has not the expected digest and is downloaded again")
         kept = False
     if not kept:
         _download(origin, target, digest, algorithm)
@@ -134,7 +135,7 @@ def _expected_hash(md5: Any, given: Any, algorithm: str) -> tuple[str | None, st
 
 
 def _download(origin: str, target: Path, digest: str | None, algorithm: str) -> None:
-    print(f"Downloading data from {origin}")
+    print_text(f"Downloading data from {origin}")
     received = hashlib.new(algorithm, usedforsecurity=False)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from exburn.config import is_interactive_logging_enabled
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, printable
 
 
 class Progbar:
@@ -140,6 +140,7 @@ class Progbar:
         for name, (total, weight) in self._values.items():
             mean = total / max(weight, 1)
             small = mean != 0 and (abs(mean) < 1e-3 or not math.isfinite(mean))
+            name = printable(str(name))
             parts.append(f"{name}: {mean:.4e}" if small else f"{name}: {mean:.4f}")
         return " - ".join(parts)
 

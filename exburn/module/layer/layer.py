@@ -20,7 +20,7 @@ from exburn.core.precision import DTypePolicy, PrecisionPolicy, get_precision
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
 from exburn.core.symbolic_shapes import checked_sizes
-from exburn.errors import ArgumentError, UncalledLayerError
+from exburn.errors import ArgumentError, UncalledLayerError, printable
 from exburn.module import remat
 from exburn.module.building import clone, spread_precision
 from exburn.module.copying import set_owner
@@ -542,7 +542,8 @@ class Layer(nnx.Module, metaclass=LayerType):
     __hash__, __eq__ = object.__hash__, object.__eq__
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+        text = f"<{type(self).__name__} name={self.name}, built={self.built}>"
+        return printable(text)
 
     __str__ = __repr__
 

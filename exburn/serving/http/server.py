@@ -15,7 +15,7 @@ from typing import Any, Self
 import uvicorn
 
 from exburn.core.checks import check_count, check_optional
-from exburn.errors import ArgumentError, BusyError, unknown_name
+from exburn.errors import ArgumentError, BusyError, printable, unknown_name
 from exburn.serving.http.app import make_app
 from exburn.serving.http.connections import WatchedProtocol
 from exburn.serving.http.draining import DrainingServer
@@ -392,4 +392,4 @@ class Server:
 
     def __repr__(self) -> str:
         state = "at " + self.url if self._engine is not None else "not running"
-        return f"<Server of {', '.join(self.models)}, {state}>"
+        return printable(f"<Server of {', '.join(self.models)}, {state}>")

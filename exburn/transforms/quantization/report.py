@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from exburn.core.printing import page_text
+from exburn.core.printing import Plain, page_text
 
 #: Why an activation has no range.
 UNSEEN = "0 throughout, or never computed"
@@ -73,9 +74,10 @@ class QuantizationReport:
         """Bytes afterwards for each byte before."""
         return self.bytes_after / self.bytes_before
 
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> RenderResult:
+    def __rich__(self) -> Plain:
+        return Plain(Group(*self._page()))
+
+    def _page(self) -> Iterator[Table | Text]:
         of = "output" if self.calibrated else "weights"
         table = Table(title=f"Quantization to {self.dtype}", title_justify="left")
         for name in ("Layer", "Type", "Stored as"):
