@@ -20,6 +20,8 @@ from exburn.errors import ArgumentError
 
 __all__ = ["add_arguments", "run"]
 
+_MOST = 60  # characters of a metric's name
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""
@@ -92,7 +94,7 @@ def _table(runs: list[dict[str, Any]]) -> Any:
             str(run["created"] or "")[:16].replace("T", " "),
             f"{run['epochs']}/{planned}" if planned else str(run["epochs"]),
             f"{run['seconds']:.0f} s",
-            ", ".join(f"{name} {number_text(value)}" for name, value in values),
+            ", ".join(f"{name[:_MOST]} {number_text(value)}" for name, value in values),
         )
     return table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from exburn.callbacks.contract import Callback
-from exburn.runs.directory import FORMAT, RunDirectory, check_place, is_run
+from exburn.runs.directory import RunDirectory, check_place, is_run
 from exburn.runs.environment import describe_environment
 from exburn.runs.recorder import RunCheckpoint, RunRecorder
 from exburn.runtime.sharding import processes
@@ -83,7 +83,6 @@ def describe_run(name: str, model: Any, asked: Mapping[str, Any]) -> dict[str, A
     """
     now = datetime.datetime.now().astimezone()
     return {
-        "format": FORMAT,
         "id": uuid.uuid4().hex,
         "name": name,
         "created": now.isoformat(timespec="seconds"),

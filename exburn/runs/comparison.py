@@ -60,7 +60,7 @@ class Comparison:
             for run in self.runs:
                 table.add_column(run.name, justify="right", overflow="fold")
             for name, values in rows.items():
-                table.add_row(name, *values)
+                table.add_row(_short(name), *values)
             text = page_text(table, 44 + 28 * len(self.runs))
             pages.append("\n".join(line.rstrip() for line in text.splitlines()))
         return "\n\n".join(pages)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import secrets
 import shutil
@@ -14,17 +13,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exburn.errors import ArgumentError, ModelFormatError, SaveError
+from exburn.errors import (
+    ArgumentError,
+    MissingFileError,
+    ModelFormatError,
+    SaveError,
+)
 from exburn.runs.json_lines import LineFile, plain, wrong_field
 from exburn.runtime.files.atomic import sync_folder, system_error
+from exburn.saving.seal import read_document, seal_document
 
 CONFIG, ENVIRONMENT = "config.json", "environment.json"
 METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
 CHECKPOINTS, REPORT = "checkpoints", "report.html"
-FORMAT = "exburn-run-1"
+_FORMATS = {CONFIG: "exburn-run-1", ENVIRONMENT: "exburn-run-environment-1"}
 _UNFINISHED = ".unfinished"
 _PATIENCE = 5.0  # seconds to wait for another process to let go of the folder
-_MOST = 64 << 20  # bytes of a description
 _TYPES = {
     CONFIG: {
         "id": str,
@@ -203,34 +207,33 @@ def read_description(path: Path) -> dict[str, Any]:
 
     Raises:
         ModelFormatError: It is damaged, or absent.
-        OSError: It cannot be read.
+        LoadError: It cannot be read.
     """
     try:
-        if path.stat().st_size > _MOST:
-            raise ValueError("it is too long")
-        value = json.loads(path.read_bytes())
-        if not isinstance(value, dict):
-            raise ValueError("it is no object")
-        if (wrong := wrong_field(value, _TYPES[path.name])) is not None:
-            raise ValueError(f"{wrong} has another type than it must")
-    except FileNotFoundError as error:
-        raise absent(path) from error
-    except (ValueError, RecursionError) as error:
-        raise ModelFormatError(
-            "runs", f"{path.name} is damaged", {"file": path, "cause": error}
-        ) from error
+        value = read_document(path, _FORMATS[path.name], "runs")
+    except MissingFileError as error:
+        raise absent(path, error) from error
+    except ModelFormatError as error:
+        raise _damage_error(path, error) from error
+    if (wrong := wrong_field(value, _TYPES[path.name])) is not None:
+        raise _damage_error(path, f"{wrong} has another type than it must")
     return value
 
 
-def absent(path: Path) -> ModelFormatError:
-    """The error for a file of a run that is not there."""
-    return ModelFormatError("runs", f"{path.name} is absent", {"run": path.parent})
+def _damage_error(path: Path, cause: Any) -> ModelFormatError:
+    reason = f"{path.name} is damaged"
+    return ModelFormatError("runs", reason, {"file": path, "cause": cause})
+
+
+def absent(path: Path, cause: MissingFileError) -> ModelFormatError:
+    """The error for a file of a run that is not there, or is no ordinary file."""
+    details = {"run": path.parent, "cause": cause}
+    return ModelFormatError("runs", f"{path.name} is absent", details)
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(plain(value), file, indent=1, allow_nan=False)
-        file.write("\n")
+    with open(path, "wb") as file:
+        file.write(seal_document(_FORMATS[path.name], plain(value), indent=1))
         file.flush()
         os.fsync(file.fileno())
 

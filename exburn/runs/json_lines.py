@@ -2,20 +2,26 @@
 
 A line is written by one call of the system, so a killed process leaves whole lines. A
 loss of power, or a full disk, may leave a part of the last one: readers pass over it,
-and the next writer begins a new line.
+and the next writer begins a new line. Each line begins with its digest, by which
+readers know the damaged ones.
 """
 
 from __future__ import annotations
 
-import json
+import errno
 import math
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from exburn.runtime.files.ordinary import read_whole
+from exburn.saving.seal import open_line, seal_line
+
+_MOST_BYTES = 256 << 20  # of a file
 _MOST_VALUES = 1000  # of an array in a record
 _MOST_NUMBER = 1e15  # a count, or a time in seconds
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -37,19 +43,22 @@ class LineFile:
         >>> file.add({"loss": float("nan")})
         >>> file.close()
         >>> path.read_text()
-        '{"loss":"NaN"}\\n'
+        '{"digest":"56ce5f21f8b6bb80","loss":"NaN"}\\n'
     """
 
     def __init__(self, path: Path):
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o666)
-        size = os.fstat(self._descriptor).st_size
+        facts = os.fstat(self._descriptor)
+        if not stat.S_ISREG(facts.st_mode):  # a link to a device, say
+            self.close()
+            raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+        size = facts.st_size
         self._torn = bool(size) and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Adds a line, by one call of the system."""
-        line = json.dumps(plain(record), separators=(",", ":"), allow_nan=False)
-        data = (b"\n" if self._torn else b"") + line.encode() + b"\n"
+        data = (b"\n" if self._torn else b"") + seal_line(plain(record)) + b"\n"
         done = 0
         try:
             done = os.write(self._descriptor, data)
@@ -78,17 +87,16 @@ def read_lines(
         types: Those of their fields: see `wrong_field`.
 
     Raises:
-        OSError: The system refuses to read it.
+        MissingFileError: There is no such file, or it is something else than a file.
+        FileFormatError: It is too large.
+        LoadError: The system refuses to read it.
     """
     found, damaged = [], 0
-    for line in path.read_bytes().split(b"\n"):
+    for line in read_whole(path, "runs", _MOST_BYTES).split(b"\n"):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict) and wrong_field(record, types) is None:
+        record = open_line(line)
+        if record is not None and wrong_field(record, types) is None:
             found.append(record)
         else:
             damaged += 1

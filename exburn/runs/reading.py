@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from exburn.callbacks.monitor import MonitorCallback
-from exburn.errors import ArgumentError, ExBurnError, LoadError, MissingFileError
+from exburn.errors import (
+    ArgumentError,
+    ExBurnError,
+    LoadError,
+    MissingFileError,
+    printable,
+)
 from exburn.runs.directory import (
     CHECKPOINTS,
     CONFIG,
@@ -48,6 +54,7 @@ _EVENT_TYPES = {
     "epoch": int,
     "values": dict,
 }
+_MOST_SHOWN = 2000  # characters of the text that stands for a run
 _FEW = 3  # epochs from which on they make a curve by themselves
 
 
@@ -183,7 +190,8 @@ class Run:
     def __repr__(self) -> str:
         of = f" of {self.planned}" if self.planned else ""
         logs = "".join(f", {name} {value:.4g}" for name, value in self.last.items())
-        return f"<Run {self.name}: {self.state}, {len(self.epochs)}{of} epochs{logs}>"
+        text = f"{self.name}: {self.state}, {len(self.epochs)}{of} epochs{logs}"
+        return printable(f"<Run {text[:_MOST_SHOWN]}>")
 
     def to_dict(self) -> dict[str, Any]:
         """The facts that a listing shows, as JSON values.
@@ -234,18 +242,15 @@ def read(path: Any) -> Run:
             {"runs in it": ", ".join(inside[:5])} if inside else None,
         )
     folder = folder.resolve()
+    config = read_description(folder / CONFIG)
+    environment = read_description(folder / ENVIRONMENT)
     try:
-        config = read_description(folder / CONFIG)
-        environment = read_description(folder / ENVIRONMENT)
         held = is_held(folder)  # before the lines: its last ones come before it lets go
-        lines, damaged = read_lines(folder / METRICS, _METRIC_TYPES)
-        events, more = read_lines(folder / EVENTS, _EVENT_TYPES)
-    except FileNotFoundError as error:
-        raise absent(Path(error.filename)) from error
     except OSError as error:
-        raise LoadError(
-            "runs", "the run cannot be read", {"run": folder, "cause": error}
-        ) from error
+        reason = "the run cannot be read"
+        raise LoadError("runs", reason, {"run": folder, "cause": error}) from error
+    lines, damaged = _lines(folder / METRICS, _METRIC_TYPES)
+    events, more = _lines(folder / EVENTS, _EVENT_TYPES)
     epochs, chunks, void = _valid(lines)
     state = _state(events, held)
     return Run(
@@ -258,6 +263,13 @@ def read(path: Any) -> Run:
         events,
         damaged + more + void,
     )
+
+
+def _lines(path: Path, types: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    try:
+        return read_lines(path, types)
+    except MissingFileError as error:
+        raise absent(path, error) from error
 
 
 def find(folder: Any = "runs") -> list[Run]:

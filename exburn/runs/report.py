@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from exburn.core.printing import amount_text, size_text
+from exburn.errors import printable
 from exburn.runs.directory import REPORT
 from exburn.runs.reading import Run, read
 from exburn.runtime.files.atomic import write_atomically
@@ -21,6 +22,11 @@ _MOST_BYTES = 1_000_000
 _MOST_PANELS = 40
 _MOST_EVENTS = 200
 _MOST_TEXT = 60_000  # characters of a summary or a configuration
+_MOST_NAME = 120  # characters of a name
+_MOST_ROWS = 300  # of a table
+_MOST_NAN = 10  # events of values that are no numbers
+# The panels and the characters of a text with which a page is tried, one by one.
+_SIZES = ((_MOST_PANELS, _MOST_TEXT), (12, 10_000), (4, 2_000), (0, 100))
 _GAUGES = {
     "samples_per_second": "samples per second",
     "epoch_seconds": "seconds per epoch",
@@ -116,7 +122,7 @@ def make_report(run: Run, *, ends: bool = False) -> str:
     if ends and last in ("end", "failed", "interrupted", "terminated"):
         state = "finished" if last == "end" else last
     text = ""
-    for panels, most in ((_MOST_PANELS, _MOST_TEXT), (12, 10_000), (4, 2_000)):
+    for panels, most in _SIZES:
         text = _page(run, state, panels, most)
         if len(text.encode()) <= _MOST_BYTES:
             break
@@ -137,7 +143,10 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
         parts.append(f"<h2>Model</h2><pre>{_text(summary, most_text)}</pre>")
     asked = {k: v for k, v in run.config.items() if k in ("fit", "compile")}
     asked |= {k: v for k, v in run.config.items() if k not in ("model", *asked)}
-    parts += [_table("Asked for", asked), _table("Environment", run.environment)]
+    parts += [
+        _table("Asked for", asked, most_text),
+        _table("Environment", run.environment, most_text),
+    ]
     if model.get("architecture") is not None:
         code = json.dumps(model["architecture"], indent=1)
         parts.append(
@@ -145,7 +154,7 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
             f"<pre>{_text(code, most_text)}</pre></details>"
         )
     return _PAGE.format(
-        title=html.escape(run.name),
+        title=_text(run.name, _MOST_NAME),
         light=variables(LIGHT),
         dark=variables(DARK),
         style=STYLE,
@@ -162,9 +171,10 @@ def _head(run: Run, state: str) -> str:
         str(run.environment.get("device") or ""),
         str(run.config.get("created") or ""),
     ]
-    said = html.escape(" · ".join(fact for fact in facts if fact))
+    said = " · ".join(_text(fact, _MOST_NAME) for fact in facts if fact)
+    name = _text(run.name, _MOST_NAME)
     return (
-        f'<h1>{html.escape(run.name)}<span class="badge {kind}">{state}</span></h1>'
+        f'<h1>{name}<span class="badge {kind}">{state}</span></h1>'
         f'<p class="sub">{said}</p>'
     )
 
@@ -180,8 +190,8 @@ def _tiles(run: Run) -> str:
     if peak := max((b for _, b in run.series("device_bytes")), default=0):
         tiles.append(("device memory", size_text(peak)))
     shown = "".join(
-        f"<div class=tile><b>{html.escape(value)}</b>"
-        f"<span>{html.escape(name)}</span></div>"
+        f"<div class=tile><b>{_text(value, _MOST_NAME)}</b>"
+        f"<span>{_text(name, _MOST_NAME)}</span></div>"
         for name, value in tiles
     )
     return f"<div class=tiles>{shown}</div>"
@@ -190,15 +200,12 @@ def _tiles(run: Run) -> str:
 def _failure(run: Run, most: int) -> str:
     """The error that ended the run, and values that are no numbers."""
     parts = []
-    for event in run.events:
-        if event.get("event") == "nan":
-            values = event.get("values") or {}
-            names = ", ".join(f"{k} = {v}" for k, v in values.items())
-            epoch, step = event.get("epoch") or 0, event.get("step")
-            place = f"epoch {epoch + 1}, step {step}"
-            parts.append(
-                f"<p class=bad>Not a finite number: {_text(names, 500)}, {place}.</p>"
-            )
+    for event in [e for e in run.events if e.get("event") == "nan"][:_MOST_NAN]:
+        values = event.get("values") or {}
+        names = ", ".join(f"{k} = {v}" for k, v in values.items())
+        place = f"epoch {(event.get('epoch') or 0) + 1}, step {event.get('step')}"
+        said = f"{_text(names, 500)}, {_text(place, _MOST_NAME)}"
+        parts.append(f"<p class=bad>Not a finite number: {said}.</p>")
     last = run.events[-1] if run.events else {}
     if last.get("event") == "failed":
         said = _text(str(last.get("error", "")), 2000)
@@ -217,7 +224,7 @@ def _panels(run: Run) -> list[Panel]:
             if any(math.isfinite(y) for _, y in points)
         )
         if curves:
-            panels.append(Panel(name, curves))
+            panels.append(Panel(_cut(name, _MOST_NAME), curves))
     for key, title in _GAUGES.items():
         points = run.series(key)
         if key in _SLOW_AT_FIRST and len(points) > 3:
@@ -278,29 +285,34 @@ def _events(run: Run, most: int) -> str:
         said = ", ".join(f"{name} {value}" for name, value in facts.items())
         when = time.localtime(event.get("time") or 0)
         shown = time.strftime("%Y-%m-%d %H:%M:%S", when)
-        rows.append((shown, str(event.get("event", "")), said[:most]))
-    return _rows("Events", ("time", "event", ""), rows)
+        rows.append((shown, str(event.get("event", "")), said))
+    return _rows("Events", ("time", "event", ""), rows, most)
 
 
-def _rows(title: str, head: Iterable[str], rows: list[tuple[str, ...]]) -> str:
+def _rows(
+    title: str,
+    head: Iterable[str],
+    rows: list[tuple[str, ...]],
+    most: int = _MOST_NAME,
+) -> str:
     if not rows:
         return ""
     names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     lines = "".join(
         "<tr>"
-        + "".join(f'<td class="n v">{html.escape(v)}</td>' for v in row)
+        + "".join(f'<td class="n v">{_text(v, most)}</td>' for v in row)
         + "</tr>"
-        for row in rows
+        for row in rows[:_MOST_ROWS]
     )
     table = f"<table><tr>{names}</tr>{lines}</table>"
     return f"<h2>{title}</h2><div class=scroll>{table}</div>"
 
 
-def _table(title: str, values: dict[str, Any]) -> str:
+def _table(title: str, values: dict[str, Any], most: int) -> str:
     lines = "".join(
-        f"<tr><td class=k>{html.escape(name)}</td>"
-        f"<td class=v>{_text(value, 2000)}</td></tr>"
-        for name, value in _pairs(values)
+        f"<tr><td class=k>{_text(name, _MOST_NAME)}</td>"
+        f"<td class=v>{_text(value, min(most, 2000))}</td></tr>"
+        for name, value in _pairs(values)[:_MOST_ROWS]
     )
     return f"<h2>{title}</h2><div class=scroll><table>{lines}</table></div>"
 
@@ -308,7 +320,7 @@ def _table(title: str, values: dict[str, Any]) -> str:
 def _pairs(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for name, value in values.items():
-        if isinstance(value, dict) and len(found) < 300:
+        if isinstance(value, dict) and len(found) < _MOST_ROWS:
             found += _pairs(value, f"{prefix}{name}.")
         elif value is not None and value != [] and value != {}:
             shown = " ".join(map(str, value)) if isinstance(value, list) else value
@@ -317,8 +329,13 @@ def _pairs(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _text(value: Any, most: int) -> str:
+    return html.escape(_cut(value, most))
+
+
+def _cut(value: Any, most: int) -> str:
+    """A text of at most so many characters, in which a page can show each of them."""
     text = str(value)
-    return html.escape(text if len(text) <= most else f"{text[:most]} …")
+    return printable(text if len(text) <= most else f"{text[:most]} …")
 
 
 def duration_text(seconds: float) -> str:

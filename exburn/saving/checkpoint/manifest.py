@@ -11,6 +11,7 @@ from typing import Any
 
 from exburn.errors import CheckpointError, ExBurnError
 from exburn.runtime.files.atomic import sync_folder
+from exburn.saving.json_text import is_count
 from exburn.saving.seal import read_document, seal_document
 
 MANIFEST = "manifest.json"
@@ -108,12 +109,16 @@ def _is_sound(body: Mapping[str, Any]) -> bool:
     numbers = [body.get(name) for name in ("step", "epoch", "batch")]
     score, files = body.get("score"), body.get("files")
     return (
-        all(type(number) is int for number in numbers)
-        and (score is None or isinstance(score, int | float))
+        all(is_count(number) for number in numbers)
+        and (score is None or isinstance(score, float) or _is_whole(score))
         and isinstance(body.get("run"), str)
         and isinstance(files, dict)
         and all(_is_own(name) and _is_entry(entry) for name, entry in files.items())
     )
+
+
+def _is_whole(score: Any) -> bool:
+    return type(score) is int and is_count(abs(score))
 
 
 def _is_own(name: str) -> bool:
@@ -123,7 +128,7 @@ def _is_own(name: str) -> bool:
 
 def _is_entry(entry: Any) -> bool:
     pair = entry if isinstance(entry, list) and len(entry) == 2 else [None, None]
-    return type(pair[0]) is int and isinstance(pair[1], str)
+    return is_count(pair[0]) and isinstance(pair[1], str)
 
 
 def _files(folder: Path) -> Iterator[Path]:
