@@ -6,6 +6,7 @@ The functions take any ``exburn.module.layer.Layer``.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import math
 import os
@@ -22,6 +23,7 @@ from flax.errors import TraceContextError
 from exburn.core import forward_context, late_binding, registry
 from exburn.core.batch_independence import is_foreign
 from exburn.core.precision import DTypePolicy, is_float
+from exburn.core.scoped import value_scope
 from exburn.core.substitution import making_clone, substituting
 from exburn.core.symbolic_shapes import canonical_spec, common_sizes, dim, trace_shapes
 from exburn.errors import NotBuiltError
@@ -33,17 +35,25 @@ from exburn.module.traversal import children, held_metrics, iter_modules, iter_w
 from exburn.module.variable import own_copy
 from exburn.runtime.device import wake
 
+_keeping: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_keeping_specs", default=False
+)
 _LARGE = 1 << 16  # numbers that are worth a thread's while
 _SETTINGS = bool, int, float, str, type(None)  # attributes that a copy may share
+
+
+def keeping_specs() -> contextlib.AbstractContextManager[Any]:
+    """Within the block no weights are drawn: those that are specs stay specs."""
+    return value_scope(_keeping, True)
 
 
 def materialize(root: Any, seed: int | None = None) -> None:
     """Fills the weights that are still specs, from the seed and their paths.
 
     A model that is being read from a file gets its values from there: its weights stay
-    specs until their sizes have been compared.
+    specs until their sizes have been compared. So they do within ``keeping_specs``.
     """
-    if registry.from_file():
+    if registry.from_file() or _keeping.get():
         return
     seed = forward_context.global_seed() if seed is None else seed
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"

@@ -314,7 +314,8 @@ class SplitModule:
 
 def _raw(variable: nnx.Variable) -> Any:
     value = variable.get_raw_value()
-    return value if isinstance(value, jax.Array) else jnp.asarray(value)
+    as_it_is = isinstance(value, jax.Array | jax.ShapeDtypeStruct)
+    return value if as_it_is else jnp.asarray(value)
 
 
 def _leaf(value: Any) -> Any:

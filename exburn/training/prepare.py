@@ -28,6 +28,7 @@ from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.plan import choose_unroll
 from exburn.training.fingerprint import Change, Fingerprint, Slot
 from exburn.training.forward import Forward, check_constants, trace
+from exburn.training.memory import state_specs
 from exburn.training.module import SplitModule
 from exburn.training.numbers import Number, name_of
 from exburn.training.objective.objective import Objective
@@ -266,7 +267,9 @@ class Preparer:
             return
         arrays = jax.tree.map(spec_like, self.holder.split.peek())
         if kind == "train":
-            state = jax.tree.map(spec_like, self.initial_state())
+            state = state_specs(self, "train")
+            fresh = jax.eval_shape(self.holder.optimizer.init, arrays[0])
+            state = state.replace(opt_state=jax.tree.map(spec_like, fresh))
             jax.eval_shape(
                 lambda s, b: self.programs.steps.step(s, b, None), state, batch
             )

@@ -13,12 +13,13 @@ from exburn.core.printing import size_text
 from exburn.models import Model
 from exburn.models.preparing import on_device
 from exburn.models.report import Figures
+from exburn.module.building import keeping_specs
 from exburn.runtime.device import device_name
 from exburn.tuning.run import rungs_of
 from exburn.tuning.schedulers import lane_epochs
 from exburn.tuning.set_up import notes_of, set_up
 from exburn.tuning.sweep import sweep
-from exburn.tuning.width_choice import look_at_memory
+from exburn.tuning.width_choice import check_memory, look_at_memory
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -89,14 +90,15 @@ class SweepPlan(Figures):
 def plan(model: Model, x: Any = None, y: Any = None, **options: Any) -> SweepPlan:
     """What ``sweep`` with the same arguments comes to; nothing is trained.
 
-    One step of each structure is compiled, for its memory.
+    One step of each structure is compiled, for its memory; no weights are drawn.
 
     Args:
         model, x, y: As of ``sweep``.
         **options: As of ``sweep``.
 
     Raises:
-        ExBurnError: What ``sweep`` would raise before it compiles anything.
+        ExBurnError: What ``sweep`` would raise before it compiles anything, an
+            OutOfMemoryError among them if a lane does not fit.
 
     Example:
         >>> import numpy as np
@@ -115,11 +117,17 @@ def plan(model: Model, x: Any = None, y: Any = None, **options: Any) -> SweepPla
     asked.apply_defaults()
     ready = set_up(**asked.arguments)
     with on_device(model):
-        lanes = ready.make_lanes(next(ready.rounds()))
+        with keeping_specs():  # shapes are enough
+            lanes = ready.make_lanes(next(ready.rounds()))
         counts: dict[Any, int] = {}
         for lane in lanes:
             counts[lane.variant] = counts.get(lane.variant, 0) + 1
-        memories = {v: look_at_memory(v, n, exactly=True) for v, n in counts.items()}
+        with keeping_specs():
+            memories = {
+                v: look_at_memory(v, n, exactly=True) for v, n in counts.items()
+            }
+    for variant, memory in memories.items():
+        check_memory(memory, 1, variant.largest)
     rungs = rungs_of(ready, len(lanes))
     groups = 0
     for variant, count in counts.items():

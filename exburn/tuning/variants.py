@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ from exburn.tuning.hyperparameters import Place, is_array, is_exact
 from exburn.tuning.lane_feed import LaneFeed
 from exburn.tuning.lanes import Lanes
 from exburn.tuning.records import Trial
+from exburn.tuning.room import check_room
 from exburn.tuning.widths import (
     MaskedWidths,
     Unsupported,
@@ -64,6 +65,7 @@ class Variant:
         model: A copy of the source, with what is fixed; programs are made of it.
         arrays: Paths whose values are numbers of each lane, and the names of these.
         constant: Paths that turned out to need programs of their own, and why.
+        largest: What is fixed, and the widest of each width.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class Variant:
         self.widths = self._follow_widths(trials)
         if self.constant.keys() - (reasons or {}).keys():
             return  # it is made anew, for fewer trials
-        most = {path: width.most for path, width in self.widths.items()}
-        self.model = self.make_model({**fixed, **most})
+        self.largest = fixed | {p: width.most for p, width in self.widths.items()}
+        make = partial(self._with_layers, self.largest)
+        check_room(make, self.largest, placement)
+        self.model = self.make_model(self.largest)
         prepare_for_fit(self.model, self.data)
         self.trainer = require_trainer(self.model, "sweep")
         self.holder, self.preparer = self.trainer.holder, self.trainer.preparer
@@ -126,21 +130,28 @@ class Variant:
     # ------------------------------------------------------------------ the model
     def make_model(self, fixed: Trial) -> Model:
         """A model of this structure, compiled like the source and begun like it."""
-        made = copy.deepcopy(self.source)
-        # The whole before its parts; a layer anew makes the others anew.
-        order = sorted(fixed, key=lambda path: (path.count("/"), path))
-        of_layers = [p for p in order if self.places[p].layer is not None]
-        for path in of_layers:
-            made = self.places[path].put(made, fixed[path])
+        made = self._with_layers(fixed)
+        of_layers = self._of_layers(fixed)
         if of_layers:
             self._keep_weights(made)
             for path in of_layers:
                 self._check_initializer(made, self.places[path])
-        others = ["optimizer"] if "optimizer" in fixed else []
-        others += [path for path in order if path not in (*of_layers, *others)]
+        others = [path for path in _whole_first(fixed) if path not in of_layers]
         if others:  # losses are known when the model is prepared
             prepare_for_fit(made, dataclasses.replace(self.data))
         for path in others:
+            made = self.places[path].put(made, fixed[path])
+        return made
+
+    def _of_layers(self, fixed: Trial) -> list[str]:
+        """The paths that change layers, and so which weights there are."""
+        paths = _whole_first(fixed)
+        return [path for path in paths if self.places[path].layer is not None]
+
+    def _with_layers(self, fixed: Trial) -> Model:
+        """A copy of the source with the layers of some values."""
+        made = copy.deepcopy(self.source)
+        for path in self._of_layers(fixed):
             made = self.places[path].put(made, fixed[path])
         return made
 
@@ -552,6 +563,12 @@ class Variant:
         target = self._warm(opt_state["rate"], told)
         options = warmup.hyperparameters(np.asarray(target))
         return optimizer.with_hyperparameters(opt_state, **options)
+
+
+def _whole_first(paths: Iterable[str]) -> list[str]:
+    """Paths in the order in which values are put: a whole, and then its options."""
+    order = sorted(paths, key=lambda path: (path.count("/"), path))
+    return sorted(order, key=lambda path: path != "optimizer")
 
 
 def _with_axes(specs: Any, *sizes: int) -> Any:

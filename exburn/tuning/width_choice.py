@@ -16,6 +16,7 @@ from exburn.module.building import spec_like
 from exburn.training.memory import Footprint, free_bytes, state_specs
 from exburn.tuning.groups import Group, Rows
 from exburn.tuning.records import Trial
+from exburn.tuning.room import too_large
 from exburn.tuning.variants import Variant
 
 T = TypeVar("T")
@@ -72,6 +73,8 @@ def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> Memor
     activations = 0 if cost is None else int(4 * cost.elements)
     rough = 2 * of_state + 3 * activations  # with gradients, and what is passed back
     each = math.ceil(lanes / devices)
+    if of_state + nbytes > free:  # no program makes that fit
+        return Memory(of_state, rough, nbytes, free, False)
     if not exactly and rough * each + nbytes < _SURE * free:
         return Memory(of_state, rough, nbytes, free, False)
     batch = jax.tree.map(spec_like, preparer.batch_specs["train"])
@@ -80,14 +83,21 @@ def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> Memor
     return Memory(of_state, found.peak_bytes, nbytes, free, True)
 
 
-def check_memory(memory: Memory, lanes: int) -> None:
+def check_memory(memory: Memory, lanes: int, values: Trial | None = None) -> None:
     """Raises if so many lanes do not fit.
+
+    Args:
+        memory: What they need.
+        lanes: How many there are.
+        values: The largest lane's, for the error.
 
     Raises:
         OutOfMemoryError: They do not.
     """
     if lanes <= memory.most:
         return
+    if not memory.most:
+        raise too_large(values or {}, memory.lane + memory.data, memory.available)
     raise OutOfMemoryError(
         "sweep",
         f"{lanes:,} lanes at once do not fit into the device's memory",
@@ -97,9 +107,7 @@ def check_memory(memory: Memory, lanes: int) -> None:
             "available": size_text(memory.available),
             "lanes that fit": memory.most,
         },
-        hint="Leave lanes= out, or lower it: others wait for their turn."
-        if memory.most
-        else "Train smaller models, or fewer rows in a step.",
+        hint="Leave lanes= out, or lower it: others wait for their turn.",
     )
 
 
@@ -140,7 +148,8 @@ class WidthChoice:
         count, devices = len(trials), variant.placement.devices
         if variant not in self._memory:
             wanted = min(self._asked or 1, count)
-            check_memory(self._memory_of(variant, count), math.ceil(wanted / devices))
+            memory = self._memory_of(variant, count)
+            check_memory(memory, math.ceil(wanted / devices), variant.largest)
         most = min(count, self._memory[variant].most * devices)
         if 1 in (count, self._asked) or self._in_turn(variant):
             return 1

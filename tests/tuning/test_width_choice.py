@@ -64,8 +64,8 @@ def test_the_user_may_say_how_many(variant, monkeypatch):
 
 def test_a_lane_that_does_not_fit_is_an_error():
     memory = Memory(state=10, lane=100, data=950, available=1000, measured=True)
-    with pytest.raises(OutOfMemoryError, match="Train smaller models"):
-        check_memory(memory, 1)
+    with pytest.raises(OutOfMemoryError, match="a lane with hidden/units=9 does not"):
+        check_memory(memory, 1, {"hidden/units": 9})
 
 
 def test_lanes_that_cannot_be_mapped_run_in_turn_and_say_why(variant, monkeypatch):
