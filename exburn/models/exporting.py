@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from exburn.core.printing import print_text
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport
+from exburn.quantizers.report import UNSEEN
 from exburn.transforms.quantization import is_simulated
-from exburn.transforms.quantization.report import UNSEEN
 
 if TYPE_CHECKING:
     from exburn.models.model import Model

@@ -63,9 +63,9 @@ from exburn.module.layer.given_policy import follow_map
 from exburn.module.selection import frozen_paths
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.variable import OwnState, Static
+from exburn.quantizers import QuantizationReport
 from exburn.text import Tokenizer
 from exburn.training.objective.compile_metrics import CompileMetrics
-from exburn.transforms.quantization import QuantizationReport
 
 
 @register_builtin
@@ -135,6 +135,7 @@ class Model(Layer):
     repeat_changes = adapting.repeat_changes
     quantize = quantizing.quantize  # type: ignore[assignment]  # a layer, in place
     compress = compressing.compress
+    quantization_summary = quantizing.quantization_summary
     get_quantization_layer_structure = quantizing.get_quantization_layer_structure
     averaged_weights = averaging.averaged_weights
     update_batch_statistics = averaging.update_batch_statistics

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+from rich.table import Table
 
 from exburn import optimizers
 from exburn.core import registry
 from exburn.core.checks import check_number
+from exburn.core.printing import page_text
 from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
 from exburn.models.changes import quantize_in_place, records
@@ -18,6 +20,7 @@ from exburn.models.encoding import read_batch
 from exburn.models.training_settings import require_idle
 from exburn.module.building import materialize, require_built, spec_like
 from exburn.module.copying import twin
+from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 from exburn.transforms.quantization import (
@@ -32,6 +35,7 @@ from exburn.transforms.quantization import (
     make_plan,
     measure,
     measure_ranges,
+    packed_schemes,
     plan_as_trained,
     quantized_weights,
     require_finite,
@@ -55,6 +59,7 @@ def quantize(
     dry_run: bool = False,
     block_size: int | None = None,
     compute_dtype: Any = None,
+    verbose: bool = False,
 ) -> Any:
     """A new model with weights in fewer bits; this one stays as it is.
 
@@ -95,6 +100,7 @@ def quantize(
             default.
         compute_dtype: ``"bfloat16"`` or ``"float16"``: what layers compute in, with
             weights in int8, int4 or float8; unchanged by default.
+        verbose: Whether the report is printed.
 
     Returns:
         The model, whose ``quantization_report`` tells what became of each layer;
@@ -123,7 +129,7 @@ def quantize(
     if is_simulated(self):
         given = (mode, config, filters, method, percentile, block_size, compute_dtype)
         _refuse_options(given)
-        return _store_as_trained(self, calibration, dry_run)
+        return _store_as_trained(self, calibration, dry_run, verbose)
     settings = Settings.of(mode, block_size, compute_dtype, config)
     percentile = check_method("quantize", method, calibration, percentile)
     if method is not None:
@@ -150,10 +156,12 @@ def quantize(
         round_activations(small, plan, chosen)
         measure_ranges(small, batch, method, percentile)
     unrounded = quantize_in_place(small, plan, calibration=inner)
-    return _finish(self, small, plan, batch, dry_run, unrounded)
+    return _finish(self, small, plan, batch, dry_run, verbose, unrounded)
 
 
-def _store_as_trained(model: Model, calibration: Any, dry_run: bool) -> Any:
+def _store_as_trained(
+    model: Model, calibration: Any, dry_run: bool, verbose: bool
+) -> Any:
     """A model with the weights that a simulating one reads, and its ranges."""
     require_idle(model, "quantize")
     materialize(model)
@@ -163,7 +171,7 @@ def _store_as_trained(model: Model, calibration: Any, dry_run: bool) -> Any:
     small = twin(model)
     plan = plan_as_trained(small)
     unrounded = quantize_in_place(small, plan)
-    return _finish(model, small, plan, batch, dry_run, unrounded)
+    return _finish(model, small, plan, batch, dry_run, verbose, unrounded)
 
 
 def _finish(
@@ -172,16 +180,65 @@ def _finish(
     plan: Any,
     batch: Any,
     dry_run: bool,
+    verbose: bool,
     unrounded: tuple[str, ...],
 ) -> Any:
     """The quantized copy with its report, or the report alone."""
     report = measure(model, small, plan, batch)
-    report = dataclasses.replace(report, unrounded=unrounded)
+    report.unrounded = unrounded
+    if verbose:
+        print(report)
     if dry_run:
         return report
     small._report = Static(report)
     compile_alike(model, small)
     return small
+
+
+def quantization_summary(self: Model, verbose: bool = True) -> str:
+    """A table of the layers that are stored in few bits, and of what that saves.
+
+    Args:
+        verbose: Whether it is printed, too.
+
+    Returns:
+        The table as text.
+
+    Example:
+        >>> from exburn import Sequential
+        >>> from exburn.layers import Dense, Input
+        >>> small = Sequential([Input((64,)), Dense(64, name="head")]).quantize("int8")
+        >>> print(small.quantization_summary(verbose=False).splitlines()[-1])
+         Stored in few bits: 16,384 → 4,224 bytes (0.258 of float32)
+
+    Source: ``keras.Model.quantization_summary``, of Keras 3.16.
+    """
+    table = Table(title="Layers in few bits", title_justify="left")
+    for name in ("Layer", "Policy", "Stored as"):
+        table.add_column(name, overflow="fold")
+    for name in ("Numbers", "Bytes", "in float32"):
+        table.add_column(name, justify="right")
+    stored = exact = 0
+    for path, layer in {"": self, **layer_paths(self)}.items():
+        schemes = packed_schemes(layer)
+        if not schemes:
+            continue
+        count = sum(math.prod(scheme.shape) for scheme in schemes)
+        size = sum(scheme.nbytes for scheme in schemes)
+        names = ", ".join(dict.fromkeys(scheme.name for scheme in schemes))
+        policy = layer.dtype_policy.name
+        cells = (f"{count:,}", f"{size:,}", f"{4 * count:,}")
+        table.add_row(path or self.name, policy, names, *cells)
+        stored, exact = stored + size, exact + 4 * count
+    total = " No layer is stored in few bits."
+    if exact:
+        share = f"({stored / exact:.3f} of float32)"
+        total = f" Stored in few bits: {exact:,} → {stored:,} bytes {share}"
+    lines = [*([page_text(table, 110).rstrip()] if exact else []), total]
+    text = "\n".join(lines)
+    if verbose:
+        print(text)
+    return text
 
 
 def round_activations(model: Any, plan: Any, chosen: set[str], **options: Any) -> None:

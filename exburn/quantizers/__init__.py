@@ -13,6 +13,7 @@ from exburn.quantizers.calibrated import AWQConfig, GPTQConfig
 from exburn.quantizers.configs import *
 from exburn.quantizers.fake_quant import *
 from exburn.quantizers.packing import *
+from exburn.quantizers.report import QuantizationReport
 from exburn.quantizers.rounding import *
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Int4QuantizationConfig",
     "Int8QuantizationConfig",
     "QuantizationConfig",
+    "QuantizationReport",
     "Quantizer",
     "TernaryQuantizationConfig",
     "abs_max_quantize",

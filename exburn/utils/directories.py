@@ -193,6 +193,7 @@ def audio_dataset_from_directory(
     validation_split: float | None = None,
     subset: str | None = None,
     follow_links: bool = False,
+    format: str = "numpy",
     verbose: bool = True,
 ) -> Any:
     """Batches of the recordings (``.wav``) in a folder.
@@ -213,6 +214,8 @@ def audio_dataset_from_directory(
         validation_split: Fraction of the files that is for validation.
         subset: ``"training"``, ``"validation"`` or ``"both"``.
         follow_links: Whether links to folders are followed.
+        format: ``"grain"`` if the stream's ``map`` and ``filter`` hand on each batch as
+            it is, ``f((x, y))``; else they call ``f(x, y)``, as with ``tf.data``.
         verbose: Whether to print what was found.
 
     Returns:
@@ -257,6 +260,7 @@ def audio_dataset_from_directory(
     return _dataset(
         op, read, (".wav",), directory, labels, label_mode, class_names, batch_size,
         shuffle, seed, validation_split, subset, follow_links, verbose, join,
+        format=format,
     )  # fmt: skip
 
 

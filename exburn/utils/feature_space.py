@@ -268,7 +268,7 @@ class FeatureSpace(Layer):
         return symbols if owner == id(self) else None
 
     # ------------------------------------------------------------------ adapt
-    def adapt(self, dataset) -> None:
+    def adapt(self, dataset, verbose=1) -> None:
         """Learns means, bins and vocabularies.
 
         A column is read once for each feature that learns, so an iterator of batches,
@@ -277,6 +277,7 @@ class FeatureSpace(Layer):
         Args:
             dataset: A dict of arrays or lists, or a dataset or iterable of dicts; of
                 tuples the first entry is taken.
+            verbose: For Keras code: nothing is printed.
 
         Raises:
             DataError: There is no data, or a column is missing.

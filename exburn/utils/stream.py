@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.core.checks import check_choice
 from exburn.data import StreamDataset
 from exburn.errors import ArgumentError
 from exburn.utils.tensors import with_methods
@@ -51,7 +52,8 @@ class Stream(StreamDataset):
         format: str = "numpy",
     ):
         self._make = make
-        self._format = format
+        known = ("numpy", "tf", "grain")
+        self._format = check_choice(name, "format", format, known)
         self._epoch = 0
         self.class_names = class_names
         self.file_paths = file_paths

@@ -93,11 +93,6 @@ class Adaptable(Layer):
             "enable_lora", self, rank, a_initializer, b_initializer, lora_alpha
         )
 
-    @property
-    def lora_enabled(self) -> bool:
-        """Whether the layer has an adapter."""
-        return getattr(self, "_low_rank", None) is not None
-
 
 def _check_config(op: str, config: Any) -> QuantizationConfig | None:
     """The configuration, which may be described."""

@@ -194,7 +194,7 @@ def test_ranges_of_a_trained_model_are_measured():
         given = {"percentile": 99.0} if method == "percentile" else {}
         small = model.quantize("int8", calibration=x, method=method, **given)
         found[method] = ends(small)["hidden/input"]
-        assert small.quantization_report.dtype == "int8_static"
+        assert small.quantization_report.mode == "int8_static"
     assert found["minmax"] == (x.min(), 100.0)
     low, high = found["percentile"]
     assert 0.99 <= ((low <= x) & (x <= high)).mean() < 0.995

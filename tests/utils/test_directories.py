@@ -99,6 +99,13 @@ def test_sounds(folder):
     assert x.shape == (20, 13, 1)
     assert x[0, :5, 0].tolist() == [0.5, 0.5, 0.5, 0.5, 0.0]
     assert x[19, 0, 0] == -0.5 and y.tolist() == [0] * 10 + [1] * 10
+    for form, call in (("tf", lambda x, y: -x), ("grain", lambda e: -e[0])):
+        same = utils.audio_dataset_from_directory(
+            folder, batch_size=20, shuffle=False, format=form, verbose=False
+        )
+        np.testing.assert_array_equal(next(iter(same.map(call))), -x)
+    with pytest.raises(errors.ArgumentError, match="format"):
+        utils.audio_dataset_from_directory(folder, format="pandas", verbose=False)
     with pytest.raises(errors.FileFormatError, match="rate"):
         wrong = {"sampling_rate": 16000, "verbose": False}
         next(iter(utils.audio_dataset_from_directory(folder, **wrong)))

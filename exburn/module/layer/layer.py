@@ -320,6 +320,11 @@ class Layer(nnx.Module, metaclass=LayerType):
         return self.compute_dtype
 
     @property
+    def lora_enabled(self) -> bool:
+        """Whether the layer has an adapter."""
+        return getattr(self, "_low_rank", None) is not None
+
+    @property
     def quantization_mode(self) -> str | None:
         """How ``quantize`` has stored the layer's own weights: ``"int8"``, or None."""
         for value in vars(self).values():

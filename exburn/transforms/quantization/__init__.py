@@ -33,7 +33,6 @@ from exburn.transforms.quantization.quantized_layers import (
     put_in_place,
 )
 from exburn.transforms.quantization.ranging import METHODS, measure_ranges
-from exburn.transforms.quantization.report import LayerReport, QuantizationReport
 from exburn.transforms.quantization.samples import token_windows
 from exburn.transforms.quantization.scheme import Scheme
 from exburn.transforms.quantization.settings import Settings
@@ -48,10 +47,8 @@ __all__ = [
     "AnyStandIn",
     "Blocks",
     "Calibration",
-    "LayerReport",
     "LowRank",
     "Plan",
-    "QuantizationReport",
     "QuantizedWeight",
     "Scheme",
     "Settings",

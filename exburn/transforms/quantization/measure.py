@@ -14,14 +14,14 @@ from exburn.core.precision import is_float
 from exburn.layers import TernaryDense
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights, own_weights
-from exburn.transforms.quantization.plan import Plan
-from exburn.transforms.quantization.probing import probe, running, watchable_layers
-from exburn.transforms.quantization.ranges import Ranges
-from exburn.transforms.quantization.report import (
+from exburn.quantizers.report import (
     LayerReport,
     QuantizationReport,
     relative_errors,
 )
+from exburn.transforms.quantization.plan import NOT_REACHED, NOT_SELECTED, Plan
+from exburn.transforms.quantization.probing import probe, running, watchable_layers
+from exburn.transforms.quantization.ranges import Ranges
 
 
 def measure(exact: Any, small: Any, plan: Plan, batch: Any = None) -> Any:
@@ -61,19 +61,26 @@ def measure(exact: Any, small: Any, plan: Plan, batch: Any = None) -> Any:
             continue
         kind = type(layer).__name__
         name = path or exact.name
-        skipped.append(LayerReport(name, kind, None, before, now, reason=reason))
+        told = {"reason": reason, "kind_of_reason": _kind(reason)}
+        skipped.append(LayerReport(name, kind, None, before, now, **told))
     listed = {row.path for row in skipped}
     rows = [row for row in rows if row.path not in listed]
-    whole = errors.get("", (None, None))
-    return QuantizationReport(
-        plan.settings.dtype,
-        tuple(rows),
-        tuple(skipped),
-        _nbytes(w for _, w, _ in iter_weights(exact)),
-        _nbytes(w for _, w, _ in iter_weights(small)),
-        batch is not None,
-        *whole,
-    )
+    report = QuantizationReport(plan.settings.dtype)
+    report.layers, report.left_alone = tuple(rows), tuple(skipped)
+    report.bytes_before = _nbytes(w for _, w, _ in iter_weights(exact))
+    report.bytes_after = _nbytes(w for _, w, _ in iter_weights(small))
+    report.calibrated = batch is not None
+    report.mean_error, report.worst_error = errors.get("", (None, None))
+    return report
+
+
+def _kind(reason: str) -> str:
+    """The kind of a plan's reason, of those that Keras has."""
+    if reason == NOT_SELECTED:
+        return QuantizationReport.SKIP_FILTERED
+    if reason == NOT_REACHED:
+        return QuantizationReport.SKIP_OUTSIDE_STRUCTURE
+    return QuantizationReport.SKIP_NO_SUPPORT
 
 
 def _own(layer: Any) -> list[Any]:

@@ -42,6 +42,8 @@ from exburn.transforms.quantization.settings import PACKED, Settings
 from exburn.transforms.quantization.weight import Packed, QuantizedWeight
 from exburn.transforms.summed_axes import summed_axes
 
+NOT_SELECTED = "not selected by filter"
+NOT_REACHED = "in no block of sequential_blocks, or inside of a loop"
 _NORMALIZATIONS = (
     BatchNormalization,
     LayerNormalization,
@@ -111,7 +113,7 @@ def make_plan(
             )
         target = reason = None
         if path not in chosen:
-            reason = "not selected by filter"
+            reason = NOT_SELECTED
         elif settings.casts:
             target, reason = _cast_target(path, layer, settings, again)
         else:
@@ -266,7 +268,7 @@ def _packed_target(path, layer, settings, layers, reached=True):
     elif settings.stored == "ternary" and not isinstance(layer, Dense | TernaryDense):
         reason = "only Dense and TernaryDense are stored as -1, 0 and 1"
     elif not reached:
-        reason = "in no block of sequential_blocks, or inside of a loop"
+        reason = NOT_REACHED
     elif settings.uses_calibration and (why := _why_exact(layer)) is not None:
         reason = why
     else:

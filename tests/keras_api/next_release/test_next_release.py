@@ -28,9 +28,6 @@ ABSENT = {
     *("Model:jax_state_sync", "Model:state_sync"),
     *(f"Model:make_{step}_function" for step in ("predict", "test", "train")),
     "Optimizer:update_step",  # of subclasses
-    "Layer:lora_enabled",
-    "Model:quantization_summary",
-    "quantizers.QuantizationReport",
 }
 #: Parameters of methods that take them under other names, or as ``*args``.
 OTHERWISE = {
@@ -38,8 +35,6 @@ OTHERWISE = {
     "Layer:build",
     "Sequential:compute_output_shape",
     "Sequential:compute_output_spec",
-    "Model:quantize",
-    "utils.audio_dataset_from_directory",
 }
 
 

@@ -34,7 +34,7 @@ def test_what_the_model_shows(trained_on_images, images, kind):
     assert trained_on_images.layers[1].quantization_config is None  # a model of its own
     report = small.quantization_report
     assert [row.scheme for row in report.layers] == [f"{mode}/4/32"]
-    assert [row.path for row in report.skipped] == ["head"]
+    assert [row.path for row in report.left_alone] == ["head"]
     assert report.layers[0].bytes_after < 0.35 * report.layers[0].bytes_before
     with pytest.raises(errors.ArgumentError, match="1 weights are stored in few bits"):
         small.fit(*images[:2], verbose=0)
@@ -181,7 +181,7 @@ def test_layers_that_stay_exact_tell_why():
     model = exburn.Model(tokens, layers.Dense(16, name="out")(shared))
     told = config(model, **in_blocks([model]))  # the model itself is one block
     small = model.quantize(config=told)
-    reasons = {row.path: row.reason for row in small.quantization_report.skipped}
+    reasons = {row.path: row.reason for row in small.quantization_report.left_alone}
     assert reasons["by_place"] == "its kernel, inputs and outputs share an axis"
     assert reasons["embedding"].startswith("only Dense and EinsumDense")
     assert small.get_layer("out").quantization_mode == "gptq"

@@ -110,10 +110,10 @@ def test_a_wrapped_flax_module_is_reported_as_left_alone():
     model = exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(64)])
     for dtype, reason in (("int8", "no rule"), ("float16", "dtypes of its own")):
         report = model.quantize(dtype, dry_run=True)
-        (row,) = report.skipped
+        (row,) = report.left_alone
         assert row.path == "flax" and reason in row.reason
         assert row.bytes_after == row.bytes_before == 4 * (64 * 32 + 32)
-        rows = (*report.layers, *report.skipped)
+        rows = (*report.layers, *report.left_alone)
         assert sum(row.bytes_after for row in rows) == report.bytes_after
 
 

@@ -70,7 +70,7 @@ def test_spectral_normalization_keeps_its_kernel(data):
     )
     report = model.quantize("int8", dry_run=True)
     assert [row.kind for row in report.layers] == ["Dense"]
-    assert "SpectralNormalization" in report.skipped[0].reason
+    assert "SpectralNormalization" in report.left_alone[0].reason
 
 
 @pytest.mark.long_cases("hidden")
@@ -82,7 +82,7 @@ def test_filter_chooses_layers(trained, chosen):
     chosen = trained.get_layer("hidden") if chosen == "layer" else chosen
     report = trained.quantize("int8", filters=chosen, dry_run=True)
     assert [row.path for row in report.layers] == ["hidden"]
-    reasons = {row.path: row.reason for row in report.skipped}
+    reasons = {row.path: row.reason for row in report.left_alone}
     assert reasons == {
         "norm": "not selected by filter",
         "head": "not selected by filter",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.transforms.quantization.classifier import equal, weights
 
-from exburn.transforms.quantization import QuantizationReport
+from exburn.quantizers import QuantizationReport
 
 
 def test_summary_shows_dtypes_and_bytes(trained):
@@ -28,7 +28,7 @@ def test_the_report_tells_bytes_and_errors(trained, data):
     assert hidden.bytes_before == 4 * (64 * 96 + 96)
     assert hidden.bytes_after == 64 * 96 + 2 * 96 + 4 * 96
     assert report.bytes_before == sum(v.nbytes for v in before.values())
-    assert report.skipped[0].reason == "normalization stays in float32"
+    assert report.left_alone[0].reason == "normalization stays in float32"
     assert report.calibrated and not plain.calibrated
     assert plain.mean_error is None
     # the output's error is what predict shows
@@ -53,3 +53,41 @@ def test_the_report_tells_bytes_and_errors(trained, data):
     assert "normalization stays in float32" in text and "Model's output" in text
     weight = plain.layers[0]
     assert 0 < weight.mean_error < weight.worst_error < 0.03
+
+
+def test_the_report_has_keras_names(trained, capsys):
+    small = trained.quantize("int8", filters="hidden", verbose=True)
+    report = small.quantization_report
+    assert report.render() in capsys.readouterr().out
+    trained.quantize("int8", dry_run=True)
+    assert not capsys.readouterr().out
+    assert report.mode == "int8" and report.quantized == [("hidden", "int8", "int8")]
+    assert (report.num_quantized, report.num_skipped) == (1, 2)
+    assert set(report.skipped_by_reason(report.SKIP_FILTERED)) == {"norm", "head"}
+    assert report.summary_warning() is None
+    whole = trained.quantize("int8").quantization_report
+    assert whole.skipped == [("norm", whole.SKIP_NO_SUPPORT)]
+    assert "1 layers" in whole.summary_warning() and "'norm'" in whole.summary_warning()
+
+
+def test_a_report_may_be_filled_by_hand():
+    report = QuantizationReport("int4")
+    for path in "abcdef":
+        report.add_skipped(path, report.SKIP_NO_SUPPORT)
+    report.add_quantized("g", "int4", "int4_from_float32")
+    warning = report.summary_warning(max_examples=2)
+    assert "'a', 'b', …" in warning and "'c'" not in warning
+    assert report.quantized == [("g", "int4", "int4_from_float32")]
+    assert "int4" in report.render() and report.num_skipped == 6
+
+
+def test_the_summary_of_layers_in_few_bits(trained, capsys):
+    small = trained.quantize("int8")
+    text = small.quantization_summary()
+    assert capsys.readouterr().out.strip() == text.strip()
+    stored = sum(layer.kernel.nbytes for layer in (small.layers[0], small.layers[2]))
+    exact = 4 * (64 * 96 + 96 * 3)
+    assert f"{exact:,} → {stored:,} bytes" in text and "hidden" in text
+    assert "norm" not in text
+    assert "No layer" in trained.quantization_summary(verbose=False)
+    assert not capsys.readouterr().out
