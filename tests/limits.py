@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from exburn.errors import ExBurnError
+
 MEMORY = 160 << 20  # bytes: twice what a short file may ask for, and a little
 SECONDS = 3.0  # of processors, and twenty times as many by the clock
 _ADDRESSES = 2 << 30  # bytes of addresses: threads reserve more than they use
@@ -71,6 +73,8 @@ def bounded(
         with _alarm(seconds), _addresses(_ADDRESSES):
             return call()
     except MemoryError as error:
+        if isinstance(error, ExBurnError):
+            raise  # a program was told
         raise AssertionError("it asked for more memory than it may") from error
     except TooSlow as error:
         raise AssertionError(str(error)) from error

@@ -46,7 +46,17 @@ def free_bytes(devices: Sequence[Any] = ()) -> int:
 def free_host_bytes() -> int:
     """Memory that this process can still have, in its control group, too."""
     page = os.sysconf("SC_PAGE_SIZE")
-    return min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
+    return min([_available_bytes(page), *_process_limits(page)])
+
+
+def _available_bytes(page: int) -> int:
+    """Memory that the system could give: what is free, and what caches would return."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        facts = dict(line.split(":") for line in lines)
+        if "MemAvailable" in facts:
+            return int(facts["MemAvailable"].split()[0]) << 10
+    return os.sysconf("SC_AVPHYS_PAGES") * page
 
 
 def _process_limits(page: int) -> Iterator[int]:

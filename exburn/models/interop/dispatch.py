@@ -24,7 +24,12 @@ _CORE_ML = (".mlmodel", ".mlpackage", ".mlmodelc")
 
 
 def predict(
-    model: Any, x: Any, *, batch_size: int | None = None, variables: Any = None
+    model: Any,
+    x: Any,
+    *,
+    batch_size: int | None = None,
+    variables: Any = None,
+    timeout: float | None = None,
 ) -> Any:
     """The outputs of any model for every row of ``x``, as NumPy arrays.
 
@@ -54,6 +59,8 @@ def predict(
         batch_size: Rows of a batch. By default 32 for ExBurn and flax models; all rows
             at once for the others, unless their batch size is fixed.
         variables: Of a linen module; or the state of an ``nnx.Module``.
+        timeout: Seconds after which an ONNX program is stopped, for each batch: ten
+            minutes by default, ``math.inf`` for ever. Other programs cannot be stopped.
 
     Returns:
         Arrays in the structure of the model's outputs.
@@ -63,6 +70,8 @@ def predict(
         ArgumentError, DTypeError: This is not a model, or there is no such file.
         DataError, ShapeError: The inputs are not those of the model.
         FileFormatError: The file is damaged.
+        OutOfMemoryError, DeadlineExceededError: An ONNX program takes more memory than
+            there is, or more time than it may.
 
     Example:
         >>> from exburn.layers import Dense, Input
@@ -75,11 +84,27 @@ def predict(
     """
     if batch_size is not None:
         batch_size = positive("predict", "batch_size", batch_size)
+    if timeout is not None and not timeout > 0:
+        raise ArgumentError(
+            "predict", f"timeout is a number of seconds above 0, received {timeout!r}"
+        )
     if isinstance(model, str | os.PathLike):
-        return _predict(_load(Path(model)), x, batch_size)
-    if isinstance(model, bytes | bytearray):
-        return _predict(stablehlo.read(model), x, batch_size)
-    return _predict(model if variables is None else (model, variables), x, batch_size)
+        model = _load(Path(model))
+    elif isinstance(model, bytes | bytearray):
+        model = stablehlo.read(model)
+    elif variables is not None:
+        model = (model, variables)
+    if type(model).__module__.startswith("onnx."):  # onnx.ModelProto
+        model = onnx_models.load(model.SerializeToString())
+    if onnx_models.is_session(model):
+        return onnx_models.predict_session(model, x, batch_size, timeout)
+    if timeout is not None:
+        raise ArgumentError(
+            "predict",
+            f"timeout is for ONNX programs, received {type(model).__name__}",
+            hint="Run other programs in a process of their own, which can be ended.",
+        )
+    return _predict(model, x, batch_size)
 
 
 def _predict(model: Any, x: Any, batch_size: int | None) -> Any:
@@ -98,11 +123,6 @@ def _predict(model: Any, x: Any, batch_size: int | None) -> Any:
         return predict_linen(model, None, x, batch_size)
     if stablehlo.is_exported(model):
         return stablehlo.predict_exported(model, x, batch_size)
-    if onnx_models.is_session(model):
-        return onnx_models.predict_session(model, x, batch_size)
-    if type(model).__module__.startswith("onnx."):  # onnx.ModelProto
-        session = onnx_models.load(model.SerializeToString())
-        return onnx_models.predict_session(session, x, batch_size)
     if litert.is_interpreter(model):
         return litert.predict_litert(model, x, batch_size)
     if core_ml.is_core_ml(model):

@@ -1,14 +1,26 @@
 """Predictions of ONNX files, sessions and protos."""
 
+import gc
+import math
+import resource
+import signal
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
+from tests import limits
 
 import exburn
 from exburn.errors import (
+    ArgumentError,
     DataError,
+    DeadlineExceededError,
     FileFormatError,
+    OutOfMemoryError,
     ShapeError,
 )
+from exburn.models.interop import onnx_models
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 
@@ -86,3 +98,91 @@ def test_a_damaged_onnx_file(tmp_path):
     path.write_bytes(b"no model")
     with pytest.raises(FileFormatError, match="onnxruntime"):
         exburn.predict(path, X)
+
+
+@pytest.fixture
+def loop(tmp_path):
+    """A file whose loop never ends."""
+    onnx = pytest.importorskip("onnx")
+    helper, kinds = onnx.helper, onnx.TensorProto
+
+    def write(operation):
+        info, real, whole = helper.make_tensor_value_info, kinds.FLOAT, kinds.INT64
+        grow = {"axis": 0} if operation == "Concat" else {}
+        values = ["v", "v"] if grow else ["v"]
+        step = helper.make_node(operation, values, ["w"], **grow)
+        on = helper.make_node("Identity", ["on"], ["still"])
+        starts = [
+            info("i", whole, []),
+            info("on", kinds.BOOL, []),
+            info("v", real, None),
+        ]
+        ends = [info("still", kinds.BOOL, []), info("w", real, None)]
+        body = helper.make_graph([on, step], "body", starts, ends)
+        node = helper.make_node("Loop", ["most", "start", "x"], ["y"], body=body)
+        most = helper.make_tensor("most", whole, [], [2**62])
+        start = helper.make_tensor("start", kinds.BOOL, [], [True])
+        x, y = info("x", real, ["n", 4]), info("y", real, None)
+        graph = helper.make_graph([node], "loop", [x], [y], [most, start])
+        opsets = [helper.make_opsetid("", 17)]
+        proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        path = tmp_path / "loop.onnx"
+        onnx.save(proto, path)
+        return path
+
+    return write
+
+
+def test_a_program_without_an_end_is_stopped(loop):
+    path = loop("Identity")
+    with pytest.raises(DeadlineExceededError, match=r"within 0\.2 s"):
+        exburn.predict(path, X, timeout=0.2)
+
+
+def test_ctrl_c_ends_a_program(loop):
+    path = loop("Identity")
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        exburn.predict(path, X)
+    timer.join()
+
+
+def test_a_program_that_grows_without_an_end_is_an_error(loop, monkeypatch):
+    path = loop("Concat")
+    monkeypatch.setattr(onnx_models, "free_host_bytes", lambda: 100 << 20)
+    onnx_models._bound_memory.cache_clear()
+    try:
+        with pytest.raises(OutOfMemoryError, match="more memory than there is"):
+            limits.bounded(lambda: exburn.predict(path, X), memory=200 << 20)
+    finally:
+        onnx_models._bound_memory.cache_clear()  # the next one takes what is free
+
+
+@pytest.mark.long
+def test_memory_goes_back_to_the_system(onnx_file):
+    path, _ = onnx_file("N")
+    rows = np.ones((8_000_000, 4), "f4")  # its products are no memory of small parts
+
+    def resident():
+        fields = Path("/proc/self/statm").read_text().split()
+        return int(fields[1]) * resource.getpagesize()
+
+    exburn.predict(path, X)
+    before = resident()
+    exburn.predict(path, rows)
+    gc.collect()
+    assert resident() - before < 96 << 20  # of 128 MB, one array at most is kept
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_is_a_time(onnx_file, timeout):
+    path, _ = onnx_file("N")
+    with pytest.raises(ArgumentError, match="above 0"):
+        exburn.predict(path, X, timeout=timeout)
+    close(
+        exburn.predict(path, X, timeout=math.inf), np.maximum(X @ onnx_file.weights, 0)
+    )
+    with pytest.raises(ArgumentError, match="for ONNX programs"):
+        exburn.predict(lambda x: x, X, timeout=1)
