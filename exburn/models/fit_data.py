@@ -73,8 +73,8 @@ class FitData:
         if self.validation is None:
             return own
         return own | {
-            "validation_batch_size": self.validation_batch_size,
-            "validation_steps": self.validation_steps,
+            "validation_data.batch_size": self.validation_batch_size,
+            "validation_data.steps": self.validation_steps,
         }
 
     @property

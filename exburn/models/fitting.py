@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,20 @@ from exburn.core.checks import check_count
 from exburn.core.printing import print_text
 from exburn.data import ArrayDataset
 from exburn.models.arguments import check_verbose, validation_epochs
-from exburn.models.fit_data import check_step_counts, prepare_for_fit, read_fit_data
+from exburn.models.fit_data import (
+    FitData,
+    check_step_counts,
+    prepare_for_fit,
+    read_fit_data,
+)
 from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import exits, guard_run, spans_processes
+from exburn.models.saving import warmup_config
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import require_built
 from exburn.runtime.sharding import processes
 from exburn.runtime.signals import defer_signals
+from exburn.training.checkpoint.provenance import check_allowed
 from exburn.training.checkpoint.resume import find, load_weights
 from exburn.training.objective.objective import Objective
 
@@ -61,6 +68,7 @@ def fit(
     resume: str | os.PathLike[str] | None = None,
     resident: bool | None = None,
     run: str | os.PathLike[str] | None = None,
+    may_differ: str | Sequence[str] = (),
 ) -> History:
     """Trains for a number of epochs.
 
@@ -99,6 +107,8 @@ def fit(
         run: A folder that records the training: settings, logs, events, checkpoints,
             a report. Where a run is already, the new one is numbered
             (``history.run``), unless ``resume="auto"`` goes on with it.
+        may_differ: Parts that need not be as in the run that is resumed, such as
+            ``["x", "y", "batch_size"]``: any other difference is an error.
 
     Returns:
         The History of the epochs; ``history.plot()`` draws it.
@@ -106,7 +116,8 @@ def fit(
     Raises:
         NotCompiledError: ``compile`` was not called.
         DataError, ShapeError, TargetError: The data do not fit the model.
-        CheckpointError: No intact checkpoint, or one of another model.
+        CheckpointError: No intact checkpoint, or one of a run whose result depends on
+            other data, another model or other settings.
     """
     for _ in steps_of_fit(**locals()):
         pass
@@ -146,6 +157,7 @@ def steps_of_fit(
     resume: Any,
     resident: Any,
     run: Any,
+    may_differ: Any,
     loop: Callback | None = None,
 ) -> Iterator[None]:
     """What ``fit`` does, which pauses after every chunk and every epoch.
@@ -166,6 +178,7 @@ def steps_of_fit(
     verbose = check_verbose("fit", verbose)
     validates = validation_epochs(validation_freq)
     epochs = min(epochs, config.max_epochs() or epochs)
+    allowed = check_allowed("fit", may_differ)
     if run is not None:
         from exburn.runs.directory import check_place
 
@@ -259,6 +272,9 @@ def steps_of_fit(
             owner=self,
             resume=find(resume, callbacks, spans_processes(self)),
             resident=resident,
+            sources=data.sources,
+            options=_options_of(data, warmup, validation_freq),
+            may_differ=allowed,
         )
         try:
             yield from begun.events(initial_epoch, epochs, validates)
@@ -267,6 +283,14 @@ def steps_of_fit(
     history.data_waits = trainer.timing.waits
     if profile:
         history.profile = trainer.timing.epochs
+
+
+def _options_of(data: FitData, warmup: Any, validation_freq: Any) -> dict[str, Any]:
+    """What the result of a fit depends on, beside the data and the model."""
+    options = data.options() | {"warmup": warmup_config(warmup)}
+    if data.validation is not None:
+        options["validation_data.freq"] = validation_freq
+    return options
 
 
 def _record(

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from exburn.callbacks.contract import Callback
-from exburn.runs.directory import RunDirectory, check_place, is_run
+from exburn.runs.directory import CHECKPOINTS, RunDirectory, check_place, is_run
 from exburn.runs.environment import describe_environment
 from exburn.runs.recorder import RunCheckpoint, RunRecorder
 from exburn.runtime.sharding import processes
+from exburn.saving.checkpoint import CheckpointDirectory
 
 _MOST_JSON = 1_000_000  # characters of an architecture
 
@@ -43,10 +44,16 @@ def begin_run(
 
     def begin() -> RunDirectory:
         place = check_place(path)
-        if is_run(place) and _goes_on(resume, place):
+        goes_on = is_run(place) and _goes_on(resume, place)
+        if goes_on and CheckpointDirectory(place / CHECKPOINTS).checkpoints():
             return RunDirectory.go_on(place)
         config = describe_run(place.name, model, asked)
-        return RunDirectory.create(place, config, describe_environment())
+        environment = describe_environment()
+        if not goes_on:
+            return RunDirectory.create(place, config, environment)
+        directory = RunDirectory.go_on(place)
+        directory.describe(config, environment)
+        return directory
 
     if together:
         # A function on process 0 alone; the others learn of its error, too.

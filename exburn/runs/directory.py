@@ -20,7 +20,7 @@ from exburn.errors import (
     SaveError,
 )
 from exburn.runs.json_lines import LineFile, plain, wrong_field
-from exburn.runtime.files.atomic import sync_folder, system_error
+from exburn.runtime.files.atomic import sync_folder, system_error, write_atomically
 from exburn.saving.seal import read_document, seal_document
 
 CONFIG, ENVIRONMENT = "config.json", "environment.json"
@@ -130,6 +130,23 @@ class RunDirectory:
             raise system_error("fit", path, error) from error
         return cls(path, lock)
 
+    def describe(
+        self, config: Mapping[str, Any], environment: Mapping[str, Any]
+    ) -> None:
+        """Describes the run anew: it has left nothing to go on from, and begins again.
+
+        Args:
+            config, environment: JSON values.
+
+        Raises:
+            SaveError: The system refuses.
+        """
+        for name, value in ((ENVIRONMENT, environment), (CONFIG, config)):
+            data = _sealed(name, value)
+            write_atomically(
+                self.path / name, lambda file, data=data: file.write(data), op="fit"
+            )
+
     def close(self) -> None:
         """Brings all lines to the disk, and lets go of the folder."""
         try:
@@ -233,9 +250,13 @@ def absent(path: Path, cause: MissingFileError) -> ModelFormatError:
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
     with open(path, "wb") as file:
-        file.write(seal_document(_FORMATS[path.name], plain(value), indent=1))
+        file.write(_sealed(path.name, value))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _sealed(name: str, value: Mapping[str, Any]) -> bytes:
+    return seal_document(_FORMATS[name], plain(value), indent=1)
 
 
 def _take_place(hidden: Path, path: Path) -> Path:

@@ -56,6 +56,11 @@ class LineFile:
         size = facts.st_size
         self._torn = bool(size) and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
+    @property
+    def size(self) -> int:
+        """Bytes of the lines that are in it."""
+        return os.fstat(self._descriptor).st_size
+
     def add(self, record: Mapping[str, Any]) -> None:
         """Adds a line, by one call of the system."""
         data = (b"\n" if self._torn else b"") + seal_line(plain(record)) + b"\n"

@@ -42,7 +42,8 @@ class RunRecorder(Callback):
     def __init__(self, directory: RunDirectory | None, checkpoint: RunCheckpoint):
         self.directory, self.checkpoint = directory, checkpoint
         self._began = self._epoch_began = time.perf_counter()
-        self._started = False
+        self._begun = self._started = False
+        self._goes_on = directory is not None and directory.events.size > 0
         self._epoch = self._step = 0
         self._validation = 0.0  # seconds of this epoch that went into it
         self._chunk_at = self._glance_at = 0.0
@@ -52,7 +53,7 @@ class RunRecorder(Callback):
 
     # ------------------------------------------------------------------ hooks
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._began = time.perf_counter()
+        self._began, self._begun = time.perf_counter(), True
         facts = {name: (self.params or {}).get(name) for name in ("epochs", "steps")}
         self._event("begin", resumed=self.checkpoint.resumed, pid=os.getpid(), **facts)
 
@@ -118,6 +119,9 @@ class RunRecorder(Callback):
 
     def on_exit(self, error: BaseException | None = None) -> None:
         if self.directory is None:
+            return
+        if self._goes_on and not self._begun:  # it ended as it is written there
+            self.directory.close()
             return
         seconds = round(time.perf_counter() - self._began, 3)
         facts: dict[str, Any] = {"seconds": seconds, "epoch": self._epoch}

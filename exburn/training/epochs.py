@@ -20,6 +20,7 @@ from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.training import memory
 from exburn.training.averaging import keep_average, use_average
 from exburn.training.check import in_batch
+from exburn.training.checkpoint.provenance import Provenance
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.checkpoint.run_points import Checkpointing
 from exburn.training.feed.base import ArrayFeed, Feed
@@ -46,6 +47,7 @@ class Epochs:
         owner: The model that the callbacks see.
         resume: The run that is taken up, if one is; its state is restored already.
         earlier: Epochs of earlier runs.
+        provenance: What the result depends on; ``None`` if nothing is saved.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Epochs:
         owner: Any,
         resume: Resume | None,
         earlier: int,
+        provenance: Provenance | None = None,
     ):
         self.feed, self.validation_feed = feed, validation_feed
         self.holder, self.preparer = trainer.holder, trainer.preparer
@@ -65,7 +68,7 @@ class Epochs:
         self._earlier = earlier
         self.programs, self.timing = self.preparer.programs, Timing()
         self.points = Checkpointing(
-            trainer, callbacks, owner, feed, validation_feed, resume
+            trainer, callbacks, owner, feed, validation_feed, resume, provenance
         )
         self.agreement = self.points.agreement
         self._last = 0

@@ -190,6 +190,11 @@ class StateHolder:
 
     def take_over(self, other: StateHolder) -> None:
         """Goes on with the optimizer's state of another one, if they share it."""
+        self.changed_in_fit = {
+            name: texts
+            for name, texts in other.changed_in_fit.items()
+            if name.startswith("model")
+        }
         mine, others = (
             getattr(live.optimizer, "inner_optimizer", live.optimizer)
             for live in (self, other)

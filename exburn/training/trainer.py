@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.runtime.transfer import batch_number, device_constant
 from exburn.training import inference
 from exburn.training.agreement import Agreement, data_facts, fingerprint
+from exburn.training.checkpoint.provenance import Provenance, provenance_of
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
 from exburn.training.feed.base import Feed, count_steps
@@ -24,6 +26,7 @@ from exburn.training.prepare import Preparer
 from exburn.training.state_holder import StateHolder
 from exburn.training.timing import Timing
 
+Sources = tuple[ArrayDataset | StreamDataset, ArrayDataset | StreamDataset | None]
 _SIZES = 2  # of single batches, for programs of their own
 
 
@@ -64,6 +67,8 @@ class Trainer:
         self.timing = Timing()
         self.fitted: tuple[ArrayDataset | StreamDataset, int, int | None] | None = None
         self._sizes: dict[str, list[int]] = {}  # of single batches, by use
+        self._provenance: Provenance | None = None  # of the fit under way
+        self._described: Any = None  # what it was made of
 
     def with_optimizer(self, optimizer: Any) -> Trainer:
         """The same run with another optimizer, whose state begins anew."""
@@ -100,18 +105,32 @@ class Trainer:
         owner: Any,
         resume: Resume | None = None,
         resident: bool | None = None,
+        sources: Sources | None = None,
+        options: Mapping[str, Any] | None = None,
+        may_differ: Collection[str] = (),
     ) -> Epochs:
-        """The run of a ``fit``, whose epochs are still to be run."""
+        """The run of a ``fit``, whose epochs are still to be run.
+
+        Args:
+            sources: Both data sets as they were given, before they were encoded.
+            options: Further options that the result depends on, by name.
+            may_differ: Parts that need not be as in the run that is resumed.
+            **others: As of ``fit``.
+        """
         holder, preparer = self.holder, self.preparer
         first, earlier = initial_epoch, holder.epochs_before(initial_epoch)
+        per_epoch = count_steps(dataset, batch_size, steps)
+        holder.optimizer.set_epochs(per_epoch, epochs)
+        if resume is not None or callbacks.listens("on_checkpoint"):
+            self._begin_provenance(sources or (dataset, validation), options or {})
         if resume is not None:
+            assert self._provenance is not None
+            resume.compare(self._provenance, may_differ)
             first, earlier = resume.first, resume.earlier
             given = {"shuffle": shuffle, "steps": steps, "most": 1, "first": first}
             given |= {"earlier": earlier, "training": True}
             resume.check(make_feed(preparer, dataset, batch_size, **given))
-            resume.restore(self, callbacks)
-        per_epoch = count_steps(dataset, batch_size, steps)
-        holder.optimizer.set_epochs(per_epoch, epochs)
+            resume.restore(self, callbacks, may_differ)
         feed = make_feed(
             preparer,
             dataset,
@@ -163,6 +182,7 @@ class Trainer:
             owner=owner,
             resume=resume,
             earlier=earlier,
+            provenance=self._provenance,
         )
         run.agreement.check_alike(
             lambda: {
@@ -184,6 +204,31 @@ class Trainer:
         """Says how it ran, whatever ended it."""
         self.fitted = None
         self.decisions = as_it_ran(self.decisions, feed)
+        if self._provenance is not None:
+            self._end_provenance()
+
+    def _begin_provenance(self, sources: Sources, options: Mapping[str, Any]) -> None:
+        """Describes what the result depends on; arrays beside the training.
+
+        What hooks of an earlier fit have changed is as it was before that one: in the
+        run that is resumed they change it, too.
+        """
+        made = provenance_of(self, *sources, options)
+        rate = "optimizer.learning_rate"
+        if self.holder.step and rate not in self.holder.changed_in_fit:
+            made.leave_out(rate)  # hooks of an unknown fit may have changed it
+        made.undo(self.holder.changed_in_fit)
+        made.begin()
+        self._provenance, self._described = made, (*sources, options)
+
+    def _end_provenance(self) -> None:
+        """Notes what hooks have changed."""
+        made, self._provenance = self._provenance, None
+        assert made is not None
+        made.close()
+        described, self._described = self._described, None
+        now = provenance_of(self, *described)
+        self.holder.changed_in_fit = made.changes(now)
 
     def evaluate(
         self,

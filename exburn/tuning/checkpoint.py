@@ -246,7 +246,7 @@ def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
         "scheduler": ready.scheduler,
         "monitor": [run.monitor, run.mode],
         "order": "own" if ready.own_order else "shared",
-        "validation_freq": [e for e in range(run.epochs) if ready.validates(e)],
+        "validation_data.freq": [e for e in range(run.epochs) if ready.validates(e)],
         "sweep's seed": ready.seed,
     }
     trainer = require_trainer(ready.model, "sweep")

@@ -1,6 +1,7 @@
 """What ``fit(run=…)`` leaves: every epoch, how it ended, and a run to go on with."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from tests.runs.conftest import rows, small_model
 import exburn
 from exburn import runs
 from exburn.callbacks import Callback, History
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, CheckpointError
 
 
 def test_a_run_holds_what_history_holds(first):
@@ -57,8 +58,31 @@ def test_a_resumed_run_goes_on_in_its_folder(recorded, tmp_path):
     assert not (tmp_path / "a-2").exists()
     # Without recording, too, its folder is one to go on from.
     later = {"batch_size": 16, "verbose": 0, "resume": tmp_path / "a"}
+    later["may_differ"] = "optimizer"
     history = small_model().fit(x, y, epochs=5, learning_rate=0.1, **later)
     assert len(history.epoch) == 5 and history.run is None
+
+
+def test_a_run_that_cannot_be_gone_on_with_stays_as_it_is(tmp_path):
+    (x, y), fit = rows(), {"batch_size": 16, "verbose": 0, "run": tmp_path / "a"}
+    small_model().fit(x, y, epochs=2, **fit)
+    before = {p: p.read_bytes() for p in (tmp_path / "a").iterdir() if p.is_file()}
+    with pytest.raises(CheckpointError, match="y: other values"):
+        small_model().fit(x, 2 - y, epochs=4, resume="auto", **fit)
+    after = {p: p.read_bytes() for p in (tmp_path / "a").iterdir() if p.is_file()}
+    assert after == before and runs.read(tmp_path / "a").state == "finished"
+
+
+def test_a_run_without_checkpoints_is_described_anew(tmp_path):
+    (x, y), fit = rows(), {"batch_size": 16, "verbose": 0, "run": tmp_path / "a"}
+    small_model().fit(x, y, epochs=2, **fit)
+    shutil.rmtree(tmp_path / "a" / "checkpoints")
+    model = small_model()
+    model.compile("sgd", "cross_entropy")
+    model.fit(x, y, epochs=3, resume="auto", **fit)
+    run = runs.read(tmp_path / "a")
+    assert run.config["compile"]["optimizer"]["class_name"] == "SGD"
+    assert run.config["fit"]["epochs"] == len(run.epochs) == 3
 
 
 def test_a_loop_of_ones_own_is_recorded_and_may_be_left(tmp_path):

@@ -19,11 +19,13 @@ def make(seed=3, optimizer=None, dtype=None, **settings):
     key = repr((config, dtype, settings))
     if key not in MODELS:
         model = build(seed, optimizer, dtype, settings)
-        MODELS[key] = model, {3: model.get_weights()}
-    model, initial = MODELS[key]
+        rate = float(model.optimizer.learning_rate)
+        MODELS[key] = model, {3: model.get_weights()}, rate
+    model, initial, rate = MODELS[key]
     trainer = model._run.value.trainer
     trainer.holder.opt_state, trainer.holder.step, trainer.holder.epochs = None, 0, 0
     trainer.holder.reseed(seed)
+    model.optimizer.learning_rate = rate  # which callbacks may have changed
     if seed in initial:
         model.set_weights(initial[seed])
     else:

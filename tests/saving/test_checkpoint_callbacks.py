@@ -22,6 +22,7 @@ from exburn.errors import (
     CheckpointWarning,
     FileFormatError,
     SaveError,
+    UnknownNameError,
 )
 from exburn.saving.checkpoint import CheckpointDirectory
 
@@ -223,22 +224,21 @@ def test_what_does_not_belong_together(tmp_path):
     between = saved.writer.directory.checkpoints()[-1].path
     narrow = exburn.Sequential([exburn.Input((8,)), layers.Dense(3)])
     narrow.compile("adam", "cross_entropy", seed=3)
+    crossentropy = ["sparse_categorical_crossentropy"]
     cases = [
         (make(), {"batch_size": 16}, within, r"epoch of other batches(.|\n)*16"),
         (make(), {"shuffle": False}, within, "epoch of other batches"),
         (make(optimizer="sgd"), {}, between, "another model, optimizer"),
-        (
-            make(metrics=["sparse_categorical_crossentropy"]),
-            {},
-            within,
-            "another model, optimizer",
-        ),
+        (make(metrics=crossentropy), {}, within, "another model, optimizer"),
         (narrow, {}, between, r"only in the checkpoint: (.|\n)*"),
     ]
+    parts = ["batch_size", "shuffle", "optimizer", "metrics", "model"]
     for model, options, place, message in cases:
         before = [w.tobytes() for w in model.get_weights()]
-        with pytest.raises(CheckpointError, match=message):
-            fit(model, [EarlyStopping("loss")], resume=place, **options)
+        for allowed, said in (((), "was trained otherwise"), (parts, message)):
+            again = {"resume": place, "may_differ": allowed}
+            with pytest.raises(CheckpointError, match=said):
+                fit(model, [EarlyStopping("loss")], **again, **options)
         assert [w.tobytes() for w in model.get_weights()] == before
     with pytest.raises(CallbackError, match="EarlyStopping"):
         fit(make(), [], resume=between)
@@ -249,11 +249,14 @@ def test_what_does_not_belong_together(tmp_path):
     for wrong in (3, True):
         with pytest.raises(ArgumentError, match="folder of checkpoints"):
             fit(make(), [], resume=wrong)
-    # Between two epochs other batches and other metrics are fine; and whether there
-    # are further checkpoints.
+    with pytest.raises(UnknownNameError, match="batch_size"):
+        fit(make(), [], resume=between, may_differ="batchsize")
+    # Between two epochs other batches and other metrics may be wanted; and whether
+    # there are further checkpoints.
     fit(
-        make(metrics=["sparse_categorical_crossentropy"]),
+        make(metrics=crossentropy),
         [EarlyStopping("loss")],
         resume=between,
         batch_size=16,
+        may_differ=["batch_size", "metrics"],
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flax import nnx
+from jax import tree
 
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign
@@ -39,17 +40,20 @@ if TYPE_CHECKING:
 #: The parts by which differences are told, and may be allowed.
 PARTS = (
     *("x", "y", "sample_weight", "class_weight", "validation_data", "batch_size"),
-    *("shuffle", "steps_per_epoch", "validation_steps", "validation_batch_size"),
-    *("validation_freq", "warmup", "model", "optimizer", "loss", "loss_weights"),
-    "metrics",
+    *("shuffle", "steps_per_epoch", "warmup", "model", "optimizer", "loss"),
+    *("loss_weights", "metrics"),
 )
+_NONE = "None"  # the text of a part that is not there
 _VERSIONS = "versions"  # the entry with those that code depends on
 _RATE = "learning_rate"
 _MANY = 8  # differences that are told
 # Attributes of all layers, beside their options.
 _NOT_SETTINGS = frozenset(
-    "built name _name supports_masking input_spec nodes _meta _policy _given_policy"
-    " _reached _run".split()
+    "built name _name _auto_name supports_masking input_spec nodes _meta _run _reached"
+    " _policy _given_policy _autocast _own_build _trainable"
+    # Those of models, which are described by what they do or change nothing.
+    " _graph _host _symbols _start _tokenizer _changes _pruning _compression _report"
+    " _origin _format".split()
 )
 
 
@@ -118,15 +122,21 @@ class Provenance:
         for name in sorted({*now, *saved} - unknown - {_VERSIONS}):
             if part_of(name) in allowed or not others.isdisjoint(_around(name)):
                 continue
-            old, new = saved.get(name), now.get(name)
-            if not same_code and (old is None or new is None or _has_code(old)):
+            old, new = saved.get(name, _NONE), now.get(name, _NONE)
+            if not same_code and (
+                _has_code(old) or name not in now or name not in saved
+            ):
                 continue  # another version has other options, and compiles other code
             if old != new:
                 found[name] = _change(name, old, new)
-                if _kind(old) != _kind(new):
+                if without_digest(old) != without_digest(new):
                     others.add(name)
         order = [*dict.fromkeys([*now, *saved])]
         return [found[name] for name in order if name in found]
+
+    def leave_out(self, name: str) -> None:
+        """Notes that a part is not known: it is not compared."""
+        self._texts[name] = None
 
     def changes(self, other: Provenance) -> dict[str, tuple[str | None, str | None]]:
         """Texts that differ from those of another one: ours, and the other's."""
@@ -241,17 +251,13 @@ def provenance_of(
                     arrays[name] = leaf
     texts |= describe_module(module, names)
     texts |= _describe_objective(trainer.preparer.objective, names)
-    fresh = begins or not holder.step
-    texts |= _describe_optimizer(holder.optimizer, names, fresh)
+    texts |= _describe_optimizer(holder.optimizer, names)
     if begins:
         texts["seed"] = describe_value(holder.seed)
         texts["weights"] = describe_value(holder.split.read())
         trained = holder.step, holder.epochs, holder.opt_state
         texts["optimizer_state"] = describe_value(trained)
-    made = Provenance(texts, arrays)
-    if not begins:
-        made.undo(holder.changed_in_fit)
-    return made
+    return Provenance(texts, arrays)
 
 
 def describe_module(
@@ -276,6 +282,8 @@ def describe_module(
         texts[place] = describe_value(type(part), names)
         for name, value in _settings_of(part):
             texts[f"{place}.{name}"] = describe_value(value, names)
+    if getattr(module, "is_model", False):  # pruned, adapted, in few bits
+        texts["model.changes"] = describe_value(module.changes)
     for path, weight, _ in iter_weights(module):
         metadata, (owner, _, label) = weight.get_metadata(), path.rpartition("/")
         for name in ("regularizer", "constraint"):
@@ -303,18 +311,16 @@ def _settings_of(part: Any) -> Iterator[tuple[str, Any]]:
             live = callable(held) or hasattr(held, "get_config")
             yield name, held if live else value
         if (graph := getattr(part, "graph", None)) is not None:
-            nodes = [
-                (node.target, node.leaves, str(node.treedef)) for node in graph.nodes
+            calls = [
+                (n.target, tree.unflatten(n.treedef, n.leaves)) for n in graph.nodes
             ]
-            yield "graph", (nodes, graph.outputs)
-        if isinstance(changes := vars(part).get("_changes"), Static):
-            yield "changes", changes.value
+            yield "graph", (calls, graph.outputs)
     if not (is_foreign(part) or getattr(part, "is_model", False)):
         return
     for name, value in vars(part).items():
         own = name in config or name in _NOT_SETTINGS or name.startswith("_pytree__")
-        own |= name.startswith("_") and not is_foreign(part)
-        if not own and not isinstance(value, nnx.Pytree | nnx.Variable | Static):
+        value = value.value if isinstance(value, Static) else value
+        if not own and not isinstance(value, nnx.Pytree | nnx.Variable):
             yield name, value
 
 
@@ -345,15 +351,8 @@ def _describe_objective(
 
 
 def _describe_optimizer(
-    optimizer: Any, names: Mapping[int, str], fresh: bool
+    optimizer: Any, names: Mapping[int, str]
 ) -> dict[str, str | None]:
-    """Texts of an optimizer's options.
-
-    Args:
-        optimizer: The optimizer.
-        names: As of ``describe_value``.
-        fresh: Whether its rate counts; else training may have changed it.
-    """
     texts: dict[str, str | None] = {"optimizer": describe_value(type(optimizer), names)}
     for name, value in optimizer.settings().items():
         rate = name.rpartition(".")[2] == _RATE and value is float
@@ -364,7 +363,7 @@ def _describe_optimizer(
         if name == "_source":  # the transformation of optax
             texts["optimizer.transformation"] = describe_value(held, names)
     if optimizer.schedule is None:
-        texts[f"optimizer.{_RATE}"] = _rate_text(optimizer) if fresh else None
+        texts[f"optimizer.{_RATE}"] = _rate_text(optimizer)
     return texts
 
 
@@ -385,14 +384,14 @@ def _describe_stream(
     return texts
 
 
-def _named_leaves(tree: Sequence[Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for part, name in zip(tree, NAMES, strict=True):
+def _named_leaves(data: Sequence[Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for part, name in zip(data, NAMES, strict=True):
         yield from leaves(part, f"{prefix}{name}")
 
 
 def _kind_of(data: ArrayDataset | StreamDataset | None) -> str:
     if data is None:
-        return "none"
+        return _NONE
     return "arrays" if isinstance(data, ArrayDataset) else f"a {data.name}"
 
 
@@ -405,14 +404,12 @@ def _has_code(text: str) -> bool:
     return without_code(text) != text
 
 
-def _kind(text: str | None) -> str:
-    return "none" if text is None else without_digest(text)
-
-
-def _change(name: str, old: str | None, new: str | None) -> str:
-    before, after = _kind(old), _kind(new)
+def _change(name: str, old: str, new: str) -> str:
+    before, after = without_digest(old), without_digest(new)
     if before != after:
         return f"{name}: {before} → {after}"
+    if name.endswith(".graph"):
+        return f"{name}: other connections"
     if after in ("tuple", "list", "dict"):
         return f"{name}: other values"
     if part_of(name) in NAMES or name.startswith("validation_data"):

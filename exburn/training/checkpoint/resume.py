@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import Checkpoint, Saved, saved_at
 from exburn.saving.checkpoint.arrays import weights_of
 from exburn.saving.checkpoint.values import decode, equal
+from exburn.training.checkpoint.provenance import Provenance, differ_error, part_of
 from exburn.training.checkpoint.run_points import flatten, layouts_of, unflatten
 from exburn.training.feed.base import Feed, StreamFeed
 from exburn.training.state import TrainState
 
 _STATE, _PARAMS = "state/", "state/params/"
-_PARTS = "ended stop plan logs callbacks data seed savers".split()
+_PARTS = "ended stop plan logs callbacks data seed savers provenance".split()
 
 
 class Resume:
@@ -73,6 +75,28 @@ class Resume:
     def where(self) -> Path:
         return self.saved.checkpoint.path
 
+    def compare(self, provenance: Provenance, may_differ: Collection[str]) -> None:
+        """Raises if the result would depend on something else than in the saved run.
+
+        Args:
+            provenance: What it depends on now.
+            may_differ: Names of the parts that may be others.
+
+        Raises:
+            CheckpointError: With what differs.
+        """
+        saved = self.saved.run["provenance"]
+        if differences := provenance.differences_from(saved, may_differ):
+            names = dict.fromkeys(part_of(d.partition(":")[0]) for d in differences)
+            raise differ_error(
+                "fit",
+                "the run that is to be resumed was trained otherwise",
+                differences,
+                self.where,
+                "Train it as it was; begin anew, in another folder; or go on with what "
+                f"has changed: fit(may_differ={[*names]}).",
+            )
+
     def check(self, feed: Feed) -> None:
         """Within an epoch, the batches that follow must be those that were to follow.
 
@@ -95,8 +119,15 @@ class Resume:
             if isinstance(source, StreamFeed):
                 source.go_to(self.saved.run[name])
 
-    def restore(self, trainer: Any, callbacks: CallbackList) -> None:
+    def restore(
+        self, trainer: Any, callbacks: CallbackList, may_differ: Collection[str] = ()
+    ) -> None:
         """Gives trainer, module and callbacks what was saved; all of it or nothing.
+
+        Args:
+            trainer: The trainer.
+            callbacks: Those of this run.
+            may_differ: As of ``compare``: with another optimizer its rate holds.
 
         Raises:
             CheckpointError: The checkpoint belongs to another model, optimizer or
@@ -128,6 +159,11 @@ class Resume:
         if saved.left:  # each process reads what its devices are to hold
             arrays |= saved.read_left(layouts_of(target))
         state = unflatten(target, arrays)
+        optimizer = trainer.holder.optimizer
+        if "optimizer" in may_differ and optimizer.schedule is None:
+            rate = {"learning_rate": optimizer.learning_rate}
+            new = optimizer.with_hyperparameters(state.opt_state, **rate)
+            state = state.replace(opt_state=new)
         present = callbacks.state_dict()
         for name in self.saved.run["savers"]:  # what saves is up to the new run
             if name not in present:

@@ -20,6 +20,7 @@ from exburn.saving.checkpoint.arrays import WEIGHTS
 from exburn.saving.checkpoint.snapshot import Snapshot
 from exburn.saving.checkpoint.values import encode
 from exburn.training.agreement import Agreement
+from exburn.training.checkpoint.provenance import Provenance
 from exburn.training.feed.base import Feed
 from exburn.training.numbers import is_number
 from exburn.training.objective.readings import Readings
@@ -78,6 +79,7 @@ class Checkpointing:
         owner: The model that they see.
         feed, held: The training's and the validation's feed.
         resume: The run that is taken up, if one is.
+        provenance: What the result of the run depends on; ``None`` if nothing is saved.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class Checkpointing:
         feed: Feed,
         held: Feed | None,
         resume: Any = None,  # an exburn.training.checkpoint.resume.Resume
+        provenance: Provenance | None = None,
     ):
+        self._provenance = provenance
         self.trainer, self.callbacks, self.owner = trainer, callbacks, owner
         self.feed, self.held = feed, held
         run_id = uuid.uuid4().hex if resume is None else resume.run_id
@@ -174,7 +178,8 @@ class Checkpointing:
 
     def _describe(self, point: RunPoint, validating: bool, arrays: dict) -> dict:
         """Everything that is no array of the state; arrays in it go to ``arrays``."""
-        feed, held = self.feed, self.held
+        feed, held, provenance = self.feed, self.held, self._provenance
+        assert provenance is not None  # there is one where something is saved
         states = {
             name: state
             for name, state in self.callbacks.state_dict().items()
@@ -193,6 +198,7 @@ class Checkpointing:
             "validation": None if held is None else held.position(begin=validating),
             "callbacks": encode(states, arrays, "callbacks"),
             "savers": self.callbacks.names("on_checkpoint"),
+            "provenance": provenance.entries(),
         }
 
 

@@ -140,7 +140,7 @@ CHANGES: dict[str, tuple[Callable[[Training], None], str]] = {
         _to(validation_data=(X[:8] + 1, Y[:8])),
         r"validation_data\.y",
     ),
-    "no validation": (_to(validation_data=None), "validation_data: arrays → none"),
+    "no validation": (_to(validation_data=None), "validation_data: arrays → None"),
     "weights of classes": (_to(class_weight={0: 1.0, 1: 3.0}), "class_weight"),
     "weights of rows": (
         _to(class_weight=None, sample_weight=np.ones(24)),
@@ -160,8 +160,8 @@ CHANGES: dict[str, tuple[Callable[[Training], None], str]] = {
     "a constraint": (_to(constraint="non_neg"), "hidden.kernel_constraint"),
     "dropout": (_to(rate=0.3), "drop.rate: 0.2 → 0.3"),
     "a frozen layer": (_to(trainable=False), "hidden.trainable: True → False"),
-    "how layers connect": (_to(residual=False), "model.add: Add → none"),
-    "an own class": (_to(own_class=Square), "model.scale: Scale → Square"),
+    "how layers connect": (_to(residual=False), "add: Add → None"),
+    "an own class": (_to(own_class=Square), "scale: Scale → Square"),
     "an attribute": (_to(factor=0.25), "scale.factor: 0.5 → 0.25"),
     "another optimizer": (
         _to(optimizer=lambda: optimizers.SGD(0.01)),
@@ -184,7 +184,7 @@ CHANGES: dict[str, tuple[Callable[[Training], None], str]] = {
     ),
     "an own loss": (_to(loss=penalized(2.0)), "loss: .* → "),
     "weights of losses": (_to(loss_weights=[2.0]), "loss_weights: 1.0 → 2.0"),
-    "a metric": (_to(metrics=("mae", "mse")), "metrics.mse: none → "),
+    "a metric": (_to(metrics=("mae", "mse")), "metrics.mse: None → "),
     "the seed": (_to(seed=4), "seed: 3 → 4"),
 }
 
