@@ -6,7 +6,6 @@ import functools
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,7 +18,11 @@ from exburn.core.checks import check_count, check_path
 from exburn.errors import CallbackError, require
 from exburn.module.graph import Ref
 from exburn.module.traversal import iter_weights
+from exburn.runtime.files.ordinary import read_text
 from exburn.runtime.sharding.arrays import to_host
+
+_MOST_BYTES = 1 << 30  # of a file of tokens, one a line
+
 
 _EXTRA = "tensorboard"
 _REASON = "TensorBoard's files are written by tensorboardX"
@@ -241,7 +244,7 @@ class TensorBoard(Callback):
             file = files.get(layer) if isinstance(files, Mapping) else files
             labels = None
             if file is not None:
-                labels = Path(file).read_text(encoding="utf-8").splitlines()
+                labels = read_text(file, "TensorBoard", _MOST_BYTES).splitlines()
                 if len(labels) != len(table):
                     raise CallbackError(
                         "TensorBoard",

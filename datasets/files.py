@@ -17,6 +17,7 @@ from exburn.datasets.download import KERAS_FOLDER, fetch, locate
 from exburn.datasets.prepare import generator
 from exburn.errors import FileFormatError
 from exburn.runtime.files.npz import NpzFile
+from exburn.runtime.files.ordinary import check_ordinary
 
 __all__ = ["Split", "keras_npz", "read_idx", "read_npz", "read_records", "shuffle_rows"]
 
@@ -31,6 +32,7 @@ def read_idx(path: Path, *, op: str) -> np.ndarray:
     Raises:
         FileFormatError: Not an idx file, or shorter or longer than its header says.
     """
+    check_ordinary(path, op)
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rb") as file:
@@ -114,6 +116,7 @@ def read_records(
         FileFormatError: Not that archive, or a member of another length.
     """
     size, found = labels + 3072, {}
+    check_ordinary(path, op)
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:

@@ -17,9 +17,11 @@ import numpy as np
 from exburn.datasets.generated import Split
 from exburn.datasets.prepare import train_test
 from exburn.errors import ArgumentError, DataError, require
+from exburn.runtime.files.ordinary import check_ordinary, read_whole
 
 __all__ = ["image_folder", "text_folder"]
 
+_MOST_TEXT = 1 << 30  # bytes of a text
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
@@ -83,6 +85,7 @@ def image_folder(
     pillow = require("PIL.Image", "image_folder", reason, package="pillow")
 
     def read(file: Path) -> np.ndarray:
+        check_ordinary(file, "image_folder")
         try:
             with pillow.open(file) as image:
                 image = image.convert(_MODES[channels])
@@ -141,7 +144,7 @@ def text_folder(
 
     def read(file: Path) -> str:
         try:
-            return file.read_text(encoding)
+            return read_whole(file, "text_folder", _MOST_TEXT).decode(encoding)
         except (LookupError, OSError, UnicodeDecodeError) as error:
             raise DataError(
                 "text_folder",

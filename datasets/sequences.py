@@ -13,6 +13,7 @@ from exburn.core.checks import check_number
 from exburn.datasets.download import KERAS_FOLDER, digest_of, fetch, locate
 from exburn.datasets.files import Split, read_npz
 from exburn.errors import ArgumentError, DataError, FileFormatError
+from exburn.runtime.files.ordinary import read_text
 
 __all__ = [
     "check_options",
@@ -24,6 +25,9 @@ __all__ = [
     "shorter",
     "word_index",
 ]
+
+
+_MOST_BYTES = 256 << 20  # of a list of words
 
 
 def seeded_order(rows: int, rng: np.random.RandomState) -> np.ndarray:
@@ -97,7 +101,7 @@ def word_index(
         os.fspath(path), KERAS_FOLDER + origin, digest, op=op
     )
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(read_text(file, op, _MOST_BYTES))
     except ValueError as error:
         raise FileFormatError(
             op, f"{file.name} is not JSON", {"path": file, "cause": error}

@@ -26,6 +26,7 @@ from exburn.module.layer.configuration import given_arguments
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 from exburn.runtime.files.atomic import write_atomically
+from exburn.runtime.files.ordinary import read_text
 from exburn.saving.foreign_safetensors import write_foreign
 from exburn.saving.pretrained_folder import (
     CONFIG,
@@ -43,6 +44,7 @@ __all__ = ["Pretrained", "from_pretrained"]
 _KEPT = (
     4 << 20
 )  # bytes of a tensor that no weight is made of, and that is written again
+_MOST_JSON = 16 << 20  # bytes of a file beside config.json
 _HALVES = {"BF16": "bfloat16", "F16": "float16"}
 
 
@@ -216,7 +218,7 @@ class Pretrained(Model):
             with registry.reading_file():  # no first weights
                 model = cls(**arguments)
             further = {
-                name: (folder / name).read_text("utf-8", "replace")
+                name: read_text(folder / name, op, _MOST_JSON)
                 for name in cls.further
                 if (folder / name).is_file()
             }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from exburn.errors import ArgumentError, MissingFileError
-from exburn.runtime.files.ordinary import HDF5, ZIP
+from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.runtime.files.zip_directory import open_zip
 
 __all__ = ["Found", "examine"]
@@ -98,8 +98,8 @@ def _folder_kind(path: Path) -> str | None:
 
 
 def _file_kind(path: Path) -> str | None:
-    with open(path, "rb") as file:
-        start = file.read(16)
+    with Source(path, op="exburn") as file:
+        start = file.read(0, 16)
     suffix = path.suffix.lower()
     if start.startswith(ZIP):
         return _zip_kind(path)

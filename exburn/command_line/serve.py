@@ -23,10 +23,12 @@ from typing import Any
 from exburn.command_line.modules import add_import, import_modules
 from exburn.command_line.output import show
 from exburn.errors import ArgumentError
+from exburn.runtime.files.ordinary import read_text
 
 __all__ = ["add_arguments", "run"]
 
 _OP = "serve"
+_MOST_KEYS = 1 << 20  # bytes of a file of keys
 
 
 def _value(text: str) -> Any:
@@ -175,7 +177,7 @@ def _models(files: list[Path], names: list[str] | None) -> dict[str, dict[str, P
 
 def _keys(file: Path) -> list[str]:
     """The keys in a file; that it holds none must not open the server to everybody."""
-    keys = file.read_text("utf-8").split()
+    keys = read_text(file, _OP, _MOST_KEYS).split()
     if not keys:
         raise ArgumentError(_OP, f"{file} holds no API key")
     return keys

@@ -15,6 +15,7 @@ from typing import Any
 from exburn.command_line.files import Found, examine
 from exburn.command_line.output import show
 from exburn.errors import ExBurnError
+from exburn.runtime.files.ordinary import read_whole
 
 __all__ = ["add_arguments", "run"]
 
@@ -135,7 +136,7 @@ def _structure(found: Found, checked: list[str], wrong: list[str]) -> None:
     if found.kind == "stablehlo":
         from exburn.models.interop import stablehlo
 
-        stablehlo.load(found.path.read_bytes())
+        stablehlo.load(read_whole(found.path, "verify"))
     elif found.kind == "onnx":
         from exburn.models.interop import onnx_models
 

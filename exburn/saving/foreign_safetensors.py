@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.errors import ExBurnError
 from exburn.module.variable import alive
 from exburn.runtime.files.atomic import staging, target_of, write_atomically
-from exburn.saving.header import CODES, STORED_AS
+from exburn.runtime.files.ordinary import read_whole
+from exburn.saving.header import CODES, MAX_HEADER, STORED_AS
 from exburn.weights import Move, Rules
 
 # Of the package, the last one first in a file.
@@ -143,10 +146,7 @@ def write_foreign(
         _write(target, tensors, parts[0], metadata, op)
         _remove_parts(index, keep=[])
         return target
-    names = [
-        f"{target.stem}-{number:05d}-of-{len(parts):05d}.safetensors"
-        for number in range(1, len(parts) + 1)
-    ]
+    names = _shard_names(target, len(parts))
     for name, part in zip(names, parts, strict=True):
         _write(target.with_name(name), tensors, part, metadata, op)
     total = sum(map(_bytes, tensors.specs.values()))
@@ -158,6 +158,21 @@ def write_foreign(
     for name in {target.name, *old} - set(names):  # else a reader finds both
         target.with_name(name).unlink(missing_ok=True)
     return index
+
+
+def _shard_names(target: Path, count: int) -> list[str]:
+    """Names for the files: the usual ones, or others where one of these is in use.
+
+    An index that is there goes on naming whole files until the new one replaces it.
+    """
+    for mark in ("", f"-{secrets.token_hex(4)}"):
+        names = [
+            f"{target.stem}{mark}-{number:05d}-of-{count:05d}.safetensors"
+            for number in range(1, count + 1)
+        ]
+        if not any(os.path.lexists(target.with_name(name)) for name in names):
+            break
+    return names
 
 
 def _bytes(spec: tuple[np.dtype, tuple[int, ...]]) -> int:
@@ -205,9 +220,10 @@ def _write(
 def _indexed(index: Path) -> set[str]:
     """Names of the files that an index of ours names; none if it is another's."""
     try:
-        listed = json.loads(index.read_text("utf-8"))["weight_map"].values()
+        described = json.loads(read_whole(index, "save", MAX_HEADER))
+        listed = described["weight_map"].values()
         return {n for n in listed if os.path.basename(n) == n and "-of-" in n}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ExBurnError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from exburn.errors import ModelFormatError, require
 from exburn.runtime.files.bounds import ROOM, ArrayBudget, Budget, is_shape
+from exburn.runtime.files.ordinary import check_ordinary
 from exburn.saving.header import damage_error
 
 _SHUFFLE, _DEFLATE, _CHECKSUM = 2, 1, 3  # filters that HDF5 itself has
@@ -58,7 +59,7 @@ class HDF5File:
         self.path, self.op, self._left = path, op, most
         reason = "reading files of Keras needs h5py"
         self._h5py = require("h5py", op, reason, extra="keras", details={"file": path})
-        self._size = path.stat().st_size if data is None else len(data)
+        self._size = check_ordinary(path, op).st_size if data is None else len(data)
         self._datasets: dict[str, Any] = {}
         self.groups: set[str] = set()
         self._seen: set[int] = set()  # addresses of groups and arrays

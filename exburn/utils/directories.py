@@ -13,6 +13,7 @@ import numpy as np
 from exburn.config import check_format, floatx
 from exburn.core.printing import print_text
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
+from exburn.runtime.files.ordinary import check_ordinary
 from exburn.utils.images import img_to_array, in_8_bits, open_image, resize
 from exburn.utils.stream import Stream, fresh_seed, stack
 
@@ -169,6 +170,7 @@ def text_dataset_from_directory(
     """
 
     def read(path: str) -> np.ndarray:
+        check_ordinary(path, "text_dataset_from_directory")
         with open(path, encoding="utf-8") as file:
             return np.array(file.read(max_length), dtype=object)
 
@@ -271,6 +273,7 @@ def _fit(x: np.ndarray, length: int) -> np.ndarray:
 
 def _wave(op: str, path: str, rate: int | None) -> np.ndarray:
     """The samples of a WAV file, ``[time, channels]`` from -1 to 1."""
+    check_ordinary(path, op)
     try:
         with wave.open(path, "rb") as file:
             width, channels = file.getsampwidth(), file.getnchannels()

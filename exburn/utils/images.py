@@ -10,6 +10,7 @@ import numpy as np
 
 from exburn.config import check_format, floatx
 from exburn.errors import ShapeError, require, unknown_name, warn
+from exburn.runtime.files.ordinary import check_ordinary
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # greys of more than 8 bits
@@ -87,9 +88,10 @@ def open_image(path: Any, color_mode: str) -> Any:
     """
     if color_mode not in _MODES:
         raise unknown_name("color_mode", color_mode, _MODES, op="load_img")
-    return pillow("load_img").open(
-        path if isinstance(path, io.IOBase) else os.fspath(path)
-    )
+    if isinstance(path, io.IOBase):
+        return pillow("load_img").open(path)
+    check_ordinary(path, "load_img")
+    return pillow("load_img").open(os.fspath(path))
 
 
 def in_8_bits(image: Any, path: Any, color_mode: str) -> Any:

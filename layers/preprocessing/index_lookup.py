@@ -22,8 +22,12 @@ from exburn.layers.preprocessing.encoding import (
 from exburn.layers.preprocessing.hashing import hash_bins
 from exburn.layers.preprocessing.host import HostLayer
 from exburn.module.variable import Static
+from exburn.runtime.files.ordinary import read_text
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
+
+
+_MOST_BYTES = 1 << 30  # of a file of tokens, one a line
 
 
 class _Vocabulary:
@@ -139,7 +143,7 @@ class IndexLookup(HostLayer):
         """
         op = self._op
         if isinstance(vocabulary, str | Path):
-            vocabulary = Path(vocabulary).read_text(encoding="utf-8").splitlines()
+            vocabulary = read_text(vocabulary, op, _MOST_BYTES).splitlines()
         tokens = self._array(vocabulary).reshape(-1).tolist()
         if not tokens:
             raise ArgumentError(op, "the vocabulary is empty")

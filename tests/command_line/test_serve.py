@@ -102,7 +102,7 @@ def test_options_reach_the_server(served, tmp_path):
         (["a.exburn", "b.exburn", "--name", "a"], "once for each file: 1 for 2"),
         (["x/a.exburn", "y/a.exburn"], "two models are called 'a', version '1'"),
         (["a.exburn", "--api-key-file", "EMPTY"], "holds no API key"),
-        (["a.exburn", "--api-key-file", "none"], "No such file"),
+        (["a.exburn", "--api-key-file", "none"], "there is no file"),
         (["a.exburn", "--import", "no_such_module"], "--import no_such_module"),
     ],
 )

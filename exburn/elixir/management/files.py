@@ -23,6 +23,7 @@ from exburn.errors import (
     unknown_name,
 )
 from exburn.runtime.files.atomic import write_atomically
+from exburn.runtime.files.ordinary import read_whole
 from exburn.saving.header import DTYPES, STORED_AS
 
 __all__ = ["deserialize_params", "export_params", "import_params", "serialize_params"]
@@ -167,9 +168,7 @@ def import_params(model: Any, source: Any, *, format: str | None = None) -> Any:
     if isinstance(source, str | os.PathLike) and not _is_json(source):
         path = Path(source)
         format = _format(op, path, format)
-        if not path.is_file():
-            raise ArgumentError(op, f"there is no file {path}")
-        contents = path.read_bytes()
+        contents = read_whole(path, op)
     elif not isinstance(source, str | bytes | bytearray):
         raise DTypeError(
             op, f"a path or contents are needed, received {type(source).__name__}"

@@ -28,12 +28,14 @@ from exburn.export.formats import FORMATS, Format
 from exburn.export.mobile.contract import check_labels, contract_of, own_labels
 from exburn.export.mobile.verification import (
     CONTRACT,
+    FORMAT,
     GOLDEN,
     digest,
     golden_errors,
 )
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written
+from exburn.saving.seal import seal_document
 
 FILES = ("litert", "coreml", "onnx")
 _GOLDEN_ROWS, _DRAWN_ROWS = 8, 4
@@ -91,8 +93,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
             error, apart = golden_errors(path, contract, kind, golden)
             about["tolerance"] = max(1.5 * error, 0 if coarse else about["tolerance"])
             about["integers"] = int(apart)
-    text = json.dumps(contract, indent=2, ensure_ascii=False, allow_nan=False)
-    (path / CONTRACT).write_text(text + "\n", encoding="utf-8")
+    json.dumps(contract, allow_nan=False)  # any reader of JSON must take it
+    (path / CONTRACT).write_bytes(seal_document(FORMAT, contract, indent=2))
     errors = [report.error for report in reports.values() if report.error is not None]
     checked = "; ".join(f"{name}: {r.checked}" for name, r in reports.items())
     notes = tuple(f"{name}: {note}" for name, r in reports.items() for note in r.notes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,8 @@ import numpy as np
 from exburn.errors import ArgumentError, ExportError, ModelFormatError, require
 from exburn.export.comparison import difference
 from exburn.export.formats import FORMATS
+from exburn.runtime.files.ordinary import read_whole
+from exburn.saving.seal import read_document
 
 FORMAT = "exburn-mobile-1"
 CONTRACT, GOLDEN = "contract.json", "golden.safetensors"
@@ -101,25 +102,25 @@ def _contract(folder: Path) -> dict[str, Any]:
             f"there is no mobile bundle in {str(folder)!r}",
             hint='Write one: model.export("app", format="mobile", samples=x[:8]).',
         )
+    contract = read_document(path, FORMAT, "verify")
     try:
-        contract = json.loads(path.read_text())
-        fits = contract["format"] == FORMAT and all(
+        fits = isinstance(contract["golden"]["path"], str) and all(
             kind in _RUNTIMES
             and Path(about["path"]).name == about["path"]
             and isinstance(about["tolerance"], int | float)
             for kind, about in contract["files"].items()
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise _damaged(CONTRACT, str(error)) from error
     if not fits:
-        raise _damaged(CONTRACT, "it is of another format")
+        raise _damaged(CONTRACT, "it names what a bundle does not have")
     return contract
 
 
 def _golden(folder: Path, contract: Mapping[str, Any]) -> dict[str, np.ndarray]:
     files = require("safetensors.numpy", "verify", "it needs safetensors")
     _check_digests(folder, "golden", contract["golden"])
-    return files.load((folder / GOLDEN).read_bytes())
+    return files.load(read_whole(folder / GOLDEN, "verify"))
 
 
 def _check_digests(folder: Path, kind: str, about: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from exburn.models.arguments import positive
 from exburn.models.interop import core_ml, litert, onnx_models, stablehlo
 from exburn.models.interop.flax_modules import is_linen, predict_linen, predict_nnx
 from exburn.models.interop.rows import in_batches, on_host
+from exburn.runtime.files.ordinary import check_ordinary, read_whole
 from exburn.saving import load_model
 
 _OWN = (".exburn", ".keras", ".safetensors")
@@ -156,9 +157,9 @@ def _plain(run: Any, x: Any, batch_size: int | None) -> Any:
 
 def _load(path: Path) -> Any:
     """The model in a file, by its suffix."""
-    if not path.exists():
-        raise ArgumentError("predict", f"there is no file {str(path)!r}")
     suffix = path.suffix.lower()
+    if not (suffix in _CORE_ML and path.is_dir()):  # whose packages are folders
+        check_ordinary(path, "predict")
     if suffix in _OWN:
         return load_model(path)
     if suffix == ".onnx":
@@ -166,7 +167,7 @@ def _load(path: Path) -> Any:
     if suffix == ".tflite":
         return litert.load(path)
     if suffix in _STABLEHLO:
-        return stablehlo.read(path.read_bytes())
+        return stablehlo.read(read_whole(path, "predict"))
     if suffix in _CORE_ML:
         return core_ml.load(str(path))
     known = ", ".join((*_OWN, ".onnx", ".tflite", *_STABLEHLO, *_CORE_ML))

@@ -19,6 +19,7 @@ from exburn.errors import (
 from exburn.export.litert.file import about
 from exburn.export.structure import KEY, decode
 from exburn.models.interop.rows import as_dtype, row_count
+from exburn.runtime.files.ordinary import read_whole
 
 _MAGIC = b"TFL3"  # from the fifth byte on
 
@@ -54,7 +55,7 @@ def load(path: Path) -> StoredModel:
         extra="litert",
         package="ai-edge-litert",
     )
-    data = path.read_bytes()
+    data = read_whole(path, "predict")
     try:
         if data[4:8] != _MAGIC:
             raise ValueError("it does not begin as such a file does")

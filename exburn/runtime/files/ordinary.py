@@ -67,13 +67,14 @@ def check_ordinary(path: Any, op: str) -> os.stat_result:
     return facts
 
 
-def read_whole(path: Any, op: str, most: int) -> bytes:
+def read_whole(path: Any, op: str, most: int | None = None) -> bytes:
     """The bytes of an ordinary file.
 
     Args:
         path: The file; links are followed.
         op: The operation named in errors.
-        most: The most bytes that it may have.
+        most: The most bytes that it may have; without it, whatever it has: of files
+            whose content is what is asked for, such as weights.
 
     Raises:
         MissingFileError: There is no such file, or it is something else than a file.
@@ -88,7 +89,7 @@ def read_whole(path: Any, op: str, most: int) -> bytes:
         b'one two'
     """
     with Source(path, op=op) as file:
-        if file.size > most:
+        if most is not None and file.size > most:
             raise FileFormatError(
                 op,
                 f"{file.path} has {file.size:,} bytes, at most {most:,} are read",
