@@ -16,13 +16,16 @@ import numpy as np
 from exburn.datasets.download import KERAS_FOLDER, fetch, locate
 from exburn.datasets.prepare import generator
 from exburn.errors import FileFormatError
+from exburn.runtime.files.bounds import PACKED, ROOM, is_shape
 from exburn.runtime.files.npz import NpzFile
 from exburn.runtime.files.ordinary import check_ordinary
+from exburn.runtime.files.tar_stream import open_tar
 
 __all__ = ["Split", "keras_npz", "read_idx", "read_npz", "read_records", "shuffle_rows"]
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
+_MOST_RANK = 32
 _IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
@@ -32,29 +35,37 @@ def read_idx(path: Path, *, op: str) -> np.ndarray:
     Raises:
         FileFormatError: Not an idx file, or shorter or longer than its header says.
     """
-    check_ordinary(path, op)
+    size = check_ordinary(path, op).st_size
+    head, data = b"", b""
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rb") as file:
-            data = file.read()
+            head = file.read(4)
+            if len(head) == 4 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES:
+                head += file.read(4 * head[3])
+                shape = _shape(head)
+                dtype = np.dtype(_IDX_TYPES[head[2]])
+                length = math.prod(shape) * dtype.itemsize
+                whole = len(head) == 4 + 4 * head[3] and head[3] <= _MOST_RANK
+                if whole and length <= PACKED * size + ROOM:
+                    data = file.read(length + 1)
+                    if len(data) == length and is_shape(shape, dtype.itemsize):
+                        array = np.frombuffer(data, dtype).reshape(shape)
+                        return array.astype(dtype.newbyteorder("="))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise FileFormatError(
             op, f"{path.name} is not a whole gzip file", {"path": path, "cause": error}
         ) from error
-    known = len(data) >= 4 and data[:2] == b"\0\0" and data[2] in _IDX_TYPES
-    rank = data[3] if known else 0
-    body = len(data) - 4 - 4 * rank
-    if known and body >= 0:
-        dtype = np.dtype(_IDX_TYPES[data[2]])
-        shape = tuple(np.frombuffer(data, ">u4", rank, 4).tolist())
-        if math.prod(shape) * dtype.itemsize == body:
-            array = np.frombuffer(data, dtype, offset=4 + 4 * rank).reshape(shape)
-            return array.astype(dtype.newbyteorder("="))
     raise FileFormatError(
         op,
         f"{path.name} is not a whole idx file",
-        {"path": path, "bytes": len(data), "first bytes": data[:4].hex(" ")},
+        {"path": path, "bytes": len(head + data), "first bytes": head[:4].hex(" ")},
     )
+
+
+def _shape(head: bytes) -> tuple[int, ...]:
+    """The sizes behind the first four bytes of an idx file."""
+    return tuple(np.frombuffer(head, ">u4", (len(head) - 4) // 4, 4).tolist())
 
 
 def read_npz(
@@ -116,13 +127,17 @@ def read_records(
         FileFormatError: Not that archive, or a member of another length.
     """
     size, found = labels + 3072, {}
-    check_ordinary(path, op)
+    limit = PACKED * check_ordinary(path, op).st_size + ROOM
+
+    def refuse(reason: str) -> FileFormatError:
+        return FileFormatError(op, f"{path.name}: {reason}", {"path": path})
+
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with open_tar(path, limit, refuse) as archive:
             for member in archive:
                 name = member.name.rsplit("/", 1)[-1]
-                if name in members and (file := archive.extractfile(member)):
-                    found[name] = np.frombuffer(file.read(), np.uint8)
+                if name in members and name not in found and member.isfile():
+                    found[name] = np.frombuffer(archive.read(member), np.uint8)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise FileFormatError(
             op, f"{path.name} is not a whole tar.gz", {"path": path, "cause": error}

@@ -4,11 +4,20 @@ import contextlib
 import io
 from pathlib import Path
 
-from tests.bombs import archives, checkpoints, hdf5, npz, safetensors, tokenizers
+from tests.bombs import (
+    archives,
+    checkpoints,
+    data_sets,
+    hdf5,
+    npz,
+    safetensors,
+    tokenizers,
+)
 
 import exburn
 from exburn import layers, saving, utils
 from exburn.command_line.main import main
+from exburn.datasets.files import read_idx, read_npz, read_records
 from exburn.saving.checkpoint import CheckpointDirectory
 from exburn.text import Tokenizer
 
@@ -39,9 +48,15 @@ def command(name):
 
 
 def data_set(path):
-    from exburn.datasets.files import read_npz
-
     read_npz(Path(path), ["x"], op="load_data")
+
+
+def numbers(path):
+    read_idx(Path(path), op="load_data")
+
+
+def images(path):
+    read_records(Path(path), ["data_batch_1.bin"], 1, op="load_data")
 
 
 def unpacked(path):
@@ -87,5 +102,7 @@ TABLE = {
     "exburn": (safetensors.OWN, _ANY | MODELS),
     "checkpoint": (checkpoints.BOMBS, _CHECKPOINTS),
     "tokenizer.json": (tokenizers.BOMBS, {"Tokenizer": text_both_ways}),
+    "idx": (data_sets.IDX, {"load_data": numbers}),
+    "records": (data_sets.RECORDS, {"load_data": images}),
     "archive": (archives.BOMBS, {"get_file": unpacked}),
 }

@@ -116,6 +116,8 @@ class TarStream:
             vars(self.archive)["members"].clear()  # else all of them stay in memory
             self._more += MEMBER + (member.size if member.issparse() else 0)
             self._stream.check(self._more)
+            if not member.issparse():  # before whoever reads it makes room for it
+                self._stream.check(member.offset_data + member.size)
             yield member
 
     def read(self, member: tarfile.TarInfo) -> bytes:
