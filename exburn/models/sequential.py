@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from flax import nnx
@@ -216,8 +217,19 @@ class Sequential(Model):
         self._begin(input_shape, TEXT if self.reads_strings else dtype)
 
     def _begin(self, input_shape: Any, dtype: Any) -> None:
+        rows, shape = input_shape[0], tuple(input_shape[1:])
+        try:
+            self._begin_with(Input(shape, dtype=dtype))
+        except Exception:
+            # A layer may compute with one number of rows alone: see build_for.
+            with contextlib.suppress(Exception):
+                if isinstance(rows, int):
+                    return self._begin_with(Input(shape, batch_size=rows, dtype=dtype))
+            raise
+
+    def _begin_with(self, start: Any) -> None:
         with intact(self):
-            self._start = Static(Input(tuple(input_shape[1:]), dtype=dtype))
+            self._start = Static(start)
             self._learnt = True
             self._refresh()
 

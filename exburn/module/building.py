@@ -282,6 +282,9 @@ def intact(root: Any) -> Iterator[None]:
 def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
     """Builds a layer for inputs like a batch's, of any number of rows.
 
+    A layer that computes with the batch's own number of rows alone, as it draws noise
+    for so many, is built for that number.
+
     Args:
         layer: The layer.
         x: Specs of the batch's inputs.
@@ -292,7 +295,15 @@ def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
     )
     leaves, treedef = jax.tree.flatten(free)
     rebuild = lambda values: ((treedef.unflatten(values),), {})  # noqa: E731
-    infer(layer, rebuild, leaves, training=training)
+    try:
+        infer(layer, rebuild, leaves, training=training)
+    except Exception:
+        # A symbol for the rows fits no number, and what the layer makes of that may be
+        # any error. If its own number fails as well, the first error tells more.
+        with contextlib.suppress(Exception):
+            infer(layer, rebuild, jax.tree.leaves(x), training=training)
+            return
+        raise
 
 
 def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
