@@ -62,6 +62,12 @@ class FitData:
     class_weight: Mapping | None
     sources: tuple[Dataset, Dataset | None]
 
+    @property
+    def is_read_once(self) -> bool:
+        """Whether the data, or those of the validation, are a generator's."""
+        both = self.dataset, self.validation
+        return not all(getattr(one, "reiterable", True) for one in both)
+
     def options(self) -> dict[str, Any]:
         """What the result of a training on them depends on, beside the rows."""
         own = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,7 @@ class SweepCheckpoint:
 
     Raises:
         ArgumentError: The path is that of a file.
+        SaveError: The system lets nothing be written there.
     """
 
     def __init__(
@@ -78,6 +80,12 @@ class SweepCheckpoint:
         self._seconds = _SECONDS if seconds is None else seconds
         if self._folder.exists() and not self._folder.is_dir():
             raise ArgumentError("sweep", f"checkpoint={folder!r} is no folder")
+        try:  # before anything is trained that could not be kept
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder):
+                pass
+        except OSError as error:
+            raise system_error("sweep", self._folder, error) from error
         self._last = time.perf_counter()
 
     def is_due(self) -> bool:

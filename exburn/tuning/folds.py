@@ -120,6 +120,14 @@ def fold_masks(
         ([8, 8, 8, 8, 8], [2, 2, 2, 2, 2])
     """
     rows = check_count(OP, "rows", rows)
+    if groups is not None:
+        groups = np.asarray(groups)
+        if groups.shape != (rows,):
+            reason = f"groups must have one entry for each of the {rows:,} rows"
+            raise DataError(OP, reason, {"received": groups.shape})
+        if not callable(getattr(folds, "split", None)):
+            hint = "folds=GroupKFold(5), of scikit-learn."
+            raise ArgumentError(OP, "only a splitter knows groups", hint=hint)
     pairs = _pairs(folds, rows, y, groups)
     if pairs is None:
         if not isinstance(folds, Folds):
@@ -235,7 +243,12 @@ def _pairs(folds: Any, rows: int, y: Any, groups: Any) -> list[Any] | None:
     if isinstance(folds, Folds | str | bytes):
         return None
     if callable(getattr(folds, "split", None)):
-        return list(folds.split(np.zeros((rows, 1)), y, groups))
+        try:
+            return list(folds.split(np.zeros((rows, 1)), y, groups))
+        except ValueError as error:  # what scikit-learn raises of its arguments
+            hint = "Pass groups=, one for each row." if groups is None else ""
+            text = f"{type(folds).__name__} cannot split these rows: {error}"
+            raise DataError(OP, text, hint=hint) from error
     return list(folds) if isinstance(folds, Iterable) else None
 
 

@@ -98,10 +98,11 @@ class Group:
         *,
         last: bool,
         after_chunk: Callable[[], None] = lambda: None,
-    ) -> Readings:
+    ) -> Readings | None:
         """Trains all lanes to the end of an epoch; returns its logs on the device.
 
-        An epoch that was interrupted goes on after the steps that are ``done``.
+        There are none where a source has ended before. An epoch that was interrupted
+        goes on after the steps that are ``done``.
 
         Args:
             epoch: Its number.
@@ -127,7 +128,6 @@ class Group:
             if len(running) > IN_FLIGHT:
                 jax.block_until_ready(running.popleft())
             after_chunk()
-        assert self.readings is not None  # an epoch has at least one step
         return self.readings
 
     def _note_call(self, name: str, feed: LaneFeed, *args: Any) -> None:

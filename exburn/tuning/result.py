@@ -190,14 +190,21 @@ class SweepResult:
         """The lanes as a table, the best first.
 
         Returns:
-            A ``pandas.DataFrame`` whose index is the lane's number; the list of
-            :meth:`rows` where pandas is not installed.
+            A ``pandas.DataFrame`` whose index is the lane's number, in which whole
+            numbers that some lanes do not have are ``Int64``; the list of :meth:`rows`
+            where pandas is not installed.
         """
         if importlib.util.find_spec("pandas") is None:
             return self.rows()
         import pandas
 
-        return pandas.DataFrame(self.rows()).set_index("lane")
+        rows = self.rows()
+        frame = pandas.DataFrame(rows).set_index("lane")
+        for path in dict.fromkeys(path for r in self.records for path in r.trial):
+            values = [row[path] for row in rows]
+            if None in values and all(v is None or _is_whole(v) for v in values):
+                frame[path] = pandas.array(values, "Int64")  # it has missing values
+        return frame
 
     def __rich__(self) -> Plain:
         rows = self.rows()
@@ -393,6 +400,10 @@ class SweepResult:
 
 def _without_seed(record: LaneRecord) -> Trial:
     return {path: value for path, value in record.trial.items() if path != "seed"}
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _cell(value: Any) -> str:

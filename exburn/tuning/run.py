@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from exburn.callbacks.contract import History
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, DataError, warn
 from exburn.models import Model
 from exburn.models.fit_data import prepare_for_fit
 from exburn.models.saving import set_training_state
@@ -239,7 +239,11 @@ class SweepRun:
                     epoch, frozen, last=last, after_chunk=self._leave_if_told
                 )
                 held_out = group.validate() if validates else None
-            read.append((group, logs, held_out))
+            if (ended := group.feed.feed.ended) is not None:
+                warn(f"{ended}: the sweep ends here")
+                self.stop()
+            if logs is not None:  # else no data came any more
+                read.append((group, logs, held_out))
         for group in self.groups:
             group.compile_ahead(self._widths_after(epoch, group))
         told = [
@@ -360,11 +364,17 @@ class SweepRun:
             for (variant, *_), own in alike.items()
             for part in self._parts(variant, own)
         ]
+        _check_readings(parts)
         self.decide_parking([(variant, len(part)) for variant, part in parts])
         made: list[Group] = []
         for variant, part in parts:
             state = _state_of([sources[i] for i in part], old) if old else None
-            made.append(self._parked(self.make_group(variant, part, state)))
+            group = self.make_group(variant, part, state)
+            position = old[0].feed.feed.position(begin=False) if old else None
+            if position is not None and not variant.data.is_read_once:
+                feed: Any = group.feed.feed  # of a loader: all have read as much
+                feed.go_to(position)
+            made.append(self._parked(group))
         self.groups = made
 
     def decide_parking(self, groups: Sequence[tuple[Variant, int]]) -> None:
@@ -452,11 +462,32 @@ def _values_of(group: Group, logs: Readings | None) -> list[dict[str, Any]]:
 
 
 def _sizes(lane: Lane) -> tuple[int, ...]:
-    """What lanes of one group have in common: numbers of rows, if these are exact."""
-    exact = lane.variant.preparer.exact_rows
+    """What lanes of one group have in common: numbers of rows, if these are exact.
+
+    The seed, where a loader orders its batches by it.
+    """
+    data, exact = lane.variant.data, lane.variant.preparer.exact_rows
+    if data.shuffle and getattr(data.dataset, "shuffles", False):
+        return (lane.variant.seed(lane.record.trial),)
     if lane.rows is None or not (exact(True) or exact(False)):
         return ()
     return tuple(map(len, lane.rows))
+
+
+def _check_readings(groups: Sequence[tuple[Variant, list[int]]]) -> None:
+    """Raises if several groups would read data that are there once.
+
+    Raises:
+        DataError: They are a generator's.
+    """
+    if len(groups) > 1 and any(variant.data.is_read_once for variant, _ in groups):
+        raise DataError(
+            "sweep",
+            "a generator gives its batches once, and these lanes run in several groups",
+            {"groups": len(groups)},
+            hint="Pass arrays, a DataLoader or a tf.data.Dataset, or vary what runs in "
+            "one program: sweep.plan(…).notes says what does not.",
+        )
 
 
 def rungs_of(ready: SetUp, lanes: int) -> list[Rung]:

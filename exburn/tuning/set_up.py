@@ -124,6 +124,7 @@ def set_up(
     halving: Any,
     scheduler: Any,
     folds: Any,
+    groups: Any,
     order: str,
     lanes: int | None,
     mesh: Any,
@@ -179,7 +180,11 @@ def set_up(
         validation_batch_size=counts[2],
         op="sweep",
     )
-    rows = None if folds is None else _rows_of_folds(folds, data)
+    if groups is not None and folds is None:
+        raise ArgumentError(
+            "sweep", "groups are kept together in folds: pass folds=, a splitter"
+        )
+    rows = None if folds is None else _rows_of_folds(folds, data, groups)
     if rows is not None and decides is not None:
         if isinstance(decides, PBT):
             raise ArgumentError(
@@ -249,13 +254,13 @@ def _monitor(
         ) from None
 
 
-def _rows_of_folds(folds: Any, data: FitData) -> list[Rows]:
+def _rows_of_folds(folds: Any, data: FitData, groups: Any) -> list[Rows]:
     """Rows that each fold is trained on, and those that it is validated on."""
     if not isinstance(data.dataset, ArrayDataset):
         raise ArgumentError(
             "sweep", "folds need arrays, whose rows can be chosen, not a loader"
         )
-    masks = fold_masks(folds, data.dataset.size, data.dataset.tree[1])
+    masks = fold_masks(folds, data.dataset.size, data.dataset.tree[1], groups)
     return [
         (np.flatnonzero(train), np.flatnonzero(held_out))
         for train, held_out in zip(*masks, strict=True)

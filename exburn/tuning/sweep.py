@@ -31,6 +31,7 @@ def sweep(
     halving: Any = None,
     scheduler: Any = None,
     folds: Any = None,
+    groups: Any = None,
     order: str = "own",
     lanes: int | None = None,
     mesh: Any = None,
@@ -72,6 +73,7 @@ def sweep(
         halving, scheduler: ``Halving``, ``Hyperband`` or ``PBT``: which lanes go on.
         folds: Cross-validation: a number of folds, or a splitter of scikit-learn. Every
             trial is a lane in each of them, which is trained on the fold's rows alone.
+        groups: One for each row, for a splitter that keeps them together.
         order: ``"own"``: a lane sees the rows in the order of its seed, as in ``fit``;
             ``"shared"``: all in that of the model's seed, which moves fewer bytes.
         lanes: How many lanes run at once: by default all that fit into memory, and on a

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError
 from exburn.models import Model
 from exburn.models.fit_data import FitData, prepare_for_fit
@@ -382,6 +383,8 @@ class Variant:
 
         def make(count: int | None, resident: bool) -> Feed:
             key = kind, id(dataset), None if count == dataset_size else count, resident
+            if training and getattr(dataset, "reiterable", False):
+                key = *key, len(self._feeds)  # each group reads a loader for itself
             if key not in self._feeds:
                 part = dataset if key[2] is None else dataset.rows(0, count)
                 self._feeds[key] = make_feed(
@@ -400,7 +403,8 @@ class Variant:
 
         dataset_size = getattr(dataset, "size", None)
         send = getattr(self.placement, "send_own", lambda rows: rows)
-        shuffle = data.shuffle if training else False
+        own_order = training and isinstance(dataset, ArrayDataset)
+        shuffle = data.shuffle if own_order else False
         return LaneFeed(make, seeds, rows, shuffle=shuffle, send=send)
 
     def close(self) -> None:

@@ -151,6 +151,8 @@ class WidthChoice:
             memory = self._memory_of(variant, count)
             check_memory(memory, math.ceil(wanted / devices), variant.largest)
         most = min(count, self._memory[variant].most * devices)
+        if variant.data.is_read_once:  # there is nothing to time them on
+            return most if self._asked is None else min(self._asked, most)
         if 1 in (count, self._asked) or self._in_turn(variant):
             return 1
         if self._asked is not None:

@@ -124,3 +124,17 @@ def test_an_interval_has_the_true_mean_as_often_as_it_says():
     found = [confidence_interval(row) for row in draws]
     share = np.mean([one.low <= 3.0 <= one.high for one in found])
     assert abs(share - 0.95) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("folds", "groups", "says"),
+    [
+        (model_selection.GroupKFold(3), None, "Pass groups="),
+        (model_selection.GroupKFold(3), [0, 1], "one entry for each of the 12 rows"),
+        (model_selection.GroupKFold(5), [0, 1, 2] * 4, "cannot split"),
+        (3, [0, 1, 2] * 4, "only a splitter knows groups"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(folds, groups, says):
+    with pytest.raises((ArgumentError, DataError), match=says):
+        fold_masks(folds, 12, groups=groups)

@@ -45,6 +45,14 @@ def test_the_table_has_the_best_first():
     assert "relu" in str(found) and len(str(found).splitlines()) == 12
 
 
+def test_whole_numbers_stay_whole_where_some_lanes_have_none():
+    trials = [{"deep": True, "seed": 2**60 + 1}, {"deep": False}, {"deep": True}]
+    found = result_of([(trial, 0.1 * at) for at, trial in enumerate(trials)]).table()
+    assert found["seed"].tolist()[0] == 2**60 + 1
+    assert found["seed"].isna().tolist() == [False, True, True]
+    assert str(found["seed"].dtype) == "Int64" and str(found["deep"].dtype) == "bool"
+
+
 def test_without_pandas_the_table_is_a_list(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -5,7 +5,12 @@ import pytest
 from tests.tuning.models import X, Y, make_model
 
 import exburn
-from exburn.errors import ArgumentError, NotCompiledError, UnknownNameError
+from exburn.errors import (
+    ArgumentError,
+    NotCompiledError,
+    SaveError,
+    UnknownNameError,
+)
 from exburn.optimizers import SGD, schedules
 from exburn.tuning import Halving, SweepCallback, random, sweep
 
@@ -173,3 +178,23 @@ def test_a_sampler_is_asked_in_rounds_and_told_what_they_reached():
     assert [record.status for record in result.records] == ["stopped"] * 4
     drawn = sweep(make_model(), X, Y, over=over, sampler=random(2), **FIT)
     assert len(drawn.records) == 2
+
+
+@pytest.mark.long
+def test_folds_keep_groups_together():
+    from sklearn.model_selection import GroupKFold
+
+    groups = np.arange(len(X)) // 4
+    fit = {"folds": GroupKFold(3), "groups": groups} | FIT
+    result = sweep(make_model(), X, Y, over={"seed": [1]}, **fit)
+    train, held_out = list(GroupKFold(3).split(X, Y, groups))[1]
+    rows = (X[held_out], Y[held_out])
+    alone = make_model(1)
+    equals_its_own_fit(result, 1, alone, X[train], Y[train], validation_data=rows)
+
+
+@pytest.mark.parametrize("folder", ["/proc/x", "/dev/null/x"])
+def test_a_folder_that_cannot_be_written_is_told_before_training(folder):
+    model = make_model()
+    with pytest.raises(SaveError, match=folder):
+        sweep(model, X, Y, over={"seed": [1]}, checkpoint=folder, **FIT)
