@@ -7,11 +7,13 @@ from pathlib import Path
 from tests.bombs import (
     archives,
     checkpoints,
+    configs,
     data_sets,
     hdf5,
     npz,
     safetensors,
     tokenizers,
+    torch,
 )
 
 import exburn
@@ -19,6 +21,7 @@ from exburn import layers, saving, utils
 from exburn.command_line.main import main
 from exburn.datasets.files import read_idx, read_npz, read_records
 from exburn.saving.checkpoint import CheckpointDirectory
+from exburn.saving.pretrained_folder import read_config
 from exburn.text import Tokenizer
 
 
@@ -76,6 +79,10 @@ def text_both_ways(path):
     tokenizer.encode(["a" * 30] * 2)
 
 
+def settings(path):
+    read_config(path.parent, "from_pretrained")
+
+
 def resumable(path):
     CheckpointDirectory(path).latest()
 
@@ -96,11 +103,13 @@ TABLE = {
     "weights.h5": (hdf5.WEIGHTS, _ANY | EDITOR),
     "h5": (hdf5.LEGACY, _ANY | MODELS),
     "keras": (hdf5.ARCHIVES, _ANY | MODELS | EDITOR),
+    "pth": (torch.BOMBS, _ANY),
     "npz": (npz.BOMBS, _ANY | {"load_data": data_set}),
     "safetensors": (safetensors.BOMBS, _ANY | MODELS),
     "index": (safetensors.INDICES, _ANY | MODELS),
     "exburn": (safetensors.OWN, _ANY | MODELS),
     "checkpoint": (checkpoints.BOMBS, _CHECKPOINTS),
+    "config.json": (configs.BOMBS, {"read_config": settings}),
     "tokenizer.json": (tokenizers.BOMBS, {"Tokenizer": text_both_ways}),
     "idx": (data_sets.IDX, {"load_data": numbers}),
     "records": (data_sets.RECORDS, {"load_data": images}),

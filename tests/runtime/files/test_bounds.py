@@ -9,6 +9,7 @@ from exburn.errors import ExBurnError
 #: Long to make or to refuse; of two formats that share it, CI takes the first.
 LONG = ("many_entries", "packed", "long_chunk", "doubly_packed", "many_members")
 LONG += ("many_files", "zeros", "long_header")
+LONG += ("texts without", "dicts without", "lists in", "a memo", "numbers of", "collec")
 
 
 def cases():
