@@ -42,6 +42,7 @@ class LogQueue:
     Args:
         send: Called with one record.
         limit: Records that may wait.
+        after: A queue whose records go first: it has the same receiver.
 
     Attributes:
         sent, dropped, failed: How many were taken, were left out, and raised an error.
@@ -55,8 +56,13 @@ class LogQueue:
         True
     """
 
-    def __init__(self, send: Callable[[Record], object], limit: int = 1000):
-        self._send, self._limit = send, limit
+    def __init__(
+        self,
+        send: Callable[[Record], object],
+        limit: int = 1000,
+        after: LogQueue | None = None,
+    ):
+        self._send, self._limit, self._after = send, limit, after
         self._records: deque[Record] = deque()
         self._changed = threading.Condition()
         self._working = self._closing = False
@@ -143,6 +149,9 @@ class LogQueue:
         self._records = kept
 
     def _work(self) -> None:
+        after, self._after = self._after, None
+        if after is not None and after._thread is not None:
+            after._thread.join()
         while True:
             with self._changed:
                 while not self._records and not self._closing:

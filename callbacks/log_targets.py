@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from exburn.callbacks.log_queue import Record
 from exburn.errors import CallbackError, require, unknown_name
 
+_PATIENCE = 60.0  # seconds to wait for a run of one's own to end
+_ending: dict[int, threading.Event] = {}  # runs of one's own that are about to, by id
+
 
 class Target(Protocol):
-    """A receiver of values."""
+    """A receiver of values.
+
+    Attributes:
+        place: What tells its run from others: a tuple, or the receiving object; known
+            once it has begun.
+    """
+
+    place: Any
+
+    def last_step(self) -> int:
+        """The last step that its run knows of; 0 if it does not say."""
+        ...
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Opens it, in the thread of the training."""
@@ -66,8 +82,12 @@ class _Object:
     """Calls ``log(values, step=…)``, or ``log(values)`` with the step among them."""
 
     def __init__(self, target: Any):
+        self.place = target
         self._log: Callable[..., Any] = target.log
         self._takes_step = _takes(target.log, "step")
+
+    def last_step(self) -> int:
+        return _step_of(self.place)
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """It is open already."""
@@ -91,24 +111,43 @@ class _WeightsAndBiases:
     def __init__(self, options: dict[str, Any]):
         reason = "Weights & Biases needs wandb"
         self._wandb = require("wandb", "Logger", reason, extra="wandb")
-        self._options, self._run, self._own = options, None, False
+        self._options, self._own = options, False
+        self._run: Any = None
+        self._ahead = 0  # of the records' steps: others log into the run, too
+        self.place: Any = None
 
     def begin(self, config: Mapping[str, Any]) -> None:
         self._run = self._wandb.run
-        self._own = self._run is None
+        if self._run is not None and (ending := _ending.get(id(self._run))):
+            ending.wait(_PATIENCE)  # it is one of ours, whose last records are sent
+            self._run = self._wandb.run
+        self._own, self._ahead = self._run is None, 0
         if self._own:
             self._run = self._wandb.init(**{"config": dict(config), **self._options})
+        self.place = "wandb", getattr(self._run, "id", None)
+
+    def last_step(self) -> int:
+        return _step_of(self._run)
 
     def send(self, record: Record) -> None:
-        assert self._run is not None
-        self._run.log(record.values, step=record.step)
+        # What comes with a step below the run's is left out by W&B.
+        step = record.step + self._ahead
+        behind = max(_step_of(self._run) - step, 0)
+        self._ahead += behind
+        self._run.log(record.values, step=step + behind)
 
     def leave(self, failed: bool) -> None:
         """It is finished when the last record was sent."""
+        if self._own:
+            _ending[id(self._run)] = threading.Event()
 
     def finish(self, failed: bool) -> None:
-        if self._own and self._run is not None:
+        if not self._own:
+            return
+        try:
             self._run.finish(exit_code=int(failed))
+        finally:
+            _ending.pop(id(self._run)).set()
 
 
 class _MLflow:
@@ -123,12 +162,17 @@ class _MLflow:
         self._entities = require("mlflow.entities", "Logger", reason, extra="mlflow")
         self._options, self._id, self._own = options, "", False
         self._client: Any = None
+        self.place: Any = None
+
+    def last_step(self) -> int:
+        return 0  # it takes values of any step
 
     def begin(self, config: Mapping[str, Any]) -> None:
         active = self._mlflow.active_run()
         self._own = active is None
         run = active or self._mlflow.start_run(**self._options)
         self._client, self._id = self._mlflow.MlflowClient(), run.info.run_id
+        self.place = "mlflow", self._id
         if self._own:
             self._mlflow.log_params({k: v for k, v in config.items() if v is not None})
 
@@ -153,10 +197,15 @@ class _Trackio:
         self._trackio = require("trackio", "Logger", reason, extra="trackio")
         self._options = options
         self._run: Any = None
+        self.place: Any = None
 
     def begin(self, config: Mapping[str, Any]) -> None:
         given = {"project": "exburn", "config": dict(config), **self._options}
         self._run = self._trackio.init(**given)
+        self.place = "trackio", given["project"], getattr(self._run, "name", None)
+
+    def last_step(self) -> int:
+        return 0  # it takes values of any step
 
     def send(self, record: Record) -> None:
         self._run.log(record.values, step=record.step)
@@ -176,9 +225,15 @@ class _TensorBoard:
         package = require("tensorboardX", "Logger", reason, extra="tensorboard")
         self._make, self._options = package.SummaryWriter, options
         self._writer: Any = None
+        self.place: Any = None
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        self._writer = self._make(**{"logdir": "logs", **self._options})
+        given = {"logdir": "logs", **self._options}
+        self._writer = self._make(**given)
+        self.place = "tensorboard", os.path.abspath(given["logdir"])
+
+    def last_step(self) -> int:
+        return 0  # its files are only added to
 
     def send(self, record: Record) -> None:
         for name, value in record.values.items():
@@ -197,6 +252,12 @@ _TARGETS: dict[str, Callable[[dict[str, Any]], Target]] = {
     "trackio": _Trackio,
     "tensorboard": _TensorBoard,
 }
+
+
+def _step_of(run: Any) -> int:
+    """The step that a run says it is at; 0 if it says none."""
+    step = getattr(run, "step", 0)
+    return step if type(step) is int and step > 0 else 0
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +17,11 @@ from exburn.callbacks.log_targets import target_of
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
 
+# The last step of each run that this process has logged into, and the queue to it.
+_runs: dict[tuple, tuple[int, LogQueue]] = {}
+_objects: weakref.WeakKeyDictionary[Any, tuple[int, LogQueue]] = (
+    weakref.WeakKeyDictionary()
+)
 _GAP = 0.1  # seconds between two chunks' records
 _LEAST_WAIT, _SHARE = 0.1, 0.005  # seconds, and part of the run, to wait at its end
 
@@ -30,6 +37,10 @@ class Logger(Callback):
 
     An epoch's values keep their names, and ``"epoch"`` (from 1) is with them. Those
     within epochs are the running means, as ``"chunk/loss"`` …
+
+    Steps are those of the training. Where the receiver's run has steps already, of an
+    earlier ``fit`` or of others, they begin behind its last one: W&B leaves out what
+    comes with a step that falls.
 
     Args:
         target: ``"wandb"``, ``"mlflow"``, ``"trackio"``, ``"tensorboard"``, or an
@@ -82,6 +93,7 @@ class Logger(Callback):
         self._target = target_of(target, options)
         self._queue: LogQueue | None = None
         self._before = self._done = 0  # steps of the epochs before, and of this one
+        self._start = 0  # the receiver's step at which those of the training begin
         self._restored = self._told = False
         self._began = self._chunk_at = 0.0
 
@@ -100,7 +112,12 @@ class Logger(Callback):
             params = self.params or {}
             names = ("epochs", "steps", "batch_size", "samples")
             self._target.begin({name: params.get(name) for name in names})
-            self._queue = LogQueue(self._target.send, self._limit)
+            place = self._target.place
+            last, earlier = _noted(place)
+            last = max(last, self._target.last_step())
+            self._start = max(last - self._before, 0)
+            self._queue = LogQueue(self._target.send, self._limit, earlier)
+            _note(place, last, self._queue)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._done = 0
@@ -161,7 +178,8 @@ class Logger(Callback):
                 values[prefix + name] = float(value)
         if epoch is not None:
             values["epoch"] = epoch + 1.0
-        step = self._before + self._done
+        step = self._start + self._before + self._done
+        _note(self._target.place, step, self._queue)
         self._queue.put(Record(values, step, time.time(), epoch is not None))
         if self._queue.error is not None:
             self._tell()
@@ -176,3 +194,18 @@ class Logger(Callback):
                 "training goes on",
                 RuntimeWarning,
             )
+
+
+def _noted(place: Any) -> tuple[int, LogQueue | None]:
+    """The last step that went to a receiver's run, and the queue that took it."""
+    known: Any = _runs if isinstance(place, tuple) else _objects
+    try:
+        return known.get(place, (0, None))
+    except TypeError:  # an object that has no hash, or no weak references
+        return 0, None
+
+
+def _note(place: Any, step: int, queue: LogQueue) -> None:
+    known: Any = _runs if isinstance(place, tuple) else _objects
+    with contextlib.suppress(TypeError):  # as above: its own step counts alone
+        known[place] = step, queue

@@ -5,9 +5,11 @@ import threading
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from exburn.callbacks import Every, Logger
+import exburn
+from exburn.callbacks import Callback, Every, Logger
 from exburn.callbacks import logger as logger_module
 from exburn.callbacks.log_queue import LogQueue, Record
 from exburn.errors import CallbackError, MissingDependencyError, UnknownNameError
@@ -152,6 +154,130 @@ def test_wandb_gets_the_open_run_or_one_of_its_own(monkeypatch, drive, model):
     package.run = open_run = Calls()
     drive([Logger("wandb", every="epoch")], model, ROWS, steps=4)
     assert [call[0] for call in open_run.calls] == ["log", "log"]  # left open
+
+
+class Falling:
+    """A run that leaves out what comes with a step that falls, as W&B's do."""
+
+    id = "a"
+
+    def __init__(self, sleep=0.0):
+        self.step, self.rows, self.lost, self.sleep = 0, {}, [], sleep
+
+    def log(self, values, step=None):
+        time.sleep(self.sleep)
+        if step is None:
+            self.rows.setdefault(self.step, {}).update(values)
+            self.step += 1
+        elif step < self.step:
+            self.lost.append(values)
+        else:
+            self.step = step
+            self.rows.setdefault(step, {}).update(values)
+
+    def finish(self, exit_code=0):
+        self.finished = True
+
+    @property
+    def epochs(self):
+        return [row["epoch"] for _, row in sorted(self.rows.items()) if "epoch" in row]
+
+
+@pytest.fixture(params=["wandb", "an object", "an object that tells no step"])
+def falling(request, monkeypatch):
+    """A run, and what makes a logger into it."""
+    run = Falling()
+    if request.param == "wandb":
+        package = SimpleNamespace(run=run)
+        monkeypatch.setitem(sys.modules, "wandb", package)
+        return run, lambda: Logger("wandb")
+    if request.param == "an object":
+        return run, lambda: Logger(run)
+    only = type("Only", (), {"log": lambda self, values, step: run.log(values, step)})()
+    return run, lambda: Logger(only)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    """A training of four steps an epoch, of a model that each call makes anew."""
+    x = np.random.default_rng(0).normal(size=(32, 3))
+
+    def train(logger, *, epochs, **options):
+        model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(1)])
+        model.compile("sgd", "mse", seed=0)
+        callbacks = [logger, *options.pop("callbacks", [])]
+        options |= {"batch_size": 8, "epochs": epochs, "verbose": 0}
+        model.fit(x, x[:, 0], callbacks=callbacks, **options)
+        assert logger.flush(5)
+
+    return train
+
+
+@pytest.mark.long
+def test_several_fits_of_one_run_lose_no_epoch(falling, fit, tmp_path, monkeypatch):
+    monkeypatch.setattr(logger_module, "_GAP", 0.0)
+    run, make = falling
+    logger = make()
+    for _ in range(2):
+        fit(logger, epochs=2)
+    fit(make(), epochs=4, initial_epoch=2)
+    assert run.epochs == [1, 2, 1, 2, 3, 4] and not run.lost
+    assert [step for step, row in run.rows.items() if "epoch" in row] == [
+        *(4, 8, 12, 16, 20, 24)
+    ]
+    saves = exburn.callbacks.StateCheckpoint(tmp_path, keep=9)
+    fit(make(), epochs=3, callbacks=[saves])
+    place = saves.writer.directory.checkpoints()[1].path  # before the last epoch
+    fit(make(), epochs=4, resume=place)
+    assert run.epochs[6:] == [1, 2, 3, 3, 4] and not run.lost
+    assert max(run.rows) == 24 + 12 + 8
+
+
+def test_what_others_log_into_the_run_costs_no_row(drive, model, monkeypatch):
+    run = Falling()
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=run))
+
+    class Own(Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            for number in range(9):
+                run.log({"own": number})
+
+    logger = Logger("wandb")
+    drive([Own(), logger], model, ROWS * 3, steps=4)
+    assert logger.flush(5) and not run.lost and len(run.epochs) == 6
+
+
+def test_a_slow_receiver_gets_one_fit_after_the_other(drive, model, monkeypatch):
+    run = Falling(sleep=0.05)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=run))
+    loggers = [Logger("wandb", every="epoch") for _ in range(3)]
+    for logger in loggers:
+        drive([logger], model, ROWS * 3, steps=4)
+    assert all(logger.flush(9) for logger in loggers)
+    assert run.epochs == [1, 2, 3, 4, 5, 6] * 3 and not run.lost
+
+
+def test_a_run_of_ones_own_ends_before_the_next_one(drive, model, monkeypatch):
+    runs, package = [], SimpleNamespace(run=None)
+
+    class Own(Falling):
+        def finish(self, exit_code=0):
+            package.run = None
+            super().finish()
+
+    def init(**options):
+        package.run = Own(sleep=0.03)
+        runs.append(package.run)
+        return package.run
+
+    package.init = init
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    for _ in range(2):
+        drive([Logger("wandb", every="epoch")], model, ROWS * 3, steps=4)
+    deadline = time.monotonic() + 9
+    while not hasattr(runs[-1], "finished") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [run.epochs for run in runs] == [[1, 2, 3, 4, 5, 6]] * 2
 
 
 def test_tensorboard_files_hold_the_values(tmp_path, drive, model):
