@@ -21,12 +21,12 @@ from exburn.errors import ArgumentError
 
 # fmt: off
 __all__ = [
-    "celu", "deserialize", "elu", "exponential", "gelu", "get", "glu", "hard_shrink",
-    "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu", "linear",
-    "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "serialize",
-    "sigmoid", "silu", "soft_shrink", "softmax", "softplus", "softsign", "sparse_plus",
-    "sparse_sigmoid", "sparsemax", "squareplus", "swish", "tanh", "tanh_shrink",
-    "threshold",
+    "celu", "deserialize", "elu", "exponential", "gelu", "gelu_tanh", "get", "glu",
+    "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu",
+    "linear", "log_sigmoid", "log_softmax", "mish", "quick_gelu", "relu", "relu6",
+    "selu", "serialize", "sigmoid", "silu", "soft_shrink", "softmax", "softplus",
+    "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax", "squared_relu",
+    "squareplus", "swish", "tanh", "tanh_shrink", "threshold",
 ]
 # fmt: on
 

@@ -14,16 +14,19 @@ __all__ = [
     "elu",
     "exponential",
     "gelu",
+    "gelu_tanh",
     "hard_silu",
     "leaky_relu",
     "linear",
     "mish",
+    "quick_gelu",
     "relu",
     "relu6",
     "selu",
     "silu",
     "softplus",
     "sparse_plus",
+    "squared_relu",
     "squareplus",
 ]
 
@@ -156,9 +159,58 @@ def gelu(x, approximate=False):
     return _tanh_gelu(x) if approximate else erf_gelu(x)
 
 
+def gelu_tanh(x):
+    """``gelu`` by a formula with tanh: that of GPT-2 and Gemma.
+
+    ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x³)))``
+
+    Args:
+        x: An array of any shape.
+
+    Example:
+        >>> gelu_tanh([-50.0, 0.0, 50.0]).tolist()
+        [-0.0, 0.0, 50.0]
+
+    Source: Hendrycks & Gimpel, *Gaussian Error Linear Units*, 2016.
+    """
+    return _tanh_gelu(jnp.asarray(x))
+
+
 @traced_once()
 def _tanh_gelu(x):
     return jax.nn.gelu(x, approximate=True)
+
+
+def quick_gelu(x):
+    """``x * sigmoid(1.702 x)``, close to ``gelu``.
+
+    Args:
+        x: An array of any shape.
+
+    Example:
+        >>> quick_gelu([-100.0, 0.0, 100.0]).tolist()
+        [-0.0, 0.0, 100.0]
+
+    Source: Hendrycks & Gimpel, *Gaussian Error Linear Units*, 2016.
+    """
+    x = jnp.asarray(x)
+    return x * jax.nn.sigmoid(1.702 * x)
+
+
+def squared_relu(x):
+    """``relu(x) ** 2``.
+
+    Args:
+        x: An array of any shape.
+
+    Example:
+        >>> squared_relu([-2.0, 0.0, 3.0]).tolist()
+        [0.0, 0.0, 9.0]
+
+    Source: So et al., *Primer: Searching for Efficient Transformers for Language
+    Modeling*, 2021.
+    """
+    return jnp.square(jax.nn.relu(jnp.asarray(x)))
 
 
 def silu(x):

@@ -12,18 +12,20 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from exburn import activations
-from exburn.applications.pretrained import (
-    architectures,
+from exburn.applications.config_tables import (
+    ACTIVATION,
+    ENCODER,
+    activation_name,
+    class_of,
+    label_arguments,
     label_entries,
-    label_names,
-    rank_classes,
 )
+from exburn.applications.pretrained import rank_classes
 from exburn.applications.text_model import TextModel
 from exburn.applications.torch_rules import attention_output, dense, heads, norm
 from exburn.applications.transformer import (
@@ -34,15 +36,17 @@ from exburn.applications.transformer import (
 )
 from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
-from exburn.errors import ArgumentError, FileFormatError
+from exburn.errors import ArgumentError
 from exburn.layers import Dense, Dropout, Input, LayerNormalization
-from exburn.saving.pretrained_folder import setting
 from exburn.weights import Rules, rules
+from exburn.weights.entries import Entry, nullable, real, whole
+from exburn.weights.sizes import Size
 
 __all__ = ["BERT"]
 
 _POOLING = ("first", "mean", "pooler")
 _OP = "BERT.from_pretrained"
+_CLASSIFIER = "BertForSequenceClassification"
 _LAYER = r"encoder.layer.(\d+)"
 _BODY = [
     (r"embeddings.word_embeddings.weight", "embedding/tokens/embeddings"),
@@ -98,6 +102,8 @@ class BERT(TextModel):
         classes: Number of classes of a text; ``None`` for no classifier.
         classifier_activation: Activation of the classifier; ``None`` for logits.
         labels: Names of the classes, which ``config.json`` has.
+        top_dropout: Share of features that is dropped before the classifier; as
+            ``dropout`` if None.
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``BERT.from_pretrained`` takes the sizes
             from the folder.
@@ -144,6 +150,7 @@ class BERT(TextModel):
         classes: int | None = None,
         classifier_activation: Any = None,
         labels: Any = None,
+        top_dropout: float | None = None,
         weights: Any = None,
         name: str | None = "bert",
         dtype: Any = None,
@@ -185,7 +192,8 @@ class BERT(TextModel):
         if chosen == "pooler":
             x = Dense(width, "tanh", kernel_initializer=start(), name="pooler")(x)
         if classes is not None:
-            x = Dropout(dropout, name="top_dropout")(x)
+            rate = dropout if top_dropout is None else top_dropout
+            x = Dropout(rate, name="top_dropout")(x)
             x = Dense(
                 classes,
                 activations.get(classifier_activation),
@@ -286,43 +294,61 @@ class BERT(TextModel):
         return config.get("model_type") == "bert"
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        def get(key: str, kind: type, default: Any) -> Any:
-            return setting(config, key, kind, default, _OP)
-
-        kind = config.get("position_embedding_type", "absolute")
-        if kind != "absolute" or config.get("is_decoder"):
-            raise FileFormatError(
-                _OP,
-                "a BERT with absolute positions that is no decoder is needed",
-                {
-                    "position_embedding_type": kind,
-                    "is_decoder": config.get("is_decoder"),
-                },
-            )
-        arguments = {
-            "vocabulary_size": get("vocab_size", int, 30522),
-            "layers": get("num_hidden_layers", int, 12),
-            "width": get("hidden_size", int, 768),
-            "heads": get("num_attention_heads", int, 12),
-            "mlp_width": get("intermediate_size", int, 3072),
-            "positions": get("max_position_embeddings", int, 512),
-            "types": get("type_vocab_size", int, 2),
-            "dropout": get("hidden_dropout_prob", float, 0.1),
-            "attention_dropout": get("attention_probs_dropout_prob", float, 0.1),
-            "activation": activation_of(config, _OP),
-            "epsilon": get("layer_norm_eps", float, 1e-12),
-        }
-        if "BertForSequenceClassification" in architectures(config):
-            arguments["classes"] = number_of_labels(config, _OP)
-            arguments["labels"] = label_names(config, _OP)
+    def arguments_of(
+        cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        arguments = _CONFIG.read(config, _OP)
+        top = label_arguments(arguments, _OP)
+        if arguments.pop("kind") == _CLASSIFIER:
+            return arguments | top
+        del arguments["top_dropout"]
         return arguments
+
+    @classmethod
+    def sizes_of(cls, arguments: Mapping[str, Any]) -> Mapping[str, Size]:
+        width = arguments["width"]
+        tokens = r"(^|\.)word_embeddings\.weight$"
+        sizes = {
+            "vocabulary_size": Size(
+                "vocab_size", arguments["vocabulary_size"], tokens, 0
+            ),
+            "width": Size("hidden_size", width, tokens, 1),
+            "layers": Size(
+                "num_hidden_layers", arguments["layers"], r"(?:^|\.)layer\.(\d+)\."
+            ),
+            "mlp_width": Size(
+                "intermediate_size",
+                arguments["mlp_width"],
+                r"\.intermediate\.dense\.weight$",
+                0,
+            ),
+            "positions": Size(
+                "max_position_embeddings",
+                arguments["positions"],
+                r"(^|\.)position_embeddings\.weight$",
+                0,
+            ),
+            "types": Size(
+                "type_vocab_size",
+                arguments["types"],
+                r"(^|\.)token_type_embeddings\.weight$",
+                0,
+            ),
+        }
+        if "classes" in arguments:
+            sizes["classes"] = Size(
+                "num_labels",
+                arguments["classes"],
+                r"^classifier\.weight$",
+                0,
+                each=width,
+            )
+        return sizes
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
-        top = "BertForSequenceClassification" if self.has_top else "BertModel"
         config = {
-            "architectures": [top],
+            "architectures": [_CLASSIFIER if self.has_top else "BertModel"],
             "attention_probs_dropout_prob": made["attention_dropout"],
             "hidden_act": activation_name(made["activation"]),
             "hidden_dropout_prob": made["dropout"],
@@ -338,6 +364,8 @@ class BERT(TextModel):
         }
         if not self.has_top:
             return config
+        if made["top_dropout"] is not None:
+            config["classifier_dropout"] = made["top_dropout"]
         return config | label_entries(self._labels, made["classes"])
 
     def weight_rules(self, style: str) -> Rules:
@@ -347,32 +375,37 @@ class BERT(TextModel):
         return body + rules(top)
 
 
-def activation_of(config: Mapping[str, Any], op: str) -> str:
-    """The activation that ``config.json`` of a transformer names.
-
-    Raises:
-        FileFormatError: It is none that both sides have.
-    """
-    name = config.get("hidden_act", "gelu")
-    if name not in ("gelu", "relu", "silu", "selu", "tanh"):
-        raise FileFormatError(op, f"'hidden_act' is unknown: {name!r}")
-    return name
-
-
-def activation_name(activation: Any) -> str:
-    """What such a file calls an activation."""
-    return (
-        activation if isinstance(activation, str) else activations.serialize(activation)
-    )
-
-
-def number_of_labels(config: Mapping[str, Any], op: str) -> int:
-    """The number of classes of ``config.json``.
-
-    Raises:
-        FileFormatError: It is said in a form that it cannot have.
-    """
-    named = config.get("id2label")
-    if isinstance(named, Mapping) and named:
-        return len(named)
-    return setting(config, "num_labels", int, 2, op)
+# What has another head than a classifier of texts is read without it.
+_CONFIG = ENCODER.changed(
+    [
+        Entry(
+            "architectures",
+            "kind",
+            class_of(
+                _CLASSIFIER,
+                "BertModel",
+                "BertForPreTraining",
+                "BertForMaskedLM",
+                "BertForNextSentencePrediction",
+            ),
+        ),
+        Entry("attention_probs_dropout_prob", "attention_dropout", real(0, 1), 0.1),
+        Entry("classifier_dropout", "top_dropout", nullable(real(0, 1))),
+        Entry("hidden_act", "activation", ACTIVATION, "gelu"),
+        Entry("hidden_dropout_prob", "dropout", real(0, 1), 0.1),
+        Entry("hidden_size", "width", whole(), 768),
+        Entry("intermediate_size", "mlp_width", whole(), 3072),
+        Entry("layer_norm_eps", "epsilon", real(0, above=True), 1e-12),
+        Entry("max_position_embeddings", "positions", whole(), 512),
+        Entry("num_attention_heads", "heads", whole(), 12),
+        Entry("num_hidden_layers", "layers", whole(), 12),
+        Entry("type_vocab_size", "types", whole(), 2),
+        Entry("vocab_size", "vocabulary_size", whole(), 30522),
+    ],
+    only={"is_decoder": (False,), "position_embedding_type": ("absolute",)},
+    # Of heads of other classes, and of the first BERT's own code.
+    harmless="""
+        directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+        pooler_size_per_head pooler_type tie_word_embeddings
+    """.split(),
+)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from exburn.applications.text_model import TextModel
 from exburn.core.checks import check_count
-from exburn.errors import ArgumentError, FileFormatError
+from exburn.errors import ArgumentError
 from exburn.layers import Input
 
 
@@ -49,19 +48,6 @@ def check_heads(op: str, width: int, heads: int, key_value_heads: int) -> int:
             f"{heads} and {key_value_heads}",
         )
     return width // heads
-
-
-def check_config(op: str, config: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raises unless a ``config.json`` asks for what the network computes.
-
-    Raises:
-        FileFormatError: It asks for something else.
-    """
-    for key, value in wanted.items():
-        if config.get(key, value) != value:
-            raise FileFormatError(
-                op, f"{key!r} must be {value!r}, the file has {config[key]!r}"
-            )
 
 
 def tokens() -> Any:

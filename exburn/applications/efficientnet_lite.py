@@ -14,24 +14,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from exburn.applications.application import Application, describe, preprocessing
 from exburn.applications.efficientnet import conv, depthwise, rounded
-from exburn.applications.image_model import (
-    IMAGENET,
-    ImageModel,
-    timm_arguments_in,
-    timm_colours,
-    timm_config,
-)
+from exburn.applications.image_files import IMAGENET, pretrained_cfg_for, read_timm
+from exburn.applications.image_model import ImageModel
 from exburn.applications.imagenet_utils import decode_predictions
-from exburn.applications.pretrained import architecture, label_names
+from exburn.applications.pretrained import architecture
 from exburn.applications.torch_rules import batch_norm, dense
 from exburn.core.checks import check_choice, check_float
 from exburn.core.registry import register_builtin
-from exburn.errors import LayoutError
+from exburn.errors import FileFormatError, LayoutError
 from exburn.layers import (
     Dropout,
     GlobalAveragePooling2D,
@@ -39,8 +33,10 @@ from exburn.layers import (
     ZeroPadding2D,
     add,
 )
-from exburn.saving.pretrained_folder import setting
+from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights import Rules, rules, transpose
+from exburn.weights.entries import Entry, Table, nullable, real
+from exburn.weights.sizes import Size
 
 __all__ = [
     "EfficientNetLite",
@@ -158,10 +154,15 @@ class EfficientNetLite(ImageModel):
         mean: Of each channel, of pixels from 0 to 1: for ``preprocess``. By default
             TensorFlow's 127 / 255 with its padding, and ImageNet's with PyTorch's.
         deviation: The same of their deviations.
-        crop: Share of an image's shorter side that ``preprocess`` keeps; ``None`` for
-            the whole image, whatever its form.
-        interpolation: ``"bilinear"`` or ``"bicubic"``, for ``preprocess``.
+        crop: Share of an image's shorter side that ``preprocess`` keeps; ``True`` for
+            the middle of what ``resize`` makes; ``None`` for the whole image, whatever
+            its form.
+        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
+            ``"box"`` or ``"hamming"``, for ``preprocess``.
         labels: Names of the classes, for ``decode``; ImageNet's if None.
+        resize: For ``preprocess``: the length of the shorter side, or (height, width),
+            before a cut; ``False`` for images as they are.
+        crop_mode: ``"center"``, ``"border"`` or ``"squash"``, for a share as ``crop``.
         name: Name of the model.
         dtype: Precision policy.
 
@@ -201,9 +202,11 @@ class EfficientNetLite(ImageModel):
         epsilon: float | None = None,
         mean: Any = None,
         deviation: Any = None,
-        crop: float | None = 0.875,
+        crop: float | bool | None = 0.875,
         interpolation: str = "bicubic",
         labels: Any = None,
+        resize: Any = None,
+        crop_mode: str = "center",
         name: str | None = "efficientnet_lite",
         dtype: Any = None,
     ):
@@ -254,7 +257,17 @@ class EfficientNetLite(ImageModel):
         known = _COLOURS[padding]
         mean = known[0] if mean is None else mean
         deviation = known[1] if deviation is None else deviation
-        self._describe(shape, mean, deviation, crop, interpolation, labels, classes)
+        self._describe(
+            shape,
+            classes,
+            mean=mean,
+            deviation=deviation,
+            crop=crop,
+            interpolation=interpolation,
+            labels=labels,
+            resize=resize,
+            crop_mode=crop_mode,
+        )
         self._fill(weights)
 
     # ------------------------------------------------------------------ folders
@@ -263,49 +276,72 @@ class EfficientNetLite(ImageModel):
         return architecture(config) in _NAMES
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    def arguments_of(
+        cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
         name = config["architecture"]
-        classes = setting(config, "num_classes", int, 1000, _OP)
         width, depth, size, dropout = _SIZES[_NAMES[name]]
+        images, found = read_timm(config, _ARGUMENTS, _OP, global_pool="avg")
+        shape = images.pop("input_size")
+        if shape is not None and (shape[0] != 3 or shape[1] != shape[2]):
+            raise FileFormatError(
+                _OP,
+                "'pretrained_cfg.input_size' in config.json must be of square images "
+                f"of three channels, received {shape}",
+            )
+        known = {"width": width, "depth": depth, "dropout": dropout}
+        known["size"] = size if shape is None else shape[1]
+        told = {key: value for key, value in found.items() if value is not None}
         padding = "same" if name.startswith("tf_") else "symmetric"
-        changed = timm_arguments_in(config, _OP)
-        width = setting(changed, "channel_multiplier", float, width, _OP)
-        depth = setting(changed, "depth_multiplier", float, depth, _OP)
-        size = setting(changed, "img_size", int, size, _OP)
-        return {
-            "include_top": classes > 0,
-            "classes": classes or 1000,
-            "width": width,
-            "depth": depth,
-            "size": size,
-            "dropout": dropout,
-            "padding": padding,
-            "labels": label_names(config, _OP),
-            **timm_colours(config, _COLOURS[padding], _OP),
+        return images | known | told | {"padding": padding}
+
+    @classmethod
+    def sizes_of(cls, arguments: Mapping[str, Any]) -> Mapping[str, Size]:
+        blocks, (*_, last) = r"^blocks\.(\d+)\.(\d+)\.", _STAGES
+        sizes = {
+            "depth": Size(
+                "depth_multiplier", sum(_repeats(arguments["depth"])), blocks
+            ),
+            "width": Size(
+                "channel_multiplier",
+                rounded(last[2] * arguments["width"], at_least=0.9),
+                r"^conv_head\.weight$",
+                1,
+            ),
         }
+        if arguments["include_top"]:
+            sizes["classes"] = Size(
+                "num_classes",
+                arguments["classes"],
+                r"^classifier\.weight$",
+                0,
+                each=_HEAD,
+            )
+        return sizes
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
-        sizes = tuple(made[key] for key in ("width", "depth", "size", "dropout"))
-        number = next((n for n, known in enumerate(_SIZES) if known == sizes), None)
+        sizes = tuple(made[key] for key in ("width", "depth", "dropout"))
+        known = [(width, depth, drop) for width, depth, _, drop in _SIZES]
+        number = known.index(sizes) if sizes in known else None
         start = "tf_" if made["padding"] == "same" else ""
         classes = made["classes"] if self.has_top else 0
-        changed = {
-            "channel_multiplier": made["width"],
-            "depth_multiplier": made["depth"],
-            "img_size": made["size"],
-        }
-        return {
+        config: dict[str, Any] = {
             "architecture": f"{start}efficientnet_lite{number or 0}",
-            **({"model_args": changed} if number is None else {}),
             "num_classes": classes,
             "num_features": _HEAD,
-            "pretrained_cfg": {
-                "input_size": [3, made["size"], made["size"]],
-                "num_classes": classes,
-                **timm_config(self.colours, made),
-            },
         }
+        if number is None:
+            config["model_args"] = {
+                "channel_multiplier": made["width"],
+                "depth_multiplier": made["depth"],
+                "drop_rate": made["dropout"],
+            }
+        if self.has_top and self.labels is not None:
+            config["label_names"] = list(self.labels)
+        shape = (*self.sides, 3)
+        cfg = pretrained_cfg_for(made, shape, self.colours, classes)
+        return config | {"pretrained_cfg": cfg}
 
     def weight_rules(self, style: str) -> Rules:
         if style == "efficientnet_pytorch":
@@ -321,6 +357,16 @@ class EfficientNetLite(ImageModel):
         return rules([*_TIMM, *top])
 
 
+_ARGUMENTS = Table(
+    CONFIG,
+    [
+        Entry("channel_multiplier", "width", nullable(real(0, above=True))),
+        Entry("depth_multiplier", "depth", nullable(real(0, above=True))),
+        Entry("drop_rate", "dropout", nullable(real(0, 1))),
+    ],
+    only={"global_pool": ("avg",), "in_chans": (3,)},
+    harmless=["num_classes"],
+)
 _NAMES = {
     f"{start}efficientnet_lite{number}": number
     for start in ("", "tf_")

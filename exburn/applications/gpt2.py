@@ -10,18 +10,18 @@ Example:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from exburn import ops
-from exburn.applications.decoder import (
-    Decoder,
-    check_config,
-    check_heads,
-    check_sizes,
-    tokens,
+from exburn import activations
+from exburn.applications.config_tables import (
+    ACTIVATION,
+    TRANSFORMER,
+    activation_name,
+    class_of,
 )
+from exburn.applications.decoder import Decoder, check_heads, check_sizes, tokens
 from exburn.applications.transformer import start
 from exburn.core.registry import register_builtin
 from exburn.layers import (
@@ -33,8 +33,9 @@ from exburn.layers import (
     PositionEmbedding,
     ReversibleEmbedding,
 )
-from exburn.saving.pretrained_folder import setting
 from exburn.weights import Rules, rules, split, split_heads
+from exburn.weights.entries import Entry, nullable, real, whole
+from exburn.weights.sizes import Size
 
 __all__ = ["GPT2"]
 
@@ -92,6 +93,10 @@ class GPT2(Decoder):
         positions: Number of tokens that a text may have.
         dropout: Share of features that is dropped in training.
         epsilon: Of the normalizations.
+        embedding_dropout: Share of the features of the embedding that is; as
+            ``dropout`` if None.
+        attention_dropout: Share of the weights of attention that is.
+        activation: Between a block's dense layers.
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
             the folder.
@@ -123,6 +128,9 @@ class GPT2(Decoder):
         positions: int = 1024,
         dropout: float = 0.1,
         epsilon: float = 1e-5,
+        embedding_dropout: float | None = None,
+        attention_dropout: float = 0.0,
+        activation: Any = "gelu_tanh",
         weights: Any = None,
         name: str | None = "gpt2",
         dtype: Any = None,
@@ -145,10 +153,18 @@ class GPT2(Decoder):
             positions, initializer=start(), name="position_embedding"
         )(x)
         x = Add(name="embedding")([x, places])
-        x = Dropout(dropout, name="embedding_dropout")(x)
-        mlp_width = 4 * width if mlp_width is None else mlp_width
+        rate = dropout if embedding_dropout is None else embedding_dropout
+        x = Dropout(rate, name="embedding_dropout")(x)
+        block = _Block(
+            heads,
+            4 * width if mlp_width is None else mlp_width,
+            dropout,
+            attention_dropout,
+            activations.get(activation),
+            epsilon,
+        )
         for number in range(layers):
-            x = _block(x, f"block_{number}", heads, mlp_width, dropout, epsilon)
+            x = block(x, f"block_{number}")
         x = LayerNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
         self._fill(weights)
@@ -159,35 +175,42 @@ class GPT2(Decoder):
         return config.get("model_type") == "gpt2"
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        def get(key: str, kind: type, default: Any) -> Any:
-            return setting(config, key, kind, default, _OP)
+    def arguments_of(
+        cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        arguments = _CONFIG.read(config, _OP)
+        del arguments["kind"]
+        if arguments["embedding_dropout"] == arguments["dropout"]:
+            arguments["embedding_dropout"] = None
+        return arguments
 
-        wanted = {
-            "activation_function": "gelu_new",
-            "scale_attn_weights": True,
-            "scale_attn_by_inverse_layer_idx": False,
-            "add_cross_attention": False,
-            "tie_word_embeddings": True,
-        }
-        check_config(_OP, config, wanted)
-        inner = config.get("n_inner")
+    @classmethod
+    def sizes_of(cls, arguments: Mapping[str, Any]) -> Mapping[str, Size]:
+        width = arguments["width"]
+        inner = arguments["mlp_width"] or 4 * width
+        tokens, places = r"(^|\.)wte\.weight$", r"(^|\.)wpe\.weight$"
         return {
-            "vocabulary_size": get("vocab_size", int, 50257),
-            "layers": get("n_layer", int, 12),
-            "width": get("n_embd", int, 768),
-            "heads": get("n_head", int, 12),
-            "mlp_width": None if inner is None else get("n_inner", int, inner),
-            "positions": get("n_positions", int, 1024),
-            "dropout": get("resid_pdrop", float, 0.1),
-            "epsilon": get("layer_norm_epsilon", float, 1e-5),
+            "vocabulary_size": Size(
+                "vocab_size", arguments["vocabulary_size"], tokens, 0
+            ),
+            "width": Size("n_embd", width, tokens, 1),
+            "positions": Size("n_positions", arguments["positions"], places, 0),
+            "layers": Size("n_layer", arguments["layers"], r"(?:^|\.)h\.(\d+)\."),
+            "mlp_width": Size("n_inner", inner, r"\.mlp\.c_fc\.weight$", 1),
         }
+
+    @property
+    def tied(self) -> tuple[str, str] | None:
+        return r"lm_head\.weight", "token_embedding/embeddings"
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
+        rate = made["embedding_dropout"]
         return {
-            "activation_function": "gelu_new",
+            "activation_function": activation_name(made["activation"], tanh="gelu_new"),
             "architectures": ["GPT2LMHeadModel"],
+            "attn_pdrop": made["attention_dropout"],
+            "embd_pdrop": made["dropout"] if rate is None else rate,
             "layer_norm_epsilon": made["epsilon"],
             "model_type": "gpt2",
             "n_embd": made["width"],
@@ -205,22 +228,66 @@ class GPT2(Decoder):
         return body + rules(_TIED)
 
 
-def _block(
-    x: Any, name: str, heads: int, mlp_width: int, dropout: float, epsilon: float
-) -> Any:
-    width = x.shape[-1]
-    h = LayerNormalization(epsilon=epsilon, name=f"{name}_attention_norm")(x)
-    h = MultiHeadAttention(
-        heads,
-        width // heads,
-        kernel_initializer=start(),
-        name=f"{name}_attention",
-    )(h, h, use_causal_mask=True)
-    h = Dropout(dropout, name=f"{name}_attention_dropout")(h)
-    x = Add(name=f"{name}_attention_add")([x, h])
-    h = LayerNormalization(epsilon=epsilon, name=f"{name}_mlp_norm")(x)
-    h = Dense(mlp_width, kernel_initializer=start(), name=f"{name}_mlp_in")(h)
-    h = ops.gelu(h, approximate=True)
-    h = Dense(width, kernel_initializer=start(), name=f"{name}_mlp_out")(h)
-    h = Dropout(dropout, name=f"{name}_mlp_dropout")(h)
-    return Add(name=f"{name}_mlp_add")([x, h])
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """Attention and a network, each behind a normalization and beside a shortcut."""
+
+    heads: int
+    mlp_width: int
+    dropout: float
+    attention_dropout: float
+    activation: Any
+    epsilon: float
+
+    def __call__(self, x: Any, name: str) -> Any:
+        width = x.shape[-1]
+        h = self._norm(f"{name}_attention_norm")(x)
+        h = MultiHeadAttention(
+            self.heads,
+            width // self.heads,
+            dropout=self.attention_dropout,
+            kernel_initializer=start(),
+            name=f"{name}_attention",
+        )(h, h, use_causal_mask=True)
+        h = Dropout(self.dropout, name=f"{name}_attention_dropout")(h)
+        x = Add(name=f"{name}_attention_add")([x, h])
+        h = self._norm(f"{name}_mlp_norm")(x)
+        h = self._dense(self.mlp_width, f"{name}_mlp_in", self.activation)(h)
+        h = self._dense(width, f"{name}_mlp_out")(h)
+        h = Dropout(self.dropout, name=f"{name}_mlp_dropout")(h)
+        return Add(name=f"{name}_mlp_add")([x, h])
+
+    def _norm(self, name: str) -> LayerNormalization:
+        return LayerNormalization(epsilon=self.epsilon, name=name)
+
+    def _dense(self, units: int, name: str, activation: Any = None) -> Dense:
+        return Dense(units, activation, kernel_initializer=start(), name=name)
+
+
+_CONFIG = TRANSFORMER.changed(
+    [
+        Entry("activation_function", "activation", ACTIVATION, "gelu_tanh"),
+        Entry("architectures", "kind", class_of("GPT2LMHeadModel", "GPT2Model")),
+        Entry("attn_pdrop", "attention_dropout", real(0, 1), 0.1),
+        Entry("embd_pdrop", "embedding_dropout", real(0, 1), 0.1),
+        Entry("layer_norm_epsilon", "epsilon", real(0, above=True), 1e-5),
+        Entry("n_embd", "width", whole(), 768),
+        Entry("n_head", "heads", whole(), 12),
+        Entry("n_inner", "mlp_width", nullable(whole())),
+        Entry("n_layer", "layers", whole(), 12),
+        Entry("n_positions", "positions", whole(), 1024),
+        Entry("resid_pdrop", "dropout", real(0, 1), 0.1),
+        Entry("vocab_size", "vocabulary_size", whole(), 50257),
+    ],
+    only={
+        "scale_attn_by_inverse_layer_idx": (False,),
+        "scale_attn_weights": (True,),
+        "tie_word_embeddings": (True,),
+    },
+    # Of the head of another class, and the order of computing in half precision.
+    harmless="""
+        eos_token_id id2label label2id n_ctx num_labels predict_special_tokens
+        reorder_and_upcast_attn summary_activation summary_first_dropout
+        summary_proj_to_labels summary_type summary_use_proj
+    """.split(),
+)

@@ -9,20 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from exburn import ops
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.applications.pretrained import rank_classes
+from exburn.applications.resampling import FILTERS, resample
 from exburn.applications.scaling import Scaling
 from exburn.core.checks import (
     check_choice,
     check_count,
     check_flag,
     check_float,
+    check_number,
     check_optional,
 )
 from exburn.errors import ArgumentError, ShapeError
 
 IMAGENET_CLASSES = 1000
+_CROP_MODES = ("center", "border", "squash")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +39,15 @@ class ImageFormat:
         classes: Number of classes.
         has_top: Whether the network has a classifier.
         labels: Their names; ``None`` for ImageNet's, or none.
-        crop: Share of an image's shorter side that is kept; ``None`` for the whole
-            image, whatever its form.
-        interpolation: ``"bilinear"`` or ``"bicubic"``.
+        crop: Share of an image's shorter side that is kept; ``True`` for the middle of
+            what ``resize`` made, with zeros around it if it is smaller; ``None`` for
+            no cut.
+        interpolation: A filter: one of ``resampling.FILTERS``.
+        resize: ``None`` for the network's size, before a cut; the length of the shorter
+            side, or (height, width); ``False`` for images as they are.
+        crop_mode: How the size before a share is cut is found: ``"center"`` from the
+            shorter side, ``"border"`` from the longer one, with the mean's colour
+            around it, ``"squash"`` from both, whatever the image's form.
         channels_last: Whether the network takes its channels last.
 
     Raises:
@@ -54,8 +62,10 @@ class ImageFormat:
     classes: int
     has_top: bool = True
     labels: Any = None
-    crop: float | None = None
+    crop: float | bool | None = None
     interpolation: str = "bilinear"
+    resize: Any = None
+    crop_mode: str = "center"
     channels_last: bool = True
 
     def __post_init__(self):
@@ -66,9 +76,9 @@ class ImageFormat:
         check_count(op, "classes", self.classes)
         check_flag(op, "has_top", self.has_top)
         check_flag(op, "channels_last", self.channels_last)
-        check_choice(op, "interpolation", self.interpolation, ("bilinear", "bicubic"))
-        if self.crop is not None and not 0 < check_float(op, "crop", self.crop) <= 1:
-            raise ArgumentError(op, f"crop must be in (0, 1], received {self.crop!r}")
+        check_choice(op, "interpolation", self.interpolation, FILTERS)
+        check_choice(op, "crop_mode", self.crop_mode, _CROP_MODES)
+        self._check_fit()
         if self.labels is None:
             return
         if isinstance(self.labels, str) or not isinstance(self.labels, Iterable):
@@ -82,10 +92,47 @@ class ImageFormat:
             )
         object.__setattr__(self, "labels", labels)
 
+    def _check_fit(self) -> None:
+        """Checks how images get the network's size.
+
+        Raises:
+            ArgumentError: A value is out of range, or two do not go together.
+        """
+        op, resize, share = self.op, self.resize, self._share
+        if share is not None:
+            check_number(op, "crop", check_float(op, "crop", share), open_low=True)
+        if share is not None and resize is not None:
+            raise ArgumentError(
+                op, "a share that is cut decides the size before, resize must be None"
+            )
+        if self.crop_mode != "center" and share is None:
+            raise ArgumentError(
+                op, f"crop_mode={self.crop_mode!r} needs a share as crop"
+            )
+        if resize is None or resize is False:
+            return
+        pair = isinstance(resize, list | tuple)
+        if pair and len(resize) != 2:
+            raise ArgumentError(
+                op, f"resize is a length, or (height, width), received {resize!r}"
+            )
+        for side in resize if pair else [resize]:
+            check_count(op, "resize", side)
+        if pair:
+            object.__setattr__(self, "resize", tuple(resize))
+
+    @property
+    def _share(self) -> float | None:
+        """The share of an image that is kept, if a share is."""
+        return None if self.crop is None or self.crop is True else self.crop
+
     def get_config(self) -> dict[str, Any]:
         """The arguments, JSON-able."""
         config = {name: getattr(self, name) for name in _FIELDS}
         return config | {
+            "resize": list(self.resize)
+            if isinstance(self.resize, tuple)
+            else self.resize,
             "sides": list(self.sides),
             "scaling": self.scaling.get_config(),
             "labels": None if self.labels is None else list(self.labels),
@@ -111,8 +158,8 @@ class ImageFormat:
     # ------------------------------------------------------------------ images
     def prepare(self, images: Any) -> np.ndarray:
         """Images in the network's size and range; see ``TakesImages.preprocess``."""
-        found = [self.scaling(self._fit(pixels)) for pixels in self._each(images)]
-        sizes = {pixels.shape for pixels in found}
+        pixels = [self._fit(image) for image in self._each(images)]
+        sizes = {image.shape[:2] for image in pixels}
         if len(sizes) != 1:
             raise ShapeError(
                 f"{self.op}.preprocess",
@@ -120,15 +167,15 @@ class ImageFormat:
                 {"received": sorted(sizes) or "no images"},
                 hint="Make the network with input_shape=(height, width, channels).",
             )
-        batch = np.stack(found)
+        batch = np.stack([self.scaling(image) for image in pixels])
         return batch if self.channels_last else np.moveaxis(batch, -1, 1)
 
     def _each(self, images: Any) -> list[np.ndarray]:
-        """The images one by one, in float32."""
+        """The images one by one."""
         if not isinstance(images, list | tuple):
             array = np.asarray(images)
             images = array if array.ndim == 4 else [array]
-        found = []
+        arrays = []
         for image in images:
             pixels = np.asarray(image)
             numbers = pixels.dtype.kind in "buif"
@@ -141,35 +188,55 @@ class ImageFormat:
             if 0 in pixels.shape:
                 reason = f"an image has no pixels, received {pixels.shape}"
                 raise ShapeError(f"{self.op}.preprocess", reason)
-            found.append(pixels.astype("float32"))
-        return found
+            arrays.append(pixels)
+        return arrays
 
     def _fit(self, pixels: np.ndarray) -> np.ndarray:
-        """An image in the network's size."""
-        sides = self.sides
-        if None in sides or pixels.shape[:2] == sides:
-            return pixels
-        if self.crop is None:
-            return self._resize(pixels, sides)
-        scale = max(
-            math.floor(side / self.crop + 0.5) / length
-            for side, length in zip(sides, pixels.shape, strict=False)
-        )
-        pixels = self._resize(pixels, [round(n * scale) for n in pixels.shape[:2]])
-        top, left = (
-            (n - side) // 2 for n, side in zip(pixels.shape, sides, strict=False)
-        )
-        return pixels[top : top + sides[0], left : left + sides[1]]
+        """An image in the network's size.
 
-    def _resize(self, pixels: np.ndarray, sides: Sequence[int]) -> np.ndarray:
-        resized = ops.image.resize(
-            pixels,
-            tuple(sides),
-            interpolation=self.interpolation,
-            antialias=True,
-            data_format="channels_last",
-        )
-        return np.clip(np.asarray(resized), 0, 255)
+        Raises:
+            ShapeError: The folder's way leads to another size.
+        """
+        height, width = self.sides
+        if height is None or width is None:
+            return pixels
+        pixels = self._resized(pixels)
+        if self.crop is not None:
+            colours = [round(255 * mean) for mean in self.scaling.mean]
+            around = colours if self.crop_mode == "border" else 0
+            pixels = _middle(pixels, (height, width), around, self.crop is True)
+        if pixels.shape[:2] != (height, width):
+            raise ShapeError(
+                f"{self.op}.preprocess",
+                f"the folder's way makes images of {pixels.shape[:2]}, and the network "
+                f"takes {(height, width)}",
+                {"resize": self.resize, "crop": self.crop},
+                hint="Cut or resize the images before.",
+            )
+        return pixels
+
+    def _resized(self, pixels: np.ndarray) -> np.ndarray:
+        """An image in the size before the cut."""
+        height, width = pixels.shape[:2]
+        goal = self.sides if self.resize is None else self.resize
+        if self._share is not None:
+            goal = [math.floor(side / self._share) for side in self.sides]
+            ratios = height / goal[0], width / goal[1]
+            if self.crop_mode == "border":
+                goal = [round(n / max(ratios)) for n in (height, width)]
+            elif self.crop_mode == "center" and goal[0] == goal[1]:
+                goal = goal[0]
+            elif self.crop_mode == "center":
+                goal = [round(n / min(ratios)) for n in (height, width)]
+        if goal is False:
+            return pixels
+        if isinstance(goal, int):  # of the shorter side
+            shorter = min(height, width)
+            goal = [
+                goal if n == shorter else int(goal * n / shorter)
+                for n in (height, width)
+            ]
+        return resample(pixels, [max(side, 1) for side in goal], self.interpolation)
 
     # ------------------------------------------------------------------ classes
     def name_classes(self, predictions: Any, top: int) -> list[list[tuple]]:
@@ -181,6 +248,33 @@ class ImageFormat:
             return decode_predictions(predictions, top)
         names = self.labels or [str(number) for number in range(self.classes)]
         return rank_classes(op, predictions, names, top)
+
+
+def _middle(
+    pixels: np.ndarray, sides: Sequence[int], around: Any, of_transformers: bool
+) -> np.ndarray:
+    """The middle of an image, and a colour around it where the image is smaller.
+
+    Args:
+        pixels: The image.
+        sides: Height and width of the result.
+        around: The colour.
+        of_transformers: Whether an odd line is where transformers' Pillow backend has
+            it, else where timm has it.
+    """
+    lacks = [max(side - n, 0) for side, n in zip(sides, pixels.shape, strict=False)]
+    if any(lacks):
+        shape = [n + lack for n, lack in zip(pixels.shape, lacks, strict=False)]
+        larger = np.empty((*shape, pixels.shape[2]), pixels.dtype)
+        larger[:] = around
+        top, left = ((lack + of_transformers) // 2 for lack in lacks)
+        larger[top : top + len(pixels), left : left + pixels.shape[1]] = pixels
+        pixels = larger
+    half = math.floor if of_transformers else round  # of 2.5: to even
+    top, left = (
+        half((n - side) / 2) for n, side in zip(pixels.shape, sides, strict=False)
+    )
+    return pixels[top : top + sides[0], left : left + sides[1]]
 
 
 _FIELDS = {field.name for field in dataclasses.fields(ImageFormat)}

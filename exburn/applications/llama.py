@@ -14,18 +14,19 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from exburn.applications.decoder import (
-    Decoder,
-    check_config,
-    check_heads,
-    check_sizes,
-    tokens,
+from exburn import activations
+from exburn.applications.config_tables import (
+    ACTIVATION,
+    TRANSFORMER,
+    activation_name,
+    class_of,
 )
+from exburn.applications.decoder import Decoder, check_heads, check_sizes, tokens
 from exburn.applications.transformer import start
 from exburn.core.registry import register_builtin
+from exburn.errors import FileFormatError
 from exburn.layers import (
     Add,
     Dense,
@@ -35,8 +36,20 @@ from exburn.layers import (
     RMSNormalization,
     RotaryEmbedding,
 )
-from exburn.saving.pretrained_folder import setting
+from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights import Rules, rules, split_heads, transpose
+from exburn.weights.entries import (
+    Entry,
+    Kind,
+    Table,
+    choice,
+    flag,
+    nullable,
+    real,
+    section,
+    whole,
+)
+from exburn.weights.sizes import Size
 
 __all__ = ["Llama"]
 
@@ -92,6 +105,10 @@ class Llama(Decoder):
         sliding_window: A token sees only those less than this many steps away.
         epsilon: Of the normalizations.
         tie_embeddings: Whether the scores come from the table of the embeddings.
+        rope_factor: Positions are divided by it, for longer texts.
+        attention_dropout: Share of the weights of attention that is dropped in
+            training.
+        activation: Of the gate of a block's network.
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
             the folder.
@@ -125,6 +142,9 @@ class Llama(Decoder):
         sliding_window: int | None = None,
         epsilon: float = 1e-5,
         tie_embeddings: bool = False,
+        rope_factor: float = 1.0,
+        attention_dropout: float = 0.0,
+        activation: Any = "silu",
         weights: Any = None,
         name: str | None = "llama",
         dtype: Any = None,
@@ -152,14 +172,16 @@ class Llama(Decoder):
                 heads,
                 groups,
                 use_bias=False,
+                dropout=attention_dropout,
                 sliding_window=sliding_window,
                 kernel_initializer=start(),
-                rotary=RotaryEmbedding(max_wavelength=rope_base),
+                rotary=RotaryEmbedding(rope_base, rope_factor),
                 name=f"{block}_attention",
             )(h, h, use_causal_mask=True)
             x = Add(name=f"{block}_attention_add")([x, h])
             h = RMSNormalization(epsilon=epsilon, name=f"{block}_mlp_norm")(x)
-            x = Add(name=f"{block}_mlp_add")([x, _gated(h, block, mlp_width)])
+            h = _gated(h, block, mlp_width, activations.get(activation))
+            x = Add(name=f"{block}_mlp_add")([x, h])
         x = RMSNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
         self.ties = bool(tie_embeddings)
@@ -171,47 +193,66 @@ class Llama(Decoder):
         return config.get("model_type") in ("llama", "mistral")
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        def get(key: str, kind: type, default: Any) -> Any:
-            return setting(config, key, kind, default, _OP)
-
-        wanted = {
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "mlp_bias": False,
-            "rope_scaling": None,
-        }
-        check_config(_OP, config, wanted)
-        width = get("hidden_size", int, 4096)
-        heads = get("num_attention_heads", int, 32)
-        size = width // max(heads, 1)
-        if config.get("head_dim") is not None:
-            check_config(_OP, config, {"head_dim": size})
-        rope = config.get("rope_parameters") or {}  # where newer files have the base
-        check_config(_OP, rope, {"rope_type": "default"})
-        base = get("rope_theta", float, 10000.0)
-        window = config.get("sliding_window")
-        groups = config.get("num_key_value_heads") or heads
+    def arguments_of(
+        cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        found = _CONFIGS[config["model_type"]].read(config, _OP)
+        size, groups = found.pop("head_size"), found.pop("key_value_heads")
+        if size is not None and size * found["heads"] != found["width"]:
+            raise FileFormatError(
+                _OP,
+                "'head_dim' in config.json must be hidden_size / num_attention_heads, "
+                f"the file has {size}",
+            )
+        older, newer = found.pop("rope_scaling"), found.pop("rope_parameters")
+        rope = older or newer or {}
+        if rope.get("kind") == "linear" and rope["factor"] is None:
+            raise FileFormatError(_OP, "linear scaling of positions needs a 'factor'")
         return {
-            "vocabulary_size": get("vocab_size", int, 32000),
-            "layers": get("num_hidden_layers", int, 32),
-            "width": width,
-            "heads": heads,
-            "key_value_heads": get("num_key_value_heads", int, groups),
-            "mlp_width": get("intermediate_size", int, 11008),
-            "rope_base": setting(rope, "rope_theta", float, base, _OP),
-            "sliding_window": window and get("sliding_window", int, window),
-            "epsilon": get("rms_norm_eps", float, 1e-6),
-            "tie_embeddings": get("tie_word_embeddings", bool, False),
+            **{name: found[name] for name in found if name not in ("kind", "base")},
+            "key_value_heads": found["heads"] if groups is None else groups,
+            "rope_base": rope.get("base") or found["base"],
+            "rope_factor": rope["factor"] if rope.get("kind") == "linear" else 1.0,
         }
+
+    @classmethod
+    def sizes_of(cls, arguments: Mapping[str, Any]) -> Mapping[str, Size]:
+        width, groups = arguments["width"], arguments["key_value_heads"]
+        size = max(width // arguments["heads"], 1)
+        tokens = r"(^|\.)embed_tokens\.weight$"
+        return {
+            "vocabulary_size": Size(
+                "vocab_size", arguments["vocabulary_size"], tokens, 0
+            ),
+            "width": Size("hidden_size", width, tokens, 1),
+            "key_value_heads": Size(
+                "num_key_value_heads, of hidden_size / num_attention_heads each",
+                *(groups, r"\.k_proj\.weight$", 0, size),
+            ),
+            "layers": Size(
+                "num_hidden_layers", arguments["layers"], r"(?:^|\.)layers\.(\d+)\."
+            ),
+            "mlp_width": Size(
+                "intermediate_size", arguments["mlp_width"], r"\.up_proj\.weight$", 0
+            ),
+        }
+
+    @property
+    def tied(self) -> tuple[str, str] | None:
+        if not self.ties:
+            return None
+        return r"lm_head\.weight", "token_embedding/embeddings"
 
     def config_for(self, style: str) -> dict[str, Any]:
-        made = self.get_config()
-        window = made["sliding_window"]
-        kind = "llama" if window is None else "mistral"
-        return {
+        made, origin = self.get_config(), self._origin
+        window, factor = made["sliding_window"], made["rope_factor"]
+        known = {} if origin is None else origin.value.config
+        mistral = window is not None or known.get("model_type") == "mistral"
+        kind = "mistral" if mistral else "llama"
+        config = {
             "architectures": [f"{kind.title()}ForCausalLM"],
-            "hidden_act": "silu",
+            "attention_dropout": made["attention_dropout"],
+            "hidden_act": activation_name(made["activation"]),
             "hidden_size": made["width"],
             "intermediate_size": made["mlp_width"],
             "model_type": kind,
@@ -222,20 +263,94 @@ class Llama(Decoder):
             "rope_theta": made["rope_base"],
             "tie_word_embeddings": made["tie_embeddings"],
             "vocab_size": made["vocabulary_size"],
-        } | ({} if window is None else {"sliding_window": window})
+        }
+        if mistral:
+            config["sliding_window"] = window
+        if factor != 1:
+            config["rope_scaling"] = {"rope_type": "linear", "factor": factor}
+        return config
 
     def weight_rules(self, style: str) -> Rules:
         head = _TIED if self.ties else _HEAD
         return rules(_BODY, prefix="model.", write_prefix=True) + rules(head)
 
 
-def _gated(x: Any, block: str, mlp_width: int) -> Any:
-    """``(silu(x W_gate) * x W_up) W_down``, without biases.
+def _gated(x: Any, block: str, mlp_width: int, activation: Any) -> Any:
+    """``(activation(x W_gate) * x W_up) W_down``, without biases.
 
     Source: Shazeer, *GLU Variants Improve Transformer*, 2020.
     """
     options = {"use_bias": False, "kernel_initializer": start()}
-    gate = Dense(mlp_width, "silu", name=f"{block}_gate", **options)(x)
+    gate = Dense(mlp_width, activation, name=f"{block}_gate", **options)(x)
     up = Dense(mlp_width, name=f"{block}_up", **options)(x)
     h = Multiply(name=f"{block}_gated")([gate, up])
     return Dense(x.shape[-1], name=f"{block}_down", **options)(h)
+
+
+_ROPE = Table(
+    CONFIG,
+    [
+        Entry("factor", "factor", nullable(real(0, above=True))),
+        Entry("rope_theta", "base", nullable(real(0, above=True))),
+        Entry("rope_type", "kind", choice(["default", "linear"])),
+        Entry("type", "older_kind", choice(["default", "linear"])),
+    ],
+    only={"partial_rotary_factor": (1.0,)},
+    harmless=["original_max_position_embeddings"],
+)
+
+
+def _rope(path: str) -> Kind:
+    """The scaling of positions, under either of its names."""
+    table = section(_ROPE.at(path), _OP)
+
+    def read(value: Any) -> dict[str, Any]:
+        found = table(value)
+        older = found.pop("older_kind")
+        return found | {"kind": found["kind"] or older or "default"}
+
+    return nullable(read)
+
+
+_LLAMA = TRANSFORMER.changed(
+    [
+        Entry("architectures", "kind", class_of("LlamaForCausalLM", "LlamaModel")),
+        Entry("attention_dropout", "attention_dropout", real(0, 1), 0.0),
+        Entry("head_dim", "head_size", nullable(whole())),
+        Entry("hidden_act", "activation", ACTIVATION, "silu"),
+        Entry("hidden_size", "width", whole(), 4096),
+        Entry("intermediate_size", "mlp_width", whole(), 11008),
+        Entry("num_attention_heads", "heads", whole(), 32),
+        Entry("num_hidden_layers", "layers", whole(), 32),
+        Entry("num_key_value_heads", "key_value_heads", nullable(whole())),
+        Entry("rms_norm_eps", "epsilon", real(0, above=True), 1e-6),
+        Entry("rope_parameters", "rope_parameters", _rope("rope_parameters")),
+        Entry("rope_scaling", "rope_scaling", _rope("rope_scaling")),
+        Entry("rope_theta", "base", real(0, above=True), 10000.0),
+        Entry("tie_word_embeddings", "tie_embeddings", flag, False),
+        Entry("vocab_size", "vocabulary_size", whole(), 32000),
+    ],
+    only={
+        "attention_bias": (False,),
+        "mlp_bias": (False,),
+        "rope_interleaved": (False,),
+    },
+    # How long the texts of the training were, and how products are computed in parts.
+    harmless="""
+        _flash_attn_2_enabled eos_token_id is_llama_config max_position_embeddings
+        max_sequence_length pretraining_tp
+    """.split(),
+)
+_WINDOW = whole(1, 2**31 - 1)  # positions have 32 bits
+_CONFIGS = {
+    "llama": _LLAMA,
+    "mistral": _LLAMA.changed(
+        [
+            Entry(
+                "architectures", "kind", class_of("MistralForCausalLM", "MistralModel")
+            ),
+            Entry("sliding_window", "sliding_window", nullable(_WINDOW), 4096),
+        ],
+        defaults={"intermediate_size": 14336, "num_key_value_heads": 8},
+    ),
+}

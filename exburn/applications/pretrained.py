@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -26,25 +27,25 @@ from exburn.module.layer.configuration import given_arguments
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 from exburn.runtime.files.atomic import write_atomically
-from exburn.runtime.files.ordinary import read_text
 from exburn.saving.foreign_safetensors import write_foreign
 from exburn.saving.pretrained_folder import (
     CONFIG,
     find_weights,
     local_source,
     read_config,
+    read_json,
 )
 from exburn.saving.shards import byte_count
 from exburn.saving.stored import Renamed, Stored, open_stored
 from exburn.saving.weights import fill
 from exburn.weights import Rules
+from exburn.weights.sizes import Size, check_sizes
 
 __all__ = ["Pretrained", "from_pretrained"]
 
 _KEPT = (
     4 << 20
 )  # bytes of a tensor that no weight is made of, and that is written again
-_MOST_JSON = 16 << 20  # bytes of a file beside config.json
 _HALVES = {"BF16": "bfloat16", "F16": "float16"}
 
 
@@ -60,7 +61,8 @@ class _Origin:
         config: What ``config.json`` says.
         text: Its text.
         metadata: Strings in the file.
-        further: Texts of further files by name.
+        files: What the further files say, by their names.
+        texts: Their texts.
     """
 
     style: str
@@ -70,15 +72,33 @@ class _Origin:
     config: Mapping[str, Any]
     text: str
     metadata: Mapping[str, str] | None
-    further: Mapping[str, str]
+    files: Mapping[str, Mapping[str, Any]]
+    texts: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Told:
+    """What the JSON files of a folder say.
+
+    Attributes:
+        config: What ``config.json`` says.
+        text: Its text.
+        files: What the further files say, by their names.
+        texts: Their texts.
+    """
+
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    text: str = ""
+    files: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Pretrained(Model):
     """Base of models whose weights folders of other libraries hold.
 
     Subclasses make their graph in the constructor, and define ``styles``, ``is_mine``,
-    ``arguments_of``, ``config_for`` and ``weight_rules``. One that is registered is
-    found by ``from_pretrained``.
+    ``arguments_of``, ``sizes_of``, ``config_for`` and ``weight_rules``. One that is
+    registered is found by ``from_pretrained``.
 
     Args:
         inputs: Symbols that the graph begins with.
@@ -143,17 +163,34 @@ class Pretrained(Model):
         raise NotImplementedError
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        """The constructor's arguments that ``config.json`` describes.
+    def arguments_of(
+        cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """The constructor's arguments that a folder describes.
 
         Args:
-            config: What it says.
-            folder: Where further files may be.
+            config: What ``config.json`` says.
+            files: What those of the further files say that there are, by their names.
 
         Raises:
-            FileFormatError: It describes what the family does not have.
+            FileFormatError: They describe what the family does not have, or have an
+                entry that nothing is known of.
         """
         raise NotImplementedError
+
+    @classmethod
+    def sizes_of(cls, arguments: Mapping[str, Any]) -> Mapping[str, Size]:
+        """Sizes that tensors show, by the names of the arguments that decide them.
+
+        Args:
+            arguments: The constructor's, as of ``arguments_of``.
+        """
+        raise NotImplementedError
+
+    @property
+    def tied(self) -> tuple[str, str] | None:
+        """A pattern of names of tensors that repeat a weight, and its path."""
+        return None
 
     def config_for(self, style: str) -> dict[str, Any]:
         """What ``config.json`` says of this model."""
@@ -205,9 +242,20 @@ class Pretrained(Model):
                 {"file": folder / CONFIG, **_kind(config)},
                 hint="exburn.applications.from_pretrained(folder) finds the family.",
             )
+        files, texts = {}, {}
+        for name in cls.further:
+            if (folder / name).exists():
+                files[name], texts[name] = read_json(folder / name, op)
         path = find_weights(folder, op)
         with open_stored(path, op) as stored:
-            arguments = cls.arguments_of(config, folder)
+            arguments = cls.arguments_of(config, files)
+            sizes = cls.sizes_of(arguments)
+            check_sizes(
+                [size for name, size in sizes.items() if name not in changes],
+                stored.shapes,
+                op,
+                file=path,
+            )
             if "classes" in changes:  # others, whose names are not in the folder
                 arguments.pop("labels", None)
             arguments |= changes
@@ -216,32 +264,50 @@ class Pretrained(Model):
             if dtype is not None:
                 arguments["dtype"] = dtype
             with registry.reading_file():  # no first weights
-                model = cls(**arguments)
-            further = {
-                name: read_text(folder / name, op, _MOST_JSON)
-                for name in cls.further
-                if (folder / name).is_file()
-            }
-            about = config, text, further
-            model._take(path, stored, op, about, classes="classes" in changes)
+                model = cls._of_folder(arguments, op, changed=bool(changes))
+            told = _Told(config, text, files, texts)
+            model._take(path, stored, op, told, classes="classes" in changes)
         return model
+
+    @classmethod
+    def _of_folder(cls, arguments: dict[str, Any], op: str, *, changed: bool) -> Self:
+        """The model of a folder's arguments.
+
+        Args:
+            arguments: The constructor's.
+            op: The operation named in errors.
+            changed: Whether the user has named some of them.
+
+        Raises:
+            FileFormatError: They do not fit together.
+        """
+        try:
+            return cls(**arguments)
+        except (ArgumentError, ShapeError) as error:
+            if changed:
+                raise
+            raise FileFormatError(
+                op,
+                f"{CONFIG} describes no {cls.__name__}: {error.reason}",
+                error.details,
+            ) from error
 
     def _take(
         self,
         path: Path,
         stored: Stored,
         op: str,
-        about: tuple[Mapping[str, Any], str, Mapping[str, str]],
+        told: _Told,
         *,
         classes: bool,
     ) -> None:
         """Gives the weights their values; those that the file may lack are drawn."""
-        config, text, further = about
         own = {name: w for name, w, _ in iter_weights(self, carried=False)}
         shapes = {name: tuple(weight.shape) for name, weight in own.items()}
         style = self._style_of(stored.shapes)
         renamed = Renamed(stored, self.weight_rules(style), shapes, op)
         names = _fitting(path, op, shapes, renamed.shapes, self.fresh, classes)
+        self._check_tied(path, stored, renamed, op)
         with self._on_device():
             fill(path, own, renamed, names)
         materialize(self)
@@ -260,12 +326,40 @@ class Pretrained(Model):
                 frozenset(sources),
                 {name: dtype for name, dtype in dtypes.items() if dtype is not None},
                 extra,
-                config,
-                text,
+                told.config,
+                told.text,
                 stored.metadata,
-                further,
+                told.files,
+                told.texts,
             )
         )
+
+    def _check_tied(
+        self, path: Path, stored: Stored, renamed: Renamed, op: str
+    ) -> None:
+        """Raises if the file has two tables for what is one table here.
+
+        Raises:
+            FileFormatError: They differ.
+        """
+        if self.tied is None:
+            return
+        pattern, weight = self.tied
+        copies = [name for name in stored.shapes if re.fullmatch(pattern, name)]
+        sources = [move.sources[0] for move in renamed.moves if weight in move.targets]
+        if not copies or not sources:
+            return
+        for copy in copies:
+            one, other = stored.read([copy])[copy], stored.read(sources)[sources[0]]
+            if not np.array_equal(one, other):
+                raise FileFormatError(
+                    op,
+                    "two tables are one in the model ('tie_word_embeddings'), and "
+                    "differ in the file",
+                    {"file": path, "tensors": f"{sources[0]}, {copy}"},
+                    hint="The configuration should say false, or the file have one "
+                    "of them.",
+                )
 
     def _style_of(self, names: Collection[str]) -> str:
         """The way of naming that knows most of a file's names."""
@@ -294,7 +388,7 @@ class Pretrained(Model):
             if not paths.isdisjoint(stored.shapes) or not stored.dtypes_known:
                 self.load_weights(path)
                 return
-            self._take(path, stored, op, ({}, "", {}), classes=False)
+            self._take(path, stored, op, _Told(), classes=False)
 
     # ------------------------------------------------------------------ writing
     def save_pretrained(
@@ -328,7 +422,7 @@ class Pretrained(Model):
         rules, forms = self.weight_rules(style), {}
         if kept is not None and _agree(_kind(config), kept.config):
             rules = rules.written_as(kept.names)
-            forms = {"dtypes": kept.dtypes, "extra": kept.extra}
+            forms = {"dtypes": kept.dtypes, "extra": self._extra(kept)}
             forms["metadata"] = kept.metadata
         target = Path(folder)
         try:
@@ -355,16 +449,67 @@ class Pretrained(Model):
         )
         with open_stored(file, op) as stored:
             dtype = _common_dtype(stored) or "float32"
-        texts = {CONFIG: _config_text(kept, config, dtype)}
-        if kept is None:
-            files = self.further_files(style).items()
-            texts |= {name: _json(value) for name, value in files}
-        else:
-            texts |= kept.further
+        told = {CONFIG: config, **self.further_files(style)}
+        texts = self._texts(kept, told, dtype)
         for name, text in texts.items():
             data = text.encode()
             write_atomically(target / name, lambda f, d=data: f.write(d), op=op)
         return file
+
+    def _extra(self, origin: _Origin) -> dict[str, np.ndarray]:
+        """The tensors that no weight was made of; copies of a weight follow it."""
+        extra = dict(origin.extra)
+        if self.tied is None:
+            return extra
+        pattern, path = self.tied
+        weights = {name: w for name, w, _ in iter_weights(self, carried=False)}
+        for name, array in origin.extra.items():
+            if re.fullmatch(pattern, name):
+                extra[name] = np.asarray(weights[path]).astype(array.dtype)
+        return extra
+
+    def _texts(
+        self, origin: _Origin | None, told: Mapping[str, Mapping[str, Any]], dtype: str
+    ) -> dict[str, str]:
+        """The JSON files: those of the folder, if they say the same of the model.
+
+        Args:
+            origin: The folder that the model comes from, in this style.
+            told: What the files are to say, by their names.
+            dtype: What the weights are written as.
+        """
+        texts = {name: _json(value) for name, value in told.items()}
+        if origin is None or not origin.text:
+            return texts
+        old = {CONFIG: origin.config, **origin.files}
+        merged = {**old, **{n: {**old.get(n, {}), **v} for n, v in told.items()}}
+        for files in (old, merged):
+            if self._reads_alike(files, told):
+                kept = {CONFIG: origin.text, **origin.texts}
+                texts = {
+                    name: kept[name] if value == old.get(name) else _json(value)
+                    for name, value in files.items()
+                }
+                told = files
+                break
+        config = dict(told[CONFIG])
+        keys = [k for k in ("dtype", "torch_dtype") if isinstance(config.get(k), str)]
+        named = dict.fromkeys(keys, dtype)
+        if not _agree(named, config):
+            texts[CONFIG] = _json(config | named)
+        return texts
+
+    def _reads_alike(self, files: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+        """Whether two folders describe the same model."""
+
+        def read(contents: Mapping[str, Any]) -> dict[str, Any]:
+            further = {name: v for name, v in contents.items() if name != CONFIG}
+            return self.arguments_of(contents[CONFIG], further)
+
+        try:
+            return read(files) == read(told)
+        except FileFormatError:  # the old entries and the new ones contradict
+            return False
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, without the file of the weights."""
@@ -447,18 +592,6 @@ def _agree(config: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     return all(others.get(key, value) == value for key, value in config.items())
 
 
-def _config_text(origin: _Origin | None, config: dict[str, Any], dtype: str) -> str:
-    """``config.json``: as it was, if it says the same of the model."""
-    if origin is None or not origin.config:
-        return _json(config)
-    for key in ("dtype", "torch_dtype"):
-        if isinstance(origin.config.get(key), str):
-            config = config | {key: dtype}
-    if _agree(config, origin.config):
-        return origin.text
-    return _json({**origin.config, **config})
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
@@ -491,40 +624,6 @@ def architecture(config: Mapping[str, Any]) -> str:
     """What ``config.json`` of timm calls the network; ``""`` for other files."""
     named = config.get("architecture")
     return named if isinstance(named, str) else ""
-
-
-def architectures(config: Mapping[str, Any]) -> list[Any]:
-    """The classes of transformers that ``config.json`` names."""
-    named = config.get("architectures")
-    return named if isinstance(named, list) else []
-
-
-def label_names(config: Mapping[str, Any], op: str) -> list[str] | None:
-    """The names of classes in ``config.json``: of ``id2label``, or ``label_names``.
-
-    Raises:
-        FileFormatError: They are in another form.
-    """
-    named = config.get("id2label", config.get("label_names"))
-    if not named:
-        return None
-    if isinstance(named, Mapping):
-        keys = [str(number) for number in range(len(named))]
-        named = [named.get(key) for key in keys]
-    found = named if isinstance(named, list) else [None]
-    names = [name for name in found if isinstance(name, str)]
-    if len(names) != len(found):
-        raise FileFormatError(op, "the names of classes in config.json are damaged")
-    return names
-
-
-def label_entries(labels: Iterable[str] | None, count: int) -> dict[str, Any]:
-    """``id2label`` and ``label2id`` of ``config.json``."""
-    names = list(labels or (f"LABEL_{number}" for number in range(count)))
-    return {
-        "id2label": {str(number): name for number, name in enumerate(names)},
-        "label2id": {name: number for number, name in enumerate(names)},
-    }
 
 
 def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:

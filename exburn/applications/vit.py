@@ -10,30 +10,29 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from exburn.applications.application import Application, describe, preprocessing
-from exburn.applications.bert import (
+from exburn.applications.config_tables import (
+    ACTIVATION,
+    ACTIVATIONS,
+    ENCODER,
     activation_name,
-    activation_of,
-    number_of_labels,
-)
-from exburn.applications.image_model import (
-    HALF,
-    ImageModel,
-    colours,
-    timm_arguments_in,
-    timm_colours,
-    timm_config,
-)
-from exburn.applications.imagenet_utils import decode_predictions
-from exburn.applications.pretrained import (
-    architecture,
-    architectures,
+    class_of,
+    label_arguments,
     label_entries,
-    label_names,
 )
+from exburn.applications.image_files import (
+    LONGEST,
+    PREPROCESSOR,
+    preparation_of,
+    preprocessor_for,
+    pretrained_cfg_for,
+    read_timm,
+)
+from exburn.applications.image_model import ImageModel
+from exburn.applications.imagenet_utils import decode_predictions
+from exburn.applications.pretrained import architecture
 from exburn.applications.torch_rules import attention_output, dense, heads, norm
 from exburn.applications.transformer import (
     ClassToken,
@@ -45,8 +44,19 @@ from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import FileFormatError, ShapeError
 from exburn.layers import Conv2D, Dropout, LayerNormalization, Reshape
-from exburn.saving.pretrained_folder import optional_json, setting
+from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights import Rules, rules, split, split_heads, transpose
+from exburn.weights.entries import (
+    Entry,
+    Misfit,
+    Table,
+    choice,
+    nullable,
+    one_or_list,
+    real,
+    whole,
+)
+from exburn.weights.sizes import Size
 
 __all__ = [
     "ViT",
@@ -60,7 +70,7 @@ __all__ = [
 ]
 
 _OP = "ViT.from_pretrained"
-_PREPROCESSOR = "preprocessor_config.json"
+_CLASSIFIER = "ViTForImageClassification"
 _KERNEL = transpose(2, 3, 1, 0)  # [out, in, height, width] of PyTorch
 _PARTS = ("query", "key", "value")
 _OUTPUT = "block_{1}/attention/attention_output"
@@ -158,10 +168,15 @@ class ViT(ImageModel):
         epsilon: Of the normalizations.
         mean: Of each channel, of pixels from 0 to 1: for ``preprocess``.
         deviation: The same of their deviations.
-        crop: Share of an image's shorter side that ``preprocess`` keeps; ``None`` for
-            the whole image, whatever its form.
-        interpolation: ``"bilinear"`` or ``"bicubic"``, for ``preprocess``.
+        crop: Share of an image's shorter side that ``preprocess`` keeps; ``True`` for
+            the middle of what ``resize`` makes; ``None`` for the whole image, whatever
+            its form.
+        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
+            ``"box"`` or ``"hamming"``, for ``preprocess``.
         labels: Names of the classes, for ``decode``; ImageNet's if None.
+        resize: For ``preprocess``: the length of the shorter side, or (height, width),
+            before a cut; ``False`` for images as they are.
+        crop_mode: ``"center"``, ``"border"`` or ``"squash"``, for a share as ``crop``.
         name: Name of the model.
         dtype: Precision policy.
 
@@ -186,7 +201,7 @@ class ViT(ImageModel):
     """
 
     styles = ("transformers", "timm")
-    further = (_PREPROCESSOR,)
+    further = (PREPROCESSOR,)
     fresh = ("predictions/",)
 
     def __init__(
@@ -208,9 +223,11 @@ class ViT(ImageModel):
         epsilon: float = 1e-6,
         mean: Any = 0.5,
         deviation: Any = 0.5,
-        crop: float | None = None,
+        crop: float | bool | None = None,
         interpolation: str = "bilinear",
         labels: Any = None,
+        resize: Any = None,
+        crop_mode: str = "center",
         name: str | None = "vit",
         dtype: Any = None,
     ):
@@ -261,7 +278,15 @@ class ViT(ImageModel):
         self._make(app.input, x, name, weights, dtype)
         self.has_top = bool(include_top)
         self._describe(
-            *(app.shape, mean, deviation, crop, interpolation, labels, classes)
+            app.shape,
+            classes,
+            mean=mean,
+            deviation=deviation,
+            crop=crop,
+            interpolation=interpolation,
+            labels=labels,
+            resize=resize,
+            crop_mode=crop_mode,
         )
         self._fill(weights)
 
@@ -272,60 +297,81 @@ class ViT(ImageModel):
         return config.get("model_type") == "vit" or of_timm
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    def arguments_of(
+        cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
         if architecture(config):
             return _timm_arguments(config)
+        found = _CONFIG.read(config, _OP)
+        top, channels = label_arguments(found, _OP), found.pop("channels")
+        shape = (*found.pop("sides"), channels)
+        arguments = {"include_top": found.pop("kind") == _CLASSIFIER, **found}
+        if arguments["include_top"]:
+            arguments |= top
+        images = preparation_of(files.get(PREPROCESSOR), shape, _OP)
+        return arguments | {"input_shape": shape} | images
 
-        def get(key: str, kind: type, default: Any) -> Any:
-            return setting(config, key, kind, default, _OP)
-
-        about = optional_json(folder / _PREPROCESSOR, _OP)
-        channels = get("num_channels", int, 3)
-        half = (0.5,) * channels, (0.5,) * channels
-        side = get("image_size", int, 224)
-        top = "ViTForImageClassification" in architectures(config)
-        if not config.get("qkv_bias", True):
-            raise FileFormatError(_OP, "a ViT without biases of attention is unknown")
-        return {
-            "include_top": top,
-            "input_shape": (side, side, channels),
-            "classes": number_of_labels(config, _OP) if top else 1000,
-            "patch_size": get("patch_size", int, 16),
-            "layers": get("num_hidden_layers", int, 12),
-            "width": get("hidden_size", int, 768),
-            "heads": get("num_attention_heads", int, 12),
-            "mlp_width": get("intermediate_size", int, 3072),
-            "dropout": get("hidden_dropout_prob", float, 0.0),
-            "attention_dropout": get("attention_probs_dropout_prob", float, 0.0),
-            "activation": activation_of(config, _OP),
-            "epsilon": get("layer_norm_eps", float, 1e-12),
-            "labels": label_names(config, _OP) if top else None,
-            "interpolation": "bicubic" if about.get("resample") == 3 else "bilinear",
-            **colours(about, "image_mean", "image_std", half, _OP),
+    @classmethod
+    def sizes_of(cls, arguments: Mapping[str, Any]) -> Mapping[str, Size]:
+        (height, width, channels), side = (
+            arguments["input_shape"],
+            arguments["patch_size"],
+        )
+        patches, features = (
+            r"patch_embed(dings)?\.proj(ection)?\.weight$",
+            arguments["width"],
+        )
+        sizes = {
+            "width": Size("hidden_size", features, patches, 0),
+            "patch_size": Size("patch_size", side, patches, 2),
+            "channels": Size("num_channels", channels, patches, 1),
+            "input_shape": Size(
+                "image_size",
+                1 + height // side * (width // side),
+                r"(pos_embed|position_embeddings)$",
+                1,
+                each=features,
+            ),
+            "layers": Size(
+                "num_hidden_layers",
+                arguments["layers"],
+                r"(?:^|\.)(?:layer|layers|blocks)\.(\d+)\.",
+            ),
+            "mlp_width": Size(
+                "intermediate_size",
+                arguments["mlp_width"],
+                r"(intermediate\.dense|mlp\.fc1)\.weight$",
+                0,
+            ),
         }
+        if arguments["include_top"]:
+            sizes["classes"] = Size(
+                "num_labels",
+                arguments.get("classes", 1000),
+                r"^(classifier|head)\.weight$",
+                0,
+                each=features,
+            )
+        return sizes
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
-        height, _, channels = made["input_shape"]
+        height, width, channels = shape = made["input_shape"]
         if style == "timm":
-            return {
-                **_timm_architecture(made),
-                "num_classes": made["classes"] if self.has_top else 0,
-                "num_features": made["width"],
-                "pretrained_cfg": {
-                    "input_size": [channels, *made["input_shape"][:2]],
-                    "num_classes": made["classes"] if self.has_top else 0,
-                    **timm_config(self.colours, made),
-                },
-            }
-        top = "ViTForImageClassification" if self.has_top else "ViTModel"
+            classes = made["classes"] if self.has_top else 0
+            config = _timm_architecture(made)
+            config |= {"num_classes": classes, "num_features": made["width"]}
+            if self.has_top and self.labels is not None:
+                config["label_names"] = list(self.labels)
+            cfg = pretrained_cfg_for(made, shape, self.colours, classes)
+            return config | {"pretrained_cfg": cfg}
         config = {
-            "architectures": [top],
+            "architectures": [_CLASSIFIER if self.has_top else "ViTModel"],
             "attention_probs_dropout_prob": made["attention_dropout"],
             "hidden_act": activation_name(made["activation"]),
             "hidden_dropout_prob": made["dropout"],
             "hidden_size": made["width"],
-            "image_size": height,
+            "image_size": height if height == width else [height, width],
             "intermediate_size": made["mlp_width"],
             "layer_norm_eps": made["epsilon"],
             "model_type": "vit",
@@ -341,19 +387,8 @@ class ViT(ImageModel):
     def further_files(self, style: str) -> dict[str, dict[str, Any]]:
         if style == "timm":
             return {}
-        (height, width), (mean, deviation) = self.sides, self.colours
-        about = {
-            "do_normalize": True,
-            "do_rescale": True,
-            "do_resize": True,
-            "image_mean": list(mean),
-            "image_processor_type": "ViTImageProcessor",
-            "image_std": list(deviation),
-            "resample": 3 if self.get_config()["interpolation"] == "bicubic" else 2,
-            "rescale_factor": 1 / 255,
-            "size": {"height": height, "width": width},
-        }
-        return {_PREPROCESSOR: about}
+        about = preprocessor_for(self.get_config(), self.sides, self.colours)
+        return {PREPROCESSOR: about}
 
     def weight_rules(self, style: str) -> Rules:
         if style == "timm":
@@ -375,51 +410,132 @@ _TIMM_SIZES = {
 
 
 def _timm_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
-    width, layers, heads, patch, side = _TIMM_SIZES[config["architecture"]]
-    classes = setting(config, "num_classes", int, 1000, _OP)
-    changed = timm_arguments_in(config, _OP)
-
-    def get(key: str, default: Any, kind: type = int) -> Any:
-        return setting(changed, key, kind, default, _OP)
-
-    side, width, channels = (
-        get("img_size", side),
-        get("embed_dim", width),
-        get("in_chans", 3),
-    )
+    features, layers, heads, patch, side = _TIMM_SIZES[config["architecture"]]
+    images, found = read_timm(config, _TIMM_ARGUMENTS, _OP, global_pool="token")
+    known = {"img_size": (side, side), "patch_size": patch, "embed_dim": features}
+    known |= {"depth": layers, "num_heads": heads}
+    sizes = known | {name: value for name, value in found.items() if value is not None}
+    shape = (*sizes["img_size"], sizes["in_chans"])
+    size = images.pop("input_size")
+    if size not in (None, (shape[2], *shape[:2])):
+        raise FileFormatError(
+            _OP,
+            f"'pretrained_cfg.input_size' in config.json is {size}, and the network "
+            f"takes {(shape[2], *shape[:2])}",
+        )
     return {
-        "include_top": classes > 0,
-        "classes": classes or 1000,
-        "input_shape": (side, side, channels),
-        "patch_size": get("patch_size", patch),
-        "layers": get("depth", layers),
-        "width": width,
-        "heads": get("num_heads", heads),
-        "mlp_width": int(get("mlp_ratio", 4.0, float) * width),
+        **images,
+        "input_shape": shape,
+        "patch_size": sizes["patch_size"],
+        "layers": sizes["depth"],
+        "width": sizes["embed_dim"],
+        "heads": sizes["num_heads"],
+        "mlp_width": int(sizes["mlp_ratio"] * sizes["embed_dim"]),
+        "activation": sizes["act_layer"],
         "epsilon": 1e-6,
-        "labels": label_names(config, _OP),
-        **timm_colours(config, HALF, _OP),
     }
 
 
 def _timm_architecture(made: Mapping[str, Any]) -> dict[str, Any]:
     """The network of timm's that has these sizes, or that gets them by arguments."""
-    side, _, channels = made["input_shape"]
-    width, ratio = made["width"], made["mlp_width"] / made["width"]
-    sizes = width, made["layers"], made["heads"], made["patch_size"], side
+    height, width, channels = made["input_shape"]
+    features, ratio = made["width"], made["mlp_width"] / made["width"]
+    sizes = features, made["layers"], made["heads"], made["patch_size"], height
     names = [name for name, known in _TIMM_SIZES.items() if known == sizes]
-    if names and ratio == 4 and channels == 3:
-        return {"architecture": names[0]}
-    changed = {
-        "depth": made["layers"],
-        "embed_dim": width,
-        "img_size": side,
-        "in_chans": channels,
-        "mlp_ratio": ratio,
-        "num_heads": made["heads"],
-        "patch_size": made["patch_size"],
-    }
-    return {"architecture": "vit_base_patch16_224", "model_args": changed}
+    changed: dict[str, Any] = {}
+    if not names or height != width:
+        changed = {
+            "depth": made["layers"],
+            "embed_dim": features,
+            "img_size": height if height == width else [height, width],
+            "num_heads": made["heads"],
+            "patch_size": made["patch_size"],
+        }
+    if ratio != 4:
+        changed["mlp_ratio"] = ratio
+    if channels != 3:
+        changed["in_chans"] = channels
+    if (act := activation_name(made["activation"], tanh="gelu_tanh")) != "gelu":
+        changed["act_layer"] = act
+    config = {"architecture": names[0] if names else "vit_base_patch16_224"}
+    return config | ({"model_args": changed} if changed else {})
+
+
+def _sides(value: Any) -> tuple[int, int]:
+    """Height and width, which one number says if they are equal."""
+    sides = one_or_list(whole(1, LONGEST))(value)
+    if len(sides) not in (1, 2):
+        raise Misfit("a whole number, or a list of two")
+    return (sides[0], sides[-1])
+
+
+def _side(value: Any) -> int:
+    """A length that is both sides."""
+    height, width = _sides(value)
+    if height != width:
+        raise Misfit("a whole number, or a list of two that are equal")
+    return height
+
+
+_CONFIG = ENCODER.changed(
+    [
+        Entry("architectures", "kind", class_of(_CLASSIFIER, "ViTModel")),
+        Entry("attention_probs_dropout_prob", "attention_dropout", real(0, 1), 0.0),
+        Entry("hidden_act", "activation", ACTIVATION, "gelu"),
+        Entry("hidden_dropout_prob", "dropout", real(0, 1), 0.0),
+        Entry("hidden_size", "width", whole(), 768),
+        Entry("image_size", "sides", _sides, (224, 224)),
+        Entry("intermediate_size", "mlp_width", whole(), 3072),
+        Entry("layer_norm_eps", "epsilon", real(0, above=True), 1e-12),
+        Entry("num_attention_heads", "heads", whole(), 12),
+        Entry("num_channels", "channels", whole(), 3),
+        Entry("num_hidden_layers", "layers", whole(), 12),
+        Entry("patch_size", "patch_size", _side, 16),
+    ],
+    only={"qkv_bias": (True,)},
+    # Of the head that draws masked patches, and of the pooler, which is left out.
+    harmless=["encoder_stride", "pooler_act", "pooler_output_size"],
+)
+
+# timm's names of activations: those of transformers, and two of its own.
+_TIMM_ACTIVATION = choice(
+    ACTIVATIONS | {"gelu_tanh": "gelu_tanh", "hard_swish": "hard_silu"}
+)
+_TIMM_ARGUMENTS = Table(
+    CONFIG,
+    [
+        Entry("act_layer", "act_layer", nullable(_TIMM_ACTIVATION, "gelu"), "gelu"),
+        Entry("depth", "depth", nullable(whole())),
+        Entry("embed_dim", "embed_dim", nullable(whole())),
+        Entry("img_size", "img_size", nullable(_sides)),
+        Entry("in_chans", "in_chans", nullable(whole(), 3), 3),
+        Entry("mlp_ratio", "mlp_ratio", nullable(real(0, above=True), 4.0), 4.0),
+        Entry("num_heads", "num_heads", nullable(whole())),
+        Entry("patch_size", "patch_size", nullable(_side)),
+    ],
+    only={
+        "attn_drop_rate": (0,),
+        "class_token": (True,),
+        "drop_path_rate": (0,),
+        "drop_rate": (0,),
+        "dynamic_img_pad": (False,),
+        "dynamic_img_size": (False,),
+        "fc_norm": (False,),
+        "final_norm": (True,),
+        "global_pool": ("token",),
+        "no_embed_class": (False,),
+        "patch_drop_rate": (0,),
+        "pos_drop_rate": (0,),
+        "pos_embed": ("learn",),
+        "pre_norm": (False,),
+        "proj_bias": (True,),
+        "proj_drop_rate": (0,),
+        "qk_norm": (False,),
+        "qkv_bias": (True,),
+        "reg_tokens": (0,),
+    },
+    harmless=["num_classes", "weight_init"],
+)
 
 
 def _variant(function: str, size: str, patch: int):

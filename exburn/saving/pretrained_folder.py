@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,19 +164,15 @@ def read_config(folder: Path, op: str) -> tuple[dict[str, Any], str]:
             hint="It tells the sizes of the model. Make the model yourself, and pass "
             "the file as weights=.",
         )
-    return _read_json(path, op)
+    return read_json(path, op)
 
 
-def optional_json(path: Path, op: str) -> dict[str, Any]:
-    """What another file of the folder says; nothing if it is not there.
+def read_json(path: Path, op: str) -> tuple[dict[str, Any], str]:
+    """What a JSON file of the folder says, and its text.
 
     Raises:
         ModelFormatError: It is damaged.
     """
-    return _read_json(path, op)[0] if path.is_file() else {}
-
-
-def _read_json(path: Path, op: str) -> tuple[dict[str, Any], str]:
     with Source(path, op=op) as file:
         if file.size > _MOST_CONFIG:
             raise FileFormatError(op, f"{path.name} is too large", {"file": path})
@@ -186,21 +181,3 @@ def _read_json(path: Path, op: str) -> tuple[dict[str, Any], str]:
     if not isinstance(found, dict):
         raise FileFormatError(op, f"{path.name} must hold an object", {"file": path})
     return found, raw.decode()
-
-
-def setting(
-    config: Mapping[str, Any], key: str, kind: type, default: Any, op: str
-) -> Any:
-    """A value of ``config.json`` of the type that it must have.
-
-    Raises:
-        FileFormatError: It has another one, or is missing and has no default.
-    """
-    value = config.get(key, default)
-    right = isinstance(value, kind) or (kind is float and type(value) is int)
-    if not right or (isinstance(value, bool) and kind is not bool):
-        raise FileFormatError(
-            op,
-            f"{key!r} in {CONFIG} must be of type {kind.__name__}, received {value!r}",
-        )
-    return kind(value)

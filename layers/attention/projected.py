@@ -74,6 +74,7 @@ class ProjectedAttention(Layer):
         self.use_bias = bool(use_bias)
         if sliding_window is not None:
             sliding_window = check_count(op, "sliding_window", sliding_window)
+            sliding_window = min(sliding_window, 2**31 - 1)  # positions have 32 bits
         self.sliding_window = sliding_window
         if flash_attention and dropout:
             raise ArgumentError(

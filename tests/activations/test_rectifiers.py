@@ -51,3 +51,20 @@ def test_relu_of_half_precision_and_of_nan():
     out = activations.relu(x)
     assert out.dtype == "bfloat16"
     np.testing.assert_array_equal(out.astype("float32"), [0, np.nan, 3])
+
+
+FORMULAS = {
+    "gelu_tanh": lambda x: (
+        x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    ),
+    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "squared_relu": lambda x: np.maximum(x, 0) ** 2,
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_what_keras_has_not_is_its_formula(name):
+    x = np.linspace(-6, 6, 101)
+    y = activations.get(name)(x.astype("float32"))
+    np.testing.assert_allclose(y, FORMULAS[name](x), atol=2e-6)
+    check_half_precision_and_unknown_sizes(getattr(activations, name))

@@ -121,10 +121,14 @@ def arrays(shapes):
     return {name: array(name, shape) for name, shape in shapes}
 
 
+def write_json(path, value):
+    """A file in the form of ``save_pretrained``."""
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
 def write(folder, config, tensors):
     """A folder with both files, in the form of ``save_pretrained``."""
     folder.mkdir(exist_ok=True)
-    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
-    (folder / "config.json").write_text(text)
+    write_json(folder / "config.json", config)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder

@@ -1,6 +1,7 @@
 """GPT-2 beside its formulas in NumPy, and trained."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -114,5 +115,55 @@ def test_folders_of_others_are_written_and_read(tmp_path):
     np.testing.assert_array_equal(again(ids), expected)
     file = tmp_path / "model.safetensors"
     assert "transformer.h.1.attn.c_attn.weight" in load_file(file)
-    with pytest.raises(FileFormatError, match="'activation_function' must be"):
-        GPT2.arguments_of({"activation_function": "relu"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ({"activation_function": "gelu_10"}, "'activation_function' in config.json"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "'scale_attn_by_inverse_layer_idx"),
+        (
+            {"tie_word_embeddings": False},
+            "'tie_word_embeddings' in config.json must be",
+        ),
+        ({"add_cross_attention": True}, "'add_cross_attention'"),
+        ({"n_layer": True}, "'n_layer' in config.json must be a whole number"),
+        ({"attn_pdrop": 2}, "'attn_pdrop' in config.json must be a number from 0 to 1"),
+        ({"scale_embedding": True}, "nothing is known of: 'scale_embedding'"),
+    ],
+)
+def test_a_configuration_of_another_computation_is_refused(told, text):
+    with pytest.raises(FileFormatError, match=text):
+        GPT2.arguments_of(told, {})
+
+
+def test_what_a_configuration_says_is_used():
+    told = {"embd_pdrop": 0.2, "attn_pdrop": 0.3, "resid_pdrop": 0.4}
+    found = GPT2.arguments_of(told | {"use_cache": True, "n_ctx": 1024}, {})
+    rates = [found[f"{part}dropout"] for part in ("embedding_", "attention_", "")]
+    assert rates == [0.2, 0.3, 0.4]
+    model = GPT2(**SIZES, **{name: found[name] for name in found if "dropout" in name})
+    assert model.get_layer("embedding_dropout").rate == 0.2
+    assert model.get_layer("block_0_mlp_dropout").rate == 0.4
+    assert model.get_layer("block_0_attention").dropout == 0.3
+    assert GPT2.arguments_of(model.config_for("transformers"), {}) == found | {
+        name: model.get_config()[name] for name in ("width", "layers", "heads")
+    } | {"vocabulary_size": model.get_config()["vocabulary_size"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("gelu", "gelu"), ("gelu_new", "tanh"), ("gelu_fast", "tanh")],
+)
+def test_the_activation_is_the_one_that_is_named(name, kind):
+    found = GPT2.arguments_of({"activation_function": name}, {})["activation"]
+    model = GPT2(**SIZES, activation=found)
+    written = model.config_for("transformers")["activation_function"]
+    assert written == ("gelu" if kind == "gelu" else "gelu_new")
+    x = np.linspace(-3, 3, 50).astype("float32")
+    gate = model.get_layer("block_0_mlp_in").activation
+    erf = np.array([math.erf(v / math.sqrt(2)) for v in x])
+    tanh = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+    expected = x / 2 * (1 + (erf if kind == "gelu" else tanh))
+    np.testing.assert_allclose(gate(x), expected, atol=1e-6)
+    assert np.abs(erf - tanh).max() > 1e-4  # they are told apart

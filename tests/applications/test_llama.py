@@ -77,7 +77,43 @@ def test_bad_arguments_are_errors(options, text):
         Llama(**(SIZES | options))
 
 
-def test_a_configuration_of_another_computation_is_refused():
-    for told in ({"rope_scaling": {"type": "linear"}}, {"head_dim": 7}):
-        with pytest.raises(FileFormatError, match="must be"):
-            Llama.arguments_of(told, None)
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ({"rope_scaling": {"type": "linear"}}, "needs a 'factor'"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "'rope_scaling.rope_type' in config"),
+        ({"rope_parameters": {"type": "dynamic"}}, "'rope_parameters.type' in config"),
+        ({"rope_parameters": {"beta_fast": 32}}, "'rope_parameters.beta_fast'"),
+        ({"rope_parameters": 3}, "must be an object"),
+        ({"head_dim": 7}, "'head_dim' in config.json must be"),
+        ({"attention_bias": True}, "'attention_bias' in config.json must be False"),
+        ({"sliding_window": 3}, "'sliding_window'"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "'architectures'"),
+        ({"hidden_act": "leaky_relu"}, "'hidden_act' in config.json must be one of"),
+        ({"quantization_config": {"bits": 4}}, "'quantization_config'"),
+        ({"attention_multiplier": 0.5, "logit_scale": 2}, "multiplier', 'logit_scale'"),
+    ],
+)
+def test_a_configuration_of_another_computation_is_refused(told, text):
+    with pytest.raises(FileFormatError, match=text):
+        Llama.arguments_of({"model_type": "llama"} | told, {})
+
+
+def test_what_a_configuration_says_of_positions():
+    def read(kind="llama", **told):
+        return Llama.arguments_of({"model_type": kind} | told, {})
+
+    for told, base, factor in (
+        ({}, 10000.0, 1.0),
+        ({"rope_theta": 500}, 500.0, 1.0),
+        ({"rope_theta": 500, "rope_parameters": {"rope_theta": 5}}, 5.0, 1.0),
+        ({"rope_parameters": {"type": "linear", "factor": 4}}, 10000.0, 4.0),
+        ({"rope_theta": 5, "rope_scaling": {"type": "linear", "factor": 2}}, 5.0, 2.0),
+        ({"rope_scaling": {"rope_type": "default", "factor": 2}}, 10000.0, 1.0),
+        ({"rope_scaling": None}, 10000.0, 1.0),
+    ):
+        found = read(**told)
+        assert (found["rope_base"], found["rope_factor"]) == (base, factor), told
+    assert read("mistral")["sliding_window"] == 4096
+    assert read("mistral", sliding_window=None)["sliding_window"] is None
+    assert read("mistral")["key_value_heads"] == 8 and read()["key_value_heads"] == 32

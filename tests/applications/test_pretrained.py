@@ -192,11 +192,14 @@ def test_what_is_wrong_is_told(folder, tmp_path, monkeypatch):
         (folder / "model.safetensors").read_bytes()
     )
     for key, value, match in (
-        ("hidden_size", "16", "of type int"),
-        ("hidden_size", 32, "belongs to another model"),
-        ("num_hidden_layers", 3, "missing in the file: block_2"),
-        ("num_hidden_layers", 1, "not in the model: block_1"),
-        ("hidden_act", "mish", "hidden_act"),
+        ("hidden_size", "16", "must be a whole number"),
+        ("hidden_size", 32, "hidden_size: 32, in the file 16"),
+        ("num_hidden_layers", 3, "num_hidden_layers: 3, in the file 2"),
+        ("num_hidden_layers", 1, "num_hidden_layers: 1, in the file 2"),
+        ("num_attention_heads", 3, "describes no BERT: 3 heads do not divide 16"),
+        ("hidden_act", "laplace", "hidden_act"),
+        ("embedding_size", 8, "nothing is known of: 'embedding_size'"),
+        ("architectures", ["BertForTokenClassification"], "'architectures'"),
     ):
         config.write_text(json.dumps(hub_files.BERT | {key: value}))
         with pytest.raises(FileFormatError, match=match):

@@ -63,10 +63,11 @@ MUST = {
         "ExponentialSchedule CosineSchedule OneCycle WarmupStableDecay LinearWarmup"
     ).split(),
     "activations": (
-        "celu elu exponential gelu glu hard_shrink hard_sigmoid hard_silu hard_swish "
-        "hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu relu6 selu "
-        "sigmoid silu swish soft_shrink softmax softplus softsign sparse_plus "
-        "sparse_sigmoid sparsemax squareplus tanh tanh_shrink threshold"
+        "celu elu exponential gelu gelu_tanh glu hard_shrink hard_sigmoid hard_silu "
+        "hard_swish hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu "
+        "quick_gelu relu6 selu sigmoid silu swish soft_shrink softmax softplus "
+        "softsign sparse_plus sparse_sigmoid sparsemax squared_relu squareplus tanh "
+        "tanh_shrink threshold"
     ).split(),
     "initializers": (
         "Zeros Ones Constant Identity Orthogonal RandomNormal RandomUniform "
