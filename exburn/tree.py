@@ -160,6 +160,9 @@ def map_structure_up_to(
 def assert_same_structure(a: Any, b: Any, check_types: Any = None) -> None:
     """Raises unless two structures have the same containers, keys and lengths.
 
+    A dict is the same as any other kind of dict with its keys, in whatever order; lists
+    and tuples are told apart.
+
     Args:
         a, b: Nested lists, tuples and dicts.
         check_types: Kept for Keras code; types are always compared.
@@ -169,12 +172,23 @@ def assert_same_structure(a: Any, b: Any, check_types: Any = None) -> None:
 
     Example:
         >>> assert_same_structure([1, {"k": 2}], [3, {"k": None}])
+        >>> from collections import OrderedDict
+        >>> assert_same_structure({"a": 1, "b": 2}, OrderedDict(b=1, a=2))
     """
-    first, second = _structure(a), _structure(b)
+    first, second = (_structure(_with_plain_dicts(tree)) for tree in (a, b))
     if first != second:
         raise ArgumentError(
             "assert_same_structure", "the structures differ", {"a": first, "b": second}
         )
+
+
+def _with_plain_dicts(structure: Any) -> Any:
+    """The structure with dicts for all kinds of dicts, as layers make of their own."""
+    if isinstance(structure, dict):
+        return {key: _with_plain_dicts(value) for key, value in structure.items()}
+    if type(structure) in (list, tuple):
+        return type(structure)(map(_with_plain_dicts, structure))
+    return structure
 
 
 def assert_same_paths(a: Any, b: Any) -> None:

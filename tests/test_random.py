@@ -214,3 +214,13 @@ def test_a_generator_in_a_configuration():
 
 def test_the_list_of_random_names():
     assert public(keras.random) - public(exburn.random) == set()
+
+
+def test_a_generator_takes_the_backend_that_keras_layers_pass():
+    expected = random.SeedGenerator(1).next()
+    for backend in (None, "jax", exburn.backend):
+        np.testing.assert_array_equal(
+            random.SeedGenerator(1, backend=backend).next(), expected
+        )
+    with pytest.raises(errors.ArgumentError, match="backend is JAX"):
+        random.SeedGenerator(1, backend="tensorflow")

@@ -90,3 +90,20 @@ def test_what_both_refuse(call):
 def test_what_both_accept():
     tree.assert_same_structure([1, None], [None, 1])
     tree.assert_same_paths([1], (1,))
+
+
+def test_kinds_of_dicts_are_alike():
+    """A layer keeps a dict in an order of its own: packages compare it with theirs."""
+
+    class Holder(exburn.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.parts = {"b": 1, "a": [exburn.layers.Dense(2), 3]}
+
+    plain = {"a": [0, 0], "b": 0}
+    for other in (Holder().parts, OrderedDict(b=0, a=[1, 2]), defaultdict(int, plain)):
+        tree.assert_same_structure(other, plain)
+        tree.assert_same_structure([other], [plain])
+    for other in ({"a": [0, 0]}, OrderedDict(b=0, a=(1, 2)), {"a": [0], "b": 0}):
+        with pytest.raises(errors.ArgumentError, match="structures differ"):
+            tree.assert_same_structure(other, plain)

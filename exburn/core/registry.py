@@ -7,6 +7,7 @@ import contextvars
 import copy
 import importlib
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -34,8 +35,9 @@ _global_objects: dict[str, Any] = {}  # a scope that lasts as long as the proces
 _scopes: contextvars.ContextVar[tuple[Mapping[str, Any], ...]] = contextvars.ContextVar(
     "exburn_custom_objects", default=(_global_objects,)
 )
-_reading: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "exburn_reading", default=False
+# The most entries of an array that the file has which is read, or None.
+_reading: contextvars.ContextVar[int | None] = contextvars.ContextVar(
+    "exburn_reading", default=None
 )
 _shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar(
     "exburn_shared", default=None
@@ -94,8 +96,8 @@ def register(obj: Any = None, *, package: str = "Custom", name: str | None = Non
         package: Prefix of the registered name, as in Keras.
         name: Name to register under; the object's own name by default.
 
-    Raises:
-        ArgumentError: Another object is already registered under that name.
+    A second class or function under a name takes the place of the first one, as in
+    Keras; those of ExBurn itself have names without a prefix, which nothing replaces.
 
     Example:
         >>> @register
@@ -106,8 +108,7 @@ def register(obj: Any = None, *, package: str = "Custom", name: str | None = Non
     """
     if obj is None:
         return lambda decorated: register(decorated, package=package, name=name)
-    key = f"{package}>{name or obj.__name__}"
-    _put(key, original(obj))
+    _registry[f"{package}>{name or obj.__name__}"] = original(obj)
     return obj
 
 
@@ -119,19 +120,8 @@ def register_builtin(cls: type, *names: str) -> type:
         *names: What else Keras' configurations call it.
     """
     for name in (cls.__name__, *names):
-        _put(name, cls)
+        _registry[name] = cls
     return cls
-
-
-def _put(key: str, obj: Any) -> None:
-    other = _registry.get(key)
-    same = other is None or (
-        getattr(other, "__qualname__", None) == getattr(obj, "__qualname__", "")
-        and getattr(other, "__module__", None) == getattr(obj, "__module__", "")
-    )
-    if not same:  # a notebook cell that runs again replaces its own class
-        raise ArgumentError("register", f"{key!r} is taken", {"by": other})
-    _registry[key] = obj
 
 
 @contextlib.contextmanager
@@ -152,9 +142,15 @@ def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
         yield
 
 
-def reading_file() -> AbstractContextManager[Any]:
-    """While the block runs, configurations come from a file that may be hostile."""
-    return value_scope(_reading, True)
+def reading_file(
+    shapes: Iterable[tuple[int, ...]] = (),
+) -> AbstractContextManager[Any]:
+    """While the block runs, configurations come from a file that may be hostile.
+
+    Args:
+        shapes: Those of the arrays in the file.
+    """
+    return value_scope(_reading, max(map(math.prod, shapes), default=0))
 
 
 def from_file() -> bool:
@@ -164,7 +160,19 @@ def from_file() -> bool:
         >>> from_file()
         False
     """
-    return _reading.get()
+    return _reading.get() is not None
+
+
+def fits_in_file(shape: tuple[int, ...]) -> bool:
+    """Whether the file that is being read has an array as large as one of this shape.
+
+    Example:
+        >>> with reading_file([(2, 3)]):
+        ...     fits_in_file((6,)), fits_in_file((7,))
+        (True, False)
+    """
+    largest = _reading.get()
+    return largest is not None and math.prod(shape) <= largest
 
 
 def keeping_arrays() -> AbstractContextManager[dict[str, np.ndarray]]:

@@ -22,9 +22,10 @@ class SeedGenerator:
     Args:
         seed: Where the stream starts; a random place by default.
         name: Kept for Keras code.
+        backend: As Keras' own layers pass it; there is one.
 
     Raises:
-        ArgumentError: ``seed`` is no integer.
+        ArgumentError: ``seed`` is no integer, or the backend is another than JAX.
 
     Example:
         >>> from exburn.random import normal
@@ -36,7 +37,15 @@ class SeedGenerator:
         True
     """
 
-    def __init__(self, seed: int | None = None, name: str | None = None):
+    def __init__(
+        self, seed: int | None = None, name: str | None = None, *, backend: Any = None
+    ):
+        if (given := getattr(backend, "__name__", backend)) is not None and (
+            given.rpartition(".")[2] not in ("jax", "backend")
+        ):
+            raise ArgumentError(
+                "SeedGenerator", f"the backend is JAX, received {backend!r}"
+            )
         self.name = name or "seed_generator"
         self._given = seed
         if seed is None:

@@ -20,7 +20,7 @@ from jax.core import Tracer
 
 from exburn import constraints, initializers, regularizers
 from exburn.config import floatx
-from exburn.core import substitution
+from exburn.core import forward_context, registry, substitution
 from exburn.core.precision import standardize_dtype
 from exburn.core.symbolic_shapes import describe
 from exburn.core.variable_proxy import own_array
@@ -221,7 +221,21 @@ class Weight(nnx.Variable):
             owner = self.get_metadata()["place"].owner
             if owner is not None and (layer := owner()) is not None:
                 layer._require_weights()
+            raw = self.get_raw_value()
+            if isinstance(raw, jax.ShapeDtypeStruct) and registry.fits_in_file(
+                raw.shape
+            ):
+                return self._first_value(raw)
         return super().get_value(**index)
+
+    def _first_value(self, spec: jax.ShapeDtypeStruct) -> jax.Array:
+        """What the initializer gives, for a class whose ``build`` computes with it.
+
+        The weight stays a spec, since its value comes from the file that is being read.
+        """
+        make = self.get_metadata("initializer")
+        rng = forward_context.philox(self.name, 0)
+        return jax.numpy.asarray(make(spec.shape, spec.dtype, rng=rng), spec.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:

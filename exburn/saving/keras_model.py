@@ -144,7 +144,7 @@ class _Reader:
             assets_for: What the layers of a model have beside their weights.
         """
         try:
-            with registry.reading_file():
+            with registry.reading_file(self._file.shapes.values()):
                 model = self._make()
                 stored = stored_for(model)
                 own = self._compare(model, stored)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,6 +54,8 @@ _NARROW = {
         ("complex128", "complex64"),
     )
 }
+# Whose code reads files here; all other is the user's, or of a package that he uses.
+_PACKAGES = frozenset("exburn flax h5py jax jaxlib numpy optax safetensors".split())
 _MAX_COUNT = 10**6  # of a metric's thresholds or classes
 
 
@@ -62,9 +67,10 @@ class ModelReader:
 
     def read(self, compile: bool) -> Any:
         about = self._about()
+        shapes = [entry.shape for entry in self.file.entries.values()]
         try:
             names = registry.custom_objects(self.custom_objects)
-            with names, registry.reading_file(), making_clone():
+            with names, registry.reading_file(shapes), making_clone():
                 model = make_model(about["model"])
                 weights = dict(all_variables(model))
                 self._compare(weights)
@@ -203,6 +209,12 @@ def unusable(
         hint: What to do, unless a name is not registered.
         **details: More to say.
     """
+    if (origin := _in_users_code(error)) is not None:
+        hint = (
+            "The file is sound: mend that code, or pass the class that the model was "
+            "saved with, as custom_objects={'name': class}."
+        )
+        details = {**details, "raised in": origin}
     if isinstance(error, UnknownNameError):
         hint = (
             "Register it before loading (@exburn.register), or pass "
@@ -216,6 +228,18 @@ def unusable(
         {"file": path, **details, "cause": cause},
         hint=hint,
     )
+
+
+def _in_users_code(error: BaseException) -> str | None:
+    """Where code of the user's raised an error, or led to it; ``None`` elsewhere."""
+    origin = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in _PACKAGES and package not in sys.stdlib_module_names:
+            code = frame.f_code
+            name = os.path.basename(code.co_filename)
+            origin = f"{code.co_qualname}, line {line} of {name}"
+    return origin
 
 
 def _narrow(dtype: np.dtype) -> np.dtype:

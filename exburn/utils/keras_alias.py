@@ -33,10 +33,20 @@ class KerasAlias:
 
     def __init__(self) -> None:
         self._missing: dict[str, None] = {}
+        # Asked of a file of keras.src, whose modules and functions look alike: nothing
+        # was found in them yet.
+        self._doubtful: dict[str, None] = {}
 
     @property
     def missing(self) -> list[str]:
-        return list(self._missing)
+        return list(self._missing | self._doubtful)
+
+    def note_doubtful(self, name: str) -> None:
+        self._doubtful[name] = None
+
+    def settle(self, module: str) -> None:
+        """Something was found in it: it is a module."""
+        self._doubtful.pop(module, None)
 
     def note_missing(self, name: str) -> None:
         self._missing[name] = None
@@ -48,9 +58,9 @@ class KerasAlias:
             >>> KerasAlias().report()
             'ExBurn has every name of Keras that was asked for.'
         """
-        if not self._missing:
+        if not self.missing:
             return "ExBurn has every name of Keras that was asked for."
-        lines = (f"  {name}" for name in self._missing)
+        lines = (f"  {name}" for name in self.missing)
         return "\n".join(["Asked for, and not in ExBurn:", *lines])
 
 
@@ -108,10 +118,13 @@ class _AliasModule(types.ModuleType):
                 found = getattr(namespace, name)
             except AttributeError:
                 continue
+            _alias.settle(self.__name__)
             if not _is_namespace(found):
                 return found
             return importlib.import_module(full)
         if self._may_have(name):
+            if _resolve(_public(full.split(".")[1:])) is None:
+                _alias.note_doubtful(full)
             return importlib.import_module(full)
         _alias.note_missing(full)
         raise AttributeError(f"ExBurn has no {full}", name=name, obj=self)
@@ -126,6 +139,7 @@ class _AliasModule(types.ModuleType):
         return sorted({name for n in _namespaces(self.__name__) for name in dir(n)})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        _alias.settle(self.__name__)
         _alias.note_missing(self.__name__)
         raise TypeError(f"ExBurn has no {self.__name__}")
 
@@ -140,6 +154,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if first != "keras":
             return None
         private = parts[:1] == [_SOURCE]
+        _alias.settle(fullname.rpartition(".")[0])
         if not private and parts and _resolve(_public(parts)) is None:
             _alias.note_missing(fullname)
             return None
@@ -170,7 +185,9 @@ def _namespaces(module: str) -> Iterator[types.ModuleType]:
             break
         parts = parts[:-1]
     if private:
-        yield importlib.import_module("exburn.utils.keras_private")
+        # Keras' backends have what its ops call, and its files import each other's.
+        for name in ("utils.keras_private", "ops", "utils", "preprocessing.image"):
+            yield importlib.import_module(f"exburn.{name}")
 
 
 def _resolve(parts: list[str]) -> types.ModuleType | None:

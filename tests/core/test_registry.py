@@ -41,11 +41,22 @@ def test_objects_are_described_and_made_again_by_their_registered_names():
     assert registry.registered_name(Mine) == "shop>Mine"
 
 
-def test_a_name_that_is_taken_is_refused_but_a_cell_may_run_again():
-    registry.register(len, name="count")
-    registry.register(len, name="count")
-    with pytest.raises(ArgumentError, match="'Custom>count' is taken"):
-        registry.register(print, name="count")
+def test_the_last_of_a_name_is_meant():
+    """As in Keras: two modules of one package have a class of the same name, say."""
+
+    def kind(number):
+        @registry.register(package="shop")
+        class Same(layers.Layer):
+            def call(self, x):
+                return x * number
+
+        return Same
+
+    first, second = kind(2), kind(3)
+    assert registry.lookup("shop>Same") is second
+    assert registry.registered_name(second) == "shop>Same"
+    # A file that names it would be read with the other class.
+    assert registry.registered_name(first) != "shop>Same"
 
 
 def test_the_users_names_go_first_and_hold_in_their_block():

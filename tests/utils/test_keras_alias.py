@@ -83,6 +83,43 @@ def test_a_program_written_for_keras_runs_and_is_told_what_is_missing(tmp_path):
     assert module.returncode == 0, module.stderr
 
 
+PRIVATE = """
+import exburn
+
+alias = exburn.as_keras()
+from keras.src import backend
+from keras.src.api_export import keras_export
+from keras.src.backend.common import global_state
+from keras.src.backend.jax.random import jax_draw_seed
+from keras.src.trainers.data_adapters.data_adapter_utils import (
+    unpack_x_y_sample_weight,
+)
+from keras.src.utils import tf_utils
+from keras.src.utils.argument_validation import standardize_tuple
+from keras.src.utils.backend_utils import in_tf_graph
+from keras.src.utils.image_utils import smart_resize
+from keras.src.utils.naming import auto_name
+
+assert in_tf_graph() is False and standardize_tuple(2, 2, "size") == (2, 2)
+assert jax_draw_seed(3).shape == () and auto_name("a") == "a"
+assert unpack_x_y_sample_weight((1, 2)) == (1, 2, None)
+assert backend.convert_to_tensor([1.0]).shape == (1,)
+global_state.set_global_attribute("seen", True)
+assert global_state.get_global_attribute("seen")
+assert smart_resize(exburn.ops.ones((4, 6, 3)), (2, 2)).shape == (2, 2, 3)
+assert keras_export("keras.mine")(len) is len
+"""
+
+
+@pytest.mark.slow
+def test_private_names_of_keras_that_need_no_tensorflow(tmp_path):
+    (tmp_path / "script.py").write_text(PRIVATE)
+    done = run("script.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    missing = done.stderr.split("Asked for, and not in ExBurn:")[1].split()
+    assert missing == ["keras.src.utils.tf_utils"]  # a module, of which nothing is here
+
+
 def test_without_a_program_its_usage_is_shown(capsys):
     assert keras_alias.run_as_keras([]) == 2
     assert keras_alias.run_as_keras(["--help"]) == 0

@@ -52,7 +52,7 @@ def complete_build(build: Callable) -> Callable:
             self._note_shapes(*shapes, **named)
             _finish(self)
             given = (*shapes, *named.values())
-            if self._call_info.is_enough(len(given)) and _waits_inside(self):
+            if self._call_info.is_enough(len(given)) and waits_inside(self):
                 follow_call(self, given)
 
     return run
@@ -84,7 +84,7 @@ def follow_call(layer: Any, shapes: tuple) -> None:
     infer(layer, lambda values: (treedef.unflatten(values), {}), specs)
 
 
-def _waits_inside(layer: Any) -> bool:
+def waits_inside(layer: Any) -> bool:
     """Whether a layer inside has weights to make, or may have."""
     return any(
         is_layer(part) and not part.built and (part._has_build or any(children(part)))

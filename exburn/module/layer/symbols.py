@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
 
+from exburn.core.batch_independence import is_foreign
 from exburn.core.symbolic_shapes import (
+    checked_sizes,
     describe,
     is_shape,
     is_text,
     meeting,
     public_shape,
+    spec_of,
 )
-from exburn.errors import ArgumentError, DTypeError
-from exburn.module.building import infer, with_masks
+from exburn.errors import ArgumentError, DTypeError, ShapeError
+from exburn.module.building import infer, intact, with_masks
+from exburn.module.layer.builds import waits_inside
 from exburn.module.symbolic_tensor import (
     Symbol,
     as_places,
@@ -29,8 +34,16 @@ if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
 
-def call_symbols(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The symbols of a layer's outputs; it notes the call, and is built for it."""
+def call_symbols(
+    self: Layer, args: tuple, kwargs: dict[str, Any], *, traces: bool = False
+) -> Any:
+    """The symbols of a layer's outputs; it notes the call, and is built for it.
+
+    Args:
+        self: The layer.
+        args, kwargs: Of the call.
+        traces: Whether ``call`` is traced although the class tells its shapes.
+    """
     leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
     leaves = [with_given_mask(v) if isinstance(v, Symbol) else v for v in leaves]
     args, kwargs = jax.tree.unflatten(treedef, leaves)
@@ -47,15 +60,70 @@ def call_symbols(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
     if text := any(map(is_text, given)):
         _require_moves(self, given)
     specs, masks = [as_places(v.spec) for v in given], [v.mask for v in given]
-    outputs, found = meeting(
-        lambda specs: infer(self, *with_masks(rebuild, specs, masks)), specs, []
-    )
+    if not (traces or text) and _tells_its_shapes(self, masks):
+        outputs, found = _own_shapes(self, rebuild, specs), []
+    else:
+        outputs, found = meeting(
+            lambda specs: infer(self, *with_masks(rebuild, specs, masks)), specs, []
+        )
     symbols = record(self, args, kwargs, as_strings(outputs) if text else outputs)
     if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
         self._meta.value.calls.append(made[0].call)
-    for symbol, mask in zip(made, found, strict=True):
+    for symbol, mask in zip(made, found or [None] * len(made), strict=True):
         symbol.mask = mask
     return symbols
+
+
+def _tells_its_shapes(layer: Any, masks: list[Any]) -> bool:
+    """Whether a user's class has a ``compute_output_shape``, and no masks to pass on.
+
+    Then Keras asks that alone, so that ``call`` may do what only real arrays can.
+    """
+    cls = type(layer)
+    if any(mask is not None for mask in masks):
+        return False
+    own = (getattr(cls, name) for name in ("compute_output_shape", "compute_mask"))
+    shape, mask = map(is_foreign, own)
+    return shape and not mask
+
+
+def _own_shapes(layer: Any, rebuild: Callable, specs: list) -> Any:
+    """The specs of the outputs by the class's own ``compute_output_shape``.
+
+    Layers inside that its ``build`` leaves to their first call are built by a trace.
+
+    Raises:
+        ShapeError: It returns something else than shapes.
+    """
+    args, kwargs = rebuild(specs)
+    shapes = type(layer)._call_info.shapes(layer, args, kwargs)
+    with intact(layer):
+        if not layer.built:
+            layer._build(shapes)
+        if waits_inside(layer):
+            infer(layer, rebuild, specs)
+        layer._meta.value.traced = rebuild, specs
+        told = layer.compute_output_shape(*shapes)
+    try:
+        specs = jax.tree.map(
+            lambda shape: spec_of(
+                checked_sizes(layer.name, shape), layer.compute_dtype
+            ),
+            told,
+            is_leaf=_is_told_shape,
+        )
+    except ArgumentError as error:
+        raise ShapeError(
+            f"{layer.name}.compute_output_shape",
+            f"it must return shapes, and returned {told!r}",
+        ) from error
+    return specs
+
+
+def _is_told_shape(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        size is None or hasattr(size, "__index__") for size in value
+    )
 
 
 def symbolic_call(self: Layer, *args, **kwargs):
@@ -113,7 +181,7 @@ def compute_output_shape(self: Layer, *shapes, **named):
     args, kwargs = jax.tree.map(
         lambda s: Symbol(s, self.compute_dtype), (shapes, given), is_leaf=is_shape
     )
-    out = self.compute_output_spec(*args, **kwargs)
+    out = self._call_symbols(args, kwargs, traces=True)  # `super()` of a class's own
     return jax.tree.map(lambda s: s.shape, out)
 
 
