@@ -10,6 +10,7 @@ import pytest
 import exburn
 from exburn import layers as exburn_layers
 from exburn.errors import FileFormatError, MissingDependencyError
+from exburn.saving import read_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 
@@ -191,3 +192,30 @@ def test_damaged_hdf5_is_refused_or_read_whole(good_file, tmp_path):
             ours.load_weights(path, strict=False)
         except (FileFormatError, ValueError) as error:
             assert type(error).__module__ == "exburn.errors"
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize("packing", [None, "gzip"])
+@pytest.mark.parametrize("chunks", [None, (3, 2), (1, 1), (8, 4)])
+def test_filters_of_hdf5_are_read(chunks, packing, checksum, shuffle, tmp_path):
+    """In chunks with an edge, of one number, and as large as the array."""
+    array = np.random.default_rng(0).random((8, 4)).astype("f4")
+    options = {"compression": packing, "fletcher32": checksum, "shuffle": shuffle}
+    path = tmp_path / "m.weights.h5"
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset(KERNEL, (8, 4), "f4", chunks=chunks, **options)
+        data[:] = array
+        if chunks == (3, 2) and packing:  # a chunk that no filter has touched
+            data.id.write_direct_chunk((0, 0), array[:3, :2].tobytes(), 0b111)
+    with read_weights(path) as found:
+        np.testing.assert_array_equal(found[KERNEL], array)
+
+
+def test_zeros_that_pack_well_are_read_up_to_their_room(tmp_path):
+    path = tmp_path / "m.weights.h5"
+    with h5py.File(path, "w") as file:
+        zeros = np.zeros((1000, 1000), "f4")
+        file.create_dataset(KERNEL, data=zeros, compression="gzip")
+    with read_weights(path) as found:
+        assert found[KERNEL].shape == (1000, 1000)
