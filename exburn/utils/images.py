@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from exburn.config import check_format, floatx
-from exburn.errors import ShapeError, require, unknown_name, warn
+from exburn.errors import FileFormatError, ShapeError, require, unknown_name, warn
 from exburn.runtime.files.ordinary import check_ordinary
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
@@ -59,6 +59,7 @@ def load_img(
     Raises:
         MissingDependencyError: Pillow is not installed.
         UnknownNameError: An unknown mode or interpolation.
+        FileFormatError: The image has more pixels than Pillow takes, 179 million.
 
     Warns:
         UserWarning: Values of a 32-bit image are cut off or rounded.
@@ -85,13 +86,23 @@ def open_image(path: Any, color_mode: str) -> Any:
 
     Raises:
         UnknownNameError: ``color_mode`` is none.
+        FileFormatError: The image has more pixels than Pillow takes, 179 million.
     """
     if color_mode not in _MODES:
         raise unknown_name("color_mode", color_mode, _MODES, op="load_img")
-    if isinstance(path, io.IOBase):
-        return pillow("load_img").open(path)
-    check_ordinary(path, "load_img")
-    return pillow("load_img").open(os.fspath(path))
+    package = pillow("load_img")
+    if not isinstance(path, io.IOBase):
+        check_ordinary(path, "load_img")
+        path = os.fspath(path)
+    try:
+        return package.open(path)
+    except package.DecompressionBombError as error:
+        raise FileFormatError(
+            "load_img",
+            "the image has more pixels than its file is trusted with",
+            {"cause": error},
+            hint="PIL.Image.MAX_IMAGE_PIXELS sets how many half of that are.",
+        ) from error
 
 
 def in_8_bits(image: Any, path: Any, color_mode: str) -> Any:

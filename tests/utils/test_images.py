@@ -1,11 +1,14 @@
 """Tests of ``exburn.utils.images``."""
 
 import io
+import struct
 import sys
+import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests import limits
 from tests.golden import keras
 
 from exburn import errors, utils
@@ -93,3 +96,19 @@ def test_without_pillow(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(errors.MissingDependencyError, match="pip install pillow"):
         utils.array_to_img(np.ones((2, 2, 3)))
+
+
+@pytest.mark.parametrize("size", [(2**31 - 1, 2**31 - 1), (20_000, 20_000)])
+def test_more_pixels_than_a_file_is_trusted_with(size, tmp_path):
+    """A file of a hundred bytes, whose header alone is read."""
+
+    def chunk(kind, data):
+        code = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", code)
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, 0))
+    path = tmp_path / "large.png"
+    data = chunk(b"IDAT", zlib.compress(bytes(99)))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + head + data)
+    with pytest.raises(errors.FileFormatError, match="more pixels"):
+        limits.bounded(lambda: utils.load_img(path))
