@@ -15,7 +15,8 @@ from exburn.core.printing import print_text
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
 from exburn.runtime.files.ordinary import check_ordinary
 from exburn.utils.images import img_to_array, in_8_bits, open_image, resize
-from exburn.utils.stream import Stream, fresh_seed, stack
+from exburn.utils.regrouping import stack
+from exburn.utils.stream import Stream, fresh_seed
 
 __all__ = [
     "audio_dataset_from_directory",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -10,9 +11,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.core.checks import check_choice
+from exburn.core.checks import check_choice, check_count
 from exburn.data import StreamDataset
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, DTypeError
+from exburn.utils.regrouping import (
+    elements_of,
+    interleaved,
+    padded,
+    rebatched,
+    stack,
+    windows,
+)
 from exburn.utils.tensors import with_methods
 
 
@@ -125,13 +134,19 @@ class Stream(StreamDataset):
             return function
         return lambda e: function(*e) if isinstance(e, tuple) else function(e)
 
-    def map(self, function: Callable, num_parallel_calls: Any = None) -> Stream:
+    def map(
+        self,
+        function: Callable,
+        num_parallel_calls: Any = None,
+        deterministic: Any = None,
+    ) -> Stream:
         """The elements that ``function`` makes of these.
 
         Args:
             function: Takes the parts of an element, ``f(x, y)``, or the element if it
                 is no tuple; with ``format="grain"`` always the element, ``f((x, y))``.
             num_parallel_calls: Kept for code written for ``tf.data``.
+            deterministic: The same.
         """
         apply = self._applying(function)
         return self._derive(lambda epoch: map(apply, self._make(epoch)), self.batches)
@@ -217,6 +232,7 @@ class Stream(StreamDataset):
         batch_size: int,
         drop_remainder: bool = False,
         num_parallel_calls: Any = None,
+        deterministic: Any = None,
     ) -> Stream:
         """Batches of ``batch_size`` consecutive elements, stacked.
 
@@ -224,6 +240,7 @@ class Stream(StreamDataset):
             batch_size: Rows of a batch.
             drop_remainder: Whether a last batch that is not full is left out.
             num_parallel_calls: Kept for code written for ``tf.data``.
+            deterministic: The same.
 
         Raises:
             ArgumentError: ``batch_size`` is below 1.
@@ -291,6 +308,317 @@ class Stream(StreamDataset):
 
         return self._derive(make, self.batches)
 
+    def rebatch(
+        self, batch_size: int | list[int], drop_remainder: bool = False
+    ) -> Stream:
+        """The rows of these batches in batches of another size.
+
+        Args:
+            batch_size: Rows of a batch, or a list of numbers that are taken in turns.
+            drop_remainder: Whether a last batch that is not full is left out.
+
+        Raises:
+            ArgumentError: A number is below 1.
+
+        Example:
+            >>> batches = Stream(lambda epoch: [np.arange(3), np.arange(3, 5)])
+            >>> [batch.tolist() for batch in batches.rebatch(4)]
+            [[0, 1, 2, 3], [4]]
+        """
+        several = isinstance(batch_size, list | tuple)
+        sizes = batch_size if several and batch_size else [batch_size]
+        sizes = [check_count("rebatch", "batch_size", size) for size in sizes]
+        return self._derive(
+            lambda epoch: rebatched(self._make(epoch), sizes, drop_remainder),
+            None,
+            max(sizes),
+        )
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+    ) -> Stream:
+        """Batches of samples of several lengths, the shorter ones filled up.
+
+        Args:
+            batch_size: Rows of a batch.
+            padded_shapes: The shape that samples are filled up to, or a shape for each
+                of their parts; ``None`` or -1 is the largest size in the batch.
+            padding_values: What is filled in, or one for each part; 0 and ``""`` by
+                default.
+            drop_remainder: Whether a last batch that is not full is left out.
+
+        Raises:
+            ArgumentError: ``batch_size`` is below 1; while iterating, shapes or values
+                have not the parts of the samples.
+            ShapeError: While iterating: a sample is larger than its shape.
+
+        Example:
+            >>> words = Stream(lambda epoch: [np.array([1]), np.array([2, 3])])
+            >>> [batch.tolist() for batch in words.padded_batch(2)]
+            [[[1, 0], [2, 3]]]
+        """
+        size = check_count("padded_batch", "batch_size", batch_size)
+
+        def make(epoch):
+            elements = iter(self._make(epoch))
+            while rows := list(itertools.islice(elements, size)):
+                if len(rows) == size or not drop_remainder:
+                    yield padded(rows, padded_shapes, padding_values)
+
+        length = self.batches
+        if length not in (None, sys.maxsize):
+            length = length // size if drop_remainder else -(-length // size)
+        return self._derive(make, length, size)
+
+    def window(
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+    ) -> Stream:
+        """Streams of ``size`` consecutive elements each; of tuples, one for each part.
+
+        Args:
+            size: Elements of a window.
+            shift: How far apart windows begin; ``size`` by default.
+            stride: How far apart the elements of a window are.
+            drop_remainder: Whether the last windows, which are not full, are left out.
+
+        Raises:
+            ArgumentError: A number is below 1.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(5))
+            >>> [[int(x) for x in part] for part in numbers.window(3, shift=2)]
+            [[0, 1, 2], [2, 3, 4], [4]]
+        """
+        size = check_count("window", "size", size)
+        shift = size if shift is None else check_count("window", "shift", shift)
+        stride = check_count("window", "stride", stride)
+
+        def as_streams(rows):
+            if isinstance(rows[0], tuple | list):
+                return type(rows[0])(map(as_streams, zip(*rows, strict=True)))
+            if isinstance(rows[0], dict):
+                return {key: as_streams([row[key] for row in rows]) for key in rows[0]}
+            return self._derive(lambda epoch: iter(rows), len(rows))
+
+        return self._derive(
+            lambda epoch: map(
+                as_streams,
+                windows(self._make(epoch), size, shift, stride, drop_remainder),
+            ),
+            None,
+        )
+
+    def flat_map(self, map_func: Callable) -> Stream:
+        """The elements of the streams that a function makes of these, in order.
+
+        Args:
+            map_func: Called as that of ``map``; gives a stream, a dataset of another
+                library or an iterable.
+
+        Raises:
+            DTypeError: While iterating: it gives anything else.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(3))
+            >>> [int(x) for x in numbers.flat_map(lambda n: [n] * int(n))]
+            [1, 2, 2]
+        """
+        return self._flat("flat_map", map_func, 1, 1)
+
+    def interleave(
+        self,
+        map_func: Callable,
+        cycle_length: int | None = None,
+        block_length: int = 1,
+        num_parallel_calls: Any = None,
+        deterministic: Any = None,
+    ) -> Stream:
+        """The elements of the streams that a function makes of these, in turns.
+
+        Args:
+            map_func: As of :meth:`flat_map`.
+            cycle_length: How many streams are read in turns; 16 by default.
+            block_length: How many elements of one follow each other.
+            num_parallel_calls: Kept for code written for ``tf.data``.
+            deterministic: Kept for code written for ``tf.data``: it always is.
+
+        Raises:
+            ArgumentError: A number is below 1.
+            DTypeError: While iterating: the function gives no stream.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(2))
+            >>> [int(x) for x in numbers.interleave(lambda n: [n, n + 10])]
+            [0, 1, 10, 11]
+        """
+        cycle = 16 if cycle_length in (None, -1) else cycle_length
+        return self._flat("interleave", map_func, cycle, block_length)
+
+    def _flat(self, op: str, function: Callable, cycle: int, block: int) -> Stream:
+        apply = self._applying(function)
+        cycle = check_count(op, "cycle_length", cycle)
+        block = check_count(op, "block_length", block)
+
+        def make(epoch):
+            return interleaved(
+                self._make(epoch),
+                lambda element: elements_of(op, apply(element), epoch),
+                cycle,
+                block,
+            )
+
+        # Whether they are batches, the first of the streams tells.
+        first = next(iter(self._make(self._epoch)), _NOTHING)
+        inner = None if first is _NOTHING else apply(first)
+        return self._derive(make, None, getattr(inner, "batch_size", None))
+
+    @staticmethod
+    def zip(*datasets: Any) -> Stream:
+        """Tuples of an element of each stream, as long as all have one.
+
+        Args:
+            datasets: Streams, datasets of other libraries and iterables, or a tuple or
+                dict of them, nested as the elements are to be.
+
+        Raises:
+            ArgumentError: There is no stream among them.
+            DTypeError: While iterating: one has no elements.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(3), 3)
+            >>> [(int(a), int(b)) for a, b in Stream.zip(numbers, numbers.skip(1))]
+            [(0, 1), (1, 2)]
+        """
+        nested = datasets[0] if len(datasets) == 1 else datasets
+        parts, treedef = jax.tree.flatten(nested, is_leaf=_is_dataset)
+        streams = [part for part in parts if isinstance(part, Stream)]
+        if not streams:
+            raise ArgumentError(
+                "zip", "there must be a stream among the datasets", {"received": parts}
+            )
+
+        def make(epoch):
+            opened = [elements_of("zip", part, epoch) for part in parts]
+            return map(treedef.unflatten, zip(*opened, strict=False))
+
+        lengths = [part.batches if isinstance(part, Stream) else None for part in parts]
+        sizes = {part.batch_size for part in streams}
+        return streams[0]._derive(
+            make,
+            None if None in lengths else min(lengths),
+            sizes.pop() if len(sizes) == 1 else None,
+        )
+
+    def reduce(self, initial_state: Any, reduce_func: Callable) -> Any:
+        """The last state of ``state = reduce_func(state, element)``, over one loop.
+
+        Args:
+            initial_state: The first state.
+            reduce_func: Called with the state and an element.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(4))
+            >>> int(numbers.reduce(0, lambda state, n: state + n))
+            6
+        """
+        return functools.reduce(reduce_func, self.as_numpy_iterator(), initial_state)
+
+    def scan(self, initial_state: Any, scan_func: Callable) -> Stream:
+        """What a function gives beside a state that it hands on.
+
+        Args:
+            initial_state: The first state, of each loop.
+            scan_func: ``state, output = scan_func(state, element)``.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(4))
+            >>> [int(x) for x in numbers.scan(0, lambda s, n: (s + n, s + n))]
+            [0, 1, 3, 6]
+        """
+
+        def make(epoch):
+            state = initial_state
+            for element in self._make(epoch):
+                state, output = scan_func(state, element)
+                yield output
+
+        return self._derive(make, self.batches)
+
+    def take_while(self, predicate: Callable) -> Stream:
+        """The elements before the first for which ``predicate`` is false.
+
+        Args:
+            predicate: Called as the function of ``map``.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(9))
+            >>> [int(x) for x in numbers.take_while(lambda n: n < 3)]
+            [0, 1, 2]
+        """
+        apply = self._applying(predicate)
+        return self._derive(
+            lambda epoch: itertools.takewhile(apply, self._make(epoch)), None
+        )
+
+    def unique(self) -> Stream:
+        """Each element where it comes first.
+
+        Raises:
+            DTypeError: While iterating: an element is no single array.
+
+        Example:
+            >>> [int(x) for x in Stream(lambda epoch: [3, 1, 3]).unique()]
+            [3, 1]
+        """
+
+        def make(epoch):
+            seen = set()
+            for element in self._make(epoch):
+                if isinstance(element, tuple | list | dict):
+                    raise DTypeError(
+                        "unique",
+                        "elements are single arrays, received a "
+                        f"{type(element).__name__}",
+                    )
+                array = np.asarray(element)
+                text = array.dtype.kind in "OUS"
+                value = repr(array.tolist()) if text else array.tobytes()
+                key = (array.dtype.str, array.shape, value)
+                if key not in seen:
+                    seen.add(key)
+                    yield element
+
+        return self._derive(make, None)
+
+    def apply(self, transformation_func: Callable) -> Any:
+        """What a function makes of the stream.
+
+        Args:
+            transformation_func: Takes the stream, and gives another one.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(4), 4)
+            >>> len(numbers.apply(lambda stream: stream.take(2)))
+            2
+        """
+        return transformation_func(self)
+
+    def with_options(self, options: Any) -> Stream:
+        """Itself: options of ``tf.data`` are about threads and graphs of its own.
+
+        Args:
+            options: Any.
+        """
+        return self
+
     def cache(self) -> Stream:
         """Keeps the elements of the first whole loop, and repeats them."""
         kept: list[Any] = []
@@ -314,13 +642,13 @@ class Stream(StreamDataset):
         return self
 
 
+_NOTHING = object()
+
+
+def _is_dataset(value: Any) -> bool:
+    return not isinstance(value, tuple | dict)
+
+
 def fresh_seed() -> int:
     """A seed from NumPy's global generator, which ``set_random_seed`` seeds."""
     return int(np.random.randint(2**31))
-
-
-def stack(rows: list[Any]) -> Any:
-    """Samples of equal structure as one batch."""
-    return jax.tree.map(
-        lambda *leaves: np.stack([np.asarray(v) for v in leaves]), *rows
-    )

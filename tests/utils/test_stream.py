@@ -68,3 +68,162 @@ def test_the_format_says_how_functions_are_called(name):
     else:
         stream = stream.filter(lambda x, y: y[0] > 0).map(lambda x, y: (-x, y))
     assert [x.tolist() for x, _ in stream] == [[[-2, -3], [-3, -4]], [[-4, -5]]]
+
+
+def numbers(count):
+    return utils.Stream(lambda epoch: map(np.int64, range(count)), count)
+
+
+def lists(stream):
+    return [np.asarray(element).tolist() for element in stream]
+
+
+def windowed(stream, *args, **options):
+    windows = stream.window(*args, **options)
+    return [[int(x) for x in window] for window in windows]
+
+
+#: What each method of ``tf.data`` gives; TensorFlow 2.21 agrees where it runs the call.
+LIKE_TENSORFLOW = {
+    "rebatch": (
+        lambda s: lists(s(7).batch(3).rebatch(2)),
+        [[0, 1], [2, 3], [4, 5], [6]],
+    ),
+    "rebatch to less": (
+        lambda s: lists(s(7).batch(3).rebatch(4, drop_remainder=True)),
+        [[0, 1, 2, 3]],
+    ),
+    "rebatch in turns": (
+        lambda s: lists(s(8).batch(8).rebatch([2, 1])),
+        [[0, 1], [2], [3, 4], [5], [6, 7]],
+    ),
+    "window": (lambda s: windowed(s(7), 3), [[0, 1, 2], [3, 4, 5], [6]]),
+    "window, strided": (
+        lambda s: windowed(s(7), 3, 1, 2, True),
+        [[0, 2, 4], [1, 3, 5], [2, 4, 6]],
+    ),
+    "window, strided to the end": (
+        lambda s: windowed(s(7), 3, 1, 2),
+        [[0, 2, 4], [1, 3, 5], [2, 4, 6], [3, 5], [4, 6], [5], [6]],
+    ),
+    "window, far apart": (lambda s: windowed(s(9), 2, 4), [[0, 1], [4, 5], [8]]),
+    "interleave": (
+        lambda s: lists(
+            s(5)
+            .map(lambda n: n + 1)
+            .interleave(lambda n: s(1).map(lambda _: n).repeat(6), 2, 4)
+        ),
+        [*[1] * 4, *[2] * 4, *[1] * 2, *[2] * 2, *[3] * 4, *[4] * 4, *[3] * 2]
+        + [*[4] * 2, *[5] * 6],
+    ),
+    "flat_map": (
+        lambda s: lists(s(4).flat_map(lambda n: s(int(n)))),
+        [0, 0, 1, 0, 1, 2],
+    ),
+    "padded_batch": (
+        lambda s: lists(s(4).map(lambda n: np.full(n, n)).padded_batch(2)),
+        [[[0], [1]], [[2, 2, 0], [3, 3, 3]]],
+    ),
+    "padded_batch to a size": (
+        lambda s: lists(
+            s(3)
+            .map(lambda n: np.full(n, n))
+            .padded_batch(3, padded_shapes=[4], padding_values=-1)
+        ),
+        [[[-1, -1, -1, -1], [1, -1, -1, -1], [2, 2, -1, -1]]],
+    ),
+    "scan": (
+        lambda s: lists(s(5).scan(0, lambda a, n: (a + n, a * n))),
+        [0, 0, 2, 9, 24],
+    ),
+    "take_while": (lambda s: lists(s(9).take_while(lambda n: n != 4)), [0, 1, 2, 3]),
+    "unique": (lambda s: lists(s(9).map(lambda n: n % 3).unique()), [0, 1, 2]),
+    "reduce": (lambda s: int(s(5).reduce(0, lambda a, n: a * 2 + n)), 26),
+    "apply": (lambda s: lists(s(5).apply(lambda d: d.take(2))), [0, 1]),
+    "with_options": (lambda s: lists(s(2).with_options(None)), [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", LIKE_TENSORFLOW)
+def test_methods_give_what_tensorflow_gives(name):
+    call, expected = LIKE_TENSORFLOW[name]
+    assert call(numbers) == expected
+    assert call(numbers) == expected  # streams can be read again
+
+
+def test_streams_are_zipped():
+    pairs = utils.Stream.zip(numbers(5), numbers(3).map(lambda n: -n))
+    assert [(int(a), int(b)) for a, b in pairs] == [(0, 0), (1, -1), (2, -2)]
+    assert len(pairs) == 3
+    nested = utils.Stream.zip({"a": numbers(4), "b": (numbers(9), [7, 8])})
+    assert [(int(e["a"]), int(e["b"][0]), e["b"][1]) for e in nested] == [
+        (0, 0, 7),
+        (1, 1, 8),
+    ]
+    batched = utils.Stream.zip(numbers(8).batch(4), numbers(8).batch(4))
+    assert batched.batch_size == 4
+    for wrong in ((), ([1, 2], [3])):
+        with pytest.raises(errors.ArgumentError, match="stream"):
+            utils.Stream.zip(*wrong)
+    with pytest.raises(errors.DTypeError, match="int"):
+        list(utils.Stream.zip(numbers(2), 3))
+
+
+def test_parts_of_samples_are_windowed_and_padded():
+    pairs = numbers(5).map(lambda n: (np.full(n, n), {"n": n}))
+    windows = pairs.window(2, drop_remainder=True)
+    found = [([x.shape for x in a], lists(b["n"])) for a, b in windows]
+    assert found == [([(0,), (1,)], [0, 1]), ([(2,), (3,)], [2, 3])]
+    x, y = next(iter(pairs.padded_batch(5, ([6], {"n": ()}), (9, {"n": 0}))))
+    assert (
+        x.shape == (5, 6) and (x[0] == 9).all() and y["n"].tolist() == [0, 1, 2, 3, 4]
+    )
+    words = utils.Stream(lambda epoch: [np.array(["a"]), np.array(["bb", "c"])])
+    assert lists(words.padded_batch(2)) == [[["a", ""], ["bb", "c"]]]
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda s: s.rebatch(0), errors.ArgumentError),
+        (lambda s: s.rebatch([]), errors.ArgumentError),
+        (lambda s: s.window(2, 0), errors.ArgumentError),
+        (lambda s: s.interleave(lambda n: [n], 0), errors.ArgumentError),
+        (lambda s: s.interleave(lambda n: [n], 1, 0), errors.ArgumentError),
+        (lambda s: list(s.flat_map(lambda n: 3)), errors.DTypeError),
+        (lambda s: list(s.flat_map(lambda n: "text")), errors.DTypeError),
+        (lambda s: list(s.map(lambda n: (n, n)).unique()), errors.DTypeError),
+        (lambda s: s.padded_batch(0), errors.ArgumentError),
+        (
+            lambda s: list(s.map(lambda n: np.zeros(n)).padded_batch(5, [2])),
+            errors.ShapeError,
+        ),
+        (
+            lambda s: list(s.map(lambda n: np.zeros(n)).padded_batch(5, [2, 2])),
+            errors.ShapeError,
+        ),
+        (
+            lambda s: list(s.map(lambda n: (n, n)).padded_batch(5, ((), (), ()))),
+            errors.ArgumentError,
+        ),
+    ],
+)
+def test_what_cannot_be_grouped_is_refused(call, error):
+    with pytest.raises(error):
+        call(numbers(5))
+
+
+@pytest.mark.long
+def test_fit_takes_windows_of_a_series():
+    series = utils.Stream(lambda epoch: np.sin(np.arange(60) / 5).astype("float32"), 60)
+    samples = series.window(5, shift=1, drop_remainder=True).flat_map(
+        lambda window: window.batch(5)
+    )
+    data = samples.map(lambda x: (x[:4], x[4:])).batch(8)
+    model = exburn.Sequential([exburn.Input((4,)), Dense(1)])
+    model.compile("adam", "mse")
+    history = model.fit(data, epochs=2, verbose=0).history["loss"]
+    assert history[1] < history[0]
+    rows = data.rebatch(16)
+    assert rows.batch_size == 16 and next(iter(rows))[0].shape == (16, 4)
+    model.fit(rows, verbose=0)
