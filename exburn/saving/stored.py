@@ -6,6 +6,7 @@ Nothing is read before its shape is known to be wanted.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError, ShapeError
+from exburn.runtime.files.bounds import ArrayBudget
 from exburn.runtime.files.npz import NpzFile
 from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.saving.header import damage_error
@@ -327,6 +329,10 @@ def open_stored(path: Path, op: str) -> Iterator[Stored]:
                 stack.enter_context(TorchFile(path.with_name(name), op=op))
                 for name in listed_files(path, op, ".bin")
             ]
+            lengths, sizes = zip(*(file.lengths for file in files), strict=True)
+            refuse = functools.partial(damage_error, op, path)
+            budget = ArrayBudget(sum(sizes), refuse)
+            budget.add("all parts", sum(lengths), sum(sizes))
             yield StoredParts(map(StoredTorch, files), op)
         else:
             tensors = stack.enter_context(TensorFile(path, op=op))

@@ -116,6 +116,13 @@ class TorchFile:
             raise
 
     @property
+    def lengths(self) -> tuple[int, int]:
+        """Bytes of the tensors, and of the file."""
+        tensors = self.tensors.values()
+        total = sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors)
+        return total, self._file.size
+
+    @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each tensor."""
         return {name: tensor.shape for name, tensor in self.tensors.items()}

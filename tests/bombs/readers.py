@@ -22,6 +22,7 @@ from exburn.command_line.main import main
 from exburn.datasets.files import read_idx, read_npz, read_records
 from exburn.saving.checkpoint import CheckpointDirectory
 from exburn.saving.pretrained_folder import read_config
+from exburn.saving.stored import open_stored
 from exburn.text import Tokenizer
 
 
@@ -29,6 +30,11 @@ def every_array(path):
     with saving.read_weights(path) as file:
         for name in file:
             file[name]
+
+
+def whole(path):
+    with open_stored(path, "read") as stored:
+        stored.read(stored.shapes)
 
 
 def small_model(path):
@@ -104,6 +110,7 @@ TABLE = {
     "h5": (hdf5.LEGACY, _ANY | MODELS),
     "keras": (hdf5.ARCHIVES, _ANY | MODELS | EDITOR),
     "pth": (torch.BOMBS, _ANY),
+    "bin.index.json": (torch.PARTS, _ANY | {"all at once": whole}),
     "npz": (npz.BOMBS, _ANY | {"load_data": data_set}),
     "safetensors": (safetensors.BOMBS, _ANY | MODELS),
     "index": (safetensors.INDICES, _ANY | MODELS),
