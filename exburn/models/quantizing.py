@@ -12,7 +12,7 @@ from rich.table import Table
 from exburn import optimizers
 from exburn.core import registry
 from exburn.core.checks import check_number
-from exburn.core.printing import page_text
+from exburn.core.printing import page_text, print_text
 from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
 from exburn.models.changes import quantize_in_place, records
@@ -187,7 +187,7 @@ def _finish(
     report = measure(model, small, plan, batch)
     report.unrounded = unrounded
     if verbose:
-        print(report)
+        print_text(report)
     if dry_run:
         return report
     small._report = Static(report)
@@ -237,7 +237,7 @@ def quantization_summary(self: Model, verbose: bool = True) -> str:
     lines = [*([page_text(table, 110).rstrip()] if exact else []), total]
     text = "\n".join(lines)
     if verbose:
-        print(text)
+        print_text(text)
     return text
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +24,7 @@ from exburn.errors import (
 from exburn.models import Model
 from exburn.module.graph import Graph, Ref
 from exburn.module.symbolic_tensor import Operation
+from exburn.runtime.files.atomic import write_atomically
 from exburn.utils.progress import in_notebook
 
 _DIRECTIONS = ("TB", "BT", "LR", "RL")
@@ -86,8 +88,9 @@ def plot_model(
     path = os.fspath(to_file)
     kind = os.path.splitext(path)[1].lstrip(".").lower() or "png"
     if kind == "dot":
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(source)
+        write_atomically(
+            Path(path), lambda file: file.write(source.encode()), op="plot_model"
+        )
         return None
     program = shutil.which("dot")
     if program is None:
@@ -98,15 +101,13 @@ def plot_model(
             "or write the source: plot_model(model, 'model.dot').",
         )
     run = subprocess.run(
-        [program, f"-T{kind}", "-o", path],
-        input=source.encode(),
-        capture_output=True,
-        check=False,
+        [program, f"-T{kind}"], input=source.encode(), capture_output=True, check=False
     )
     if run.returncode:
         raise ExBurnError(
             "plot_model", "dot failed", {"said": run.stderr.decode(errors="replace")}
         )
+    write_atomically(Path(path), lambda file: file.write(run.stdout), op="plot_model")
     if not in_notebook() or kind not in ("png", "svg", "jpg", "jpeg"):
         return None
     from IPython.core.display import SVG

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from exburn.config import check_format, floatx
 from exburn.errors import FileFormatError, ShapeError, require, unknown_name, warn
+from exburn.runtime.files.atomic import write_atomically
 from exburn.runtime.files.ordinary import check_ordinary
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
@@ -256,4 +258,15 @@ def save_img(
     if image.mode == "RGBA" and suffix in ("jpg", "jpeg"):
         warn("save_img: JPEG files have no transparency, it is left out")
         image = image.convert("RGB")
-    image.save(path, format="jpeg" if file_format == "jpg" else file_format, **kwargs)
+    kind = "jpeg" if file_format == "jpg" else file_format
+    if hasattr(path, "write"):
+        image.save(path, format=kind, **kwargs)
+        return
+    if kind is None:
+        known = pillow("save_img").registered_extensions()
+        kind = known.get(f".{suffix}")
+        if kind is None:
+            raise unknown_name("file format", suffix, known, op="save_img")
+    write_atomically(
+        Path(path), lambda file: image.save(file, format=kind, **kwargs), op="save_img"
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from exburn import config
 from exburn.core import forward_context
 from exburn.core.registry import snake_case
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, printable
 from exburn.losses.base import FunctionLoss as LossFunctionWrapper
 from exburn.models import Model as Functional
 from exburn.module.symbolic_tensor import Symbol, has_symbol, mask_of
@@ -383,7 +383,7 @@ def print_msg(message: str, line_break: bool = True) -> None:
         >>> print_msg("done")
         done
     """
-    print(message, end="\n" if line_break else "", flush=True)
+    print(printable(str(message)), end="\n" if line_break else "", flush=True)
 
 
 def make_default_seed() -> int:

@@ -31,6 +31,7 @@ KINDS = {
     "models": 8,
     "training": 8,
     "saving": 4,
+    "flips": 20,
     "cuts": 4,
     "bombs": 6,
 }
