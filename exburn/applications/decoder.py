@@ -4,14 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
+from exburn.applications.generation_files import GENERATION, generation_entries
 from exburn.applications.text_model import TextModel
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.layers import Input
+from exburn.module.variable import Static
+from exburn.text.defaults import GenerationDefaults
 
 
 class Decoder(TextModel):
-    """Base of models that are given tokens and score the next one."""
+    """Base of models that are given tokens and score the next one.
+
+    Subclasses have ``generation`` among the arguments of their constructor, and pass it
+    to ``_set_generation``.
+    """
+
+    further = (GENERATION,)
+
+    def _set_generation(self, given: Any) -> None:
+        """Takes what ``generate`` does where a call says nothing.
+
+        Raises:
+            ArgumentError: A value is out of range, or a name unknown.
+        """
+        self._generation = Static(GenerationDefaults.of(given))
+
+    @property
+    def generation(self) -> GenerationDefaults:
+        """What ``generate`` does where a call says nothing."""
+        return self._generation.value
+
+    def further_files(self, style: str) -> dict[str, dict[str, Any]]:
+        entries = generation_entries(self.generation)
+        return {GENERATION: entries} if entries else {}
 
 
 def check_sizes(op: str, **sizes: Any) -> None:

@@ -22,6 +22,7 @@ from exburn.applications.config_tables import (
     class_of,
 )
 from exburn.applications.decoder import Decoder, check_heads, check_sizes, tokens
+from exburn.applications.generation_files import GENERATION_NAMES, generation_of
 from exburn.applications.transformer import start
 from exburn.core.registry import register_builtin
 from exburn.layers import (
@@ -97,6 +98,9 @@ class GPT2(Decoder):
             ``dropout`` if None.
         attention_dropout: Share of the weights of attention that is.
         activation: Between a block's dense layers.
+        generation: What ``generate`` does where a call says nothing: a mapping of
+            ``end_tokens``, ``do_sample``, ``temperature``, ``top_k``, ``top_p``,
+            ``min_p`` and ``repetition_penalty``; folders tell it.
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
             the folder.
@@ -131,6 +135,7 @@ class GPT2(Decoder):
         embedding_dropout: float | None = None,
         attention_dropout: float = 0.0,
         activation: Any = "gelu_tanh",
+        generation: Any = None,
         weights: Any = None,
         name: str | None = "gpt2",
         dtype: Any = None,
@@ -167,6 +172,7 @@ class GPT2(Decoder):
             x = block(x, f"block_{number}")
         x = LayerNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
+        self._set_generation(generation)
         self._fill(weights)
 
     # ------------------------------------------------------------------ folders
@@ -178,8 +184,10 @@ class GPT2(Decoder):
     def arguments_of(
         cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Any]:
-        arguments = _CONFIG.read(config, _OP)
+        own = {n: v for n, v in config.items() if n not in GENERATION_NAMES}
+        arguments = _CONFIG.read(own, _OP)
         del arguments["kind"]
+        arguments["generation"] = generation_of(config, files, _OP)
         if arguments["embedding_dropout"] == arguments["dropout"]:
             arguments["embedding_dropout"] = None
         return arguments
@@ -286,7 +294,7 @@ _CONFIG = TRANSFORMER.changed(
     },
     # Of the head of another class, and the order of computing in half precision.
     harmless="""
-        eos_token_id id2label label2id n_ctx num_labels predict_special_tokens
+        id2label label2id n_ctx num_labels predict_special_tokens
         reorder_and_upcast_attn summary_activation summary_first_dropout
         summary_proj_to_labels summary_type summary_use_proj
     """.split(),

@@ -24,6 +24,7 @@ from exburn.applications.config_tables import (
     class_of,
 )
 from exburn.applications.decoder import Decoder, check_heads, check_sizes, tokens
+from exburn.applications.generation_files import GENERATION_NAMES, generation_of
 from exburn.applications.transformer import start
 from exburn.core.registry import register_builtin
 from exburn.errors import FileFormatError
@@ -109,6 +110,9 @@ class Llama(Decoder):
         attention_dropout: Share of the weights of attention that is dropped in
             training.
         activation: Of the gate of a block's network.
+        generation: What ``generate`` does where a call says nothing: a mapping of
+            ``end_tokens``, ``do_sample``, ``temperature``, ``top_k``, ``top_p``,
+            ``min_p`` and ``repetition_penalty``; folders tell it.
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
             the folder.
@@ -145,6 +149,7 @@ class Llama(Decoder):
         rope_factor: float = 1.0,
         attention_dropout: float = 0.0,
         activation: Any = "silu",
+        generation: Any = None,
         weights: Any = None,
         name: str | None = "llama",
         dtype: Any = None,
@@ -185,6 +190,7 @@ class Llama(Decoder):
         x = RMSNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
         self.ties = bool(tie_embeddings)
+        self._set_generation(generation)
         self._fill(weights)
 
     # ------------------------------------------------------------------ folders
@@ -196,7 +202,8 @@ class Llama(Decoder):
     def arguments_of(
         cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Any]:
-        found = _CONFIGS[config["model_type"]].read(config, _OP)
+        own = {n: v for n, v in config.items() if n not in GENERATION_NAMES}
+        found = _CONFIGS[config["model_type"]].read(own, _OP)
         size, groups = found.pop("head_size"), found.pop("key_value_heads")
         if size is not None and size * found["heads"] != found["width"]:
             raise FileFormatError(
@@ -213,6 +220,7 @@ class Llama(Decoder):
             "key_value_heads": found["heads"] if groups is None else groups,
             "rope_base": rope.get("base") or found["base"],
             "rope_factor": rope["factor"] if rope.get("kind") == "linear" else 1.0,
+            "generation": generation_of(config, files, _OP),
         }
 
     @classmethod
@@ -337,7 +345,7 @@ _LLAMA = TRANSFORMER.changed(
     },
     # How long the texts of the training were, and how products are computed in parts.
     harmless="""
-        _flash_attn_2_enabled eos_token_id is_llama_config max_position_embeddings
+        _flash_attn_2_enabled is_llama_config max_position_embeddings
         max_sequence_length pretraining_tp
     """.split(),
 )

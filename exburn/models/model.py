@@ -99,6 +99,7 @@ class Model(Layer):
     _own_build = ""  # how far a subclass's method is: "running" or "done"
     _report: Any = None  # of ``quantize``, if that made it
     _compression: Any = None  # the report of ``compress``, if that made it
+    _generation: Any = None  # what its folder says of writing, if it is of one
 
     # Its methods are functions of the files that they belong to: see docs/layout.md.
     compile = compiling.compile

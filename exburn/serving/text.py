@@ -17,8 +17,9 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
-from exburn.models.generation import position_limit
+from exburn.models.generation import generation_defaults, position_limit
 from exburn.text import Sampler
+from exburn.text.defaults import GenerationDefaults
 
 _OP = "generate_stream"
 _OWN = ("max_tokens", "stop", "seed", "stream")
@@ -91,9 +92,10 @@ class TextStream:
 
         Args:
             request: ``text_input``, and ``parameters``: ``max_tokens``, ``temperature``
-                (0 takes the likeliest token, as no parameter does), ``top_k``,
-                ``top_p``, ``min_p``, ``repetition_penalty``, ``seed``, ``stop`` (a
-                text or several).
+                (0 takes the likeliest token), ``top_k``, ``top_p``, ``min_p``,
+                ``repetition_penalty``, ``seed``, ``stop`` (a text or several). Without
+                any of drawing tokens are chosen as the model's folder says, else the
+                likeliest is.
 
         Raises:
             ArgumentError: It has something else, or a number is out of range.
@@ -138,7 +140,7 @@ class TextStream:
             return self.model.generate(
                 prompt,
                 count,
-                sampler=_sampler_of(told),
+                sampler=_sampler_of(told, generation_defaults(self.model)),
                 room=(self.max_prompt, self.max_tokens),
                 **options,
             )
@@ -160,9 +162,9 @@ class _AnySampler(Sampler):
 
     def keep(self, logits):
         ordered = jnp.sort(logits, axis=-1, descending=True)
-        shares = jax.nn.softmax(ordered, axis=-1)
-        needed = jnp.cumsum(shares, axis=-1) - shares < self.p
-        needed &= jnp.arange(logits.shape[-1]) < self.k
+        among = jnp.arange(logits.shape[-1]) < self.k
+        shares = jax.nn.softmax(jnp.where(among, ordered, -jnp.inf), axis=-1)
+        needed = among & (jnp.cumsum(shares, axis=-1) - shares < self.p)
         needed &= shares >= self.min_p * shares[..., :1]
         least = jnp.where(needed, ordered, jnp.inf).min(axis=-1, keepdims=True)
         return jnp.where(logits < least, -jnp.inf, logits)
@@ -172,13 +174,23 @@ class _AnySampler(Sampler):
         return jnp.where(self.greedy == 1, logits.argmax(axis=-1), drawn)
 
 
-def _sampler_of(told: Mapping[str, Any]) -> Sampler:
-    """The sampler that parameters ask for; the likeliest token without any.
+def _parameters_of(defaults: GenerationDefaults) -> dict[str, Any]:
+    """A folder's defaults as parameters of a request."""
+    if not defaults.do_sample:
+        return {"repetition_penalty": defaults.repetition_penalty}
+    parameters = {name: getattr(defaults, name) for name in _OF_SAMPLERS}
+    return parameters | {"top_k": defaults.top_k or 1 << 30}
+
+
+def _sampler_of(told: Mapping[str, Any], defaults: GenerationDefaults) -> Sampler:
+    """The sampler that parameters ask for, else the one of the model's folder.
 
     Raises:
         ArgumentError: A number is out of range.
     """
     given = {n: told[n] for n in _OF_SAMPLERS if told.get(n) is not None}
+    if not {"temperature", "top_k", "top_p", "min_p"} & given.keys():
+        given = _parameters_of(defaults) | given
     heat = check_number(_OP, "temperature", given.get("temperature", 1.0))
     penalty = given.get("repetition_penalty", 1.0)
     drawn = {"temperature", "top_k", "top_p", "min_p"} & given.keys()

@@ -7,6 +7,10 @@ or ``beams.py``), whose state holds what the model remembers (``memory.py``). Te
 put together and searched for stops on the host (``pieces.py``).
 """
 
-from exburn.models.generation.generate import generate, position_limit
+from exburn.models.generation.generate import (
+    generate,
+    generation_defaults,
+    position_limit,
+)
 
-__all__ = ["generate", "position_limit"]
+__all__ = ["generate", "generation_defaults", "position_limit"]

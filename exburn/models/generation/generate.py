@@ -20,7 +20,8 @@ from exburn.models.generation.run import Job, Run, Written, search
 from exburn.models.generation.stops import read_stops
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import on_device
-from exburn.text import Contrastive, Greedy, Sampler
+from exburn.text import Contrastive, Sampler
+from exburn.text.defaults import GenerationDefaults
 from exburn.training.check import check_ids
 from exburn.training.program import Programs
 from exburn.training.trainer import Trainer
@@ -71,10 +72,11 @@ def generate(
             several of them, of any lengths: a list, or an array ``[batch, time]``.
         max_new_tokens: Tokens to write at most.
         sampler: Chooses the next token: one of ``exburn.text``, or a function of
-            ``(logits, keys)``; the most likely one if ``None``.
+            ``(logits, keys)``; as the model's folder says if ``None``, else the most
+            likely one.
         stop: What ends a row, and is not part of the answer: a text, a token number, or
-            a list of those and of sequences of token numbers. The tokenizer's end of a
-            text ends a row as well.
+            a list of those and of sequences of token numbers. The tokens that end a
+            text, of the model's folder or else of the tokenizer, end a row as well.
         stream: Whether to return a generator of pieces instead, which the loop does not
             wait for; a number says how many tokens a piece has.
         beams: Of so many rows the best one, instead of sampling.
@@ -111,7 +113,9 @@ def generate(
     wanted = check_count(_OP, "max_new_tokens", max_new_tokens)
     check_flag(_OP, "include_prompt", include_prompt)
     chunk = None if stream is False else _chunk_of(stream)
-    stops = read_stops(stop, tokenizer, prompts.texts is not None)
+    defaults = generation_defaults(self)
+    texts = prompts.texts is not None
+    stops = read_stops(stop, tokenizer, texts, defaults.end_tokens)
     beams = check_count(_OP, "beams", beams)
     if beams > 1 and (sampler is not None or stream):
         raise ArgumentError(
@@ -121,7 +125,7 @@ def generate(
             hint="Leave out sampler and stream, or beams.",
         )
     length_penalty = check_number(_OP, "length_penalty", length_penalty)
-    chooses = _sampler_of(sampler)
+    chooses = defaults.sampler if sampler is None else _sampler_of(sampler)
     seed = check_seed(_OP, seed)
     if seed is not None and seed >= 1 << 63:
         raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
@@ -212,9 +216,13 @@ class _Answer:
             run.end(ended)
 
 
+def generation_defaults(model: Model) -> GenerationDefaults:
+    """What a model's folder says of writing."""
+    held = model._generation
+    return GenerationDefaults() if held is None else held.value
+
+
 def _sampler_of(sampler: Any) -> Any:
-    if sampler is None:
-        return Greedy()
     if isinstance(sampler, Sampler):
         return sampler
     if callable(sampler) and not isinstance(sampler, type):

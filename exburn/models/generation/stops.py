@@ -53,7 +53,12 @@ class Stops:
         return tokens[: max(len(tokens) - len(self.tokens[stopped - 1]), 0)]
 
 
-def read_stops(stop: Any, tokenizer: Tokenizer | None, texts: bool) -> Stops:
+def read_stops(
+    stop: Any,
+    tokenizer: Tokenizer | None,
+    texts: bool,
+    ends: tuple[int, ...] | None = None,
+) -> Stops:
     """What a user gave as ``stop``, and the tokenizer's end of a text.
 
     Args:
@@ -61,6 +66,8 @@ def read_stops(stop: Any, tokenizer: Tokenizer | None, texts: bool) -> Stops:
             of token numbers.
         tokenizer: The model's, if it has one.
         texts: Whether the prompts are texts.
+        ends: Tokens that end a text; ``None`` for the tokenizer's end, which is found
+            by its usual names.
 
     Raises:
         ArgumentError: It is something else, or a text where there are no texts.
@@ -87,9 +94,11 @@ def read_stops(stop: Any, tokenizer: Tokenizer | None, texts: bool) -> Stops:
         )
     if tokenizer is not None:
         # A special token has no text that a stop could be looked for in.
-        named = [*filter(tokenizer.is_special, words), tokenizer.end]
+        end = tokenizer.end if ends is None else tokenizer.state_dict()["end"]
+        named = [*filter(tokenizer.is_special, words), end]
         numbers = [tokenizer.number_of(name) for name in named if name is not None]
         tokens += [[n] for n in numbers if n is not None and [n] not in tokens]
+    tokens += [[n] for n in ends or () if [n] not in tokens]
     # Of stops that are complete at the same token the longest is taken away.
     return Stops(sorted(tokens, key=len, reverse=True), words)
 

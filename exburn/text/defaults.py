@@ -1,0 +1,114 @@
+"""What a model's folder says of writing: what ends a text, and how tokens are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from exburn.core.checks import check_count, check_flag, check_number
+from exburn.errors import ArgumentError
+from exburn.text.samplers import Greedy, Sampler, TopP
+
+_OP = "generation"
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerationDefaults:
+    """What ``generate`` does where a call says nothing.
+
+    Args:
+        end_tokens: Numbers of tokens, each of which ends a text; ``None`` for the
+            tokenizer's.
+        do_sample: Whether tokens are drawn; else the likeliest is taken.
+        temperature, repetition_penalty: As of ``exburn.text.Sampler``.
+        top_k: Only the likeliest tokens are drawn; 0 for all.
+        top_p, min_p: As of ``TopP`` and ``MinP``, of those that are left.
+
+    Raises:
+        ArgumentError: A value is out of range.
+
+    Example:
+        >>> GenerationDefaults(end_tokens=[2, 3]).end_tokens
+        (2, 3)
+    """
+
+    end_tokens: tuple[int, ...] | None = None
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self):
+        if self.end_tokens is not None:
+            if not isinstance(self.end_tokens, Iterable):
+                raise ArgumentError(
+                    _OP, f"end_tokens are numbers, received {self.end_tokens!r}"
+                )
+            ends = [check_count(_OP, "end_tokens", n, 0) for n in self.end_tokens]
+            object.__setattr__(self, "end_tokens", tuple(ends))
+        check_flag(_OP, "do_sample", self.do_sample)
+        check_count(_OP, "top_k", self.top_k, 0)
+        check_number(_OP, "temperature", self.temperature, open_low=True)
+        check_number(_OP, "repetition_penalty", self.repetition_penalty, open_low=True)
+        check_number(_OP, "top_p", self.top_p, high=1, open_low=True)
+        check_number(_OP, "min_p", self.min_p, high=1)
+
+    @classmethod
+    def of(cls, given: Any) -> GenerationDefaults:
+        """Those of a mapping of the arguments; of ``None`` those of no folder.
+
+        Raises:
+            ArgumentError: It is something else, or has another name.
+        """
+        if isinstance(given, cls):
+            return given
+        names = {field.name for field in dataclasses.fields(cls)}
+        mapping = {} if given is None else given
+        if not isinstance(mapping, Mapping) or not names.issuperset(mapping):
+            raise ArgumentError(
+                _OP,
+                f"it is a mapping of {', '.join(sorted(names))}, received {given!r}",
+            )
+        return cls(**mapping)
+
+    def get_config(self) -> dict[str, Any]:
+        """What is not the default, JSON-able."""
+        config = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        }
+        if self.end_tokens is not None:
+            config["end_tokens"] = list(self.end_tokens)
+        return config
+
+    @property
+    def sampler(self) -> Sampler:
+        """The sampler that chooses so."""
+        penalty = self.repetition_penalty
+        penalty = None if penalty == 1 else penalty
+        if not self.do_sample:
+            return Greedy(repetition_penalty=penalty)
+        return _Filtered(
+            self.top_p,
+            self.top_k or None,
+            self.min_p,
+            temperature=self.temperature,
+            repetition_penalty=penalty,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Filtered(TopP):
+    """``TopP`` of the ``k`` likeliest tokens, and ``MinP`` of what that leaves."""
+
+    min_p: Any = 0.0
+
+    def keep(self, logits):
+        least = logits.max(axis=-1, keepdims=True) + jnp.log(self.min_p)
+        return jnp.where(logits < least, -jnp.inf, super().keep(logits))
