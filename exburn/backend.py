@@ -18,6 +18,7 @@ from exburn.config import (
     set_floatx,
     set_image_data_format,
 )
+from exburn.core import forward_context
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.core.symbolic_shapes import in_symbolic_scope
 from exburn.module.symbolic_tensor import Symbol
@@ -46,17 +47,22 @@ _uids: Counter[str] = Counter()
 
 
 def clear_session(free_memory: bool = True) -> None:
-    """Frees compiled programs, and what nobody refers to any more.
+    """Begins anew: frees compiled programs, and what nobody refers to any more.
+
+    Models that are made afterwards begin with other weights, and draw other numbers, as
+    in Keras: tuners call this before each of their trials. Which ones follows from
+    ``set_random_seed`` and from how often this was called since.
 
     Layers' names are unique within their model, so there are none to reset.
 
     Args:
-        free_memory: Whether to do so; otherwise only :func:`get_uid` starts anew.
+        free_memory: Whether memory is freed.
 
     Example:
         >>> clear_session()
     """
     _uids.clear()
+    forward_context.begin_session()
     if free_memory:
         jax.clear_caches()
         gc.collect()

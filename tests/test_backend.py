@@ -17,6 +17,24 @@ def test_result_types_are_those_of_keras():
         assert backend.result_type(a, b) == keras.backend.result_type(a, b)
 
 
+def test_each_session_begins_with_weights_of_its_own():
+    """As a tuner's trials: it clears the session before each of them."""
+
+    def trials():
+        exburn.set_random_seed(3)
+        found = []
+        for _ in range(2):
+            backend.clear_session(free_memory=False)
+            model = exburn.Sequential([exburn.Input((3,)), Dense(2)])
+            found.append(model.get_weights()[0])
+        exburn.set_random_seed(0)
+        return found
+
+    first, again = trials(), trials()
+    assert np.abs(first[0] - first[1]).max() > 0.1
+    np.testing.assert_array_equal(first, again)
+
+
 @pytest.mark.long
 def test_clear_session_keeps_models_working():
     layer = Dense(2)

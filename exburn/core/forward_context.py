@@ -236,11 +236,15 @@ def path_hash(path: str, draw: int = 0) -> int:
 
 
 class _Seeds:
-    """The process' seed, and the stream of keys for eager calls drawn from it."""
+    """The process' seed, and the stream of keys for eager calls drawn from it.
+
+    The first session has the seed itself, each later one a number made of it.
+    """
 
     def __init__(self):
         self.seed: int | None = None
         self.drawn = False
+        self.session = 0
         self.count = itertools.count()
         self.layers = itertools.count()
 
@@ -249,6 +253,8 @@ class _Seeds:
             shared = shared_seed()
             drawn = int.from_bytes(os.urandom(4)) if shared is None else shared
             self.seed, self.drawn = drawn >> 1, True
+        if self.session:
+            return path_hash(f"session {self.session}", self.seed)
         return self.seed
 
 
@@ -278,8 +284,25 @@ def set_random_seed(seed: int) -> None:
         )
     random.seed(seed)
     np.random.seed(seed)
-    _seeds.seed, _seeds.drawn = seed, False
+    _seeds.seed, _seeds.drawn, _seeds.session = seed, False, 0
     _seeds.count, _seeds.layers = itertools.count(), itertools.count()
+
+
+def begin_session() -> None:
+    """Gives what follows another seed: the next one that the process' seed tells.
+
+    Example:
+        >>> set_random_seed(7)
+        >>> begin_session()
+        >>> first = global_seed()
+        >>> begin_session()
+        >>> second = global_seed()
+        >>> set_random_seed(7)
+        >>> begin_session()
+        >>> first == second, first == global_seed()
+        (False, True)
+    """
+    _seeds.session += 1
 
 
 def global_seed() -> int:

@@ -49,4 +49,25 @@ for name, (kind, options) in kinds.items():
         f"{name} rates": np.array(rates),
         f"{name} reload": np.array(abs(loss - trials[0].score) / loss),
     }
+
+
+class Noted(keras.callbacks.Callback):
+    losses: list[float] = []
+
+    def on_train_end(self, logs=None):
+        self.losses.append(logs["loss"])
+
+
+twice = keras_tuner.RandomSearch(
+    build,
+    objective="val_loss",
+    max_trials=1,
+    executions_per_trial=2,
+    seed=7,
+    directory=tempfile.mkdtemp(),
+)
+data = {"validation_data": (x[48:], y[48:]), "verbose": 0}
+twice.search(x[:48], y[:48], callbacks=[Noted()], **data)
+first, second = Noted.losses  # each of them begins with weights of its own
+found["executions differ"] = np.array(float(first != second))
 np.savez(sys.argv[1], **found)
