@@ -246,7 +246,8 @@ def _extract_tar(archive: Path, folder: Path, limit: int) -> bool:
 
 
 def _extract_zip(archive: Path, folder: Path, limit: int) -> None:
-    with _library_errors(archive), open_zip(archive, _OP) as zipped:
+    size = archive.stat().st_size  # an object of a member explains itself by its bytes
+    with _library_errors(archive), open_zip(archive, _OP, most=size) as zipped:
         members = zipped.infolist()
         length = sum(member.file_size + MEMBER for member in members)
         if length > limit:

@@ -282,3 +282,15 @@ def test_a_file_is_not_taken_for_what_was_unpacked(server, get):
     get(origin=f"{url}/data.zip")
     with pytest.raises(errors.ArgumentError, match="is a file"):
         get(origin=f"{url}/data.zip", extract=True)
+
+
+@pytest.mark.long
+def test_archives_of_many_files_are_unpacked(get, tmp_path):
+    """Their directory is longer than that of any file of weights."""
+    path = tmp_path / "many.zip"
+    names = [f"{'d' * 200}/{number:05d}{'x' * 200}" for number in range(21_000)]
+    with zipfile.ZipFile(path, "w") as file:
+        for name in names:
+            file.writestr(zipfile.ZipInfo(name), b"")
+    where = Path(get(origin=path.as_uri(), extract=True))
+    assert len(list(where.glob("*/*"))) == len(names)

@@ -16,16 +16,21 @@ _COMMENT = 1 << 16
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others may ask for gigabytes
 
 
-def open_zip(path: Path, op: str) -> zipfile.ZipFile:
+def open_zip(path: Path, op: str, most: int = _MOST) -> zipfile.ZipFile:
     """The zip file, for reading; ``zipfile`` makes an object of every member at once.
 
+    Args:
+        path: The file.
+        op: The operation named in errors.
+        most: Bytes of its directory; by default those of any file of weights.
+
     Raises:
-        ModelFormatError: It has more members than any file of weights or data, two of
-            one name, or one that is packed in another way than by deflate.
+        ModelFormatError: It has more members than that, two of one name, or one that is
+            packed in another way than by deflate.
         zipfile.BadZipFile, OSError …: Whatever else ``zipfile`` finds wrong.
     """
     with Source(path, op=op) as file:
-        if _directory_size(file) > _MOST:
+        if _directory_size(file) > most:
             raise _damage_error(op, path, "the zip file has too many members")
     archive = zipfile.ZipFile(path)
     try:
