@@ -38,7 +38,8 @@ class Found:
         path: Where it is.
         kind: ``"model"``, ``"weights"``, ``"keras model"``, ``"run"``,
             ``"checkpoints"``, ``"checkpoint"``, ``"onnx"``, ``"stablehlo"``,
-            ``"tflite"``, ``"core ml"`` or ``"mobile bundle"``.
+            ``"tflite"``, ``"core ml"``, ``"mobile bundle"``, ``"archive"`` (of
+            ``ExportArchive``) or ``"sweep"``.
         bytes: Its size, of a folder with all that is in it.
     """
 
@@ -94,6 +95,8 @@ def _folder_kind(path: Path) -> str | None:
         return "core ml"
     if (path / "contract.json").is_file():
         return "mobile bundle"
+    if (path / "archive.json").is_file():
+        return "archive"
     return "checkpoints" if CheckpointDirectory(path).checkpoints() else None
 
 
@@ -110,12 +113,22 @@ def _file_kind(path: Path) -> str | None:
     by_suffix = {".onnx": "onnx", ".stablehlo": "stablehlo", ".shlo": "stablehlo"}
     if suffix in by_suffix:
         return by_suffix[suffix]
+    if start.startswith(b"{") and _is_sweep(path):
+        return "sweep"
     if start[8:9] == b"{" or start[:1] == b"{":  # safetensors, or an index of parts
         from exburn.saving.shards import TensorFile
 
         with TensorFile(path, op="exburn") as tensors:
             return "model" if tensors.format == _MODEL_FORMAT else "weights"
     return None
+
+
+def _is_sweep(path: Path) -> bool:
+    """Tells whether a file is what ``SweepResult.save`` wrote."""
+    from exburn.saving.seal import document_format
+
+    with Source(path, op="exburn") as file:
+        return document_format(file.read(0, 200)) == "exburn-sweep-1"
 
 
 def _zip_kind(path: Path) -> str | None:

@@ -131,6 +131,20 @@ def _bundle(found: Found, checked: list[str], wrong: list[str]) -> None:
     checked += [f"{name}: {text}" for name, text in verify(found.path).items()]
 
 
+def _archive_of_programs(found: Found, checked: list[str], wrong: list[str]) -> None:
+    from exburn.export import load_archive
+
+    archive = load_archive(found.path)
+    programs, variables = len(archive.endpoints), len(archive.variables)
+    checked.append(f"{programs} programs, {variables} variables, with digests")
+
+
+def _sweep(found: Found, checked: list[str], wrong: list[str]) -> None:
+    from exburn.tuning import SweepResult
+
+    checked.append(f"{len(SweepResult.load(found.path))} lanes, with a digest")
+
+
 def _structure(found: Found, checked: list[str], wrong: list[str]) -> None:
     """Has the reader of the format look at the file."""
     if found.kind == "stablehlo":
@@ -152,4 +166,6 @@ _VERIFIERS = {
     "checkpoints": _checkpoints,
     "run": _run,
     "mobile bundle": _bundle,
+    "archive": _archive_of_programs,
+    "sweep": _sweep,
 }

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from tests.runs.conftest import recorded, rows, small_model  # noqa: F401
+from tests.saving.writers import WRITERS
 
 import exburn
 from exburn.command_line import main as command_line
@@ -106,6 +107,20 @@ def test_verify(files, capsys, tmp_path):
     )
     found = told(capsys, "verify", tmp_path / "bad.exburn", code=1)
     assert "digest" in found["files"][0]["wrong"][0]
+
+
+@pytest.mark.parametrize("kind", ["archive", "sweep"])
+def test_verify_other_formats_of_our_own(kind, capsys, tmp_path):
+    WRITERS[kind].write(tmp_path, 1)
+    path = tmp_path / {"archive": "archive", "sweep": "sweep.json"}[kind]
+    assert told(capsys, "info", path)["kind"] == kind
+    assert "digest" in told(capsys, "verify", path)["files"][0]["checked"][0]
+    file = next(path.glob("variables*")) if path.is_dir() else path
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    found = told(capsys, "verify", path, code=1)
+    assert found["files"][0]["kind"] == kind and found["files"][0]["wrong"]
 
 
 def test_verify_sees_a_damaged_checkpoint_of_a_run(files, capsys, tmp_path):
