@@ -15,6 +15,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,9 +95,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for quantize in (None, "int8_weights", "int8"):
             path = Path(folder, f"{quantize}.tflite")
-            given = {"quantize": quantize} if quantize else {}
+            settings: dict[str, Any] = {"quantize": quantize} if quantize else {}
             start = time.perf_counter()
-            report = model.export(path, samples=x[:256], **given)
+            report = model.export(path, samples=x[:256], **settings)
             seconds = time.perf_counter() - start
             right = exburn.predict(path, x_test).argmax(-1) == y_test
             print(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
 
 from exburn import constraints, initializers, regularizers
 from exburn.core import forward_context
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
@@ -16,6 +17,25 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
 from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable
+from exburn.module.layer.options import CommonOptions
+
+
+class EmbeddingOptions(CommonOptions, total=False):
+    """Keyword arguments of ``Embedding``, whose ``input_dim`` is an argument."""
+
+    activity_regularizer: Identifier
+    dtype: Any
+    name: str | None
+    input_length: int | None
+    lora_rank: int | None
+    lora_alpha: float | None
+    quantization_config: Any
+
+
+class ReversibleOptions(EmbeddingOptions, total=False):
+    """Keyword arguments of ``ReversibleEmbedding``."""
+
+    weights: Any
 
 
 @register_builtin
@@ -55,14 +75,14 @@ class Embedding(Adaptable):
 
     def __init__(
         self,
-        input_dim,
-        output_dim,
-        embeddings_initializer="uniform",
-        embeddings_regularizer=None,
-        embeddings_constraint=None,
-        mask_zero=False,
-        weights=None,
-        **kwargs,
+        input_dim: Any,
+        output_dim: int,
+        embeddings_initializer: Identifier = "uniform",
+        embeddings_regularizer: Identifier = None,
+        embeddings_constraint: Identifier = None,
+        mask_zero: bool = False,
+        weights: Any = None,
+        **kwargs: Unpack[EmbeddingOptions],
     ):
         length = kwargs.pop("input_length", None)  # of Keras 2
         if length is not None:
@@ -174,16 +194,16 @@ class ReversibleEmbedding(Embedding):
 
     def __init__(
         self,
-        input_dim,
-        output_dim,
-        tie_weights=True,
-        embeddings_initializer="uniform",
-        embeddings_regularizer=None,
-        embeddings_constraint=None,
-        mask_zero=False,
-        reverse_dtype=None,
-        logit_soft_cap=None,
-        **kwargs,
+        input_dim: Any,
+        output_dim: int,
+        tie_weights: bool = True,
+        embeddings_initializer: Identifier = "uniform",
+        embeddings_regularizer: Identifier = None,
+        embeddings_constraint: Identifier = None,
+        mask_zero: bool = False,
+        reverse_dtype: Any = None,
+        logit_soft_cap: Any = None,
+        **kwargs: Unpack[ReversibleOptions],
     ):
         super().__init__(**arguments_for(Embedding, locals()), **kwargs)
         self.tie_weights = bool(tie_weights)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax.numpy as jnp
 
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -27,7 +30,7 @@ class Masking(Layer):
         [[[1.0, 2.0], [0.0, 0.0]]]
     """
 
-    def __init__(self, mask_value=0.0, **kwargs):
+    def __init__(self, mask_value: Any = 0.0, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.mask_value = mask_value
         self.supports_masking = True

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 from jax import lax
 
 from exburn import initializers
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.layers.attention.key_value_cache import current_cache
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -52,7 +54,12 @@ class PositionEmbedding(Layer):
     embeddings: Any = None
     supports_masking = True
 
-    def __init__(self, sequence_length, initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        sequence_length: int,
+        initializer: Identifier = "glorot_uniform",
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         self.sequence_length = check_count(
             "PositionEmbedding", "sequence_length", sequence_length

@@ -96,8 +96,8 @@ def _conv(
     name: str | None = None,
 ) -> Any:
     """A convolution, normalized and activated; ``small``: its stride, unpadded."""
-    options = {"strides": small, "padding": "valid"} if small else {"padding": "same"}
-    x = Conv2D(filters, kernel, use_bias=False, name=name, **options)(x)
+    strides, padding = (small, "valid") if small else (1, "same")
+    x = Conv2D(filters, kernel, strides, padding, use_bias=False, name=name)(x)
     x = app.norm(x, name and f"{name}_bn", scale=False)
     return Activation("relu", name=name and f"{name}_ac")(x)
 

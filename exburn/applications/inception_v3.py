@@ -35,8 +35,8 @@ _HIGH, _WIDE = (7, 1), (1, 7)
 
 def _conv(app: Application, x: Any, filters: int, kernel: Any, small: Any = ()) -> Any:
     """A convolution, normalized and activated; ``small``: its stride, unpadded."""
-    options = {"strides": small, "padding": "valid"} if small else {"padding": "same"}
-    x = Conv2D(filters, kernel, use_bias=False, **options)(x)
+    strides, padding = (small, "valid") if small else (1, "same")
+    x = Conv2D(filters, kernel, strides, padding, use_bias=False)(x)
     return Activation("relu")(app.norm(x, scale=False))
 
 

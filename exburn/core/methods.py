@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 _C = TypeVar("_C", bound=type)
+_R = TypeVar("_R")
+
+
+def overridable(method: Callable[..., _R]) -> Callable[..., _R]:
+    """Decorator of a method that subclasses write with parameters of their own.
+
+    To a type checker it takes anything, so that ``build(self, input_shape)`` is no
+    incompatible override of ``build(self, *shapes)``. Nothing changes when it runs.
+
+    Example:
+        >>> def build(self, *shapes): ...
+        >>> overridable(build) is build
+        True
+    """
+    return method
 
 
 def with_methods(cls: _C) -> _C:

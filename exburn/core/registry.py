@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,9 @@ from exburn.errors import (
     UnknownNameError,
     unknown_name,
 )
+
+_T = TypeVar("_T")
+_C = TypeVar("_C", bound=type)
 
 _registry: dict[str, Any] = {}
 _global_objects: dict[str, Any] = {}  # a scope that lasts as long as the process
@@ -88,7 +91,15 @@ _ARRAY_DTYPES = frozenset(
 )
 
 
-def register(obj: Any = None, *, package: str = "Custom", name: str | None = None):
+@overload
+def register(obj: _T, *, package: str = ..., name: str | None = ...) -> _T: ...
+@overload
+def register(
+    obj: None = None, *, package: str = ..., name: str | None = ...
+) -> Callable[[_T], _T]: ...
+def register(
+    obj: Any = None, *, package: str = "Custom", name: str | None = None
+) -> Any:
     """Registers a class or function, so that a saved model may name it.
 
     Args:
@@ -112,7 +123,7 @@ def register(obj: Any = None, *, package: str = "Custom", name: str | None = Non
     return obj
 
 
-def register_builtin(cls: type, *names: str) -> type:
+def register_builtin(cls: _C, *names: str) -> _C:
     """Registers one of ExBurn's own classes under its bare name.
 
     Args:

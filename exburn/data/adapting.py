@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from exburn.errors import ArgumentError
+
+_C = TypeVar("_C", bound=type)
 
 ADAPTERS: list[Any] = []
 
 
-def register_adapter(cls: type) -> type:
+def register_adapter(cls: _C) -> _C:
     """Makes ``fit``, ``evaluate`` and ``predict`` understand one more kind of data.
 
     The class has ``accepts(value) -> bool``, which must be quick and import nothing

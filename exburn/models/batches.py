@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from exburn.data import ArrayDataset
 from exburn.models.arguments import logs_as
@@ -16,9 +17,33 @@ if TYPE_CHECKING:
     from exburn.models.model import Model
 
 
+@overload
 def train_on_batch(
-    self: Model, x, y=None, sample_weight=None, class_weight=None, return_dict=False
-):
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: Mapping[int, float] | None = None,
+    *,
+    return_dict: Literal[True],
+) -> dict[str, Any]: ...
+@overload
+def train_on_batch(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: Mapping[int, float] | None = None,
+    return_dict: bool = False,
+) -> Any: ...
+def train_on_batch(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: Mapping[int, float] | None = None,
+    return_dict: bool = False,
+) -> Any:
     """One update on one batch; returns its loss and metrics.
 
     Args:
@@ -45,7 +70,30 @@ def train_on_batch(
     )
 
 
-def test_on_batch(self: Model, x, y=None, sample_weight=None, return_dict=False):
+@overload
+def test_on_batch(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    return_dict: Literal[True],
+) -> dict[str, Any]: ...
+@overload
+def test_on_batch(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    return_dict: bool = False,
+) -> Any: ...
+def test_on_batch(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    return_dict: bool = False,
+) -> Any:
     """The loss and metrics of one batch, without an update.
 
     Args:
@@ -80,7 +128,7 @@ def _run_on_batch(
         return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 
 
-def predict_on_batch(self: Model, x):
+def predict_on_batch(self: Model, x) -> Any:
     """Outputs for one batch.
 
     Args:

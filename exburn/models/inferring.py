@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from exburn.callbacks.contract import CallbackList
 from exburn.data import ArrayDataset
@@ -29,6 +29,31 @@ if TYPE_CHECKING:
     from exburn.models.model import Model
 
 
+@overload
+def evaluate(
+    self: Model,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    verbose: int | str = "auto",
+    sample_weight: Any = None,
+    steps: int | None = None,
+    callbacks: Any = None,
+    *,
+    return_dict: Literal[True],
+) -> dict[str, Any]: ...
+@overload
+def evaluate(
+    self: Model,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    verbose: int | str = "auto",
+    sample_weight: Any = None,
+    steps: int | None = None,
+    callbacks: Any = None,
+    return_dict: bool = False,
+) -> Any: ...
 def evaluate(
     self: Model,
     x: Any = None,

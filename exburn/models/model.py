@@ -13,7 +13,7 @@ from flax import nnx
 
 from exburn.callbacks.contract import History
 from exburn.core import forward_context, registry
-from exburn.core.methods import with_methods
+from exburn.core.methods import overridable, with_methods
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import is_shape, public_shape
@@ -63,6 +63,7 @@ from exburn.module.layer.given_policy import follow_map
 from exburn.module.selection import frozen_paths
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.variable import OwnState, Static
+from exburn.optimizers.optimizer import Optimizer
 from exburn.quantizers import QuantizationReport
 from exburn.text import Tokenizer
 from exburn.training.objective.compile_metrics import CompileMetrics
@@ -342,13 +343,14 @@ class Model(Layer):
             inputs: The first data.
         """
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not args:
             args, kwargs = self._call_info.by_place(kwargs)
         if args and self.reads_strings and not has_symbol((args, kwargs)):
             args = (self.encode_inputs(args[0]), *args[1:])
         return super().__call__(*args, **kwargs)
 
+    @overridable
     def build(self, input_shape: Any = None) -> None:
         """Makes a subclass's weights for inputs of this shape, batch axis included.
 
@@ -651,7 +653,7 @@ class Model(Layer):
         return self._run.value.settings is not None
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> Optimizer | Any:  # None before compile
         """The optimizer; its ``learning_rate`` can be read and set, also in hooks.
 
         It can be replaced, by one whose state begins anew.
@@ -700,7 +702,7 @@ class Model(Layer):
         self._run.value.settings["loss_weights"] = loss_weights
 
     @property
-    def history(self) -> History | None:
+    def history(self) -> History | Any:  # None before fit
         """The record of the last ``fit``."""
         return self._run.value.history
 

@@ -150,7 +150,7 @@ def test_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tup
 
 
 @built_in
-def predict_step(self: Model, state: tuple, data: Any) -> tuple[Any, list]:
+def predict_step(self: Model, state: tuple, data: Any) -> tuple[Any, ...]:
     """The outputs for a batch: a pure function; override it to predict others.
 
     Args:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 from exburn import activations
+from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -27,9 +31,10 @@ class Activation(Layer):
     """
 
     kept_as = {"activation": activations.get}
+    activation: Any
     supports_masking = True
 
-    def __init__(self, activation, **kwargs):
+    def __init__(self, activation: Identifier, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.activation = activation
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
 from exburn.core import quick_trace
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_float
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -44,7 +49,13 @@ class ReLU(Layer):
 
     supports_masking = True
 
-    def __init__(self, max_value=None, negative_slope=0.0, threshold=0.0, **kwargs):
+    def __init__(
+        self,
+        max_value: float | None = None,
+        negative_slope: float = 0.0,
+        threshold: float = 0.0,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         self.max_value = None
         if max_value is not None:
@@ -64,6 +75,12 @@ class ReLU(Layer):
             below = slope * (x - self.threshold) if slope else 0
             y = jnp.where(x > self.threshold, x, below)
         return y if self.max_value is None else jnp.minimum(y, self.max_value)
+
+
+class LeakyOptions(LayerOptions, total=False):
+    """Keyword arguments of ``LeakyReLU``."""
+
+    alpha: float
 
 
 @register_builtin
@@ -92,7 +109,7 @@ class LeakyReLU(Layer):
 
     supports_masking = True
 
-    def __init__(self, negative_slope=0.3, **kwargs):
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Unpack[LeakyOptions]):
         negative_slope = kwargs.pop("alpha", negative_slope)  # its name in Keras 2
         super().__init__(**kwargs)
         self.negative_slope = _positive("LeakyReLU", "negative_slope", negative_slope)
@@ -130,15 +147,15 @@ class PReLU(Layer):
     """
 
     supports_masking = True
-    alpha = None
+    alpha: Any = None
 
     def __init__(
         self,
-        alpha_initializer="Zeros",
-        alpha_regularizer=None,
-        alpha_constraint=None,
-        shared_axes=None,
-        **kwargs,
+        alpha_initializer: Identifier = "Zeros",
+        alpha_regularizer: Identifier = None,
+        alpha_constraint: Identifier = None,
+        shared_axes: int | Sequence[int] | None = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         self.alpha_initializer = initializers.get(alpha_initializer)
@@ -194,7 +211,7 @@ class ELU(Layer):
 
     supports_masking = True
 
-    def __init__(self, alpha=1.0, **kwargs):
+    def __init__(self, alpha: float = 1.0, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.alpha = check_float("ELU", "alpha", alpha)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Unpack
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +13,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -35,7 +39,7 @@ class Softmax(Layer):
 
     supports_masking = True
 
-    def __init__(self, axis=-1, **kwargs):
+    def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.axis = tuple(axis) if isinstance(axis, list | tuple) else axis
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 
@@ -12,6 +12,7 @@ from exburn.errors import ArgumentError
 from exburn.kernels.attention_softmax import masked_softmax
 from exburn.kernels.position_mask import position_mask
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.layer.seeds import SeedOfLayer
 
 
@@ -59,7 +60,12 @@ class Attention(Layer):
     seed_generator = SeedOfLayer(lambda layer: layer.dropout > 0)
 
     def __init__(
-        self, use_scale=False, score_mode="dot", dropout=0.0, seed=None, **kwargs
+        self,
+        use_scale: bool = False,
+        score_mode: str = "dot",
+        dropout: float = 0.0,
+        seed: Any = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         op = type(self).__name__
@@ -136,6 +142,12 @@ class Attention(Layer):
         return mask[0] if isinstance(mask, list | tuple) else None
 
 
+class AdditiveOptions(LayerOptions, total=False):
+    """Keyword arguments of ``AdditiveAttention``."""
+
+    seed: Any
+
+
 @register_builtin
 class AdditiveAttention(Attention):
     """Reads from the value by a score that is a sum (Bahdanau's attention).
@@ -166,7 +178,12 @@ class AdditiveAttention(Attention):
     and Translate*, 2015.
     """
 
-    def __init__(self, use_scale=True, dropout=0.0, **kwargs):
+    def __init__(
+        self,
+        use_scale: bool = True,
+        dropout: float = 0.0,
+        **kwargs: Unpack[AdditiveOptions],
+    ):
         super().__init__(use_scale=use_scale, dropout=dropout, **kwargs)
 
     def build(self, input_shape):

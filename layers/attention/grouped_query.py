@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.attention.projected import ProjectedAttention
+from exburn.module.layer.options import UnregularizedOptions
 
 __all__ = ["GroupQueryAttention", "GroupedQueryAttention"]
 
@@ -61,24 +65,24 @@ class GroupedQueryAttention(ProjectedAttention):
 
     def __init__(
         self,
-        head_dim,
-        num_query_heads,
-        num_key_value_heads,
-        dropout=0.0,
-        use_bias=True,
-        sliding_window=None,
-        flash_attention=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        use_gate=False,
-        seed=None,
-        rotary=None,
-        **kwargs,
+        head_dim: int,
+        num_query_heads: int,
+        num_key_value_heads: int,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        use_gate: bool = False,
+        seed: Any = None,
+        rotary: Any = None,
+        **kwargs: Unpack[UnregularizedOptions],
     ):
         super().__init__(**arguments_for(ProjectedAttention, locals()), **kwargs)
         op = "GroupedQueryAttention"

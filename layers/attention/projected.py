@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
 from exburn.core import forward_context
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_float, check_seed
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.flash_attention import takes_cudnn
@@ -20,6 +21,7 @@ from exburn.layers.attention.positions import Fold
 from exburn.layers.attention.scaled_dot_product import attend, attend_by_weights
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
+from exburn.module.layer.options import UnregularizedOptions
 from exburn.module.layer.seeds import SeedOfLayer
 from exburn.runtime.sharding.current import divides_features
 
@@ -50,21 +52,21 @@ class ProjectedAttention(Layer):
     def __init__(
         self,
         *,
-        dropout=0.0,
-        use_bias=True,
-        sliding_window=None,
-        flash_attention=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        use_gate=False,
-        seed=None,
-        rotary=None,
-        **kwargs,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        use_gate: bool = False,
+        seed: Any = None,
+        rotary: Any = None,
+        **kwargs: Unpack[UnregularizedOptions],
     ):
         super().__init__(**kwargs)
         op = type(self).__name__

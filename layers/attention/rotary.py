@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -10,6 +12,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.attention.key_value_cache import current_cache
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -55,11 +58,11 @@ class RotaryEmbedding(Layer):
 
     def __init__(
         self,
-        max_wavelength=10000,
-        scaling_factor=1.0,
-        sequence_axis=1,
-        feature_axis=-1,
-        **kwargs,
+        max_wavelength: float = 10000,
+        scaling_factor: float = 1.0,
+        sequence_axis: int = 1,
+        feature_axis: int = -1,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         if max_wavelength <= 0 or scaling_factor <= 0:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.core import quick_trace
+from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_choice, check_count
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.conv.dispatch import convolve
-from exburn.layers.core.adaptable import Adaptable
+from exburn.layers.core.adaptable import (
+    Adaptable,
+    AdaptableLayerOptions,
+    AdaptableOptions,
+)
 from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.module.input_spec import InputSpec
 
@@ -27,23 +32,24 @@ class Convolution(Adaptable):
     """
 
     kept_as = {"activation": activations.get}
+    activation: Any
     rank = 2
     paddings: tuple[str, ...] = ("valid", "same")
     bias: Any = None
 
     def __init__(
         self,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        data_format=None,
-        dilation_rate=1,
-        activation=None,
-        use_bias=True,
-        bias_initializer="zeros",
-        bias_regularizer=None,
-        bias_constraint=None,
-        **kwargs,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
+        activation: Identifier = None,
+        use_bias: bool = True,
+        bias_initializer: Identifier = "zeros",
+        bias_regularizer: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[AdaptableLayerOptions],
     ):
         super().__init__(**kwargs)
         op, rank = type(self).__name__, self.rank
@@ -128,23 +134,23 @@ class Conv(Convolution):
 
     def __init__(
         self,
-        filters,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        data_format=None,
-        dilation_rate=1,
-        groups=1,
-        activation=None,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        **kwargs,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
+        groups: int = 1,
+        activation: Identifier = None,
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(
             **arguments_for(Convolution, locals()),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from exburn import constraints, initializers, regularizers
+from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Convolution
+from exburn.layers.core.adaptable import AdaptableOptions
 
 __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]
 
@@ -21,22 +23,22 @@ class DepthwiseConv(Convolution):
 
     def __init__(
         self,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        depth_multiplier=1,
-        data_format=None,
-        dilation_rate=1,
-        activation=None,
-        use_bias=True,
-        depthwise_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        depthwise_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        depthwise_constraint=None,
-        bias_constraint=None,
-        **kwargs,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        depth_multiplier: int = 1,
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
+        activation: Identifier = None,
+        use_bias: bool = True,
+        depthwise_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        depthwise_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        depthwise_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(
             **arguments_for(Convolution, locals()),
@@ -85,26 +87,26 @@ class SeparableConv(DepthwiseConv):
 
     def __init__(
         self,
-        filters,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        data_format=None,
-        dilation_rate=1,
-        depth_multiplier=1,
-        activation=None,
-        use_bias=True,
-        depthwise_initializer="glorot_uniform",
-        pointwise_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        depthwise_regularizer=None,
-        pointwise_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        depthwise_constraint=None,
-        pointwise_constraint=None,
-        bias_constraint=None,
-        **kwargs,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
+        depth_multiplier: int = 1,
+        activation: Identifier = None,
+        use_bias: bool = True,
+        depthwise_initializer: Identifier = "glorot_uniform",
+        pointwise_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        depthwise_regularizer: Identifier = None,
+        pointwise_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        depthwise_constraint: Identifier = None,
+        pointwise_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(**arguments_for(DepthwiseConv, locals()), **kwargs)
         self.filters = check_count(type(self).__name__, "filters", filters)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
 from jax import lax
 
 from exburn import constraints, initializers, regularizers
+from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Convolution
+from exburn.layers.core.adaptable import AdaptableOptions
 from exburn.layers.layout import check_sizes, spatial_axes
 from exburn.runtime import portable
 
@@ -27,23 +30,23 @@ class ConvTranspose(Convolution):
 
     def __init__(
         self,
-        filters,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        output_padding=None,
-        data_format=None,
-        dilation_rate=1,
-        activation=None,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        **kwargs,
+        filters: int,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
+        padding: str = "valid",
+        output_padding: int | Sequence[int] | None = None,
+        data_format: str | None = None,
+        dilation_rate: Sizes = 1,
+        activation: Identifier = None,
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(
             **arguments_for(Convolution, locals()),

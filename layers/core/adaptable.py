@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from exburn.core import late_binding, registry
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions, UnregularizedOptions
 from exburn.quantizers import QuantizationConfig
+
+
+class AdaptableOptions(UnregularizedOptions, total=False):
+    """Options of layers that list ``activity_regularizer`` themselves."""
+
+    lora_rank: int | None
+    lora_alpha: float | None
+    quantization_config: Any
+
+
+class AdaptableLayerOptions(AdaptableOptions, total=False):
+    """Keyword arguments that every layer with an adapter takes."""
+
+    activity_regularizer: Identifier
 
 
 class Adaptable(Layer):
@@ -31,7 +47,7 @@ class Adaptable(Layer):
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
         quantization_config: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         self.quantization_config = _check_config(

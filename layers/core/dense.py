@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.kernels.biased_gelu import biased_gelu
 from exburn.kernels.padded_matmul import wide_product
-from exburn.layers.core.adaptable import Adaptable
+from exburn.layers.core.adaptable import Adaptable, AdaptableOptions
 from exburn.module.input_spec import InputSpec
 
 
@@ -46,22 +49,23 @@ class Dense(Adaptable):
     """
 
     kept_as = {"activation": activations.get}
-    kernel = None
-    bias = None
+    activation: Any
+    kernel: Any = None
+    bias: Any = None
 
     def __init__(
         self,
-        units,
-        activation=None,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        **kwargs,
+        units: int,
+        activation: Identifier = None,
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self.units = check_count("Dense", "units", units)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.padded_matmul import wide_product
-from exburn.layers.core.adaptable import Adaptable
+from exburn.layers.core.adaptable import Adaptable, AdaptableLayerOptions
 from exburn.module.input_spec import InputSpec
 
 
@@ -50,21 +53,22 @@ class EinsumDense(Adaptable):
     """
 
     kept_as = {"activation": activations.get}
-    bias = None
+    activation: Any
+    bias: Any = None
 
     def __init__(
         self,
-        equation,
-        output_shape,
-        activation=None,
-        bias_axes=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        **kwargs,
+        equation: str,
+        output_shape: int | Sequence[int | None],
+        activation: Identifier = None,
+        bias_axes: str | None = None,
+        kernel_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[AdaptableLayerOptions],
     ):
         super().__init__(**kwargs)
         self.equation = equation.replace(" ", "")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Unpack
 
 from exburn.core import registry
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.pure import PureLayer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import Static
+
+
+class FlaxOptions(LayerOptions, total=False):
+    """Keyword arguments of ``FlaxLayer``."""
+
+    state: Any
 
 
 @register_builtin
@@ -42,7 +49,15 @@ class FlaxLayer(PureLayer):
         ((3, 2), (4, 2))
     """
 
-    def __init__(self, module, method=None, variables=None, *, seed=None, **kwargs):
+    def __init__(
+        self,
+        module: Any,
+        method: Any = None,
+        variables: Any = None,
+        *,
+        seed: Any = None,
+        **kwargs: Unpack[FlaxOptions],
+    ):
         import flax.linen as nn
 
         if not isinstance(module, nn.Module):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -36,7 +37,12 @@ class Lambda(Layer):
     """
 
     def __init__(
-        self, function, output_shape=None, mask=None, arguments=None, **kwargs
+        self,
+        function: Callable[..., Any],
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: Mapping[str, Any] | None = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         if not callable(function):

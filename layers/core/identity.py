@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax.numpy as jnp
 
 from exburn.config import image_data_format
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -58,7 +61,7 @@ class Rescaling(Layer):
 
     supports_masking = True
 
-    def __init__(self, scale, offset=0.0, **kwargs):
+    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.scale = tuple(scale) if isinstance(scale, list) else scale
         self.offset = tuple(offset) if isinstance(offset, list) else offset

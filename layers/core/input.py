@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from exburn.core.precision import standardize_dtype
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT, checked_sizes, spec_of
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import UntypedOptions
 from exburn.module.symbolic_tensor import Symbol, record
 
 _TEXTS = (TEXT, "str", "str_", "bytes", "bytes_", "object", "object_")
@@ -49,18 +50,18 @@ class InputLayer(Layer):
 
     def __init__(
         self,
-        shape=None,
-        batch_size=None,
-        dtype=None,
-        batch_shape=None,
-        name=None,
-        optional=False,
+        shape: Any = None,
+        batch_size: Any = None,
+        dtype: Any = None,
+        batch_shape: Any = None,
+        name: str | None = None,
+        optional: bool = False,
         *,
-        axes=None,
-        sparse=False,
-        ragged=False,
-        input_tensor=None,
-        **kwargs,
+        axes: Any = None,
+        sparse: bool = False,
+        ragged: bool = False,
+        input_tensor: Any = None,
+        **kwargs: Unpack[UntypedOptions],
     ):
         super().__init__(name=name, autocast=False)
         _refuse_kinds(sparse, ragged, input_tensor)

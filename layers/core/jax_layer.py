@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Unpack
 
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.pure import PureLayer
+from exburn.module.layer.options import LayerOptions
 
 _CALL = ("params", "state", "rng", "inputs", "training")
 _INIT = ("rng", "inputs", "training")
@@ -62,13 +64,13 @@ class JaxLayer(PureLayer):
 
     def __init__(
         self,
-        call_fn,
-        init_fn=None,
-        params=None,
-        state=None,
-        seed=None,
-        native_serialization_platforms=None,
-        **kwargs,
+        call_fn: Callable[..., Any],
+        init_fn: Any = None,
+        params: Any = None,
+        state: Any = None,
+        seed: Any = None,
+        native_serialization_platforms: Any = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         takes = _names("call_fn", call_fn, _CALL)
         super().__init__(takes, params, state, seed, **kwargs)

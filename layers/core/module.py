@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 from flax import nnx
@@ -13,6 +13,7 @@ from flax import nnx
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.layer.seeds import SeedOfLayer
 
 _FLAGS = {"deterministic": False, "use_running_average": False}
@@ -46,7 +47,7 @@ class ModuleLayer(Layer):
 
     seed_generator = SeedOfLayer(lambda layer: bool(layer._random_streams()))
 
-    def __init__(self, module, **kwargs):
+    def __init__(self, module: Any, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         if not isinstance(module, nnx.Module):
             raise ArgumentError(

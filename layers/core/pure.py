@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from exburn.core.symbolic_shapes import is_shape
 from exburn.errors import ArgumentError
 from exburn.initializers import ArrayInitializer
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.layer.seeds import SeedOfLayer
 from exburn.module.variable import Static, assign
 
@@ -35,7 +36,14 @@ class PureLayer(Layer):
 
     seed_generator = SeedOfLayer(lambda layer: "rng" in layer._takes)
 
-    def __init__(self, takes: tuple[str, ...], params, state, seed, **kwargs):
+    def __init__(
+        self,
+        takes: tuple[str, ...],
+        params: Any,
+        state: Any,
+        seed: Any,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         self.seed, self._takes = seed, takes
         self._given = Static((params, state))

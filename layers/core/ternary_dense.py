@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_number, check_optional
 from exburn.core.registry import register_builtin
 from exburn.kernels.padded_matmul import wide_product
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import UnregularizedOptions
 from exburn.quantizers.rounding import ternarize
 
 
@@ -67,18 +69,18 @@ class TernaryDense(Layer):
 
     def __init__(
         self,
-        units,
-        threshold=None,
-        activation=None,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        **kwargs,
+        units: int,
+        threshold: float | None = None,
+        activation: Identifier = None,
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        **kwargs: Unpack[UnregularizedOptions],
     ):
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self.units = check_count("TernaryDense", "units", units)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -27,7 +30,7 @@ class Wrapper(Layer):
         (2, 3)
     """
 
-    def __init__(self, layer, **kwargs):
+    def __init__(self, layer: Any, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
             raise ArgumentError(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Unpack
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +13,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.merging.elementwise import Merge, over_entries
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -34,7 +38,7 @@ class Concatenate(Merge):
 
     moves_text = True
 
-    def __init__(self, axis=-1, **kwargs):
+    def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.axis = check_integer("Concatenate", "axis", axis)
 
@@ -82,7 +86,12 @@ class Dot(Merge):
         (2, 5)
     """
 
-    def __init__(self, axes, normalize=False, **kwargs):
+    def __init__(
+        self,
+        axes: int | Sequence[int],
+        normalize: bool = False,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         self.axes = tuple(axes) if isinstance(axes, list | tuple) else axes
         pair = self.axes if isinstance(self.axes, tuple) else (axes, axes)

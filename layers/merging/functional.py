@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 from exburn.layers.merging.concatenate import Concatenate, Dot
 from exburn.layers.merging.elementwise import (
     Add,
@@ -11,6 +14,7 @@ from exburn.layers.merging.elementwise import (
     Multiply,
     Subtract,
 )
+from exburn.module.layer.options import LayerOptions
 
 __all__ = [
     "add",
@@ -24,7 +28,7 @@ __all__ = [
 ]
 
 
-def add(inputs, **kwargs):
+def add(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Sum of a list of inputs; see :class:`exburn.layers.Add`.
 
     Args:
@@ -38,7 +42,7 @@ def add(inputs, **kwargs):
     return Add(**kwargs)(inputs)
 
 
-def subtract(inputs, **kwargs):
+def subtract(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """First input minus the second; see :class:`exburn.layers.Subtract`.
 
     Args:
@@ -52,7 +56,7 @@ def subtract(inputs, **kwargs):
     return Subtract(**kwargs)(inputs)
 
 
-def multiply(inputs, **kwargs):
+def multiply(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Product of a list of inputs; see :class:`exburn.layers.Multiply`.
 
     Args:
@@ -66,7 +70,7 @@ def multiply(inputs, **kwargs):
     return Multiply(**kwargs)(inputs)
 
 
-def average(inputs, **kwargs):
+def average(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Mean of a list of inputs; see :class:`exburn.layers.Average`.
 
     Args:
@@ -80,7 +84,7 @@ def average(inputs, **kwargs):
     return Average(**kwargs)(inputs)
 
 
-def maximum(inputs, **kwargs):
+def maximum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Largest of a list of inputs; see :class:`exburn.layers.Maximum`.
 
     Args:
@@ -94,7 +98,7 @@ def maximum(inputs, **kwargs):
     return Maximum(**kwargs)(inputs)
 
 
-def minimum(inputs, **kwargs):
+def minimum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Smallest of a list of inputs; see :class:`exburn.layers.Minimum`.
 
     Args:
@@ -108,7 +112,7 @@ def minimum(inputs, **kwargs):
     return Minimum(**kwargs)(inputs)
 
 
-def concatenate(inputs, axis=-1, **kwargs):
+def concatenate(inputs, axis: int = -1, **kwargs: Unpack[LayerOptions]) -> Any:
     """Joins a list of inputs along an axis; see :class:`exburn.layers.Concatenate`.
 
     Args:
@@ -123,7 +127,7 @@ def concatenate(inputs, axis=-1, **kwargs):
     return Concatenate(axis, **kwargs)(inputs)
 
 
-def dot(inputs, axes=-1, **kwargs):
+def dot(inputs, axes: int | Sequence[int] = -1, **kwargs: Unpack[LayerOptions]) -> Any:
     """Dot product of two inputs, sample by sample; see :class:`exburn.layers.Dot`.
 
     Args:

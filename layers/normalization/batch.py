@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from jax.core import Tracer
 
 from exburn import initializers
 from exburn.core import forward_context, quick_trace
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_integer, check_number
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
@@ -19,6 +22,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.normalization.layer import Scaled
 from exburn.module.input_spec import InputSpec
+from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import Weight
 from exburn.runtime.cached_trace import traced_once
 from exburn.runtime.sharding.current import row_parts, to_all
@@ -84,24 +88,24 @@ class BatchNormalization(Scaled):
 
     def __init__(
         self,
-        axis=-1,
-        momentum=0.99,
-        epsilon=1e-3,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        moving_mean_initializer="zeros",
-        moving_variance_initializer="ones",
-        beta_regularizer=None,
-        gamma_regularizer=None,
-        beta_constraint=None,
-        gamma_constraint=None,
-        renorm=False,
-        renorm_clipping=None,
-        renorm_momentum=0.99,
-        synchronized=False,
-        **kwargs,
+        axis: int | Sequence[int] = -1,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Identifier = "zeros",
+        gamma_initializer: Identifier = "ones",
+        moving_mean_initializer: Identifier = "zeros",
+        moving_variance_initializer: Identifier = "ones",
+        beta_regularizer: Identifier = None,
+        gamma_regularizer: Identifier = None,
+        beta_constraint: Identifier = None,
+        gamma_constraint: Identifier = None,
+        renorm: bool = False,
+        renorm_clipping: Any = None,
+        renorm_momentum: float = 0.99,
+        synchronized: bool = False,
+        **kwargs: Unpack[LayerOptions],
     ):
         op = "BatchNormalization"
         axis = check_integer(op, "axis", axis)

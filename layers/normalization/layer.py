@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_axis, check_count, check_number
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
@@ -14,6 +18,7 @@ from exburn.kernels.layer_norm import standardize
 from exburn.kernels.one_pass_norm import fits, normalize
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 __all__ = [
     "GroupNormalization",
@@ -26,22 +31,22 @@ __all__ = [
 class Scaled(Layer):
     """A normalization followed by a learned scale and offset."""
 
-    gamma = None
-    beta = None
+    gamma: Any = None
+    beta: Any = None
 
     def __init__(
         self,
-        axis=-1,
-        epsilon=1e-3,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        beta_regularizer=None,
-        gamma_regularizer=None,
-        beta_constraint=None,
-        gamma_constraint=None,
-        **kwargs,
+        axis: int | Sequence[int] = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Identifier = "zeros",
+        gamma_initializer: Identifier = "ones",
+        beta_regularizer: Identifier = None,
+        gamma_regularizer: Identifier = None,
+        beta_constraint: Identifier = None,
+        gamma_constraint: Identifier = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         self.axis = check_axis(type(self).__name__, axis)
@@ -123,19 +128,19 @@ class LayerNormalization(Scaled):
 
     def __init__(
         self,
-        axis=-1,
-        epsilon=1e-3,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        beta_regularizer=None,
-        gamma_regularizer=None,
-        beta_constraint=None,
-        gamma_constraint=None,
+        axis: int | Sequence[int] = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Identifier = "zeros",
+        gamma_initializer: Identifier = "ones",
+        beta_regularizer: Identifier = None,
+        gamma_regularizer: Identifier = None,
+        beta_constraint: Identifier = None,
+        gamma_constraint: Identifier = None,
         *,
-        rms_scaling=False,
-        **kwargs,
+        rms_scaling: bool = False,
+        **kwargs: Unpack[LayerOptions],
     ):
         center, scale = center and not rms_scaling, scale or rms_scaling
         super().__init__(**arguments_for(Scaled, locals()), **kwargs)
@@ -207,7 +212,12 @@ class RMSNormalization(Layer):
 
     supports_masking = True
 
-    def __init__(self, axis=-1, epsilon=1e-6, **kwargs):
+    def __init__(
+        self,
+        axis: int | Sequence[int] = -1,
+        epsilon: float = 1e-6,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         self.axis = check_axis("RMSNormalization", axis)
         self.epsilon = check_number("RMSNormalization", "epsilon", epsilon)
@@ -268,18 +278,18 @@ class GroupNormalization(Scaled):
 
     def __init__(
         self,
-        groups=32,
-        axis=-1,
-        epsilon=1e-3,
-        center=True,
-        scale=True,
-        beta_initializer="zeros",
-        gamma_initializer="ones",
-        beta_regularizer=None,
-        gamma_regularizer=None,
-        beta_constraint=None,
-        gamma_constraint=None,
-        **kwargs,
+        groups: int = 32,
+        axis: int | Sequence[int] = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Identifier = "zeros",
+        gamma_initializer: Identifier = "ones",
+        beta_regularizer: Identifier = None,
+        gamma_regularizer: Identifier = None,
+        beta_constraint: Identifier = None,
+        gamma_constraint: Identifier = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**arguments_for(Scaled, locals()), **kwargs)
         if groups != -1:
@@ -352,7 +362,7 @@ class UnitNormalization(Layer):
 
     supports_masking = True
 
-    def __init__(self, axis=-1, **kwargs):
+    def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.axis = check_axis("UnitNormalization", axis)
 

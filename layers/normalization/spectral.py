@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +12,7 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.wrapper import Wrapper
+from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import assign
 
 _MOST = 100
@@ -40,7 +43,9 @@ class SpectralNormalization(Wrapper):
     Networks*, 2018.
     """
 
-    def __init__(self, layer, power_iterations=1, **kwargs):
+    def __init__(
+        self, layer: Any, power_iterations: int = 1, **kwargs: Unpack[LayerOptions]
+    ):
         super().__init__(layer, **kwargs)
         self.power_iterations = check_count(
             "SpectralNormalization", "power_iterations", power_iterations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_format, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 __all__ = [
     "AdaptiveAveragePooling1D",
@@ -31,7 +33,12 @@ class AdaptivePooling(Layer):
 
     rank = 2
 
-    def __init__(self, output_size, data_format=None, **kwargs):
+    def __init__(
+        self,
+        output_size: Any,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         op = type(self).__name__
         self.output_size = check_sizes(op, "output_size", output_size, self.rank)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import jax.numpy as jnp
 
 from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_format, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 __all__ = [
     "GlobalAveragePooling1D",
@@ -24,7 +27,12 @@ class GlobalPooling(Layer):
 
     rank = 2
 
-    def __init__(self, data_format=None, keepdims=False, **kwargs):
+    def __init__(
+        self,
+        data_format: str | None = None,
+        keepdims: bool = False,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         self.data_format = check_format(type(self).__name__, data_format)
         self.keepdims = bool(keepdims)

@@ -6,13 +6,14 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from exburn.core.annotations import Sizes
 from exburn.core.checks import check_choice
 from exburn.core.precision import lowest_of
 from exburn.core.registry import register_builtin
@@ -21,6 +22,7 @@ from exburn.kernels.max_pool import largest, max_of_tiles
 from exburn.layers.layout import check_format, check_output, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.runtime import portable
 
 __all__ = [
@@ -50,7 +52,12 @@ class Pooling(Layer):
     rank = 2
 
     def __init__(
-        self, pool_size=2, strides=None, padding="valid", data_format=None, **kwargs
+        self,
+        pool_size: Sizes = 2,
+        strides: Sizes | None = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         op, rank = type(self).__name__, self.rank

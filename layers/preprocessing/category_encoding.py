@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.symbolic_tensor import has_symbol
 
 
@@ -46,8 +49,14 @@ class CategoryEncoding(Layer):
 
     built = True
 
+    num_tokens: Any
+
     def __init__(
-        self, num_tokens=None, output_mode="multi_hot", sparse=False, **kwargs
+        self,
+        num_tokens: int | None = None,
+        output_mode: str | None = "multi_hot",
+        sparse: bool = False,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         op = "CategoryEncoding"

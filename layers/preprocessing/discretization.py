@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,7 @@ from exburn.errors import ArgumentError, NotBuiltError
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.module.layer import Layer
+from exburn.module.layer.options import UntypedOptions
 
 
 @register_builtin
@@ -55,14 +56,14 @@ class Discretization(Layer):
 
     def __init__(
         self,
-        bin_boundaries=None,
-        num_bins=None,
-        epsilon=0.01,
-        output_mode="int",
-        sparse=False,
-        dtype=None,
-        name=None,
-        **kwargs,
+        bin_boundaries: Any = None,
+        num_bins: int | None = None,
+        epsilon: float = 0.01,
+        output_mode: str | None = "int",
+        sparse: bool = False,
+        dtype: Any = None,
+        name: str | None = None,
+        **kwargs: Unpack[UntypedOptions],
     ):
         super().__init__(dtype=dtype, name=name, **kwargs)
         op = "Discretization"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from exburn.layers.preprocessing.encoding import (
 )
 from exburn.layers.preprocessing.fingerprint import combine, fingerprint, siphash
 from exburn.layers.preprocessing.host import HostLayer, integer_array, string_array
+from exburn.module.layer.options import LayerOptions, UntypedOptions
 
 
 @register_builtin
@@ -56,12 +57,12 @@ class Hashing(HostLayer):
 
     def __init__(
         self,
-        num_bins,
-        mask_value=None,
-        salt=None,
-        output_mode="int",
-        sparse=False,
-        **kwargs,
+        num_bins: int,
+        mask_value: Any = None,
+        salt: int | Sequence[int] | None = None,
+        output_mode: str | None = "int",
+        sparse: bool = False,
+        **kwargs: Unpack[LayerOptions],
     ):
         self.output_mode = check_mode(
             "Hashing", output_mode, "int", "one_hot", "multi_hot", "count"
@@ -119,7 +120,13 @@ class HashedCrossing(HostLayer):
     """
 
     def __init__(
-        self, num_bins, output_mode="int", sparse=False, name=None, dtype=None, **kwargs
+        self,
+        num_bins: int,
+        output_mode: str | None = "int",
+        sparse: bool = False,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Unpack[UntypedOptions],
     ):
         self.output_mode = check_mode("HashedCrossing", output_mode, "int", "one_hot")
         kwargs = {"dtype": dtype, **kwargs}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from exburn.layers.preprocessing.encoding import (
 )
 from exburn.layers.preprocessing.hashing import hash_bins
 from exburn.layers.preprocessing.host import HostLayer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import Static
 from exburn.runtime.files.ordinary import read_text
 
@@ -61,19 +62,19 @@ class IndexLookup(HostLayer):
 
     def __init__(
         self,
-        max_tokens,
-        num_oov_indices,
-        mask_token,
-        oov_token,
-        vocabulary,
-        idf_weights,
-        invert,
-        output_mode,
-        sparse,
-        pad_to_max_tokens,
-        salt=None,
-        oov_method="floormod",
-        **kwargs,
+        max_tokens: int | None,
+        num_oov_indices: Any,
+        mask_token: Any,
+        oov_token: Any,
+        vocabulary: Any,
+        idf_weights: Any,
+        invert: bool,
+        output_mode: str | None,
+        sparse: bool,
+        pad_to_max_tokens: bool,
+        salt: int | Sequence[int] | None = None,
+        oov_method: str = "floormod",
+        **kwargs: Unpack[LayerOptions],
     ):
         for key in ("vocabulary_size", "has_input_vocabulary"):  # of Keras' configs
             kwargs.pop(key, None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import integer_array, is_traced
 from exburn.layers.preprocessing.index_lookup import IndexLookup
 from exburn.module.layer import Layer
+from exburn.module.layer.options import UnnamedOptions
 
 
 @register_builtin
@@ -64,21 +66,21 @@ class IntegerLookup(IndexLookup):
 
     def __init__(
         self,
-        max_tokens=None,
-        num_oov_indices=1,
-        mask_token=None,
-        oov_token=-1,
-        vocabulary=None,
-        vocabulary_dtype="int64",
-        idf_weights=None,
-        invert=False,
-        output_mode="int",
-        sparse=False,
-        pad_to_max_tokens=False,
-        oov_method="floormod",
-        salt=None,
-        name=None,
-        **kwargs,
+        max_tokens: int | None = None,
+        num_oov_indices: int = 1,
+        mask_token: Any = None,
+        oov_token: Any = -1,
+        vocabulary: Any = None,
+        vocabulary_dtype: str = "int64",
+        idf_weights: Any = None,
+        invert: bool = False,
+        output_mode: str | None = "int",
+        sparse: bool = False,
+        pad_to_max_tokens: bool = False,
+        oov_method: str = "floormod",
+        salt: int | Sequence[int] | None = None,
+        name: str | None = None,
+        **kwargs: Unpack[UnnamedOptions],
     ):
         op = "IntegerLookup"
         check_choice(op, "vocabulary_dtype", vocabulary_dtype, ("int64",))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.layers.preprocessing.adapting import batches
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import Static
 
 _EPSILON = 1e-7
@@ -56,7 +58,14 @@ class Normalization(Layer):
     _sizes: Any = None  # of the kept axes, once built
     _spread: Any = None  # those among axes of size 1, as many as the input has
 
-    def __init__(self, axis=-1, mean=None, variance=None, invert=False, **kwargs):
+    def __init__(
+        self,
+        axis: int | Sequence[int] | None = -1,
+        mean: Any = None,
+        variance: Any = None,
+        invert: bool = False,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         axes = () if axis is None else axis
         self.axis = (axes,) if isinstance(axes, int) else tuple(int(a) for a in axes)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 
 from exburn.core import forward_context
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import UnnamedOptions
 from exburn.module.symbolic_tensor import has_symbol, record
 
 
@@ -37,7 +41,12 @@ class Pipeline(Layer):
         (4, 8, 8, 3)
     """
 
-    def __init__(self, layers, name=None, **kwargs):
+    def __init__(
+        self,
+        layers: Sequence[Any],
+        name: str | None = None,
+        **kwargs: Unpack[UnnamedOptions],
+    ):
         super().__init__(name=name, **kwargs)
         for layer in layers:
             if not isinstance(layer, Layer):

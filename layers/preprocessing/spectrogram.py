@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +20,7 @@ from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.layout import channel_axis, check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.ops.fourier import stft
 
 
@@ -69,20 +70,20 @@ class MelSpectrogram(Layer):
 
     def __init__(
         self,
-        fft_length=2048,
-        sequence_stride=512,
-        sequence_length=None,
-        window="hann",
-        sampling_rate=16000,
-        num_mel_bins=128,
-        min_freq=20.0,
-        max_freq=None,
-        power_to_db=True,
-        top_db=80.0,
-        mag_exp=2.0,
-        min_power=1e-10,
-        ref_power=1.0,
-        **kwargs,
+        fft_length: int = 2048,
+        sequence_stride: int = 512,
+        sequence_length: int | None = None,
+        window: Any = "hann",
+        sampling_rate: int = 16000,
+        num_mel_bins: int = 128,
+        min_freq: float = 20.0,
+        max_freq: Any = None,
+        power_to_db: bool = True,
+        top_db: float = 80.0,
+        mag_exp: float = 2.0,
+        min_power: float = 1e-10,
+        ref_power: float = 1.0,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         op = "MelSpectrogram"
@@ -225,17 +226,17 @@ class STFTSpectrogram(Layer):
 
     def __init__(
         self,
-        mode="log",
-        frame_length=256,
-        frame_step=None,
-        fft_length=None,
-        window="hann",
-        periodic=False,
-        scaling="density",
-        padding="valid",
-        expand_dims=False,
-        data_format=None,
-        **kwargs,
+        mode: str = "log",
+        frame_length: int = 256,
+        frame_step: int | None = None,
+        fft_length: int | None = None,
+        window: Any = "hann",
+        periodic: bool = False,
+        scaling: str | None = "density",
+        padding: str = "valid",
+        expand_dims: bool = False,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         op = "STFTSpectrogram"

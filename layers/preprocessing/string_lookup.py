@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from exburn.core.symbolic_shapes import TEXT
 from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import string_array
 from exburn.layers.preprocessing.index_lookup import IndexLookup
+from exburn.module.layer.options import UnnamedOptions
 
 
 @register_builtin
@@ -68,21 +70,21 @@ class StringLookup(IndexLookup):
 
     def __init__(
         self,
-        max_tokens=None,
-        num_oov_indices=1,
-        mask_token=None,
-        oov_token="[UNK]",
-        vocabulary=None,
-        idf_weights=None,
-        invert=False,
-        output_mode="int",
-        pad_to_max_tokens=False,
-        sparse=False,
-        encoding="utf-8",
-        name=None,
-        salt=None,
-        oov_method="floormod",
-        **kwargs,
+        max_tokens: int | None = None,
+        num_oov_indices: int = 1,
+        mask_token: Any = None,
+        oov_token: str | None = "[UNK]",
+        vocabulary: Any = None,
+        idf_weights: Any = None,
+        invert: bool = False,
+        output_mode: str | None = "int",
+        pad_to_max_tokens: bool = False,
+        sparse: bool = False,
+        encoding: str = "utf-8",
+        name: str | None = None,
+        salt: int | Sequence[int] | None = None,
+        oov_method: str = "floormod",
+        **kwargs: Unpack[UnnamedOptions],
     ):
         self.encoding = encoding
         salt = check_salt("StringLookup", salt)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array
 from exburn.layers.preprocessing.string_lookup import StringLookup
+from exburn.module.layer.options import UnnamedOptions
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _STANDARDIZE = ("lower_and_strip_punctuation", "lower", "strip_punctuation")
@@ -72,20 +73,20 @@ class TextVectorization(HostLayer):
 
     def __init__(
         self,
-        max_tokens=None,
-        standardize="lower_and_strip_punctuation",
-        split="whitespace",
-        ngrams=None,
-        output_mode="int",
-        output_sequence_length=None,
-        pad_to_max_tokens=False,
-        vocabulary=None,
-        idf_weights=None,
-        sparse=False,
-        ragged=False,
-        encoding="utf-8",
-        name=None,
-        **kwargs,
+        max_tokens: int | None = None,
+        standardize: str | Callable[..., Any] | None = "lower_and_strip_punctuation",
+        split: str | Callable[..., Any] | None = "whitespace",
+        ngrams: int | Sequence[int] | None = None,
+        output_mode: str | None = "int",
+        output_sequence_length: int | None = None,
+        pad_to_max_tokens: bool = False,
+        vocabulary: Any = None,
+        idf_weights: Any = None,
+        sparse: bool = False,
+        ragged: bool = False,
+        encoding: str = "utf-8",
+        name: str | None = None,
+        **kwargs: Unpack[UnnamedOptions],
     ):
         for key in ("vocabulary_size", "has_input_vocabulary"):  # of Keras' configs
             kwargs.pop(key, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +13,7 @@ from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.traversal import iter_modules, iter_weights
 
 _MODES = ("concat", "sum", "mul", "ave")
@@ -50,7 +51,12 @@ class Bidirectional(Layer):
     """
 
     def __init__(
-        self, layer, merge_mode="concat", weights=None, backward_layer=None, **kwargs
+        self,
+        layer: Any,
+        merge_mode: str = "concat",
+        weights: Any = None,
+        backward_layer: Any = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
@@ -174,7 +180,7 @@ class Bidirectional(Layer):
 class _Weights:
     """First values of weights; a plain object, so that they are no state."""
 
-    def __init__(self, values):
+    def __init__(self, values: Any):
         self.values = [np.asarray(v) for v in values]
 
 

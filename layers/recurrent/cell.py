@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_rate, check_seed
 from exburn.layers.recurrent.loop import Step
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.layer.seeds import SeedOfLayer
 
 
@@ -20,6 +22,12 @@ def dropout_mask(
     """Factors that drop units with probability ``rate`` and keep the mean."""
     keep, share = layer._keep_mask(rate, shape, seed)
     return layer.cast(jnp.where(keep, 1 / share, 0))
+
+
+class CellOptions(LayerOptions, total=False):
+    """Keyword arguments that every cell takes."""
+
+    implementation: int
 
 
 class RecurrentCell(Layer):
@@ -53,28 +61,29 @@ class RecurrentCell(Layer):
     )
     gates = 1
     hoist: bool | None = None  # whether the input is projected before the loop
-    kernel = None
-    recurrent_kernel = None
-    bias = None
+    activation: Any
+    kernel: Any = None
+    recurrent_kernel: Any = None
+    bias: Any = None
 
     def __init__(
         self,
-        units,
-        activation="tanh",
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        recurrent_regularizer=None,
-        bias_regularizer=None,
-        kernel_constraint=None,
-        recurrent_constraint=None,
-        bias_constraint=None,
-        dropout=0.0,
-        recurrent_dropout=0.0,
-        seed=None,
-        **kwargs,
+        units: int,
+        activation: Identifier = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        recurrent_initializer: Identifier = "orthogonal",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        recurrent_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        recurrent_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        **kwargs: Unpack[CellOptions],
     ):
         kwargs.pop("implementation", None)  # of Keras: a choice that JAX leaves to XLA
         super().__init__(**kwargs)

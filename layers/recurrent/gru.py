@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 
+from exburn.core.annotations import Identifier
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
-from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
+from exburn.layers.recurrent.cell import CellOptions, RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, all_known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
-from exburn.layers.recurrent.rnn import check_use_cudnn
+from exburn.layers.recurrent.rnn import RecurrentOptions, check_use_cudnn
 from exburn.module.layer import Layer
 
 
@@ -126,24 +128,24 @@ class GRUCell(RecurrentCell):
 
     def __init__(
         self,
-        units,
-        activation="tanh",
-        recurrent_activation="sigmoid",
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        recurrent_regularizer=None,
-        bias_regularizer=None,
-        kernel_constraint=None,
-        recurrent_constraint=None,
-        bias_constraint=None,
-        dropout=0.0,
-        recurrent_dropout=0.0,
-        reset_after=True,
-        seed=None,
-        **kwargs,
+        units: int,
+        activation: Identifier = "tanh",
+        recurrent_activation: Identifier = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        recurrent_initializer: Identifier = "orthogonal",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        recurrent_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        recurrent_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        reset_after: bool = True,
+        seed: Any = None,
+        **kwargs: Unpack[CellOptions],
     ):
         super().__init__(**arguments_for(RecurrentCell, locals()), **kwargs)
         self.recurrent_activation = recurrent_activation
@@ -224,32 +226,32 @@ class GRU(OwnCell):
 
     def __init__(
         self,
-        units,
-        activation="tanh",
-        recurrent_activation="sigmoid",
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        recurrent_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        recurrent_constraint=None,
-        bias_constraint=None,
-        dropout=0.0,
-        recurrent_dropout=0.0,
-        seed=None,
-        return_sequences=False,
-        return_state=False,
-        go_backwards=False,
-        stateful=False,
-        unroll=False,
-        reset_after=True,
-        use_cudnn="auto",
-        zero_output_for_mask=False,
-        **kwargs,
+        units: int,
+        activation: Identifier = "tanh",
+        recurrent_activation: Identifier = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        recurrent_initializer: Identifier = "orthogonal",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        recurrent_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        recurrent_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: bool | str = "auto",
+        zero_output_for_mask: bool = False,
+        **kwargs: Unpack[RecurrentOptions],
     ):
         super().__init__(GRUCell, locals(), **kwargs)
         self.use_cudnn = check_use_cudnn("GRU", use_cudnn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from exburn.layers.recurrent.loop import recur, where_rows
 from exburn.layers.recurrent.stacked import StackedRNNCells
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions, UnregularizedOptions
 from exburn.runtime import portable
 
 
@@ -28,6 +29,19 @@ def check_use_cudnn(op: str, use_cudnn: Any) -> Any:
             op, f"use_cudnn is 'auto', True or False, received {use_cudnn!r}"
         )
     return use_cudnn
+
+
+class RNNOptions(LayerOptions, total=False):
+    """Keyword arguments of ``RNN``."""
+
+    time_major: bool
+
+
+class RecurrentOptions(UnregularizedOptions, total=False):
+    """Keyword arguments of recurrent layers that make their cells."""
+
+    time_major: bool
+    implementation: int
 
 
 @register_builtin
@@ -73,14 +87,14 @@ class RNN(Layer):
 
     def __init__(
         self,
-        cell,
-        return_sequences=False,
-        return_state=False,
-        go_backwards=False,
-        stateful=False,
-        unroll=False,
-        zero_output_for_mask=False,
-        **kwargs,
+        cell: Any,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        zero_output_for_mask: bool = False,
+        **kwargs: Unpack[RNNOptions],
     ):
         kwargs.pop("time_major", None)
         super().__init__(**kwargs)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 
+from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
 from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, all_known
 from exburn.layers.recurrent.own_cell import OwnCell
+from exburn.layers.recurrent.rnn import RecurrentOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,28 +139,28 @@ class SimpleRNN(OwnCell):
 
     def __init__(
         self,
-        units,
-        activation="tanh",
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        recurrent_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        recurrent_constraint=None,
-        bias_constraint=None,
-        dropout=0.0,
-        recurrent_dropout=0.0,
-        return_sequences=False,
-        return_state=False,
-        go_backwards=False,
-        stateful=False,
-        unroll=False,
-        seed=None,
-        zero_output_for_mask=False,
-        **kwargs,
+        units: int,
+        activation: Identifier = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: Identifier = "glorot_uniform",
+        recurrent_initializer: Identifier = "orthogonal",
+        bias_initializer: Identifier = "zeros",
+        kernel_regularizer: Identifier = None,
+        recurrent_regularizer: Identifier = None,
+        bias_regularizer: Identifier = None,
+        activity_regularizer: Identifier = None,
+        kernel_constraint: Identifier = None,
+        recurrent_constraint: Identifier = None,
+        bias_constraint: Identifier = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        seed: Any = None,
+        zero_output_for_mask: bool = False,
+        **kwargs: Unpack[RecurrentOptions],
     ):
         super().__init__(SimpleRNNCell, locals(), **kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +12,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.layers.core.wrapper import Wrapper
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -36,7 +39,7 @@ class TimeDistributed(Wrapper):
         (2, 10, 6, 6, 4)
     """
 
-    def __init__(self, layer, **kwargs):
+    def __init__(self, layer: Any, **kwargs: Unpack[LayerOptions]):
         super().__init__(layer, **kwargs)
         self.supports_masking = True
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from exburn import regularizers
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
+from exburn.module.layer.options import UnregularizedOptions
 
 
 @register_builtin
@@ -31,7 +34,9 @@ class ActivityRegularization(Layer):
 
     supports_masking = True
 
-    def __init__(self, l1=0.0, l2=0.0, **kwargs):
+    def __init__(
+        self, l1: float = 0.0, l2: float = 0.0, **kwargs: Unpack[UnregularizedOptions]
+    ):
         super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)
         self.l1, self.l2 = float(l1), float(l2)
 

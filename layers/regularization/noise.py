@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from exburn.errors import ArgumentError
 from exburn.layers.layout import check_format, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.module.layer.seeds import SeedOfLayer
 
 __all__ = [
@@ -39,7 +42,7 @@ class Noise(Layer):
     strength = "rate"  # the attribute that says how much; a layer with 0 draws nothing
     seed_generator = SeedOfLayer(lambda layer: not layer._has_strength(0))
 
-    def __init__(self, seed=None, **kwargs):
+    def __init__(self, seed: Any = None, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.seed = check_seed(type(self).__name__, seed)
 
@@ -86,7 +89,13 @@ class Dropout(Noise):
     kept_as = {"rate": lambda v: check_rate("Dropout", "rate", v)}
     _lane_width = None  # of a sweep's lane, which has the first of the features
 
-    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        rate: float,
+        noise_shape: Sequence[int | None] | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(seed, **kwargs)
         self.rate = rate
         self.noise_shape = _check_noise_shape(type(self).__name__, noise_shape)
@@ -112,7 +121,13 @@ class SpatialDropout(Dropout):
 
     rank = 1
 
-    def __init__(self, rate, data_format=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        rate: float,
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(rate, seed=seed, **kwargs)
         self.data_format = check_format(type(self).__name__, data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
@@ -148,7 +163,7 @@ class SpatialDropout1D(SpatialDropout):
 
     rank = 1
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: Any = None, **kwargs: Unpack[LayerOptions]):
         super().__init__(rate, "channels_last", seed, **kwargs)
 
 
@@ -226,7 +241,7 @@ class GaussianNoise(Noise):
     strength = "stddev"
     kept_as = {"stddev": lambda v: check_number("GaussianNoise", "stddev", v)}
 
-    def __init__(self, stddev, seed=None, **kwargs):
+    def __init__(self, stddev: float, seed: Any = None, **kwargs: Unpack[LayerOptions]):
         super().__init__(seed, **kwargs)
         self.stddev = stddev
 
@@ -268,7 +283,7 @@ class GaussianDropout(Noise):
         "rate": lambda v: check_rate("GaussianDropout", "rate", v, below_one=True)
     }
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: Any = None, **kwargs: Unpack[LayerOptions]):
         super().__init__(seed, **kwargs)
         self.rate = rate
 
@@ -312,7 +327,13 @@ class AlphaDropout(Noise):
 
     kept_as = {"rate": lambda v: check_rate("AlphaDropout", "rate", v, below_one=True)}
 
-    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        rate: float,
+        noise_shape: Sequence[int | None] | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(seed, **kwargs)
         self.rate = rate
         self.noise_shape = _check_noise_shape("AlphaDropout", noise_shape)

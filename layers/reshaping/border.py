@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax.numpy as jnp
 
 from exburn.core.registry import register_builtin
@@ -10,6 +13,7 @@ from exburn.errors import ShapeError
 from exburn.layers.layout import check_format, check_ranges, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 __all__ = [
     "Cropping1D",
@@ -39,7 +43,12 @@ class ZeroPadding(Layer):
 
     rank = 2
 
-    def __init__(self, padding=1, data_format=None, **kwargs):
+    def __init__(
+        self,
+        padding: int | Sequence[Any] = 1,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         op = type(self).__name__
         self.data_format = check_format(op, data_format)
@@ -60,7 +69,12 @@ class Cropping(Layer):
 
     rank = 2
 
-    def __init__(self, cropping=1, data_format=None, **kwargs):
+    def __init__(
+        self,
+        cropping: int | Sequence[Any] = 1,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         op = type(self).__name__
         self.data_format = check_format(op, data_format)
@@ -175,7 +189,9 @@ class Cropping1D(Cropping):
 
     rank = 1
 
-    def __init__(self, cropping=(1, 1), **kwargs):
+    def __init__(
+        self, cropping: int | Sequence[Any] = (1, 1), **kwargs: Unpack[LayerOptions]
+    ):
         super().__init__(cropping, "channels_last", **kwargs)
 
 
@@ -203,7 +219,12 @@ class Cropping2D(Cropping):
 
     rank = 2
 
-    def __init__(self, cropping=((0, 0), (0, 0)), data_format=None, **kwargs):
+    def __init__(
+        self,
+        cropping: int | Sequence[Any] = ((0, 0), (0, 0)),
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(cropping, data_format, **kwargs)
 
 

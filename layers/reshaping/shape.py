@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Unpack
 
 import jax.numpy as jnp
 
@@ -14,6 +15,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.layout import check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 
 
 @register_builtin
@@ -38,7 +40,7 @@ class Flatten(Layer):
 
     moves_text = True
 
-    def __init__(self, data_format=None, **kwargs):
+    def __init__(self, data_format: str | None = None, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.data_format = check_format("Flatten", data_format)
         self.input_spec = InputSpec(min_ndim=1)
@@ -72,7 +74,7 @@ class Reshape(Layer):
 
     moves_text = True
 
-    def __init__(self, target_shape, **kwargs):
+    def __init__(self, target_shape: Sequence[int], **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         sizes = target_shape if isinstance(target_shape, Iterable) else (target_shape,)
         self.target_shape = tuple(
@@ -125,7 +127,7 @@ class Permute(Layer):
 
     moves_text = True
 
-    def __init__(self, dims, **kwargs):
+    def __init__(self, dims: Sequence[int], **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
@@ -162,7 +164,7 @@ class RepeatVector(Layer):
 
     moves_text = True
 
-    def __init__(self, n, **kwargs):
+    def __init__(self, n: int, **kwargs: Unpack[LayerOptions]):
         super().__init__(**kwargs)
         self.n = check_count("RepeatVector", "n", n)
         self.input_spec = InputSpec(ndim=2)

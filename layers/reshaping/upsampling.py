@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Sizes
 from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_format, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions
 from exburn.ops.warping import round_to
 from exburn.runtime import portable
 
@@ -25,7 +27,12 @@ class UpSampling(Layer):
     rank = 2
     interpolation = "nearest"
 
-    def __init__(self, size=2, data_format=None, **kwargs):
+    def __init__(
+        self,
+        size: Sizes = 2,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         op = type(self).__name__
         if self.rank == 1:
@@ -91,7 +98,7 @@ class UpSampling1D(UpSampling):
 
     rank = 1
 
-    def __init__(self, size=2, **kwargs):
+    def __init__(self, size: Sizes = 2, **kwargs: Unpack[LayerOptions]):
         super().__init__(size, "channels_last", **kwargs)
 
 
@@ -120,7 +127,13 @@ class UpSampling2D(UpSampling):
 
     rank = 2
 
-    def __init__(self, size=2, data_format=None, interpolation="nearest", **kwargs):
+    def __init__(
+        self,
+        size: Sizes = 2,
+        data_format: str | None = None,
+        interpolation: str = "nearest",
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(size, data_format, **kwargs)
         self.interpolation = check_choice(
             "UpSampling2D", "interpolation", interpolation, _METHODS

@@ -77,7 +77,8 @@ class _Walk:
     def __init__(self, model: Model):
         self.units = Units()
         self._paths = {id(layer): path for path, layer in layer_paths(model).items()}
-        outputs = self._follow(model.graph, model, [None] * len(model.graph.inputs))
+        graph: Any = model.graph  # of symbols: others are refused before
+        outputs = self._follow(graph, model, [None] * len(graph.inputs))
         for one in outputs:
             if one is not None:
                 self.units.fix(one.ids)

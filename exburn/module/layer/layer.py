@@ -15,7 +15,7 @@ from exburn.core import forward_context
 from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
-from exburn.core.methods import with_methods
+from exburn.core.methods import overridable, with_methods
 from exburn.core.precision import DTypePolicy, PrecisionPolicy, get_precision
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
@@ -334,6 +334,7 @@ class Layer(nnx.Module, metaclass=LayerType):
         return None
 
     # ------------------------------------------------------------------ building
+    @overridable
     def build(self, *shapes) -> None:
         """Creates the weights. Shapes are tuples with ``None`` for unknown sizes.
 
@@ -420,7 +421,8 @@ class Layer(nnx.Module, metaclass=LayerType):
         return [variable for metric in self.metrics for variable in metric.variables]
 
     # ------------------------------------------------------------------ calls
-    def call(self, *args, **kwargs):
+    @overridable
+    def call(self, *args, **kwargs) -> Any:
         """Computes the output. May take ``training`` and ``mask`` if it wants them."""
         raise ArgumentError(
             type(self).__name__,
@@ -438,7 +440,8 @@ class Layer(nnx.Module, metaclass=LayerType):
         """Names of the parameters of ``call``."""
         return list(inspect.signature(self.call).parameters)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    @overridable
+    def compute_mask(self, inputs, previous_mask=None) -> Any:
         """Mask of the output; by default the input's, if the layer supports masking.
 
         Args:
@@ -447,7 +450,7 @@ class Layer(nnx.Module, metaclass=LayerType):
         """
         return previous_mask if self.supports_masking else None
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not args:
             args, kwargs = self._call_info.by_place(kwargs)
         if has_symbol((args, kwargs)):

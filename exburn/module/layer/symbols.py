@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from exburn.core.batch_independence import is_foreign
+from exburn.core.methods import overridable
 from exburn.core.symbolic_shapes import (
     checked_sizes,
     describe,
@@ -131,7 +132,8 @@ def symbolic_call(self: Layer, *args, **kwargs):
     return self._call_symbols(args, kwargs)
 
 
-def compute_output_spec(self: Layer, *args, **kwargs):
+@overridable
+def compute_output_spec(self: Layer, *args, **kwargs) -> Any:
     """The outputs as ``KerasTensor``, which have shapes and dtypes, not values.
 
     Inputs may be ``KerasTensor`` or ``jax.ShapeDtypeStruct``.
@@ -151,7 +153,8 @@ def compute_output_spec(self: Layer, *args, **kwargs):
     return self._call_symbols(*jax.tree.map(symbol, (args, kwargs)))
 
 
-def compute_output_shape(self: Layer, *shapes, **named):
+@overridable
+def compute_output_shape(self: Layer, *shapes, **named) -> Any:
     """Output shape for input shapes (tuples with ``None``).
 
     By name they are Keras': ``input_shape``, or that of an argument of ``call``, as

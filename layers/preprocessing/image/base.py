@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +25,39 @@ from exburn.layers.preprocessing.image.boxes import (
     convert_format,
 )
 from exburn.module.layer import Layer
+from exburn.module.layer.options import LayerOptions, UnnamedOptions
 from exburn.module.layer.seeds import SeedOfLayer
 from exburn.module.symbolic_tensor import has_symbol
 
 _PARTS = ("images", "labels", "bounding_boxes", "segmentation_masks")
+
+
+class UnnamedImageOptions(UnnamedOptions, total=False):
+    """Options of image layers that list ``name`` themselves."""
+
+    bounding_box_format: str | None
+
+
+class ImageOptions(UnnamedImageOptions, total=False):
+    """Keyword arguments that every layer of images takes."""
+
+    name: str | None
+
+
+class ImageFormatOptions(ImageOptions, total=False):
+    """Options of image layers that do not list ``data_format``."""
+
+    data_format: str | None
+
+
+class ImageSeedOptions(ImageOptions, total=False):
+    """Options of image layers that do not list ``seed``."""
+
+    seed: Any
+
+
+class AugmentationOptions(ImageFormatOptions, ImageSeedOptions, total=False):
+    """Keyword arguments that every layer of images takes that may draw."""
 
 
 class ImageLayer(Layer):
@@ -57,7 +86,12 @@ class ImageLayer(Layer):
     built = True
     _needs_box_format = True
 
-    def __init__(self, data_format=None, bounding_box_format=None, **kwargs):
+    def __init__(
+        self,
+        data_format: str | None = None,
+        bounding_box_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ):
         super().__init__(**kwargs)
         self.data_format = check_format(type(self).__name__, data_format)
         op, name = type(self).__name__, "bounding_box_format"
@@ -225,7 +259,12 @@ class ImageAugmentation(ImageLayer):
 
     seed_generator = SeedOfLayer()
 
-    def __init__(self, seed=None, data_format=None, **kwargs):
+    def __init__(
+        self,
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
+    ):
         super().__init__(data_format, **kwargs)
         self.seed = check_seed(type(self).__name__, seed)
 

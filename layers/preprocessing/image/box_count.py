@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import jax.numpy as jnp
 
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
-from exburn.layers.preprocessing.image.base import ImageLayer
+from exburn.layers.preprocessing.image.base import ImageFormatOptions, ImageLayer
 
 
 @register_builtin
@@ -37,7 +39,12 @@ class MaxNumBoundingBoxes(ImageLayer):
 
     _needs_box_format = False
 
-    def __init__(self, max_number, fill_value=-1, **kwargs):
+    def __init__(
+        self,
+        max_number: int,
+        fill_value: float = -1,
+        **kwargs: Unpack[ImageFormatOptions],
+    ):
         super().__init__(**kwargs)
         self.max_number = check_count("MaxNumBoundingBoxes", "max_number", max_number)
         self.fill_value = int(fill_value)

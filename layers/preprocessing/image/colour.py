@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Factor
 from exburn.core.checks import check_rate
 from exburn.core.registry import register_builtin
 from exburn.errors import ShapeError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageOptions,
     check_interval,
     check_value_range,
     rescale,
@@ -33,7 +38,12 @@ class ColourAugmentation(ImageAugmentation):
     """A random change of the colours of images with three channels."""
 
     def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
+        self,
+        factor: Factor,
+        value_range: Sequence[float] = (0, 255),
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = type(self).__name__
@@ -192,7 +202,13 @@ class RandomGrayscale(ImageAugmentation):
         [[[30.0, 30.0, 30.0]]]
     """
 
-    def __init__(self, factor=0.5, data_format=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        factor: Factor = 0.5,
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[ImageOptions],
+    ):
         super().__init__(seed, data_format, **kwargs)
         self.factor = check_rate("RandomGrayscale", "factor", factor)
 
@@ -236,14 +252,14 @@ class RandomColorJitter(ImageAugmentation):
 
     def __init__(
         self,
-        value_range=(0, 255),
-        brightness_factor=None,
-        contrast_factor=None,
-        saturation_factor=None,
-        hue_factor=None,
-        seed=None,
-        data_format=None,
-        **kwargs,
+        value_range: Sequence[float] = (0, 255),
+        brightness_factor: Factor | None = None,
+        contrast_factor: Factor | None = None,
+        saturation_factor: Factor | None = None,
+        hue_factor: Factor | None = None,
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         self.value_range = check_value_range("RandomColorJitter", value_range)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Factor
 from exburn.core.checks import check_choice, check_float, check_rate
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageOptions,
     check_interval,
     check_value_range,
     happens,
@@ -56,13 +61,13 @@ class RandomPerspective(ImageAugmentation):
 
     def __init__(
         self,
-        factor=1.0,
-        scale=1.0,
-        interpolation="bilinear",
-        fill_value=0.0,
-        seed=None,
-        data_format=None,
-        **kwargs,
+        factor: Factor = 1.0,
+        scale: Factor = 1.0,
+        interpolation: str = "bilinear",
+        fill_value: float = 0.0,
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = "RandomPerspective"
@@ -162,15 +167,15 @@ class RandomElasticTransform(ImageAugmentation):
 
     def __init__(
         self,
-        factor=1.0,
-        scale=1.0,
-        interpolation="bilinear",
-        fill_mode="reflect",
-        fill_value=0.0,
-        value_range=(0, 255),
-        seed=None,
-        data_format=None,
-        **kwargs,
+        factor: Factor = 1.0,
+        scale: Factor = 1.0,
+        interpolation: str = "bilinear",
+        fill_mode: str = "reflect",
+        fill_value: float = 0.0,
+        value_range: Sequence[float] = (0, 255),
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = "RandomElasticTransform"

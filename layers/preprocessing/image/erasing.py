@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Factor
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageOptions,
     check_interval,
     check_value_range,
     happens,
@@ -49,13 +54,13 @@ class RandomErasing(ImageAugmentation):
 
     def __init__(
         self,
-        factor=1.0,
-        scale=(0.02, 0.33),
-        fill_value=None,
-        value_range=(0, 255),
-        seed=None,
-        data_format=None,
-        **kwargs,
+        factor: Factor = 1.0,
+        scale: Factor = (0.02, 0.33),
+        fill_value: Any = None,
+        value_range: Sequence[float] = (0, 255),
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = "RandomErasing"

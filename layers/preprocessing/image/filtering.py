@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Factor, Sizes
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageOptions,
     check_interval,
     check_value_range,
     happens,
@@ -69,13 +73,13 @@ class RandomGaussianBlur(ImageAugmentation):
 
     def __init__(
         self,
-        factor=1.0,
-        kernel_size=3,
-        sigma=1.0,
-        value_range=(0, 255),
-        data_format=None,
-        seed=None,
-        **kwargs,
+        factor: Factor = 1.0,
+        kernel_size: Sizes = 3,
+        sigma: Factor = 1.0,
+        value_range: Sequence[float] = (0, 255),
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = "RandomGaussianBlur"
@@ -132,7 +136,12 @@ class RandomSharpness(ImageAugmentation):
     """
 
     def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
+        self,
+        factor: Factor,
+        value_range: Sequence[float] = (0, 255),
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         self.factor = check_interval("RandomSharpness", "factor", factor)

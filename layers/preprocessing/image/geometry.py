@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 from jax.scipy import ndimage
 
+from exburn.core.annotations import Factor
 from exburn.core.checks import check_choice, check_float
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageOptions,
     check_interval,
     uniform,
 )
@@ -71,7 +75,13 @@ class AffineAugmentation(ImageAugmentation):
     """A random affine map of each image; a subclass draws its matrix."""
 
     def __init__(
-        self, fill_mode, interpolation, fill_value, seed, data_format, **kwargs
+        self,
+        fill_mode: str,
+        interpolation: str,
+        fill_value: float,
+        seed: Any,
+        data_format: str | None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = type(self).__name__
@@ -128,13 +138,13 @@ class RandomRotation(AffineAugmentation):
 
     def __init__(
         self,
-        factor,
-        fill_mode="reflect",
-        interpolation="bilinear",
-        seed=None,
-        fill_value=0.0,
-        data_format=None,
-        **kwargs,
+        factor: Factor,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         self.factor = check_interval(
@@ -177,14 +187,14 @@ class RandomZoom(AffineAugmentation):
 
     def __init__(
         self,
-        height_factor,
-        width_factor=None,
-        fill_mode="reflect",
-        interpolation="bilinear",
-        seed=None,
-        fill_value=0.0,
-        data_format=None,
-        **kwargs,
+        height_factor: Factor,
+        width_factor: Factor | None = None,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         self.height_factor = _check_zoom("height_factor", height_factor)
@@ -239,14 +249,14 @@ class RandomTranslation(AffineAugmentation):
 
     def __init__(
         self,
-        height_factor,
-        width_factor,
-        fill_mode="reflect",
-        interpolation="bilinear",
-        seed=None,
-        fill_value=0.0,
-        data_format=None,
-        **kwargs,
+        height_factor: Factor,
+        width_factor: Factor | None,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         op = "RandomTranslation"
@@ -290,14 +300,14 @@ class RandomShear(AffineAugmentation):
 
     def __init__(
         self,
-        x_factor=0.0,
-        y_factor=0.0,
-        interpolation="bilinear",
-        fill_mode="reflect",
-        fill_value=0.0,
-        data_format=None,
-        seed=None,
-        **kwargs,
+        x_factor: Factor = 0.0,
+        y_factor: Factor = 0.0,
+        interpolation: str = "bilinear",
+        fill_mode: str = "reflect",
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         self.x_factor = check_interval("RandomShear", "x_factor", x_factor)
@@ -338,7 +348,11 @@ class RandomFlip(ImageAugmentation):
     """
 
     def __init__(
-        self, mode="horizontal_and_vertical", seed=None, data_format=None, **kwargs
+        self,
+        mode: str = "horizontal_and_vertical",
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         self.mode = check_choice("RandomFlip", "mode", mode, _MODES)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Unpack
+
 import jax.numpy as jnp
 
+from exburn.core.annotations import Sizes
 from exburn.core.checks import check_count
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
+    AugmentationOptions,
     ImageAugmentation,
     ImageLayer,
+    ImageSeedOptions,
     check_value_range,
     rescale,
 )
@@ -56,7 +62,11 @@ class AutoContrast(ImageCorrection):
         [[0.0, 127.5, 255.0]]
     """
 
-    def __init__(self, value_range=(0, 255), **kwargs):
+    def __init__(
+        self,
+        value_range: Sequence[float] = (0, 255),
+        **kwargs: Unpack[AugmentationOptions],
+    ):
         super().__init__(**kwargs)
         self.value_range = check_value_range("AutoContrast", value_range)
 
@@ -94,7 +104,13 @@ class Equalization(ImageCorrection):
         [[0.0, 128.0, 255.0]]
     """
 
-    def __init__(self, value_range=(0, 255), bins=256, data_format=None, **kwargs):
+    def __init__(
+        self,
+        value_range: Sequence[float] = (0, 255),
+        bins: int = 256,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageSeedOptions],
+    ):
         super().__init__(data_format=data_format, **kwargs)
         self.value_range = check_value_range("Equalization", value_range)
         self.bins = check_count("Equalization", "bins", bins)
@@ -153,11 +169,11 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageCorrection):
 
     def __init__(
         self,
-        value_range=(0, 255),
-        clip_limit=4.0,
-        tile_grid_size=(8, 8),
-        data_format=None,
-        **kwargs,
+        value_range: Sequence[float] = (0, 255),
+        clip_limit: float = 4.0,
+        tile_grid_size: Sequence[int] = (8, 8),
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageSeedOptions],
     ):
         super().__init__(data_format=data_format, **kwargs)
         op = "ContrastLimitedAdaptiveHistogramEqualization"
@@ -207,7 +223,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageCorrection):
 class _Tiles:
     """The tiles along one axis of an image."""
 
-    def __init__(self, size, count: int):
+    def __init__(self, size: Sizes, count: int):
         self.size, self.count = size, count
         self.length = (size + count - 1) // count
         places = jnp.arange(self.length * count)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
+from exburn.core.annotations import Factor
 from exburn.core.checks import check_number
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageOptions,
     as_float,
     check_interval,
     uniform,
 )
 from exburn.layers.preprocessing.image.boxes import clip_to_image_size, convert_format
 from exburn.layers.preprocessing.image.erasing import box, in_box
+from exburn.module.layer.options import LayerOptions
 
 
 class Mixing(ImageAugmentation):
@@ -131,7 +134,13 @@ class MixUp(Mixing):
     Source: Zhang et al., *mixup: Beyond Empirical Risk Minimization*, 2018.
     """
 
-    def __init__(self, alpha=0.2, data_format=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        alpha: float = 0.2,
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[ImageOptions],
+    ):
         super().__init__(seed, data_format, **kwargs)
         self.alpha = check_number("MixUp", "alpha", alpha, open_low=True)
 
@@ -190,7 +199,13 @@ class CutMix(Mixing):
     with Localizable Features*, 2019.
     """
 
-    def __init__(self, factor=1.0, seed=None, data_format=None, **kwargs):
+    def __init__(
+        self,
+        factor: Factor = 1.0,
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
+    ):
         super().__init__(seed, data_format, **kwargs)
         self.factor = check_interval("CutMix", "factor", factor)
 
@@ -258,11 +273,11 @@ class Mosaic(ImageAugmentation):
 
     def __init__(
         self,
-        offset=(0.25, 0.75),
-        seed=None,
-        bounding_box_format=None,
-        data_format=None,
-        **kwargs,
+        offset: Factor = (0.25, 0.75),
+        seed: Any = None,
+        bounding_box_format: str | None = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(
             seed, data_format, bounding_box_format=bounding_box_format, **kwargs

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core.annotations import Factor
 from exburn.core.checks import check_choice, check_count, check_number
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageOptions,
     check_interval,
     check_value_range,
 )
@@ -38,7 +43,14 @@ class Policy(ImageAugmentation):
     """Changes chosen from a list of moves and of changes of colours."""
 
     def __init__(
-        self, value_range, factor, interpolation, seed, data_format, colours, **kwargs
+        self,
+        value_range: Sequence[float],
+        factor: Factor,
+        interpolation: str,
+        seed: Any,
+        data_format: str | None,
+        colours: Any,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = type(self).__name__
@@ -142,13 +154,13 @@ class RandAugment(Policy):
 
     def __init__(
         self,
-        value_range=(0, 255),
-        num_ops=2,
-        factor=0.5,
-        interpolation="bilinear",
-        seed=None,
-        data_format=None,
-        **kwargs,
+        value_range: Sequence[float] = (0, 255),
+        num_ops: int = 2,
+        factor: Factor = 0.5,
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(
             value_range, factor, interpolation, seed, data_format, True, **kwargs
@@ -217,16 +229,16 @@ class AugMix(Policy):
 
     def __init__(
         self,
-        value_range=(0, 255),
-        num_chains=3,
-        chain_depth=3,
-        factor=0.3,
-        alpha=1.0,
-        all_ops=True,
-        interpolation="bilinear",
-        seed=None,
-        data_format=None,
-        **kwargs,
+        value_range: Sequence[float] = (0, 255),
+        num_chains: int = 3,
+        chain_depth: int = 3,
+        factor: Factor = 0.3,
+        alpha: float = 1.0,
+        all_ops: bool = True,
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(
             value_range, factor, interpolation, seed, data_format, all_ops, **kwargs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,6 +13,8 @@ from exburn.core.registry import register_builtin
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     ImageLayer,
+    ImageOptions,
+    UnnamedImageOptions,
     as_float,
 )
 from exburn.ops import image as ops
@@ -52,16 +56,16 @@ class Resizing(ImageLayer):
 
     def __init__(
         self,
-        height,
-        width,
-        interpolation="bilinear",
-        crop_to_aspect_ratio=False,
-        pad_to_aspect_ratio=False,
-        fill_mode="constant",
-        fill_value=0.0,
-        antialias=False,
-        data_format=None,
-        **kwargs,
+        height: int,
+        width: int,
+        interpolation: str = "bilinear",
+        crop_to_aspect_ratio: bool = False,
+        pad_to_aspect_ratio: bool = False,
+        fill_mode: str = "constant",
+        fill_value: float = 0.0,
+        antialias: bool = False,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(data_format, **kwargs)
         op = "Resizing"
@@ -159,7 +163,13 @@ class CenterCrop(ImageLayer):
         [[5.0, 6.0], [9.0, 10.0]]
     """
 
-    def __init__(self, height, width, data_format=None, **kwargs):
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
+    ):
         super().__init__(data_format, **kwargs)
         self.height = check_count("CenterCrop", "height", height)
         self.width = check_count("CenterCrop", "width", width)
@@ -212,7 +222,15 @@ class RandomCrop(ImageAugmentation):
         (4, 2, 3, 1)
     """
 
-    def __init__(self, height, width, seed=None, data_format=None, name=None, **kwargs):
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        seed: Any = None,
+        data_format: str | None = None,
+        name: str | None = None,
+        **kwargs: Unpack[UnnamedImageOptions],
+    ):
         super().__init__(seed, data_format, name=name, **kwargs)
         self.height = check_count("RandomCrop", "height", height)
         self.width = check_count("RandomCrop", "width", width)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Unpack
+
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Factor
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageFormatOptions,
+    ImageOptions,
     check_interval,
     check_value_range,
     happens,
@@ -54,7 +60,13 @@ class RandomBrightness(ImageAugmentation):
         [[[151.0, 151.0, 151.0]]]
     """
 
-    def __init__(self, factor, value_range=(0, 255), seed=None, **kwargs):
+    def __init__(
+        self,
+        factor: Factor,
+        value_range: Sequence[float] = (0, 255),
+        seed: Any = None,
+        **kwargs: Unpack[ImageFormatOptions],
+    ):
         super().__init__(seed, **kwargs)
         self.factor = check_interval(
             "RandomBrightness", "factor", factor, -1, 1, symmetric=True
@@ -94,7 +106,13 @@ class RandomContrast(ImageAugmentation):
         (4, 8, 8, 3)
     """
 
-    def __init__(self, factor, value_range=(0, 255), seed=None, **kwargs):
+    def __init__(
+        self,
+        factor: Factor,
+        value_range: Sequence[float] = (0, 255),
+        seed: Any = None,
+        **kwargs: Unpack[ImageFormatOptions],
+    ):
         super().__init__(seed, **kwargs)
         pair = (factor, factor) if isinstance(factor, int | float) else factor
         self.factor = check_interval("RandomContrast", "factor", pair)
@@ -136,7 +154,12 @@ class RandomInvert(ImageAugmentation):
     """
 
     def __init__(
-        self, factor=1.0, value_range=(0, 255), seed=None, data_format=None, **kwargs
+        self,
+        factor: Factor = 1.0,
+        value_range: Sequence[float] = (0, 255),
+        seed: Any = None,
+        data_format: str | None = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         self.factor = check_interval("RandomInvert", "factor", factor)
@@ -175,7 +198,12 @@ class RandomPosterization(ImageAugmentation):
     """
 
     def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
+        self,
+        factor: Factor,
+        value_range: Sequence[float] = (0, 255),
+        data_format: str | None = None,
+        seed: Any = None,
+        **kwargs: Unpack[ImageOptions],
     ):
         super().__init__(seed, data_format, **kwargs)
         op = "RandomPosterization"
@@ -226,11 +254,11 @@ class Solarization(ImageAugmentation):
 
     def __init__(
         self,
-        addition_factor=0.0,
-        threshold_factor=0.0,
-        value_range=(0, 255),
-        seed=None,
-        **kwargs,
+        addition_factor: Factor = 0.0,
+        threshold_factor: Factor = 0.0,
+        value_range: Sequence[float] = (0, 255),
+        seed: Any = None,
+        **kwargs: Unpack[ImageFormatOptions],
     ):
         super().__init__(seed, **kwargs)
         op = "Solarization"
