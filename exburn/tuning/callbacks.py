@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from exburn.callbacks import EarlyStopping
 from exburn.core.printing import print_text
 from exburn.errors import ArgumentError
 from exburn.tuning.records import LaneRecord, Trial, ranking
@@ -99,19 +100,27 @@ class LambdaCallback(SweepCallback):
         self._function(epoch, self.run.records)
 
 
-def make_callbacks(given: Any, verbose: Any) -> list[SweepCallback]:
+def make_callbacks(
+    given: Any, verbose: Any
+) -> tuple[list[SweepCallback], EarlyStopping | None]:
     """The callbacks of a sweep: those given, functions among them, and its progress.
 
+    An ``EarlyStopping`` comes by itself: it watches each lane.
+
     Raises:
-        ArgumentError: One is a callback of ``fit``, or nothing that could be called.
+        ArgumentError: One is another callback of ``fit``, or nothing that could be
+            called.
     """
     if verbose not in (0, 1, 2, "auto", True, False):
         raise ArgumentError("sweep", f"verbose must be 0 or 1, received {verbose!r}")
     if given is None:
         given = []
     found: list[SweepCallback] = []
+    stopping: EarlyStopping | None = None
     for one in given if isinstance(given, list | tuple) else [given]:
-        if isinstance(one, SweepCallback):
+        if type(one) is EarlyStopping and stopping is None:
+            stopping = one
+        elif isinstance(one, SweepCallback):
             found.append(one)
         elif callable(one) and not hasattr(one, "on_epoch_end"):
             found.append(LambdaCallback(one))
@@ -119,9 +128,10 @@ def make_callbacks(given: Any, verbose: Any) -> list[SweepCallback]:
             raise ArgumentError(
                 "sweep",
                 f"a callback must be a tuning.SweepCallback, received {one!r}",
-                hint="Callbacks of fit see one model; those of a sweep see all lanes.",
+                hint="Callbacks of fit see one model; those of a sweep see all lanes. "
+                "One EarlyStopping watches each of them.",
             )
-    return [*found, Progress()] if verbose else found
+    return [*found, Progress()] if verbose else found, stopping
 
 
 def describe(trial: Trial) -> str:

@@ -27,11 +27,13 @@ class LaneRecord:
         trial: The path of everything that was varied, and the lane's value of it.
         history: For every logged name its values, epoch by epoch, as of ``History``.
         epochs: How many epochs the lane was trained.
-        status: ``"running"``; ``"finished"`` after all of its epochs; ``"stopped"`` by
-            the scheduler or a callback; ``"nan"``: frozen when it turned NaN.
+        status: ``"running"``; ``"finished"`` after all of its epochs, or by
+            ``EarlyStopping``; ``"stopped"`` by the scheduler or a callback; ``"nan"``:
+            frozen when it turned NaN.
         fold: The fold whose rows the lane is validated on; ``None`` without folds.
-        score: The last value of what is monitored; NaN if there is none. It is the
-            value of the weights that the lane has in the end.
+        score: The last value of what is monitored, or its value in the best epoch if
+            ``EarlyStopping`` restores that one's weights; NaN if there is none. It is
+            the value of the weights that the lane has in the end.
 
     Example:
         >>> lane = LaneRecord({"seed": 3, "learning_rate": 1e-3})

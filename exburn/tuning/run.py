@@ -25,6 +25,7 @@ from exburn.training.objective.readings import Readings
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
 from exburn.tuning.callbacks import best_of
+from exburn.tuning.early_stops import EarlyStops
 from exburn.tuning.groups import Group, Rows, cut, read_lanes
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.schedulers import PBT, Rung, lane_epochs
@@ -97,6 +98,9 @@ class SweepRun:
         self.variants = list(dict.fromkeys(lane.variant for lane in self.lanes))
         self.begun = [dict(record.trial) for record in self.records]
         self.rungs = rungs_of(ready, len(self.lanes))
+        self._early: EarlyStops | None = None
+        if ready.stopping is not None:
+            self._early = EarlyStops(ready.stopping, ready.model, self.monitor)
 
     # ------------------------------------------------------------------ for callbacks
     @property
@@ -185,6 +189,8 @@ class SweepRun:
                 ended = lane.record.epochs >= self.epochs
                 lane.record.status = "finished" if ended else "stopped"
         self._keep(range(len(self.lanes)), whole=True)
+        if self._early is not None:
+            self._early.score(self.records)
         self.groups = []
 
     def _train_until(self, rung: Rung, checkpoint: SweepCheckpoint | None) -> None:
@@ -255,6 +261,22 @@ class SweepRun:
                 self._note(group, means, tested)
                 group.end_epoch()
             self.done = epoch + 1
+        if self._early is not None:
+            self._stop_early(self._early, epoch)
+
+    def _stop_early(self, early: EarlyStops, epoch: int) -> None:
+        """Keeps the best weights of lanes, and ends those that improve no more."""
+        best, over = early.look(epoch, self.records)
+        self._keep(best, whole=False)
+        early.kept |= {*best}
+        if not over:
+            return
+        self._keep(over, whole=True)
+        for number in over:
+            self.records[number].status = "finished"
+        early.score(self.records)
+        going = [i for i in self._running() if self._takes_part(i)]
+        self._regroup({i: i for i in going})
 
     def _widths_after(self, epoch: int, group: Group) -> list[int]:
         """Widths of the programs that the lanes which go on will need.
@@ -298,6 +320,8 @@ class SweepRun:
             if tested:
                 values |= {f"val_{name}": v for name, v in tested[at].items()}
             record.log(values, self.monitor)
+            if self._early is not None:
+                self._early.logs[number] = values
             if not math.isfinite(values.get("loss", 0.0)):
                 record.status, record.score = "nan", math.nan
 
@@ -441,7 +465,8 @@ class SweepRun:
                     continue
                 one: TrainState = lanes.lane(host, at)
                 lane = self.lanes[number]
-                lane.weights = one.params, one.frozen, one.others
+                if self._early is None or number not in self._early.kept or not whole:
+                    lane.weights = one.params, one.frozen, one.others
                 lane.opt_state, lane.step = one.opt_state, int(one.step)
                 if lane.record.status == "nan":
                     lane.opt_state = None

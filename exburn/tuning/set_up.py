@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.callbacks import EarlyStopping
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.core.checks import check_choice, check_count
 from exburn.data import ArrayDataset
@@ -52,6 +53,7 @@ class SetUp:
         own_order: Whether each lane has the order of its own seed.
         validates: Whether an epoch is followed by a validation.
         callbacks: What is told of it.
+        stopping: What ends each lane by itself, if something does.
         seed: Of what is drawn.
         known: The variants of earlier rounds, which have their programs.
     """
@@ -70,6 +72,7 @@ class SetUp:
     own_order: bool
     validates: Callable[[int], bool]
     callbacks: list[SweepCallback]
+    stopping: EarlyStopping | None
     seed: int
     known: list[Variant] = dataclasses.field(default_factory=list)
 
@@ -157,7 +160,7 @@ def set_up(
     counts = steps_per_epoch, validation_steps, validation_batch_size
     counts = check_step_counts("sweep", *counts)
     validates = validation_epochs(validation_freq)
-    told = make_callbacks(callbacks, verbose)
+    told, stopping = make_callbacks(callbacks, verbose)
     placement = _placement(model, mesh)
     if folds is not None and (validation_data is not None or validation_split):
         raise ArgumentError(
@@ -193,6 +196,7 @@ def set_up(
         decides = OfFolds(decides, len(rows))
     prepare_for_fit(model, data)
     monitor, mode = _monitor(model, data, monitor, mode, rows is not None)
+    _check_stopping(stopping, model, decides, checkpoint)
     space = Space.of(over, sampler, seed, mode)
     return SetUp(
         model=model,
@@ -209,6 +213,7 @@ def set_up(
         own_order=order == "own",
         validates=validates,
         callbacks=told,
+        stopping=stopping,
         seed=seed,
     )
 
@@ -252,6 +257,30 @@ def _monitor(
         raise ArgumentError(
             "sweep", error.reason, hint="Pass mode='min' or mode='max'."
         ) from None
+
+
+def _check_stopping(
+    stopping: EarlyStopping | None, model: Model, decides: Any, checkpoint: Any
+) -> None:
+    """Raises if lanes cannot be stopped early by themselves.
+
+    Raises:
+        ArgumentError: Something else needs them to go on.
+    """
+    if stopping is None:
+        return
+    optimizer: Any = model.optimizer
+    averages = stopping.restore_best_weights and optimizer.keeps_average
+    reasons = {
+        "PBT, whose lanes go on from each other": isinstance(decides, PBT),
+        "folds, whose lanes end together": isinstance(decides, OfFolds),
+        "checkpoint=": checkpoint is not None,
+        "restore_best_weights of averaged weights": averages,
+        "every=": stopping.every is not None,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ArgumentError("sweep", f"EarlyStopping does not go with {reason}")
 
 
 def _rows_of_folds(folds: Any, data: FitData, groups: Any) -> list[Rows]:

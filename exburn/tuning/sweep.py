@@ -85,7 +85,8 @@ def sweep(
             SIGTERM or an error ends the sweep, also within an epoch. A sweep that is
             called again with the same folder goes on from there, to the same bits.
         callbacks: ``tuning.SweepCallback`` objects, or functions of the epoch's number
-            and the records.
+            and the records; and one ``EarlyStopping``, which ends each lane by itself,
+            and may have it keep the weights, and the score, of its best epoch.
         verbose: Whether progress is printed.
 
     Returns:
