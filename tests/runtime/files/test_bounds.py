@@ -3,23 +3,46 @@
 import pytest
 from tests import limits
 from tests.bombs.readers import TABLE
+from tests.saving import torch_files
 
 from exburn.errors import ExBurnError
 
 #: Long to make or to refuse; of two formats that share it, CI takes the first.
-LONG = ("many_entries", "packed", "long_chunk", "doubly_packed", "many_members")
-LONG += ("many_files", "zeros", "long_header")
-LONG += ("texts without", "dicts without", "lists in", "a memo", "numbers of", "collec")
+LONG = (
+    *(
+        "many_entries",
+        "packed",
+        "long_chunk",
+        "doubly_packed",
+        "many_members",
+        "blanks",
+    ),
+    *(
+        "many_files",
+        "zeros",
+        "long_header",
+        "wide_text",
+        "many_records",
+        "many_tensors",
+    ),
+    *("more_than_told", "global_headers", "zip_", "a template of", "twelve doublings"),
+    *("many_packed", "long_name", "records", "texts without", "dicts without"),
+    *("lists in", "a memo", "numbers of", "collec"),
+)
+#: Those that tests of PyTorch's files go through one by one, by themselves.
+ELSEWHERE = {f"pth: {name}" for name, _ in torch_files.multiplied()}
 
 
 def cases():
     seen = set()
     for kind, (bombs, _) in TABLE.items():
         for name in bombs:
-            marks = [pytest.mark.long] if name.startswith(LONG) else []
-            marks += [pytest.mark.longest] if marks and name in seen else []
+            case, marks = f"{kind}: {name}", []
+            if name.startswith(LONG) or case in ELSEWHERE:
+                again = name in seen or case in ELSEWHERE
+                marks = [pytest.mark.long, *[pytest.mark.longest] * again]
             seen.add(name)
-            yield pytest.param(f"{kind}: {name}", marks=marks)
+            yield pytest.param(case, marks=marks)
 
 
 @pytest.mark.parametrize("case", list(cases()))
