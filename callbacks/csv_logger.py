@@ -11,6 +11,7 @@ from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.core.checks import check_path
 from exburn.errors import CallbackError
+from exburn.runtime.files.atomic import telling_refusals
 
 
 class CSVLogger(Callback):
@@ -31,6 +32,7 @@ class CSVLogger(Callback):
     Raises:
         CallbackError: If `separator` is not one character, or the file that should be
             gone on with has no `epoch` column.
+        SaveError: The system refuses: the disk is full, read-only, or it is no file.
 
     Example:
         >>> import pathlib, tempfile
@@ -79,9 +81,18 @@ class CSVLogger(Callback):
         return self._columns[1:] or None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        if not self.writes:
-            return
+        if self.writes:
+            with telling_refusals("CSVLogger", self.filename):
+                self._begin()
+
+    def _begin(self) -> None:
         os.makedirs(os.path.dirname(self.filename) or ".", exist_ok=True)
+        if os.path.exists(self.filename) and not os.path.isfile(self.filename):
+            raise CallbackError(
+                "CSVLogger",
+                "filename must be a file, which is replaced as a whole",
+                {"filename": self.filename},
+            )
         self._columns = []
         restored, self._restored = self._restored, False
         kept = self._rows if restored else None  # later epochs come once more
@@ -105,9 +116,11 @@ class CSVLogger(Callback):
 
     def _add(self, place: dict[str, int], logs: dict[str, Any] | None) -> None:
         """Writes a row; a name that is new makes a column."""
-        if not self.writes:
-            return
-        logs = logs or {}
+        if self.writes:
+            with telling_refusals("CSVLogger", self.filename):
+                self._add_row(place, logs or {})
+
+    def _add_row(self, place: dict[str, int], logs: dict[str, Any]) -> None:
         names = *place, *sorted(logs)
         new = [name for name in names if name not in self._columns]
         if new:

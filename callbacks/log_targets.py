@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from exburn.callbacks.log_queue import Record
 from exburn.errors import CallbackError, require, unknown_name
+from exburn.runtime.files.atomic import telling_refusals
 
 _PATIENCE = 60.0  # seconds to wait for a run of one's own to end
 _ending: dict[int, threading.Event] = {}  # runs of one's own that are about to, by id
@@ -113,7 +114,7 @@ class _WeightsAndBiases:
         self._wandb = require("wandb", "Logger", reason, extra="wandb")
         self._options, self._own = options, False
         self._run: Any = None
-        self._ahead = 0  # of the records' steps: others log into the run, too
+        self._shared = False  # whether others log into the run, too
         self.place: Any = None
 
     def begin(self, config: Mapping[str, Any]) -> None:
@@ -121,7 +122,7 @@ class _WeightsAndBiases:
         if self._run is not None and (ending := _ending.get(id(self._run))):
             ending.wait(_PATIENCE)  # it is one of ours, whose last records are sent
             self._run = self._wandb.run
-        self._own, self._ahead = self._run is None, 0
+        self._own, self._shared = self._run is None, False
         if self._own:
             self._run = self._wandb.init(**{"config": dict(config), **self._options})
         self.place = "wandb", getattr(self._run, "id", None)
@@ -130,11 +131,13 @@ class _WeightsAndBiases:
         return _step_of(self._run)
 
     def send(self, record: Record) -> None:
-        # What comes with a step below the run's is left out by W&B.
-        step = record.step + self._ahead
-        behind = max(_step_of(self._run) - step, 0)
-        self._ahead += behind
-        self._run.log(record.values, step=step + behind)
+        # W&B leaves out what comes with a step below the run's. Where others log into
+        # the run meanwhile, and count its steps on, it counts ours, too.
+        self._shared = self._shared or _step_of(self._run) > record.step
+        if self._shared:
+            self._run.log({**record.values, "step": record.step})
+        else:
+            self._run.log(record.values, step=record.step)
 
     def leave(self, failed: bool) -> None:
         """It is finished when the last record was sent."""
@@ -229,7 +232,8 @@ class _TensorBoard:
 
     def begin(self, config: Mapping[str, Any]) -> None:
         given = {"logdir": "logs", **self._options}
-        self._writer = self._make(**given)
+        with telling_refusals("Logger", given["logdir"]):
+            self._writer = self._make(**given)
         self.place = "tensorboard", os.path.abspath(given["logdir"])
 
     def last_step(self) -> int:

@@ -239,7 +239,7 @@ class ModelCheckpoint(StateCheckpoint):
             if not isinstance(error, SaveError):
                 refused = SaveError("ModelCheckpoint", f"{what}: {error}")
             if self.on_error == "raise":
-                raise refused from error
+                raise refused from None
             warn(f"{refused}\nThe training goes on.", CheckpointWarning)
             return False
         return True

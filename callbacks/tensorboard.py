@@ -18,6 +18,7 @@ from exburn.core.checks import check_count, check_path
 from exburn.errors import CallbackError, require
 from exburn.module.graph import Ref
 from exburn.module.traversal import iter_weights
+from exburn.runtime.files.atomic import telling_refusals
 from exburn.runtime.files.ordinary import read_text
 from exburn.runtime.sharding.arrays import to_host
 
@@ -211,7 +212,8 @@ class TensorBoard(Callback):
             return _NoWriter()
         if run not in self._writers:
             folder = os.path.join(self.log_dir, run)
-            self._writers[run] = self._write.SummaryWriter(folder)
+            with telling_refusals("TensorBoard", folder):
+                self._writers[run] = self._write.SummaryWriter(folder)
         return self._writers[run]
 
     def _close(self) -> None:

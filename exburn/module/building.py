@@ -23,10 +23,11 @@ from flax.errors import TraceContextError
 from exburn.core import forward_context, late_binding, registry
 from exburn.core.batch_independence import is_foreign
 from exburn.core.precision import DTypePolicy, is_float
+from exburn.core.printing import size_text
 from exburn.core.scoped import value_scope
 from exburn.core.substitution import making_clone, substituting
 from exburn.core.symbolic_shapes import canonical_spec, common_sizes, dim, trace_shapes
-from exburn.errors import NotBuiltError
+from exburn.errors import NotBuiltError, OutOfMemoryError
 from exburn.module.copying import paths_of, standing_for, twin
 from exburn.module.deferred_placement import place_value
 from exburn.module.reached import Discovery
@@ -34,6 +35,7 @@ from exburn.module.stateless_scope import set_values
 from exburn.module.traversal import children, held_metrics, iter_modules, iter_weights
 from exburn.module.variable import own_copy
 from exburn.runtime.device import wake
+from exburn.runtime.failures import is_exhausted
 
 _keeping: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_keeping_specs", default=False
@@ -71,11 +73,13 @@ def materialize(root: Any, seed: int | None = None) -> None:
             rng = forward_context.philox(top + path, seed)
             draw = functools.partial(make, spec.shape, spec.dtype, rng=rng)
             apart = getattr(make, "apart", False) and math.prod(spec.shape) >= _LARGE
-            made[top + path] = weight, threads.submit(draw) if apart else draw()
+            with _needing_memory(top + path, spec):
+                made[top + path] = weight, threads.submit(draw) if apart else draw()
         for path, (weight, value) in made.items():  # all are made while a GPU starts
-            value = value.result() if isinstance(value, Future) else value
-            value = np.asarray(value, weight.get_raw_value().dtype)
-            array = place_value(value, weight, root._meta.value.initial, path)
+            with _needing_memory(path, weight.get_raw_value()):
+                value = value.result() if isinstance(value, Future) else value
+                value = np.asarray(value, weight.get_raw_value().dtype)
+                array = place_value(value, weight, root._meta.value.initial, path)
             if set_values([(weight, array)]):
                 raise TraceContextError(f"{path} is of another trace")
     if made:
@@ -83,6 +87,35 @@ def materialize(root: Any, seed: int | None = None) -> None:
     for _, module in iter_modules(root):  # those made with a quantized policy
         if getattr(module, "_given_policy", None) is not None:
             late_binding.apply("pack", module)
+
+
+@contextlib.contextmanager
+def _needing_memory(path: str, spec: Any) -> Iterator[None]:
+    """In the block, memory that is not there for a weight is an error that names it.
+
+    Raises:
+        OutOfMemoryError: There is too little, of the host or of the device.
+    """
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not (isinstance(error, MemoryError) or is_exhausted(error)):
+            raise
+        if isinstance(error, OutOfMemoryError):
+            raise
+        size = math.prod(spec.shape) * spec.dtype.itemsize
+        raise OutOfMemoryError(
+            "build",
+            "there is not enough memory for the weights of the model",
+            {
+                "weight": path,
+                "shape": tuple(spec.shape),
+                "needed for it": size_text(size),
+                "said": str(error).partition("\n")[0],
+            },
+            hint="Make the layer smaller; or compile(mesh=…) divides weights over "
+            "several devices.",
+        ) from None
 
 
 def require_built(model: Any, op: str) -> None:

@@ -1,11 +1,12 @@
 """Tests of ``exburn.callbacks.csv_logger``."""
 
 import csv
+import errno
 
 import pytest
 
 from exburn.callbacks import CSVLogger
-from exburn.errors import CallbackError
+from exburn.errors import CallbackError, SaveError
 
 ROWS = [{"loss": 0.5, "accuracy": 0.25}, {"loss": 0.25, "accuracy": 0.5}]
 
@@ -83,3 +84,27 @@ def test_csv_file_is_complete_after_an_exception(model, drive, tmp_path):
     with pytest.raises(RuntimeError):
         drive([CSVLogger(tmp_path / "log.csv"), broken], model, ROWS)
     assert len(read(tmp_path / "log.csv")) == 2
+
+
+@pytest.mark.parametrize("place", ["/proc/log.csv", "/proc/folder/log.csv"])
+def test_a_file_that_cannot_be_written(place, model, drive):
+    with pytest.raises(SaveError, match=f"CSVLogger(.|\n)*{place}") as told:
+        drive([CSVLogger(place)], model, ROWS)
+    assert told.value.__suppress_context__
+
+
+def test_a_disk_that_gets_full(model, drive, tmp_path, monkeypatch):
+    logger = CSVLogger(tmp_path / "log.csv")
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(CSVLogger, "_write", refuse)
+    with pytest.raises(SaveError, match="CSVLogger: the disk is full"):
+        drive([logger], model, ROWS)
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev"])
+def test_what_is_no_file_is_not_replaced(place, model, drive):
+    with pytest.raises(CallbackError, match="must be a file"):
+        drive([CSVLogger(place)], model, ROWS)

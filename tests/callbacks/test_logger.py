@@ -12,7 +12,12 @@ import exburn
 from exburn.callbacks import Callback, Every, Logger
 from exburn.callbacks import logger as logger_module
 from exburn.callbacks.log_queue import LogQueue, Record
-from exburn.errors import CallbackError, MissingDependencyError, UnknownNameError
+from exburn.errors import (
+    CallbackError,
+    MissingDependencyError,
+    SaveError,
+    UnknownNameError,
+)
 
 ROWS = [{"loss": 1.0, "val_loss": 2.0}, {"loss": 0.5, "val_loss": 1.5}]
 
@@ -241,6 +246,7 @@ def test_what_others_log_into_the_run_costs_no_row(drive, model, monkeypatch):
         def on_epoch_end(self, epoch, logs=None):
             for number in range(9):
                 run.log({"own": number})
+            logger.flush(5)
 
     logger = Logger("wandb")
     drive([Own(), logger], model, ROWS * 3, steps=4)
@@ -286,6 +292,15 @@ def test_tensorboard_files_hold_the_values(tmp_path, drive, model):
     (file,) = tmp_path.glob("events.*")
     data = file.read_bytes()
     assert b"val_loss" in data and b"chunk/loss" in data
+
+
+def test_files_that_cannot_be_written_are_named(drive, model):
+    pytest.importorskip("tensorboardX")
+    with pytest.raises(SaveError, match="Logger(.|\n)*/proc/board"):
+        drive([Logger("tensorboard", logdir="/proc/board")], model, ROWS, steps=4)
+    board = exburn.callbacks.TensorBoard("/proc/board", write_graph=False)
+    with pytest.raises(SaveError, match="TensorBoard(.|\n)*/proc/board"):
+        drive([board], model, ROWS, steps=4)
 
 
 @pytest.mark.long

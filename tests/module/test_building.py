@@ -2,13 +2,15 @@
 
 import pickle
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import exburn
 from exburn import layers
-from exburn.errors import ShapeError
+from exburn.errors import OutOfMemoryError, ShapeError
+from exburn.module import building
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((24, 4)).astype(np.float32)
@@ -100,3 +102,26 @@ def test_a_subclass_layer_gets_keras_shapes():
     config = model.layers[0].get_config()
     assert config["power"] == 2 and config["name"] == "sq"
     assert Scale.from_config(config).power == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: exburn.Sequential([exburn.Input((10**6,)), layers.Dense(10**9)]),
+        lambda: layers.Dense(10**9)(np.ones((1, 10**6), "float32")),
+        lambda: exburn.Sequential([layers.Dense(10**9)]).build((None, 10**6)),
+    ],
+    ids=["model", "call", "build"],
+)
+def test_weights_for_which_there_is_no_memory_are_named(make):
+    with pytest.raises(OutOfMemoryError, match=r"dense/kernel(.|\n)*\(1000000, 10"):
+        make()
+
+
+def test_a_device_without_memory_names_the_weight(monkeypatch):
+    def refuse(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+
+    monkeypatch.setattr(building, "place_value", refuse)
+    with pytest.raises(OutOfMemoryError, match=r"dense/kernel(.|\n)*RESOURCE"):
+        exburn.Sequential([exburn.Input((3,)), layers.Dense(2)])

@@ -264,6 +264,34 @@ def system_error(
     return SaveError(op, reason, details, hint=hint)
 
 
+@contextlib.contextmanager
+def telling_refusals(op: str, path: Any) -> Iterator[None]:
+    """In the block, what the system refuses is a ``SaveError`` that names the file.
+
+    Args:
+        op: The operation named in it.
+        path: The file.
+
+    Raises:
+        SaveError: The system refuses.
+
+    Example:
+        >>> from exburn.errors import SaveError
+        >>> try:
+        ...     with telling_refusals("CSVLogger", "/proc/log.csv"):
+        ...         open("/proc/log.csv", "w")
+        ... except SaveError as error:
+        ...     print(error.op)
+        CSVLogger
+    """
+    try:
+        yield
+    except SaveError:
+        raise
+    except OSError as error:
+        raise system_error(op, Path(path), error) from None
+
+
 def sync_folder(folder: Any) -> None:
     """Brings the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)

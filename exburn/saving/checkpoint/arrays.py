@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ _ALONE = Writers()
 WEIGHTS = ("state/params/", "state/frozen/", "state/others/")  # beginnings of names
 
 Specs = dict[str, list[Any]]
+_BESIDE = 1 << 18  # bytes that Orbax' own files take, at least
 _MERGED = "manifest.ocdbt"  # names the chunks of every array
 
 
@@ -56,6 +60,8 @@ def write_arrays(
     # Trained weights hardly compress (8 % with zstd), and it takes six times as long.
     options = {"multiprocessing_options": writers.options(turn)}
     full = {name: array for name, array in arrays.items() if array.size}
+    _check_space(folder, full)
+    _quiet_threads()
     handler = _orbax().PyTreeCheckpointHandler(
         use_zarr3=True, use_compression=False, **options
     )
@@ -65,6 +71,31 @@ def write_arrays(
     # not let the folder be listed, it finds nothing, merges nothing, and is content.
     if writers.leads and full and not (folder / _MERGED).is_file():
         raise OSError(f"{_MERGED} is missing from what Orbax wrote")
+
+
+def _check_space(folder: Path, arrays: Mapping[str, Any]) -> None:
+    """Raises if the disk has no room, before Orbax' threads fail one by one.
+
+    Raises:
+        OSError: It has not.
+    """
+    facts = os.statvfs(folder.parent)
+    needed = sum(array.nbytes for array in arrays.values()) + _BESIDE
+    if facts.f_blocks and facts.f_bavail * facts.f_frsize < needed:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def _quiet_threads() -> None:
+    """Keeps Orbax' threads from printing the errors that its call raises anyway."""
+    logger = logging.getLogger("absl")
+    if _raised_anyway not in logger.filters:
+        logger.addFilter(_raised_anyway)
+
+
+def _raised_anyway(record: logging.LogRecord) -> bool:
+    """Whether a line is printed: none of threads that failed at our checkpoint."""
+    text = record.getMessage()
+    return not ("_SignalingThread.run() raised" in text and "/.unfinished-" in text)
 
 
 def read_arrays(

@@ -39,6 +39,7 @@ from exburn.saving.checkpoint.manifest import (
 from exburn.saving.checkpoint.writers import Writers
 
 _NAME = re.compile(r"(\d{6,})-step-(\d+)")
+_FULL = re.compile("No space left on device|Disk quota exceeded|File too large")
 _UNFINISHED, _DELETED = ".unfinished-", ".deleted-"
 _ARRAYS, _RUN, _DIGESTS = "arrays", "run.json", "digests-"
 _LARGEST_RUN = 1 << 30  # bytes; beside the names of arrays it holds the user's state
@@ -406,7 +407,10 @@ class CheckpointDirectory:
         except CheckpointError:
             raise
         except Exception as error:
-            raise _folder_error(error, what, self.path) from error
+            told = _folder_error(error, what, self.path)
+            if _is_refusal(error):  # the system's word says all
+                raise told from None
+            raise told from error
 
 
 def saved_at(place: str | os.PathLike[str], leave: str | None = None) -> Saved | None:
@@ -442,10 +446,17 @@ def _reading(folder: Path) -> Iterator[None]:
         ) from error
 
 
+def _is_refusal(error: Exception) -> bool:
+    """Whether the system refused, and nothing in the program is wrong."""
+    return isinstance(error, OSError) or bool(_FULL.search(str(error)))
+
+
 def _folder_error(error: Exception, what: str, path: Path) -> CheckpointError:
+    full = _FULL.search(str(error)) is not None and not isinstance(error, OSError)
+    cause = "the disk is full" if full else str(error)  # in fewer words than Orbax'
     return CheckpointError(
         "checkpoint",
-        f"the folder {what}: {error}",
+        f"the folder {what}: {cause}",
         {"folder": path},
         hint="Is the disk full, or read-only? Checkpoints that are listed are intact.",
     )

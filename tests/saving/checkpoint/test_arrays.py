@@ -1,5 +1,6 @@
 """Arrays of a checkpoint, written and read by Orbax."""
 
+import logging
 import os
 
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ from tests.saving.checkpoint.folders import arrays
 
 from exburn.errors import CheckpointError
 from exburn.saving.checkpoint import CheckpointDirectory
+from exburn.saving.checkpoint.arrays import _quiet_threads, _raised_anyway
 
 
 def test_every_dtype_and_shape_comes_back_with_its_bytes(tmp_path):
@@ -51,3 +53,32 @@ def test_arrays_that_orbax_forgot_to_merge_are_no_checkpoint(copy, monkeypatch):
         with pytest.raises(CheckpointError, match="missing from what Orbax wrote"):
             directory.write(arrays(40), {}, step=40)
     assert len(os.listdir(copy)) == 3
+
+
+def test_a_disk_without_room_is_told_before_orbax_begins(tmp_path, monkeypatch, caplog):
+    facts = os.statvfs(tmp_path)
+    full = os.statvfs_result([*facts[:4], 3, *facts[5:]])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda path: full)
+        directory = CheckpointDirectory(tmp_path / "all")
+        with pytest.raises(CheckpointError, match="No space left") as told:
+            directory.write({"w": np.ones(9)}, {}, step=1)
+    assert told.value.__suppress_context__ and not caplog.records
+    assert directory.checkpoints() == [] and not os.listdir(tmp_path / "all")
+    directory.write({"w": np.ones(9)}, {}, step=1)
+    directory.close()
+
+
+def test_threads_of_orbax_do_not_print_what_is_raised(caplog):
+    _quiet_threads()
+    _quiet_threads()
+    logger = logging.getLogger("absl")
+    assert logger.filters.count(_raised_anyway) == 1
+    lines = [
+        "_SignalingThread.run() raised an exception: /a/.unfinished-1/arrays",
+        "_SignalingThread.run() raised an exception: of somebody else's",
+        "another line",
+    ]
+    for line in lines:
+        logger.error(line)
+    assert [record.getMessage() for record in caplog.records] == lines[1:]
