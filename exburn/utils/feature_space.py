@@ -11,6 +11,7 @@ from exburn import backend
 from exburn.core import registry
 from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
+from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DataError, NotBuiltError, unknown_name
 from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input
@@ -340,6 +341,7 @@ class FeatureSpace(Layer):
         return self.encoded_features
 
     # ------------------------------------------------------------------ the layer
+    @maps_datasets
     def __call__(self, data, training=None, mask=None):
         self._prepare()
         if not isinstance(data, Mapping):

@@ -11,6 +11,7 @@ import numpy as np
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
+from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DataError
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.module.layer import Layer
@@ -72,6 +73,7 @@ class CategoryEncoding(Layer):
         self.sparse = False
         self._autocast = False  # numbers that come as floats must stay exact
 
+    @maps_datasets
     def __call__(self, inputs, count_weights=None, **kwargs):
         inputs = _as_array(inputs)
         if count_weights is not None:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from exburn.core.symbolic_shapes import describe
+from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DTypeError, GraphError
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Symbol, has_symbol, record
@@ -33,6 +34,7 @@ class HostLayer(Layer):
         """Specs of what ``call`` returns for inputs of these specs."""
         raise NotImplementedError
 
+    @maps_datasets
     def __call__(self, inputs, training=None, mask=None):
         if has_symbol(inputs):
             return self._call_symbols((inputs,), {})

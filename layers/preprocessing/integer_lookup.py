@@ -12,6 +12,7 @@ import numpy as np
 from exburn.core.checks import check_choice
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
+from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DTypeError
 from exburn.layers.preprocessing.encoding import encode
 from exburn.layers.preprocessing.hashing import check_salt
@@ -110,6 +111,7 @@ class IntegerLookup(IndexLookup):
         hashed = self.num_oov_indices > 1 and self.oov_method == "farmhash"
         return wide or hashed or self.num_oov_indices == 0
 
+    @maps_datasets
     def __call__(self, inputs, training=None, mask=None):
         if is_traced(inputs) and not self.on_host:  # inside a model
             return Layer.__call__(self, inputs)

@@ -9,6 +9,7 @@ import jax
 
 from exburn.core import forward_context
 from exburn.core.registry import register_builtin
+from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 from exburn.module.layer.options import UnnamedOptions
@@ -73,6 +74,7 @@ class Pipeline(Layer):
             symbols = layer(symbols)
         return record(self, args, kwargs, jax.tree.map(lambda v: v.spec, symbols))
 
+    @maps_datasets
     def __call__(self, inputs, training=None, mask=None):
         if has_symbol(inputs) or forward_context.current() is not None:
             return super().__call__(inputs, training=training, mask=mask)

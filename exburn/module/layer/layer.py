@@ -20,6 +20,7 @@ from exburn.core.precision import DTypePolicy, PrecisionPolicy, get_precision
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
 from exburn.core.symbolic_shapes import checked_sizes
+from exburn.core.tensorflow_graphs import as_node, has_graph_tensor
 from exburn.errors import ArgumentError, UncalledLayerError, printable
 from exburn.module import remat
 from exburn.module.building import clone, spread_precision
@@ -81,6 +82,8 @@ class Layer(nnx.Module, metaclass=LayerType):
     moves_text = False
     #: For Keras code: every layer runs in compiled programs.
     supports_jit = True
+    # TensorFlow's AutoGraph, which translates Python, calls what has this as it is.
+    autograph_info__: ClassVar[dict[str, Any]] = {}
     is_model = False
     built = False
     supports_masking = False
@@ -455,6 +458,8 @@ class Layer(nnx.Module, metaclass=LayerType):
             args, kwargs = self._call_info.by_place(kwargs)
         if has_symbol((args, kwargs)):
             return self._call_symbols(args, kwargs)
+        if has_graph_tensor((args, kwargs)):
+            return as_node(self, self, args, kwargs)
         if (ctx := forward_context.current()) is None:
             return calls.call_outermost(self, args, kwargs)
         return calls.call_arrays(calls.find_callee(self, ctx), args, kwargs)

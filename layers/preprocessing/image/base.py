@@ -17,6 +17,7 @@ from flax import nnx
 from exburn.core import forward_context
 from exburn.core.checks import check_choice, check_optional, check_seed
 from exburn.core.symbolic_shapes import describe
+from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.layout import check_format
 from exburn.layers.preprocessing.image.boxes import (
@@ -289,6 +290,7 @@ class ImageAugmentation(ImageLayer):
         return None
 
     # ------------------------------------------------------------------ the layer
+    @maps_datasets
     def __call__(self, inputs, training=None, **kwargs):
         if has_symbol(inputs) or forward_context.current() is not None:
             return super().__call__(inputs, training=training, **kwargs)

@@ -11,6 +11,7 @@ from exburn.core.annotations import Sizes
 from exburn.core.checks import check_count
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
+from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.layers.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
     AugmentationOptions,
@@ -33,6 +34,7 @@ _BYTES = (0.0, 255.0)
 class ImageCorrection(ImageAugmentation):
     """A change of each image that is not random, and not only made in training."""
 
+    @maps_datasets
     def __call__(self, inputs, training=None, **kwargs):
         return ImageLayer.__call__(self, inputs, training=training, **kwargs)
 
