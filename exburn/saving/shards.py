@@ -25,7 +25,7 @@ import numpy as np
 from exburn.errors import ArgumentError, ModelFormatError
 from exburn.module.variable import alive
 from exburn.runtime.files.atomic import Staged, remove_leftovers, staging, target_of
-from exburn.runtime.files.ordinary import ONCE, Source, status
+from exburn.runtime.files.ordinary import ONCE, BytesSource, Source, status
 from exburn.runtime.sharding import processes
 from exburn.runtime.sharding.arrays import spans_processes, to_host
 from exburn.saving.header import (
@@ -151,7 +151,7 @@ def _parts(tensors: Mapping[str, Any], limit: int | None) -> list[list[str]]:
 
 
 def _write_part(
-    staged: Staged, tensors: Mapping[str, Any], metadata: Mapping[str, str]
+    staged: Staged | _Memory, tensors: Mapping[str, Any], metadata: Mapping[str, str]
 ) -> str:
     """One file; returns the digest of its header, and so of all that is in it."""
     # Large items first: then every tensor is aligned for who maps the file.
@@ -178,6 +178,31 @@ def _write_part(
     header = make_header(specs, {**metadata, "tensors": found})
     staged.rewrite(header)
     return hashlib.sha256(header).hexdigest()
+
+
+class _Memory:
+    """A file that is written in memory."""
+
+    def __init__(self):
+        self.data = bytearray()
+
+    def write(self, data: Any) -> None:
+        self.data += memoryview(data).cast("B")
+
+    def rewrite(self, data: bytes) -> None:
+        self.data[: len(data)] = data
+
+
+def tensor_bytes(tensors: Mapping[str, Any], *, format: str) -> bytes:
+    """The bytes of a file with named arrays, and their digests.
+
+    Args:
+        tensors: Arrays of NumPy or JAX.
+        format: What it is, ``exburn-…``.
+    """
+    memory = _Memory()
+    _write_part(memory, tensors, {"format": format})
+    return bytes(memory.data)
 
 
 def _digest(array: np.ndarray) -> str:
@@ -335,7 +360,7 @@ class TensorFile:
     """The tensors of a safetensors file, or of the files that an index names.
 
     Args:
-        path: The file.
+        path: The file; or a `BytesSource`.
         op: The operation named in errors.
 
     Attributes:
@@ -350,12 +375,13 @@ class TensorFile:
     """
 
     def __init__(self, path: Any, *, op: str = "load"):
-        self.op, self.path = op, Path(os.path.realpath(path))
+        own = isinstance(path, BytesSource)
+        self.op, self.path = op, Path("bytes" if own else os.path.realpath(path))
         self._files: list[Source] = []
         self._places: dict[str, tuple[Source, int, str | None]] = {}
         self.entries: dict[str, Entry] = {}
         try:
-            self._open(Source(path, op=op))
+            self._open(path if own else Source(path, op=op))
         except BaseException:
             self.close()
             raise
@@ -366,6 +392,8 @@ class TensorFile:
         if not _is_index(file):
             self.metadata = self._add(file, None)
             return
+        if isinstance(file, BytesSource):
+            raise damage_error(self.op, file.path, "bytes in memory name no files")
         try:
             self.metadata, shards = _read_index(file)
         except (AttributeError, TypeError) as error:  # another type than expected

@@ -160,6 +160,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.long_cases("three megabytes")
 def test_names_of_any_kind_are_reported_and_shown(kind, tmp_path, capsys):
     name = NAMES[kind]
     made = RunDirectory.create(tmp_path / "a", {"model": {"name": name}, name: 1}, {})

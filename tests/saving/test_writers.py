@@ -33,7 +33,7 @@ REACHED = [n for n, writer in WRITERS.items() if not (writer.native or writer.ad
 @pytest.mark.parametrize("name", SEALED)
 @pytest.mark.longest_cases(
     *("bundle", "weights in parts", "model in parts", "stablehlo", "adapters"),
-    *("sweep's checkpoint", "checkpoint", "model"),
+    *("sweep's checkpoint", "checkpoint", "model", "parameters in tensors"),
 )
 def test_a_flipped_bit_is_an_error_or_changes_nothing(name, tmp_path):
     written(name, tmp_path / "a")

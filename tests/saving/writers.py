@@ -272,6 +272,10 @@ WRITERS = {
         lambda f: (f / "m.dot").read_text()[-2:],
         sealed=False,
     ),
+    "parameters in tensors": Writer(
+        lambda f, v: exburn.export_params(model(v), f / "w.safetensors"),
+        lambda f: weights(exburn.import_params(model(), f / "w.safetensors")),
+    ),
     "parameters": Writer(
         lambda f, v: exburn.export_params(model(v), f / "w.json"),
         read_parameters,

@@ -11,8 +11,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from exburn.core.precision import is_float
 from exburn.elixir.management.values import parameters, update_params
@@ -23,11 +21,12 @@ from exburn.errors import (
     unknown_name,
 )
 from exburn.runtime.files.atomic import write_atomically
-from exburn.runtime.files.ordinary import read_whole
-from exburn.saving.header import DTYPES, STORED_AS
+from exburn.runtime.files.ordinary import BytesSource, read_whole
+from exburn.saving.shards import TensorFile, tensor_bytes
 
 __all__ = ["deserialize_params", "export_params", "import_params", "serialize_params"]
 
+_FORMAT = "exburn-parameters-1"
 _FORMATS = ("json", "safetensors")
 #: JSON has no numbers for these.
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -49,9 +48,7 @@ def serialize_params(model: Any) -> bytes:
         True
     """
     arrays = {path: np.asarray(value) for path, value in parameters(model).items()}
-    return safetensors.numpy.save(
-        {path: a.astype(STORED_AS.get(a.dtype, a.dtype)) for path, a in arrays.items()}
-    )
+    return tensor_bytes(arrays, format=_FORMAT)
 
 
 def deserialize_params(model: Any, data: bytes) -> Any:
@@ -79,20 +76,9 @@ def deserialize_params(model: Any, data: bytes) -> Any:
         raise DTypeError(
             "deserialize_params", f"bytes are needed, received {type(data).__name__}"
         )
-    try:
-        # Not safetensors.numpy.load, which knows no bfloat16.
-        arrays = {
-            path: np.frombuffer(entry["data"], DTYPES[entry["dtype"]]).reshape(
-                entry["shape"]
-            )
-            for path, entry in safetensors.deserialize(bytes(data))
-        }
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise FileFormatError(
-            "deserialize_params",
-            "the bytes are no intact safetensors data",
-            {"bytes": len(data), "cause": error},
-        ) from error
+    source = BytesSource(bytes(data), op="deserialize_params")
+    with TensorFile(source, op="deserialize_params") as file:
+        arrays = file.read(file.entries)
     return _replace_all(model, arrays, "deserialize_params")
 
 

@@ -179,6 +179,31 @@ class Source:
         self.close()
 
 
+class BytesSource(Source):
+    """Bytes in memory, read as a file is.
+
+    Args:
+        data: The bytes.
+        op: The operation named in errors.
+
+    Example:
+        >>> BytesSource(b"one two", op="load").read(4, 9)
+        b'two'
+    """
+
+    def __init__(self, data: bytes, *, op: str = "load"):
+        self.op, self.path, self._data = op, Path("bytes"), memoryview(data)
+        self.size, self._descriptor = len(data), -1
+
+    def read(self, offset: int, size: int) -> bytes:
+        return bytes(self._data[offset : offset + size])
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        part = self._data[offset : offset + len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
+
 @contextlib.contextmanager
 def _typed_errors(op: str, path: Path) -> Iterator[None]:
     try:
