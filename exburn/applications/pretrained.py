@@ -420,7 +420,12 @@ class Pretrained(Model):
         kept = origin if origin is not None and origin.style == style else None
         config = self.config_for(style)
         rules, forms = self.weight_rules(style), {}
-        if kept is not None and _agree(_kind(config), kept.config):
+        told = {CONFIG: config, **self.further_files(style)}
+        alike = kept is not None and (
+            _agree(_kind(config), kept.config)
+            or self._reads_alike({CONFIG: kept.config, **kept.files}, told)
+        )
+        if kept is not None and alike:
             rules = rules.written_as(kept.names)
             forms = {"dtypes": kept.dtypes, "extra": self._extra(kept)}
             forms["metadata"] = kept.metadata
@@ -449,7 +454,6 @@ class Pretrained(Model):
         )
         with open_stored(file, op) as stored:
             dtype = _common_dtype(stored) or "float32"
-        told = {CONFIG: config, **self.further_files(style)}
         texts = self._texts(kept, told, dtype)
         for name, text in texts.items():
             data = text.encode()

@@ -9,6 +9,7 @@ import textwrap
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from tests.applications import hub_files
 from tests.saving import torch_files
 
@@ -49,6 +50,20 @@ def test_a_folder_is_written_as_it_was_read(folder, model, tmp_path):
     file = model.save_pretrained(tmp_path / "new")
     assert file == tmp_path / "new" / "model.safetensors"
     same_files(folder, tmp_path / "new")
+
+
+def test_a_network_under_another_name_is_written_as_it_was_read(tmp_path):
+    model = ViT(**SMALL, classes=3)
+    model.save_pretrained(tmp_path, style="timm")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["architecture"] = (
+        "vit_tiny_patch16_224"  # with sizes of its own all the same
+    )
+    hub_files.write_json(tmp_path / "config.json", config)
+    tensors = load_file(tmp_path / FILES[0])
+    save_file(tensors, tmp_path / FILES[0])  # without metadata, as timm does
+    ViT.from_pretrained(tmp_path).save_pretrained(tmp_path / "again")
+    same_files(tmp_path, tmp_path / "again")
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16])
