@@ -14,7 +14,7 @@ Example:
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if __name__ != "exburn.datasets":
     from exburn.errors import MissingDependencyError
@@ -33,6 +33,29 @@ from exburn.datasets.adapters.huggingface import from_huggingface
 from exburn.datasets.folders import image_folder, text_folder
 from exburn.datasets.prepare import Loader, loader, one_hot, split, stats
 from exburn.datasets.scaling import normalize, normalize_with_stats
+
+if TYPE_CHECKING:
+    from exburn.datasets import (
+        boston_housing,
+        breast_cancer,
+        california_housing,
+        cifar10,
+        cifar100,
+        circles,
+        diabetes,
+        digits,
+        fashion_mnist,
+        imdb,
+        iris,
+        mnist,
+        mnist1d,
+        moons,
+        parity,
+        reuters,
+        sine,
+        spirals,
+        wine,
+    )
 
 _MODULES = (
     "boston_housing",
@@ -68,15 +91,35 @@ __all__ = [
     "split",
     "stats",
     "text_folder",
-    *_MODULES,  # pyright: ignore[reportUnsupportedDunderAll]
+    "boston_housing",
+    "breast_cancer",
+    "california_housing",
+    "cifar10",
+    "cifar100",
+    "circles",
+    "diabetes",
+    "digits",
+    "fashion_mnist",
+    "imdb",
+    "iris",
+    "mnist",
+    "mnist1d",
+    "moons",
+    "parity",
+    "reuters",
+    "sine",
+    "spirals",
+    "wine",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Imports a data set's module when it is first named."""
-    if name in _MODULES:
-        return importlib.import_module(f"exburn.datasets.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> Any:
+        """Imports a data set's module when it is first named."""
+        if name in _MODULES:
+            return importlib.import_module(f"exburn.datasets.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -208,12 +208,14 @@ __all__ = [
 start_compilation_cache()
 
 
-def __getattr__(name: str):
-    if name in _LAZY:
-        return importlib.import_module(f"exburn.{name}")
-    if name in _LAZY_NAMES:
-        return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
-    raise missing("exburn", name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str):
+        if name in _LAZY:
+            return importlib.import_module(f"exburn.{name}")
+        if name in _LAZY_NAMES:
+            return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
+        raise missing("exburn", name)
 
 
 def __dir__() -> list[str]:

@@ -47,7 +47,7 @@ class Constraint(registry.Configured):
         [0.0, 1.0]
     """
 
-    def __call__(self, w) -> jax.Array:
+    def __call__(self, w) -> Any:
         return w
 
 

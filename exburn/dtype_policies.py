@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from exburn.core import registry
 from exburn.core.missing_names import missing
@@ -96,5 +96,7 @@ def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
     }
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

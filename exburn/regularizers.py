@@ -41,7 +41,7 @@ class Regularizer(registry.Configured):
         9.0
     """
 
-    def __call__(self, x) -> jax.Array:
+    def __call__(self, x) -> Any:
         raise ArgumentError(
             type(self).__name__, "a regularizer must define __call__(self, x)"
         )

@@ -1,7 +1,7 @@
 """Every layer, under Keras' names."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from exburn.core import registry
 from exburn.core.missing_names import missing
@@ -157,5 +157,7 @@ def deserialize(
         return registry.deserialize(config)
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

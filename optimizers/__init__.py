@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import optax
 
@@ -165,5 +165,7 @@ def deserialize(
         return cls.from_config(config.get("config", {}))
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core import registry
+from exburn.core.methods import overridable
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 
@@ -61,6 +62,7 @@ class Initializer(registry.Configured):
         if call is not None and not _takes(call, "rng"):
             cls.__call__ = _ignoring_rng(call)
 
+    @overridable
     def __call__(
         self, shape, dtype=None, *, rng: np.random.Generator | None = None
     ) -> np.ndarray:

@@ -373,7 +373,8 @@ class Model(Layer):
         self.built = True
         place(self)
 
-    def call(self, inputs, training=None, mask=None):
+    @overridable
+    def call(self, inputs, training=None, mask=None) -> Any:
         """The outputs; write it in a class of your own.
 
         Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 
 from exburn import activations
@@ -47,7 +49,7 @@ threshold = bind(activations.threshold, "x, /, threshold, default_value")
 
 
 @op
-def squareplus(x, b=4):
+def squareplus(x, b: Any = 4):
     """``(x + sqrt(x² + b)) / 2``, a smooth rectifier.
 
     Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +14,7 @@ __all__ = ["ctc_decode", "ctc_loss"]
 
 
 @op
-def ctc_loss(target, output, target_length, output_length, mask_index=0):
+def ctc_loss(target, output, target_length, output_length, mask_index: Any = 0):
     """Negative log-probability of label sequences, summed over all alignments.
 
     Args:
@@ -54,10 +56,10 @@ def ctc_decode(
     inputs,
     sequence_lengths,
     strategy="greedy",
-    beam_width=100,
-    top_paths=1,
+    beam_width: Any = 100,
+    top_paths: Any = 1,
     merge_repeated=True,
-    mask_index=0,
+    mask_index: Any = 0,
 ):
     """The most probable label sequences.
 

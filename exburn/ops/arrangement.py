@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -162,7 +163,7 @@ def meshgrid(*x, indexing="xy"):
 
 
 @op
-def pad(x, pad_width, mode="constant", constant_values=None):
+def pad(x, pad_width, mode: Any = "constant", constant_values=None):
     """Elements added before and after, along every axis.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
 from exburn.ops.descriptions import docstring
 
 # The names by which Keras' ops call the arguments that hold tensors.
+_P = ParamSpec("_P")
 TENSORS = frozenset(
     "a abs_ angle array b beta bias bins condition coordinates data depthwise_kernel"
     " end_points fill_value gamma image1 image2 images indices inputs kernel key mask"
@@ -129,7 +130,7 @@ def bind(function: Callable, signature: str, name: str | None = None) -> Callabl
     return _dress(call, function, label, names, leading)
 
 
-def op(function: Callable) -> Callable:
+def op(function: Callable[_P, Any]) -> Callable[_P, Any]:
     """Decorator: an op whose arguments are already named and ordered as in Keras."""
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]

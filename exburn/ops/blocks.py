@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
@@ -18,7 +19,7 @@ def _pair(value) -> tuple[int, int]:
 
 
 @op
-def unfold(x, kernel_size, dilation=1, padding=0, stride=1):
+def unfold(x, kernel_size, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
     """The windows of an image as columns.
 
     Args:
@@ -56,7 +57,9 @@ def unfold(x, kernel_size, dilation=1, padding=0, stride=1):
 
 
 @op
-def fold(x, output_size, kernel_size, dilation=1, padding=0, stride=1):
+def fold(
+    x, output_size, kernel_size, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+):
     """Columns of windows added up to an image: the transpose of :func:`unfold`.
 
     Args:

@@ -50,7 +50,14 @@ def _rank(op: str, inputs, kernel) -> int:
 
 
 @op
-def conv(inputs, kernel, strides=1, padding="valid", data_format=None, dilation_rate=1):
+def conv(
+    inputs,
+    kernel,
+    strides: Any = 1,
+    padding: Any = "valid",
+    data_format=None,
+    dilation_rate: Any = 1,
+):
     """Convolution in one, two or three dimensions, in groups if the kernel is thinner.
 
     Args:
@@ -99,7 +106,12 @@ def conv(inputs, kernel, strides=1, padding="valid", data_format=None, dilation_
 
 @op
 def depthwise_conv(
-    inputs, kernel, strides=1, padding="valid", data_format=None, dilation_rate=1
+    inputs,
+    kernel,
+    strides: Any = 1,
+    padding: Any = "valid",
+    data_format=None,
+    dilation_rate: Any = 1,
 ):
     """Convolution of every channel by itself.
 
@@ -127,10 +139,10 @@ def separable_conv(
     inputs,
     depthwise_kernel,
     pointwise_kernel,
-    strides=1,
-    padding="valid",
+    strides: Any = 1,
+    padding: Any = "valid",
     data_format=None,
-    dilation_rate=1,
+    dilation_rate: Any = 1,
 ):
     """A :func:`depthwise_conv`, then a mixture of its channels.
 
@@ -164,11 +176,11 @@ def separable_conv(
 def conv_transpose(
     inputs,
     kernel,
-    strides=1,
-    padding="valid",
+    strides: Any = 1,
+    padding: Any = "valid",
     output_padding=None,
     data_format=None,
-    dilation_rate=1,
+    dilation_rate: Any = 1,
 ):
     """The gradient of a convolution with respect to its input, to grow images.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -156,7 +158,7 @@ def saturate_cast(x, dtype):
 
 
 @op
-def unstack(x, num=None, axis=0):
+def unstack(x, num=None, axis: Any = 0):
     """The slices along an axis, as a list.
 
     Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from exburn.config import floatx
@@ -61,7 +63,7 @@ def empty(shape, dtype=None):
 
 
 @op
-def eye(N, M=None, k=0, dtype=None):
+def eye(N, M=None, k: Any = 0, dtype=None):
     """Ones on the diagonal ``k``, zeros elsewhere.
 
     Args:
@@ -124,7 +126,7 @@ def ones(shape, dtype=None):
 
 
 @op
-def tri(N, M=None, k=0, dtype=None):
+def tri(N, M=None, k: Any = 0, dtype=None):
     """Ones at and below the diagonal ``k``, zeros elsewhere.
 
     Args:

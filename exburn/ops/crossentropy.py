@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -21,7 +23,7 @@ __all__ = [
 
 
 @op
-def one_hot(x, num_classes, axis=-1, dtype=None, sparse=False):
+def one_hot(x, num_classes, axis: Any = -1, dtype=None, sparse=False):
     """Integers as vectors with a single one; zeros for -1 and other integers outside.
 
     Args:
@@ -49,7 +51,7 @@ def one_hot(x, num_classes, axis=-1, dtype=None, sparse=False):
 
 @op
 def multi_hot(
-    inputs, num_classes=None, axis=-1, dtype=None, sparse=False, num_tokens=None
+    inputs, num_classes=None, axis: Any = -1, dtype=None, sparse=False, num_tokens=None
 ):
     """Sets of integers as vectors with a one for each member.
 
@@ -111,7 +113,7 @@ def binary_crossentropy(target, output, from_logits=False):
 
 
 @op
-def categorical_crossentropy(target, output, from_logits=False, axis=-1):
+def categorical_crossentropy(target, output, from_logits=False, axis: Any = -1):
     """``-sum target log(p)`` along the axis of the classes.
 
     Args:
@@ -135,7 +137,7 @@ def categorical_crossentropy(target, output, from_logits=False, axis=-1):
 
 
 @op
-def sparse_categorical_crossentropy(target, output, from_logits=False, axis=-1):
+def sparse_categorical_crossentropy(target, output, from_logits=False, axis: Any = -1):
     """``-log(p[target])`` along the axis of the classes.
 
     Args:

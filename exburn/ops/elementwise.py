@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy import special
@@ -158,7 +160,7 @@ def floor(x):
 
 
 @op
-def round(x, decimals=0):
+def round(x, decimals: Any = 0):
     """``x`` to so many decimals; halves go to the even neighbour.
 
     Args:

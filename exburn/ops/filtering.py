@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +37,9 @@ def gaussian(size: int, sigma) -> jnp.ndarray:
 
 
 @op
-def gaussian_blur(images, kernel_size=(3, 3), sigma=(1.0, 1.0), data_format=None):
+def gaussian_blur(
+    images, kernel_size: Any = (3, 3), sigma: Any = (1.0, 1.0), data_format=None
+):
     """Images smoothed by a Gaussian.
 
     Args:
@@ -90,7 +93,12 @@ def sobel_edges(images, data_format=None):
 
 @op
 def extract_patches(
-    images, size, strides=None, dilation_rate=1, padding="valid", data_format=None
+    images,
+    size,
+    strides=None,
+    dilation_rate: Any = 1,
+    padding: Any = "valid",
+    data_format=None,
 ):
     """The windows of images, each as one vector.
 
@@ -129,7 +137,12 @@ def extract_patches(
 
 @op
 def extract_patches_3d(
-    volumes, size, strides=None, dilation_rate=1, padding="valid", data_format=None
+    volumes,
+    size,
+    strides=None,
+    dilation_rate: Any = 1,
+    padding: Any = "valid",
+    data_format=None,
 ):
     """The windows of volumes, each as one vector.
 
@@ -159,7 +172,12 @@ def extract_patches_3d(
 
 @op
 def reconstruct_patches(
-    patches, size, output_size=None, strides=None, padding="valid", data_format=None
+    patches,
+    size,
+    output_size=None,
+    strides=None,
+    padding: Any = "valid",
+    data_format=None,
 ):
     """Images from their windows, which lie side by side.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -73,7 +75,7 @@ def moments(x, axes, keepdims=False, synchronized=False):
 
 
 @op
-def normalize(x, axis=-1, order=2, epsilon=None):
+def normalize(x, axis: Any = -1, order: Any = 2, epsilon=None):
     """``x`` divided by its norm along an axis.
 
     Args:
@@ -136,7 +138,7 @@ def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilo
 
 @op
 def layer_normalization(
-    x, gamma=None, beta=None, axis=-1, epsilon=None, rms_scaling=False
+    x, gamma=None, beta=None, axis: Any = -1, epsilon=None, rms_scaling=False
 ):
     """Subtracts the mean of each sample and divides by its standard deviation.
 
@@ -166,7 +168,7 @@ def layer_normalization(
 
 
 @op
-def rms_normalization(x, scale=None, axis=-1, epsilon=None):
+def rms_normalization(x, scale=None, axis: Any = -1, epsilon=None):
     """``x / sqrt(mean(x²) + epsilon) * scale``.
 
     Args:

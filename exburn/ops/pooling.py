@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +38,7 @@ def _window(op, inputs, pool_size, strides, padding, data_format):
 
 
 @op
-def max_pool(inputs, pool_size, strides=None, padding="valid", data_format=None):
+def max_pool(inputs, pool_size, strides=None, padding: Any = "valid", data_format=None):
     """The largest entry of each window.
 
     Args:
@@ -63,7 +64,9 @@ def max_pool(inputs, pool_size, strides=None, padding="valid", data_format=None)
 
 
 @op
-def average_pool(inputs, pool_size, strides=None, padding="valid", data_format=None):
+def average_pool(
+    inputs, pool_size, strides=None, padding: Any = "valid", data_format=None
+):
     """The mean of each window; what padding adds does not count.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +75,7 @@ var = bind(jnp.var, _AXIS)
 
 
 @op
-def argsort(x, axis=-1):
+def argsort(x, axis: Any = -1):
     """The places of the entries in ascending order along an axis.
 
     Args:
@@ -89,7 +90,7 @@ def argsort(x, axis=-1):
 
 
 @op
-def argpartition(x, kth, axis=-1):
+def argpartition(x, kth, axis: Any = -1):
     """The order in which the ``kth`` smallest is at its place, the smaller before it.
 
     Args:
@@ -105,7 +106,7 @@ def argpartition(x, kth, axis=-1):
 
 
 @op
-def histogram(x, bins=10, range=None):
+def histogram(x, bins: Any = 10, range=None):
     """How many values lie in each of ``bins`` stretches of equal length.
 
     Args:
@@ -132,7 +133,7 @@ def histogram(x, bins=10, range=None):
 
 
 @op
-def bincount(x, weights=None, minlength=0, sparse=False):
+def bincount(x, weights=None, minlength: Any = 0, sparse=False):
     """How often each integer from 0 occurs, in every row.
 
     Args:

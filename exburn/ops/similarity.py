@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
@@ -43,7 +45,7 @@ def ssim(
     image1,
     image2,
     max_val=1.0,
-    filter_size=11,
+    filter_size: Any = 11,
     filter_sigma=1.5,
     k1=0.01,
     k2=0.03,

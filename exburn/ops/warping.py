@@ -143,7 +143,9 @@ def scale_and_translate(
 
 
 @op
-def map_coordinates(inputs, coordinates, order, fill_mode="constant", fill_value=0):
+def map_coordinates(
+    inputs, coordinates, order, fill_mode="constant", fill_value: Any = 0
+):
     """The values of an array at places between its elements.
 
     Args:
@@ -183,7 +185,7 @@ def affine_transform(
     transform,
     interpolation="bilinear",
     fill_mode="constant",
-    fill_value=0,
+    fill_value: Any = 0,
     data_format=None,
 ):
     """Images turned, stretched, sheared and moved.
@@ -230,7 +232,7 @@ def perspective_transform(
     start_points,
     end_points,
     interpolation="bilinear",
-    fill_value=0,
+    fill_value: Any = 0,
     data_format=None,
 ):
     """Images seen from elsewhere: four points go to four other points.

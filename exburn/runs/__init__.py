@@ -8,7 +8,7 @@ that as one page).
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from exburn.core.missing_names import missing
 from exburn.runs.comparison import Comparison, compare
@@ -18,5 +18,7 @@ from exburn.runs.report import write_report
 __all__ = ["Comparison", "Run", "compare", "find", "read", "write_report"]
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

@@ -1,6 +1,6 @@
 """Models and weights in files, and the names of classes in configurations."""
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from exburn.core.missing_names import missing
 from exburn.saving.file_editor import KerasFileEditor
@@ -32,5 +32,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

@@ -9,7 +9,7 @@ Example:
     (5,)
 """
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from exburn.core.missing_names import missing
 from exburn.text.samplers import (
@@ -35,5 +35,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

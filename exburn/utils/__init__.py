@@ -4,7 +4,7 @@ Each group of functions has a module; optional packages (Pillow, pydot, Graphviz
 looked for when they are needed.
 """
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from exburn.backend import clear_session as clear_session
 from exburn.backend import is_keras_tensor as is_keras_tensor
@@ -46,5 +46,7 @@ from exburn.utils.stream import Stream as Stream
 Sequence = PyDataset
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

@@ -17,7 +17,7 @@ Example:
     [('head.weight',), ('head.bias',)]
 """
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from exburn.core.missing_names import missing
 from exburn.weights.rules import Move, Rules, rules
@@ -49,5 +49,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing(__name__, name)
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(__name__, name)

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import exburn
+from exburn.core import forward_context
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -78,12 +79,12 @@ def reader(tmp_path, monkeypatch):
     outside = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
     monkeypatch.setattr(sys, "path", outside)
     seeds = (
-        exburn.core.forward_context._seeds.seed,
+        forward_context._seeds.seed,
         random.getstate(),
         np.random.get_state(),
     )
     yield
-    exburn.core.forward_context._seeds.seed = seeds[0]
+    forward_context._seeds.seed = seeds[0]
     random.setstate(seeds[1])
     np.random.set_state(seeds[2])
 
