@@ -1,4 +1,50 @@
-"""Every layer, under Keras' names."""
+"""Every layer, under Keras' names.
+
+- Core: ``Dense``, ``deserialize``, ``EinsumDense``, ``Embedding``, ``FlaxLayer``,
+  ``Identity``, ``Input``, ``InputLayer``, ``InputSpec``, ``JaxLayer``, ``Lambda``,
+  ``Layer``, ``Masking``, ``ModuleLayer``, ``PositionEmbedding``, ``Rescaling``,
+  ``ReversibleEmbedding``, ``serialize``, ``TernaryDense``, ``Wrapper``.
+- Convolution: ``Conv1D``, ``Conv1DTranspose``, ``Conv2D``, ``Conv2DTranspose``,
+  ``Conv3D``, ``Conv3DTranspose``, ``DepthwiseConv1D``, ``DepthwiseConv2D``,
+  ``SeparableConv1D``, ``SeparableConv2D``.
+- Pooling: ``AdaptiveAveragePooling1D``, ``AdaptiveAveragePooling2D``,
+  ``AdaptiveAveragePooling3D``, ``AdaptiveMaxPooling1D``, ``AdaptiveMaxPooling2D``,
+  ``AdaptiveMaxPooling3D``, ``AveragePooling1D``, ``AveragePooling2D``,
+  ``AveragePooling3D``, ``GlobalAveragePooling1D``, ``GlobalAveragePooling2D``,
+  ``GlobalAveragePooling3D``, ``GlobalMaxPooling1D``, ``GlobalMaxPooling2D``,
+  ``GlobalMaxPooling3D``, ``MaxPooling1D``, ``MaxPooling2D``, ``MaxPooling3D``.
+- Recurrent: ``Bidirectional``, ``ConvLSTM1D``, ``ConvLSTM2D``, ``ConvLSTM3D``, ``GRU``,
+  ``GRUCell``, ``LSTM``, ``LSTMCell``, ``RNN``, ``SimpleRNN``, ``SimpleRNNCell``,
+  ``StackedRNNCells``, ``TimeDistributed``.
+- Attention: ``AdditiveAttention``, ``Attention``, ``GroupedQueryAttention``,
+  ``MultiHeadAttention``, ``RotaryEmbedding``.
+- Normalization: ``BatchNormalization``, ``GroupNormalization``, ``LayerNormalization``,
+  ``RMSNormalization``, ``SpectralNormalization``, ``UnitNormalization``.
+- Regularization: ``ActivityRegularization``, ``AlphaDropout``, ``Dropout``,
+  ``GaussianDropout``, ``GaussianNoise``, ``SpatialDropout1D``, ``SpatialDropout2D``,
+  ``SpatialDropout3D``.
+- Reshaping: ``Cropping1D``, ``Cropping2D``, ``Cropping3D``, ``Flatten``, ``Permute``,
+  ``RepeatVector``, ``Reshape``, ``UpSampling1D``, ``UpSampling2D``, ``UpSampling3D``,
+  ``ZeroPadding1D``, ``ZeroPadding2D``, ``ZeroPadding3D``.
+- Merging: ``Add``, ``add``, ``Average``, ``average``, ``Concatenate``, ``concatenate``,
+  ``Dot``, ``dot``, ``Maximum``, ``maximum``, ``Minimum``, ``minimum``, ``Multiply``,
+  ``multiply``, ``Subtract``, ``subtract``.
+- Activation: ``Activation``, ``ELU``, ``LeakyReLU``, ``PReLU``, ``ReLU``, ``Softmax``.
+- Preprocessing: ``CategoryEncoding``, ``Discretization``, ``HashedCrossing``,
+  ``Hashing``, ``IntegerLookup``, ``MelSpectrogram``, ``Normalization``, ``Pipeline``,
+  ``STFTSpectrogram``, ``StringLookup``, ``TextVectorization``.
+- Images: ``AugMix``, ``AutoContrast``, ``CenterCrop``,
+  ``ContrastLimitedAdaptiveHistogramEqualization``, ``CutMix``, ``Equalization``,
+  ``MaxNumBoundingBoxes``, ``MixUp``, ``Mosaic``, ``RandAugment``,
+  ``RandomBrightness``, ``RandomColorDegeneration``, ``RandomColorJitter``,
+  ``RandomContrast``, ``RandomCrop``, ``RandomElasticTransform``, ``RandomErasing``,
+  ``RandomFlip``, ``RandomGaussianBlur``, ``RandomGrayscale``, ``RandomHue``,
+  ``RandomInvert``, ``RandomPerspective``, ``RandomPosterization``,
+  ``RandomRotation``, ``RandomSaturation``, ``RandomSharpness``, ``RandomShear``,
+  ``RandomTranslation``, ``RandomZoom``, ``Resizing``, ``Solarization``.
+
+Keras' second names stand for the same classes, as ``MaxPool2D`` for ``MaxPooling2D``.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn

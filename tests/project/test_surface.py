@@ -13,7 +13,7 @@ def test_it_lists_names_methods_and_defaults():
     lines = surface.surface()
     assert lines == sorted(set(lines))
     assert any(
-        line.startswith("exburn.layers.Dense (units: int, activation:")
+        line.startswith("exburn.layers.Dense (units: 'int', activation:")
         for line in lines
     )
     assert any(line.startswith("exburn.Model.fit (self, x") for line in lines)
