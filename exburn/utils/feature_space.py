@@ -423,6 +423,9 @@ class FeatureSpace(Layer):
                 )
             found = self._encoder(name)(value)
             return found if is_traced(found) else np.asarray(found)
+        layer = self.preprocessors[name] if name in self._modes.value else None
+        if whole and getattr(layer, "output_mode", "int") != "int":
+            value, whole = value.astype(np.float32), False  # a vector of counts
         if self.output_mode == "concat" and (whole or _is_text(value)):
             raise ArgumentError(
                 self.name,

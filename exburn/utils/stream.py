@@ -513,7 +513,7 @@ class Stream(StreamDataset):
         sizes = {part.batch_size for part in streams}
         return streams[0]._derive(
             make,
-            None if None in lengths else min(lengths),
+            None if None in lengths else min(n for n in lengths if n is not None),
             sizes.pop() if len(sizes) == 1 else None,
         )
 

@@ -270,7 +270,12 @@ class IndexLookup(HostLayer):
             return encoded_spec(inputs, mode, 0, "int32")
         if self.max_tokens is None or not self.pad_to_max_tokens:
             self._require_vocabulary()  # it says how long the vectors are
-        return encoded_spec(inputs, mode, self.depth, "float32")
+        return encoded_spec(inputs, mode, self.depth, self._vector_dtype)
+
+    @property
+    def _vector_dtype(self) -> str:
+        """Dtype of vectors: that of counts, but for those with weights."""
+        return "float32" if self.output_mode == "tf_idf" else "int32"
 
     def call(self, inputs):
         if self.invert:
@@ -338,7 +343,7 @@ class IndexLookup(HostLayer):
         if self.output_mode == "int":
             return numbers
         mode = "count" if self.output_mode == "tf_idf" else self.output_mode
-        vectors = encode(np, numbers, mode, self.depth, np.float32)
+        vectors = encode(np, numbers, mode, self.depth, self._vector_dtype)
         if self.output_mode == "tf_idf":
             vectors[..., : self.vocabulary_size()] *= self._require_vocabulary().idf
         return vectors

@@ -49,8 +49,8 @@ class IntegerLookup(IndexLookup):
         name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
-        x: [batch, …] of integers → [batch, …] for ``int``, otherwise float32 as in
-        :class:`CategoryEncoding`
+        x: [batch, …] of integers → [batch, …] for ``int``; otherwise vectors as
+        of :class:`CategoryEncoding`, int32, or float32 for ``tf_idf``
 
     Raises:
         ArgumentError: An argument is out of range.
@@ -132,7 +132,7 @@ class IntegerLookup(IndexLookup):
         if self.output_mode == "int":
             return numbers
         mode = "count" if self.output_mode == "tf_idf" else self.output_mode
-        vectors = encode(jnp, numbers, mode, self.depth, self.compute_dtype)
+        vectors = encode(jnp, numbers, mode, self.depth, self._vector_dtype)
         if self.output_mode == "tf_idf":
             idf = np.zeros(self.depth, np.float32)
             idf[: self.vocabulary_size()] = self._require_vocabulary().idf

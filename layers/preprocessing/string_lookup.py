@@ -45,8 +45,8 @@ class StringLookup(IndexLookup):
             numbered: strings are hashed with either, as in Keras.
 
     Shape:
-        x: [batch, …] of strings → [batch, …] int32 for ``int``, otherwise float32 as in
-        :class:`CategoryEncoding`
+        x: [batch, …] of strings → [batch, …] int32 for ``int``; otherwise vectors as
+        of :class:`CategoryEncoding`, int32, or float32 for ``tf_idf``
 
     Raises:
         ArgumentError: An argument is out of range.

@@ -55,7 +55,7 @@ class TextVectorization(HostLayer):
 
     Shape:
         x: [batch] or [batch, 1] of strings → [batch, time] int32 for ``int``,
-        [batch, vocabulary] float32 otherwise
+        [batch, vocabulary] int32 otherwise, float32 for ``tf_idf``
 
     Raises:
         ArgumentError: An argument is out of range.

@@ -420,6 +420,26 @@ def test_constructors_of_ones_own(library):
 
 
 # ------------------------------------------------------------------ normalizations
+@says("inside a `jax.grad` or `jax.jit` of your own is an error that names")
+@BOTH
+def test_statistics_inside_a_gradient(library):
+    norm = built(library.layers.BatchNormalization())
+    slope = jax.grad(lambda x: library.ops.sum(norm(x, training=True) ** 2))
+    if library is exburn:
+        with pytest.raises(exburn.errors.ArgumentError, match="stateless_call"):
+            slope(X)
+        assert norm(X, training=False).shape == X.shape
+    else:
+        assert slope(X).shape == X.shape
+        with pytest.raises(jax.errors.UnexpectedTracerError):
+            norm(X, training=False)
+    fresh = built(library.layers.BatchNormalization())
+    state = [[v.value for v in fresh.trainable_variables]]
+    state += [[v.value for v in fresh.non_trainable_variables]]
+    outputs, (mean, *_) = fresh.stateless_call(*state, X, training=True)
+    assert outputs.shape == X.shape and np.abs(mean).max() > 0
+
+
 @says("BatchNormalization keeps its moving statistics in float32")
 @BOTH
 def test_moving_statistics(library):
