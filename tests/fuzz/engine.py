@@ -34,6 +34,7 @@ KINDS = {
     "flips": 20,
     "cuts": 4,
     "bombs": 6,
+    "changes": 10,
 }
 #: Half precision results differ by the order of operations.
 _COARSE = {"float16": 4e-3, "bfloat16": 3e-2}

@@ -131,6 +131,10 @@ def _to(**values: Any) -> Callable[[Training], None]:
     return change
 
 
+def _weigh_rows(training: Training) -> None:
+    training.class_weight, training.sample_weight = None, np.ones(len(training.x))
+
+
 #: What is changed → how, and a part that the error must name.
 CHANGES: dict[str, tuple[Callable[[Training], None], str]] = {
     "a number of the data": (_in_place("x", 3, 2), "x: other values"),
@@ -142,10 +146,7 @@ CHANGES: dict[str, tuple[Callable[[Training], None], str]] = {
     ),
     "no validation": (_to(validation_data=None), "validation_data: arrays → None"),
     "weights of classes": (_to(class_weight={0: 1.0, 1: 3.0}), "class_weight"),
-    "weights of rows": (
-        _to(class_weight=None, sample_weight=np.ones(24)),
-        "sample_weight",
-    ),
+    "weights of rows": (_weigh_rows, "sample_weight"),
     "the size of batches": (_to(batch_size=8), "batch_size: 6 → 8"),
     "the order": (_to(shuffle=False), "shuffle: True → False"),
     "steps of an epoch": (_to(steps_per_epoch=2), "steps_per_epoch: None → 2"),
