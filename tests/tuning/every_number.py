@@ -234,6 +234,8 @@ def layer_subject(name: str) -> Subject:
             out = layers.Dense(row[-1], name="before")(symbol)
         out = it(*out) if name in ATTENTION and name[0] in "MG" else it(out)
         out = exburn.ops.cast(out, "float32")
+        if "preprocessing" in cls.__module__:  # pixels
+            out = out / 255.0
         out = layers.Flatten()(out) if len(out.shape) > 1 else out
         model = exburn.Model(symbol, layers.Dense(2)(out))
         compile_as(model, optimizers.SGD(1e-3), "mse", **kind)
