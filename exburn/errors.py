@@ -27,6 +27,7 @@ __all__ = [
     "CallbackError",
     "CheckpointError",
     "CheckpointWarning",
+    "ConstantLossWarning",
     "DataError",
     "DTypeError",
     "DeadlineExceededError",
@@ -36,9 +37,11 @@ __all__ = [
     "GraphError",
     "LayoutError",
     "LoadError",
+    "LogitsWarning",
     "MissingDependencyError",
     "MissingFileError",
     "ModelFormatError",
+    "NonFiniteLossWarning",
     "NotBuiltError",
     "NotCompiledError",
     "OutOfMemoryError",
@@ -49,6 +52,7 @@ __all__ = [
     "ServingClosedError",
     "ShapeError",
     "TargetError",
+    "TrainingWarning",
     "UncalledLayerError",
     "UnheldLayerError",
     "UnknownNameError",
@@ -614,6 +618,45 @@ def require(
         if extra is not None:
             hint = f"pip install 'exburn[{extra}]'  (or: {hint})"
         raise MissingDependencyError(op, reason, details, hint=hint) from error
+
+
+class TrainingWarning(RuntimeWarning):
+    """A training that is allowed, and rarely meant; said once a ``fit``.
+
+    ``warnings.filterwarnings("ignore", category=exburn.errors.TrainingWarning)``
+    switches all of its kinds off, and a derived class in its place that kind alone.
+
+    Example:
+        >>> issubclass(LogitsWarning, TrainingWarning)
+        True
+    """
+
+
+class LogitsWarning(TrainingWarning):
+    """A loss takes logits for probabilities, or probabilities for logits.
+
+    Example:
+        >>> issubclass(LogitsWarning, TrainingWarning)
+        True
+    """
+
+
+class NonFiniteLossWarning(TrainingWarning):
+    """The loss became NaN or infinite.
+
+    Example:
+        >>> issubclass(NonFiniteLossWarning, TrainingWarning)
+        True
+    """
+
+
+class ConstantLossWarning(TrainingWarning):
+    """The loss of three epochs is the same to the last digit.
+
+    Example:
+        >>> issubclass(ConstantLossWarning, TrainingWarning)
+        True
+    """
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -13,7 +13,14 @@ import numpy as np
 from exburn.core.checks import check_choice, check_count, check_number
 from exburn.core.printing import amount_text, show_figures_as_png, time_text
 from exburn.data import ArrayDataset
-from exburn.errors import ArgumentError, DataError, OutOfMemoryError, require, warn
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    OutOfMemoryError,
+    TrainingWarning,
+    require,
+    warn,
+)
 from exburn.models.fit_data import FitData, prepare_for_fit, read_fit_data
 from exburn.models.planning import Plan, make_plan, with_rows
 from exburn.models.preparing import fixed_batch_size, guard_run
@@ -30,6 +37,7 @@ _WIDTH = 3  # steps: the standard deviation of the weights that smooth the losse
 _ABOVE = 1.25  # times the first losses: no loss counts as more
 _FIRST = 10  # losses that tell where it began
 _RISE = 0.25  # of what the loss had fallen: more is no noise
+_NOISE = 1.2  # standard deviations of a loss: a smaller fall is by chance
 _STEEP = 0.9  # of the steepest fall: the smallest rate that reaches it is suggested
 _GAIN = 0.9  # of the best speed: the smallest batch that reaches it is suggested
 _SECONDS = 0.3  # of one measurement
@@ -42,16 +50,16 @@ class LearningRates:
 
     Attributes:
         suggestion: A rate to begin with: where the loss falls steeply, before it has
-            been at its lowest.
+            been at its lowest. ``None`` where the loss fell by no more than its noise
+            at any rate, as that of a trained model does: then the losses tell nothing.
         rates: The rates, one for each step.
         losses: The loss of each step.
         smoothed: Their mean with those around, by which the suggestion was found.
         diverged: Whether the loss rose so far, or was NaN, that the trial ended.
-        fall: The share of the loss that was lost at the best rates, from 0 to 1. Where
-            it is small, nothing was learnt at any rate, and the suggestion is a guess.
+        fall: The share of the loss that was lost at the best rates, from 0 to 1.
     """
 
-    suggestion: float
+    suggestion: float | None
     rates: list[float]
     losses: list[float]
     smoothed: list[float]
@@ -75,10 +83,12 @@ class LearningRates:
         smoothed = np.asarray(self.smoothed)
         axes.plot(self.rates, self.losses, color="0.75", linewidth=1, label="a step")
         axes.plot(self.rates, smoothed, color="tab:blue", label="smoothed")
-        at = int(np.argmin(np.abs(np.log(np.asarray(self.rates) / self.suggestion))))
-        label = f"suggestion: {self.suggestion:.2g}"
-        axes.axvline(self.suggestion, color="tab:red", linestyle=":", linewidth=1)
-        axes.plot(self.suggestion, smoothed[at], "o", color="tab:red", label=label)
+        if self.suggestion is not None:
+            distances = np.abs(np.log(np.asarray(self.rates) / self.suggestion))
+            at = smoothed[int(np.argmin(distances))]
+            label = f"suggestion: {self.suggestion:.2g}"
+            axes.axvline(self.suggestion, color="tab:red", linestyle=":", linewidth=1)
+            axes.plot(self.suggestion, at, "o", color="tab:red", label=label)
         low = float(np.nanmin(self.losses))
         first = float(smoothed[0])
         room = max(first - low, 0.05 * abs(first)) or 1.0
@@ -94,10 +104,10 @@ class LearningRates:
             f"{len(self.rates)} steps from {self.rates[0]:.2g} to {self.rates[-1]:.2g}"
         )
         end = ", where the loss diverged" if self.diverged else ""
-        hardly = "; the loss hardly fell" if self.fall < 0.1 else ""
-        return (
-            f"<LearningRates: suggestion {self.suggestion:.2g}; {tried}{end}{hardly}>"
-        )
+        number = "no suggestion, the loss fell by no more than its noise"
+        if self.suggestion is not None:
+            number = f"suggestion {self.suggestion:.2g}"
+        return f"<LearningRates: {number}; {tried}{end}>"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -186,7 +196,8 @@ def find_learning_rate(
             or NaN.
 
     Returns:
-        Rates and losses, with ``.suggestion`` and ``.plot()``.
+        Rates and losses, with ``.suggestion`` and ``.plot()``. There is no suggestion,
+        with a warning, where the loss fell by no more than its noise.
 
     Raises:
         NotCompiledError: ``compile`` was not called.
@@ -227,17 +238,27 @@ def find_learning_rate(
             hint="Look for NaN in the weights and in the data; callbacks.Watch names "
             "the layer.",
         )
+    rates = rates[: len(losses)]
+    smoothed = smooth(losses)
+    suggestion = suggest(rates, smoothed, noise(losses))
     if not diverged and len(losses) < steps:
         warn(
             f"the source ended after {len(losses)} of {steps} steps: rates above "
-            f"{rates[len(losses) - 1]:.2g} were not tried.\n"
+            f"{rates[-1]:.2g} were not tried.\n"
             "  → Pass arrays, a source that repeats, or fewer steps.",
-            RuntimeWarning,
+            TrainingWarning,
         )
-    rates = rates[: len(losses)]
-    smoothed = smooth(losses)
+    elif suggestion is None:
+        warn(
+            "the loss fell by no more than its noise at any learning rate, so that "
+            "none is suggested: the model has learnt what it can, or there is nothing "
+            "to learn in so few steps\n"
+            "  → Look for a rate before training, with larger batches or more steps; "
+            ".plot() shows the losses.",
+            TrainingWarning,
+        )
     return LearningRates(
-        suggestion=suggest(rates, smoothed),
+        suggestion=suggestion,
         rates=rates,
         losses=losses,
         smoothed=smoothed,
@@ -354,7 +375,28 @@ def smooth(losses: list[float]) -> list[float]:
     return (np.exp(means) if logarithms else means).tolist()
 
 
-def suggest(rates: list[float], smoothed: list[float]) -> float:
+def noise(losses: list[float]) -> float:
+    """The standard deviation of a step's loss, told by those of steps after each other.
+
+    Of the logarithms, where losses are positive, as ``smooth`` takes them.
+
+    Example:
+        >>> noise([2.0, 2.0, 2.0, 2.0, 0.5])
+        0.0
+    """
+    values = np.asarray(losses, np.float64)
+    values = values[np.isfinite(values)]
+    if (values > 0).all():
+        values = np.log(values)
+    if len(values) < 2:
+        return 0.0
+    # By the median: few steps change the loss as much as those where it diverges.
+    return float(np.median(np.abs(np.diff(values))) / (0.6745 * np.sqrt(2)))
+
+
+def suggest(
+    rates: list[float], smoothed: list[float], noise: float = 0.0
+) -> float | None:
     """The rate at which a smoothed loss falls steeply, before its minimum.
 
     Of the rates at which it falls nearly as steeply as anywhere it is the smallest. The
@@ -364,6 +406,10 @@ def suggest(rates: list[float], smoothed: list[float]) -> float:
     Args:
         rates: The rates, evenly spaced in their logarithm.
         smoothed: The losses.
+        noise: The standard deviation of a loss that was not smoothed.
+
+    Returns:
+        The rate; ``None`` where the loss does not fall by more than its noise.
 
     Example:
         >>> suggest([0.001, 0.01, 0.1, 1.0], [1.0, 0.9, 0.2, 5.0])
@@ -377,8 +423,8 @@ def suggest(rates: list[float], smoothed: list[float]) -> float:
     risen = values - lowest > _RISE * fallen
     over = np.flatnonzero(risen & (fallen > _RISE * np.ptp(values)))
     end = int(np.argmin(values[: over[0]] if len(over) else values))
-    if end < 2:  # nothing was learnt at any rate
-        return rates[max(end - 1, 0)]
+    if end < 2 or start - values[end] <= _NOISE * noise:
+        return None
     slopes = np.gradient(values[: end + 1], np.log(rates[: end + 1]))[:-1]
     return float(rates[int(np.argmax(slopes <= _STEEP * slopes.min()))])
 

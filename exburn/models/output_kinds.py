@@ -10,7 +10,7 @@ from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import NotBuiltError
 from exburn.losses.catalogue import as_loss
 from exburn.module.building import inspect_call
-from exburn.training.forward import last_activations
+from exburn.training.forward import last_functions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKi
             hint="Call it once, on data or on exburn.Input(shape).",
         )
     program = traced[0]
-    ends = last_activations(program)
+    ends = last_functions(program)
     losses = _loss_of_each(model, model.loss if loss is None else loss, len(ends))
     shapes = [public_shape(aval.shape) for aval in program.out_avals]
     return [

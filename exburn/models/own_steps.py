@@ -17,7 +17,7 @@ from exburn.models.preparing import output_names, require_targets
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call, spec_like
 from exburn.module.layer import Bound, bind_arrays
-from exburn.training.forward import ends_in_probabilities
+from exburn.training.forward import last_functions
 from exburn.training.objective.stateful_metrics import holding
 from exburn.training.overrides import built_in, gives_loss
 from exburn.training.steps import one_number, own_loss
@@ -284,7 +284,7 @@ def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> Non
     specs = jax.tree.map(canonical_spec, given)  # NumPy's float64 is float32 in JAX
     names = output_names(self, specs[0])
     preds, targets, weights = specs
-    objective.build(preds, targets, weights, names, lambda: _end_in_probabilities(self))
+    objective.build(preds, targets, weights, names, lambda: _ends(self))
 
 
 def metrics_with_names(model: Model) -> list[tuple[Any, Any]]:
@@ -363,7 +363,7 @@ def _loss_trackers(model: Model) -> dict[str, Any]:
     )
 
 
-def _end_in_probabilities(model: Model) -> Any:
-    """For each output whether it ends in a softmax or sigmoid, if that is known."""
+def _ends(model: Model) -> Any:
+    """For each output the function that ends it, if that is known."""
     traced = inspect_call(model)
-    return None if traced is None else ends_in_probabilities(traced[0])
+    return None if traced is None else last_functions(traced[0])

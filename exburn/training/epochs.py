@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import jax
 import numpy as np
 
+from exburn.callbacks import TerminateOnNaN
 from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
 from exburn.module.building import spec_like
@@ -26,6 +27,7 @@ from exburn.training.checkpoint.run_points import Checkpointing
 from exburn.training.feed.base import ArrayFeed, Feed
 from exburn.training.feed.chunking import phase_of
 from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
+from exburn.training.loss_watch import LossWatch
 from exburn.training.objective.readings import Readings
 from exburn.training.timing import Timing
 
@@ -71,6 +73,12 @@ class Epochs:
             trainer, callbacks, owner, feed, validation_feed, resume, provenance
         )
         self.agreement = self.points.agreement
+        self._watch = LossWatch(
+            trains=bool(self.holder.arrays[0]),
+            # It tells by itself.
+            nan=not any(isinstance(c, TerminateOnNaN) for c in callbacks.callbacks),
+        )
+        self._epoch = 0
         self._last = 0
         # What the bar shows with the next chunk: not to wait for the device.
         self._pending: tuple[int, Readings] | None = None
@@ -178,6 +186,7 @@ class Epochs:
         """Tells that an epoch begins; returns how many of its batches are done."""
         holder, resume, timing = self.holder, self.resume, self.timing
         feeds = self.feed, self.validation_feed
+        self._epoch = epoch
         timing.begin(sum(feed.pop_wait() for feed in feeds if feed is not None))
         holder.epochs = self._earlier + epoch + 1
         self._hook(self.callbacks.on_epoch_begin, epoch)
@@ -223,6 +232,7 @@ class Epochs:
             timing.tell_wait(self.callbacks.callbacks)
             self.points.in_validation(epoch, done, logs)
             logs |= {f"val_{name}": value for name, value in means.items()}
+        self._watch.end_epoch(logs, epoch, done)
         self._hook(self.callbacks.on_epoch_end, epoch, logs)
         timing.end()
         return logs
@@ -267,6 +277,7 @@ class Epochs:
                     preparer.readings, preparer.chunk = readings, chunk
                     due = callbacks.is_due("train", done - 1)  # else it only counts
                     logs = preparer.read_logs(readings.send()) if due and reads else {}
+                    self._watch.look(logs, epoch, done)
                     hook, light = callbacks.on_train_batch_end, ends_light or not due
                     holder.call_hook(hook, done - 1, logs, light=light)
                     yield
@@ -315,6 +326,7 @@ class Epochs:
             self._glance(done, self.preparer.read_logs(means))
 
     def _glance(self, done: int, logs: dict[str, float]) -> None:
+        self._watch.look(logs, self._epoch, done)
         hook, light = self.callbacks.on_chunk_end, self.callbacks.light_in
         self.holder.call_hook(hook, done, logs, light=light("on_chunk_end"))
 

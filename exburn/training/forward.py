@@ -22,6 +22,8 @@ from exburn.training.fingerprint import Fingerprint
 from exburn.training.module import SplitModule
 
 _PASSING = {"convert_element_type", "reshape", "squeeze", "copy", "stop_gradient"}
+# Which lead from a weight to a part of it, in another form.
+_KEEPING = {*_PASSING, "transpose", "broadcast_in_dim", "slice"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Forward:
         cost: Cost of the pass.
         outputs: Specs of the outputs.
         losses: Number of losses that layers added.
-        probabilities: For each output whether it ends in a softmax or sigmoid.
+        ends: For each output the function that ends it: see ``last_functions``.
         lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows;
             without ``rows`` those that are cast to integers.
         repeats_lookups: Whether a table is looked into several times.
@@ -42,7 +44,7 @@ class Forward:
     cost: Cost
     outputs: Any
     losses: int = 0
-    probabilities: tuple[bool, ...] = ()
+    ends: tuple[str | None, ...] = ()
     lookups: tuple[tuple[int, int | None, str], ...] = ()
     repeats_lookups: bool = False
     mixes_rows: bool = False
@@ -82,8 +84,8 @@ def trace(
     except ExBurnError as error:
         plain(error)
         raise
-    probabilities = ends_in_probabilities(jaxpr)
-    return Forward(cost, specs, probabilities=probabilities, mixes_rows=mixes, **told)
+    ends = last_functions(jaxpr, weights=len(jax.tree.leaves(groups)))
+    return Forward(cost, specs, ends=ends, mixes_rows=mixes, **told)
 
 
 def check_constants(split: SplitModule, x: Any) -> None:
@@ -154,30 +156,32 @@ def _repeat(ctx: forward_context.Context) -> bool:
     return len(set(names)) < len(names)
 
 
-def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:
-    """For each output of a program whether a softmax or sigmoid makes it.
+def last_functions(jaxpr: Any, weights: int = 0) -> tuple[str | None, ...]:
+    """For each output of a program the function at its end, where the loss asks for it.
+
+    Args:
+        jaxpr: A program.
+        weights: How many of its first inputs are weights.
+
+    Returns:
+        ``"softmax"`` or ``"sigmoid"``, which make probabilities; ``"affine"`` for a
+        product with a weight, or a convolution, and what is added to it, which make any
+        numbers; ``None`` for any other.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> program = jax.make_jaxpr(lambda x: (jax.nn.softmax(x), x * 2))(jnp.ones(3))
-        >>> ends_in_probabilities(program)
-        (True, False)
+        >>> last_functions(jax.make_jaxpr(jax.nn.sigmoid)(jnp.ones(3)))
+        ('sigmoid',)
+        >>> w, x = jnp.ones((3, 2)), jnp.ones(3)
+        >>> dense = jax.make_jaxpr(lambda w, x: x @ w + 1)(w, x)
+        >>> last_functions(dense, weights=1), last_functions(dense)
+        (('affine',), (None,))
     """
-    return tuple(end is not None for end in last_activations(jaxpr))
+    program = getattr(jaxpr, "jaxpr", jaxpr)
+    return _last_functions(program, {id(var) for var in program.invars[:weights]})
 
 
-def last_activations(jaxpr: Any) -> tuple[str | None, ...]:
-    """For each output of a program the function at its end that makes probabilities.
-
-    ``"softmax"``, ``"sigmoid"``, or ``None`` for any other.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> program = jax.make_jaxpr(lambda x: (jax.nn.sigmoid(x), x * 2))(jnp.ones(3))
-        >>> last_activations(program)
-        ('sigmoid', None)
-    """
-    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+def _last_functions(jaxpr: Any, weights: set[int]) -> tuple[str | None, ...]:
     made = {id(var): eqn for eqn in jaxpr.eqns for var in eqn.outvars}
 
     def trail(var: Any) -> tuple[Any, Any]:
@@ -201,16 +205,30 @@ def last_activations(jaxpr: Any) -> tuple[str | None, ...]:
             and source(bottom.invars[0]) is top
         )
 
-    def activation(var: Any) -> str | None:
+    def is_weight(var: Any) -> bool:
+        while (eqn := made.get(id(var))) and eqn.primitive.name in _KEEPING:
+            var = eqn.invars[0]
+        return id(var) in weights
+
+    def last(var: Any) -> str | None:
         origin, eqn = trail(var)
         if eqn is None:
             return None
         for name in ("jaxpr", "call_jaxpr"):  # a function of its own, or its derivative
             if name in eqn.params:
-                inner = last_activations(eqn.params[name])
-                return inner[eqn.outvars.index(origin)]
-        if eqn.primitive.name == "div":
-            return "softmax" if is_softmax(eqn) else None
-        return "sigmoid" if eqn.primitive.name == "logistic" else None
+                inner = getattr(eqn.params[name], "jaxpr", eqn.params[name])
+                pairs = zip(inner.invars, eqn.invars, strict=False)
+                among = {id(inside) for inside, given in pairs if is_weight(given)}
+                return _last_functions(inner, among)[eqn.outvars.index(origin)]
+        match eqn.primitive.name:
+            case "div":
+                return "softmax" if is_softmax(eqn) else None
+            case "logistic":
+                return "sigmoid"
+            case "dot_general" | "conv_general_dilated":
+                return "affine" if any(map(is_weight, eqn.invars)) else None
+            case "add" | "add_any":
+                return "affine" if "affine" in map(last, eqn.invars) else None
+        return None
 
-    return tuple(activation(var) for var in jaxpr.outvars)
+    return tuple(last(var) for var in jaxpr.outvars)

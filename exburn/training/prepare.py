@@ -202,7 +202,7 @@ class Preparer:
         # A compute_loss of the model's own builds it, too, for all of a batch.
         own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
         form = form_of((seen.outputs, y, w), rows=own_loss)
-        wanted = self.objective, self.holder.split, form, seen.probabilities
+        wanted = self.objective, self.holder.split, form, seen.ends
         if wanted == self._built_for:
             return
         for ready in self._ready.values():  # of another number of rows, maybe
@@ -215,11 +215,11 @@ class Preparer:
         op = "fit" if kind == "train" else "evaluate"
         with substituting(self.holder.split.reading()):
             try:
-                self.objective.build(seen.outputs, y, w, named, seen.probabilities, op)
+                self.objective.build(seen.outputs, y, w, named, seen.ends, op)
             except ExBurnError:  # it may pass on targets of another form
                 if not own_loss or self.objective.has_metrics:
                     raise
-                nothing = seen.outputs, None, None, named, seen.probabilities
+                nothing = seen.outputs, None, None, named, seen.ends
                 self.objective.build(*nothing, op)
                 self._unmatched = wanted
         given = [meter.metric for meter in self.objective.meters]
@@ -472,7 +472,7 @@ class Preparer:
             seen = self.forward(batch[0])  # the step may use the compiled metrics
             _, y, w = batch
             named = names(seen.outputs) if names else None
-            self.objective.build(seen.outputs, y, w, named, seen.probabilities)
+            self.objective.build(seen.outputs, y, w, named, seen.ends)
         self._discover(kind, batch)
 
     def _discover(self, kind: str, batch: tuple) -> None:

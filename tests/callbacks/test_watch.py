@@ -80,6 +80,7 @@ def test_it_names_a_planted_dead_relu(capsys):
     assert "gradients/block0/dense/kernel" in stuck
 
 
+@pytest.mark.filterwarnings("ignore::exburn.errors.NonFiniteLossWarning")
 def test_it_names_a_planted_exploding_layer_and_nan():
     watch = fit(make(scale=1e6), every=1, gradients=False)
     first = next(f for f in watch.findings if f.kind == "exploding")

@@ -1,6 +1,7 @@
 """The page's section "compile"."""
 
 import inspect
+import warnings
 
 import jax
 import numpy as np
@@ -116,6 +117,11 @@ def test_names_of_keras_take_probabilities(loss, units, y):
         assert values[exburn, key] == pytest.approx(values[keras, key], rel=1e-5)
     assert values[exburn, "name"] == values[exburn, "object"]
     assert values[exburn, "name"] != pytest.approx(values[exburn, "logits"], rel=1e-2)
+    for framework, told in ((exburn, 1), (keras, 0)):
+        model = compiled(framework, framework.layers.Dense(units), loss=loss)
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            evaluate(model, X, y)
+        assert sum("as probabilities" in str(one.message) for one in caught) == told
 
 
 @pytest.mark.long

@@ -442,6 +442,7 @@ def test_chunks_of_whole_groups(batches, given, hooks, taken):
 @pytest.mark.long
 @says("With `LossScaleOptimizer` a group is left out")
 @pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.filterwarnings("ignore::exburn.errors.NonFiniteLossWarning")
 def test_a_group_that_is_not_finite():
     """One bad batch in three groups: here its group is left out, in Keras it alone."""
     x = X.copy()

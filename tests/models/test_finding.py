@@ -16,6 +16,9 @@ from exburn.errors import (
 )
 from exburn.models import finding
 
+# Of few steps on few rows: the loss falls by no more than its noise.
+FEW_STEPS = pytest.mark.filterwarnings("ignore:the loss fell by no more than its noise")
+
 
 def make(optimizer="adam", seed=3):
     model = exburn.Sequential(
@@ -76,6 +79,7 @@ def test_a_loss_that_is_no_number_before_all_is_an_error():
         model.find_learning_rate(x, y, steps=20)
 
 
+@FEW_STEPS
 def test_all_is_as_it_was_afterwards(trained):
     x, y = data()
     before = everything(trained)
@@ -88,6 +92,7 @@ def test_all_is_as_it_was_afterwards(trained):
     assert int(found) == 96
 
 
+@FEW_STEPS
 def test_a_training_goes_on_as_if_nothing_had_been_looked_for():
     x, y = data()
 
@@ -108,6 +113,7 @@ def test_a_training_goes_on_as_if_nothing_had_been_looked_for():
     assert watched.history.history == alone.history.history
 
 
+@FEW_STEPS
 def test_a_rate_goes_past_schedules_and_the_loss_is_that_of_the_step():
     """Against steps by hand, one after another, with SGD's formula."""
     model = exburn.Sequential([exburn.Input((2,)), layers.Dense(1, use_bias=False)])
@@ -133,7 +139,35 @@ def test_the_suggestion_is_where_the_loss_falls_most_steeply():
     losses = 2 - 1.5 / (1 + np.exp(-4 * (place + 3))) + np.exp(6 * (place - 0.2))
     found = finding.suggest(rates, losses.tolist())
     assert 4e-4 < found < 3e-3
-    assert finding.suggest([1e-3, 1e-2, 1e-1], [1.0, np.nan, np.nan]) == 1e-3
+    assert finding.suggest([1e-3, 1e-2, 1e-1], [1.0, np.nan, np.nan]) is None
+
+
+def test_a_fall_within_the_noise_is_no_fall():
+    rates, rng = np.geomspace(1e-6, 10, 101).tolist(), np.random.default_rng(0)
+    place = np.log10(rates)
+    clear = 2 - 1.5 / (1 + np.exp(-4 * (place + 3))) + np.exp(6 * (place - 0.2))
+    flat = 1 + np.exp(6 * (place - 0.2))
+    for losses, depth in ((clear, True), (flat, False)):
+        for _ in range(20):
+            noisy = (losses * np.exp(0.2 * rng.normal(size=101))).tolist()
+            spread = finding.noise(noisy)
+            assert 0.1 < spread < 0.3
+            number = finding.suggest(rates, finding.smooth(noisy), spread)
+            assert (number is not None and 1e-4 < number < 1e-2) == depth
+
+
+@pytest.mark.long
+def test_a_trained_model_is_told_no_rate():
+    (x, y), _ = exburn.datasets.digits.load_data()
+    x = x.reshape(-1, 64) / 16.0
+    model = exburn.Sequential([exburn.Input((64,)), layers.Dense(64, "relu")])
+    model.add(layers.Dense(10))
+    model.compile("adam", "cross_entropy", seed=0)
+    assert 1e-3 < model.find_learning_rate(x, y).suggestion < 1
+    model.fit(x, y, epochs=30, verbose=0)
+    with pytest.warns(exburn.errors.TrainingWarning, match="no more than its noise"):
+        rates = model.find_learning_rate(x, y)
+    assert rates.suggestion is None and "no suggestion" in repr(rates)
 
 
 def test_what_it_refuses(trained):

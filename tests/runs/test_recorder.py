@@ -118,6 +118,7 @@ def test_interrupts_are_recorded(error, state, tmp_path):
     assert runs.read(tmp_path / "a").state == state
 
 
+@pytest.mark.filterwarnings("ignore::exburn.errors.NonFiniteLossWarning")
 def test_a_loss_that_is_no_number_is_an_event(tmp_path):
     model, (x, y) = small_model(), rows()
     x[0] = np.inf

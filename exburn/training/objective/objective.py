@@ -13,7 +13,7 @@ import numpy as np
 
 from exburn import losses, metrics
 from exburn.core.forward_context import key_scope
-from exburn.errors import DataError, warn
+from exburn.errors import DataError, LogitsWarning, warn
 from exburn.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.runtime.device import chosen_device
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
@@ -50,7 +50,7 @@ class _Term:
     name: str
     given: losses.Loss
     place: int  # of its weight among the objective's
-    probabilities: bool  # whether the output ends in a softmax or sigmoid
+    probabilities: bool  # whether a softmax or sigmoid ends the output
 
     @property
     def loss(self) -> losses.Loss:
@@ -95,6 +95,7 @@ class Objective:
         self.exact_rows = False
         self.own = OwnMetrics()  # those that the model updates
         self.logged: list[str] | None = None  # if the model says what is
+        self._doubted: set[int] = set()  # outputs that a warning has named
         self._built_for: Any = (None, None)
         self._fresh: dict[Any, Any] = {}  # fresh totals on the device, by what for
 
@@ -105,7 +106,7 @@ class Objective:
         y_spec: Any,
         w_spec: Any,
         names,
-        probabilities,
+        ends,
         op: str = "fit",
     ) -> None:
         """Matches losses and metrics to outputs, and checks every shape.
@@ -114,18 +115,18 @@ class Objective:
             pred_spec: Specs of the model's outputs.
             y_spec, w_spec: Specs of targets and sample weights, or ``None``.
             names: Output names of a functional model, or ``None``.
-            probabilities: For each output whether it ends in a softmax or sigmoid; or
-                a function that tells, called if other shapes were built before.
+            ends: For each output the function that ends it (``last_functions``); or a
+                function that tells, called if other shapes were built before.
             op: The operation named in errors.
         """
         self._op = op
         form = repr((pred_spec, y_spec)), repr(w_spec)
         before, told = self._built_for
-        if form == before and (callable(probabilities) or probabilities == told):
+        if form == before and (callable(ends) or ends == told):
             return
         self._built_for = None, None  # until this build succeeds
-        if callable(probabilities):
-            probabilities = probabilities()
+        if callable(ends):
+            ends = ends()
         preds = jax.tree.leaves(pred_spec)
         self.output_names = list(names or names_of(pred_spec))
         self._form = pred_spec if is_nested(pred_spec) else None
@@ -139,13 +140,13 @@ class Objective:
         weights = self.split_weights(w_spec)
         self.exact_rows = False
         with key_scope(lambda: jax.random.key(0)):  # traces draw, maybe
-            self.terms = self._terms(preds, targets, weights, probabilities)
+            self.terms = self._terms(preds, targets, weights, ends)
             self.meters = self._meters(preds, targets)
         by_name = isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping)
         if by_name and self._form is None:
             order = {name: i for i, name in enumerate(self._loss)}
             self.terms.sort(key=lambda t: order[self.output_names[t.output]])
-        self._built_for = form, probabilities
+        self._built_for = form, ends
 
     def built_parts(self) -> dict[str, Any]:
         """What was made of the last shapes; for ``recall``."""
@@ -190,7 +191,7 @@ class Objective:
             self.output_names,
         )
 
-    def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
+    def _terms(self, preds, targets, weights, ends) -> list[_Term]:
         terms = []
         self._weigh()
         names, taken = self.output_names, {"loss"}
@@ -208,16 +209,12 @@ class Objective:
                         hint=f"Pass y[{names[i]!r}], or compile without a loss for it.",
                     )
                 continue
-            given, ends = loss, bool(probabilities and probabilities[i])
-            adapts = hasattr(given, "with_from_logits")
-            if ends and not adapts and getattr(given, "from_logits", None) is True:
-                warn(
-                    f"the loss {given.name!r} takes the output {names[i]!r} as logits, "
-                    "and a softmax or sigmoid makes it: probabilities are taken twice."
-                    "\n  → Leave that activation out, or pass from_logits=False.",
-                    RuntimeWarning,
-                )
-            loss = _Term(i, label, given, place, ends).loss
+            given, end = loss, ends[i] if ends else None
+            likely = end in ("softmax", "sigmoid")
+            if i not in self._doubted and (doubt := _doubt(given, names[i], end)):
+                self._doubted.add(i)
+                warn(doubt, LogitsWarning)
+            loss = _Term(i, label, given, place, likely).loss
             where, output = f"in loss {loss.name!r}", self._one_of_several(i)
             with noting(where, targets[i], preds[i], output):
                 loss.check_shapes(targets[i], preds[i])
@@ -228,7 +225,7 @@ class Objective:
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             stem = self._stems[i]
             name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
-            terms.append(_Term(i, unused_name(name, taken), given, place, ends))
+            terms.append(_Term(i, unused_name(name, taken), given, place, likely))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise DataError(
                     self._op,
@@ -523,3 +520,27 @@ def _meter_weight(weight, mask, row_mask):
         )
         weight = jnp.where(extra > 0, weight * extra, 0.0)
     return weight
+
+
+def _doubt(loss: Any, output: str, end: str | None) -> str | None:
+    """A warning, where a loss takes an output for logits, or not, against its end.
+
+    A loss that finds out by itself (``with_from_logits``) is right anyhow.
+    """
+    logits = getattr(loss, "from_logits", None)
+    if hasattr(loss, "with_from_logits"):
+        return None
+    if logits is True and end in ("softmax", "sigmoid"):
+        return (
+            f"the loss {loss.name!r} takes the output {output!r} as logits, and a "
+            f"{end} makes it: probabilities are taken twice.\n"
+            "  → Leave that activation out, or pass from_logits=False."
+        )
+    if logits is False and end == "affine":
+        activation = "sigmoid" if "binary" in loss.name else "softmax"
+        return (
+            f"the loss {loss.name!r} takes the output {output!r} as probabilities, and "
+            "its last layer has no activation: they are any numbers, which are clipped."
+            f"\n  → Pass from_logits=True to the loss, or end in a {activation}."
+        )
+    return None

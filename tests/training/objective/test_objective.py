@@ -8,6 +8,7 @@ import pytest
 
 import exburn
 from exburn import layers, ops
+from exburn.errors import LogitsWarning
 
 
 @pytest.mark.long
@@ -108,32 +109,68 @@ def test_single_batches_and_eager_steps_draw_too():
 
 
 Sparse = exburn.losses.SparseCategoricalCrossentropy
+CrossEntropy = exburn.losses.CrossEntropy
+
+
+def mixed(units=3):
+    """Probabilities that no softmax ends: two, weighed by a third."""
+    x = exburn.Input((4,))
+    first, second = (layers.Dense(units, "softmax")(x) for _ in range(2))
+    share = layers.Dense(1, "sigmoid")(x)
+    return exburn.Model(x, share * first + (1 - share) * second)
+
+
+def convolved():
+    return exburn.Sequential(
+        [
+            exburn.Input((4,)),
+            layers.Reshape((4, 1)),
+            layers.Conv1D(3, 4),
+            layers.Flatten(),
+        ]
+    )
+
+
+def ended(*last, **options):
+    return exburn.Sequential([exburn.Input((4,)), layers.Dense(3, **options), *last])
 
 
 @pytest.mark.parametrize(
-    ("activation", "loss", "warns"),
+    ("model", "loss", "told"),
     [
-        (
-            "softmax",
-            Sparse(from_logits=True),
-            True,
-        ),
-        ("softmax", Sparse(), False),
-        (
-            "linear",
-            Sparse(from_logits=True),
-            False,
-        ),
-        ("softmax", exburn.losses.CrossEntropy(from_logits=True), False),  # it adapts
+        (ended(activation="softmax"), Sparse(from_logits=True), "as logits"),
+        (ended(activation="softmax"), Sparse(), None),
+        (ended(), Sparse(from_logits=True), None),
+        (ended(activation="softmax"), CrossEntropy(from_logits=True), None),
+        (ended(), "cross_entropy", None),  # it adapts
+        (ended(), Sparse(), "as probabilities"),
+        (ended(), exburn.losses.sparse_categorical_crossentropy, "as probabilities"),
+        (ended(dtype="mixed_bfloat16"), Sparse(), "as probabilities"),
+        (ended(layers.Dropout(0.5), layers.Dense(3)), Sparse(), "as probabilities"),
+        (ended(layers.Softmax()), Sparse(), None),
+        (ended(activation="hard_sigmoid"), Sparse(), None),
+        (convolved(), Sparse(), "as probabilities"),
+        (mixed(), Sparse(), None),
+        (ended(), "mse", None),
     ],
 )
-def test_probabilities_that_are_taken_as_logits_are_told(activation, loss, warns):
-    stack = [exburn.Input((4,)), layers.Dense(3, activation=activation, name="kind")]
-    model = exburn.Sequential(stack)
+def test_outputs_that_are_taken_for_something_else_are_told(model, loss, told):
     model.compile("sgd", loss, seed=0)
     x, y = np.ones((8, 4), np.float32), np.zeros(8, np.int32)
+    if loss == "mse":
+        y = np.zeros((8, 3), np.float32)
     with warnings.catch_warnings(record=True, action="always") as caught:
-        model.fit(x, y, verbose=0)
-    told = [str(one.message) for one in caught]
-    assert len(told) == warns
-    assert all("'kind' as logits" in text for text in told)
+        model.fit(x, y, epochs=2, validation_data=(x[:3], y[:3]), verbose=0)
+    texts = [str(w.message) for w in caught if w.category is LogitsWarning]
+    assert len(texts) == (told is not None) and all(told in text for text in texts)
+
+
+@pytest.mark.parametrize("kind", ["BinaryCrossentropy", "BinaryFocalCrossentropy"])
+def test_a_single_logit_is_told_too(kind):
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1, name="odd")])
+    model.compile("sgd", getattr(exburn.losses, kind)())
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        model.evaluate(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
+    (warning,) = caught
+    assert "'odd' as probabilities" in str(warning.message)
+    assert "end in a sigmoid" in str(warning.message)
