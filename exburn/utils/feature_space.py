@@ -449,10 +449,10 @@ class FeatureSpace(Layer):
             return layer.vocabulary_size()
         if isinstance(layer, CategoryEncoding):
             return layer.num_tokens
-        if isinstance(layer, Discretization) and layer.bin_boundaries is not None:
-            return len(layer.bin_boundaries) + 1
         if isinstance(layer, Hashing | HashedCrossing):
             return layer.num_bins
+        if isinstance(layer, Discretization) and layer.bin_boundaries is not None:
+            return len(layer.bin_boundaries) + 1
         raise ArgumentError(
             self.name,
             f"how many categories {name!r} has is not known: its layer is "
