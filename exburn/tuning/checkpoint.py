@@ -245,20 +245,36 @@ def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
     trials = run.begun
     paths = dict.fromkeys(path for trial in trials for path in trial)
     options = {
-        **ready.data.options(),
-        "warmup": warmup_config(ready.model._run.value.warmup),
+        **_options_of(ready),
         **{f"over.{p}": [t.get(p, "its own") for t in trials] for p in paths},
         "lanes": len(trials),
         "folds": [lane.rows for lane in run.lanes if lane.rows is not None],
-        "epochs": run.epochs,
-        "scheduler": ready.scheduler,
-        "monitor": [run.monitor, run.mode],
-        "order": "own" if ready.own_order else "shared",
-        "validation_data.freq": [e for e in range(run.epochs) if ready.validates(e)],
         "sweep's seed": ready.seed,
     }
     trainer = require_trainer(ready.model, "sweep")
     return provenance_of(trainer, *ready.data.sources, options, begins=True)
+
+
+def provenance_of_scores(ready: SetUp) -> Provenance:
+    """What the scores of a sweep depend on, whatever its trials and their seeds are.
+
+    Args:
+        ready: What it was given.
+    """
+    trainer = require_trainer(ready.model, "sweep")
+    return provenance_of(trainer, *ready.data.sources, _options_of(ready))
+
+
+def _options_of(ready: SetUp) -> dict[str, Any]:
+    return {
+        **ready.data.options(),
+        "warmup": warmup_config(ready.model._run.value.warmup),
+        "epochs": ready.epochs,
+        "scheduler": ready.scheduler,
+        "monitor": [ready.monitor, ready.mode],
+        "order": "own" if ready.own_order else "shared",
+        "validation_data.freq": [e for e in range(ready.epochs) if ready.validates(e)],
+    }
 
 
 def _describe_group(run: SweepRun, group: Group) -> dict[str, Any]:

@@ -11,11 +11,13 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
+from exburn.training.checkpoint.provenance import Provenance, differ_error
 from exburn.tuning.records import LaneRecord, Trial
 from exburn.tuning.space import Choice, Interval, Space
 
 __all__ = ["StudySampler", "is_study"]
 
+_ATTRIBUTE = "exburn provenance"  # of a study
 _PLAIN = (bool, int, float, str, type(None))  # what a categorical of Optuna may hold
 
 
@@ -80,6 +82,27 @@ class StudySampler:
                 f"the study must {mode}imize what is monitored, its direction is "
                 f"{direction}",
                 hint=f'optuna.create_study(direction="{mode}imize").',
+            )
+
+    def compare(self, provenance: Provenance) -> None:
+        """Notes in the study what its scores depend on, or compares what is noted.
+
+        Args:
+            provenance: That of the sweep.
+
+        Raises:
+            CheckpointError: The study has scores of another sweep.
+        """
+        if (noted := self.study.user_attrs.get(_ATTRIBUTE)) is None:
+            self.study.set_user_attr(_ATTRIBUTE, provenance.entries())
+        elif differences := provenance.differences_from(noted):
+            raise differ_error(
+                "sweep",
+                "the study has the scores of another sweep",
+                differences,
+                self.study.study_name,
+                "Give each sweep a study of its own: scores of other data, or another "
+                "model, are no measure.",
             )
 
     def ask(self, space: Space, n: int) -> list[Trial]:

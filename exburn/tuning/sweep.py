@@ -8,7 +8,12 @@ from typing import Any
 
 from exburn.models import Model
 from exburn.models.preparing import guard_run
-from exburn.tuning.checkpoint import SweepCheckpoint, check_resumable
+from exburn.tuning.checkpoint import (
+    SweepCheckpoint,
+    check_resumable,
+    provenance_of_scores,
+)
+from exburn.tuning.optuna import StudySampler
 from exburn.tuning.result import SweepResult
 from exburn.tuning.run import Lane, SweepRun, build_model
 from exburn.tuning.set_up import notes_of, set_up
@@ -99,8 +104,8 @@ def sweep(
         DataError: The data do not fit the model.
         LayoutError: There are no such devices, or they divide the model already.
         OutOfMemoryError: ``lanes`` at once need more memory than there is.
-        CheckpointError: The folder is that of a sweep with other data, another model or
-            other arguments, or damaged.
+        CheckpointError: The folder, or the study, is that of a sweep with other data,
+            another model or other arguments, or the folder is damaged.
         KeyboardInterrupt, and whatever else ends a sweep that has begun: with what its
             lanes have come to as the exception's ``result``.
 
@@ -123,6 +128,8 @@ def sweep(
     if checkpoint is not None:
         check_resumable(ready.data.dataset, ready.space.asks)
         kept = SweepCheckpoint(checkpoint, ready)
+    if isinstance(ready.space.sampler, StudySampler):
+        ready.space.sampler.compare(provenance_of_scores(ready))
 
     def result() -> SweepResult:
         return SweepResult(

@@ -42,6 +42,32 @@ class Sweeping:
     begin = again = run
 
 
+class Studying:
+    """A study of Optuna, which is asked for trials of a second sweep."""
+
+    ignores = frozenset({"the seed"})
+    lacks: frozenset[str] = frozenset()
+
+    def __init__(self, folder):
+        optuna = pytest.importorskip("optuna")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self.study = optuna.create_study()
+
+    def run(self, training):
+        return exburn.sweep(
+            training.model(),
+            **training.data(),
+            over={"scale": exburn.uniform(0.5, 1.0)},
+            sampler=exburn.tuning.StudySampler(self.study, trials=2),
+            monitor="loss",
+            mode="min",
+            epochs=1,
+            verbose=0,
+        )
+
+    begin = again = compare = run
+
+
 class Resuming:
     """A checkpoint of ``fit`` that is resumed from."""
 
@@ -151,6 +177,7 @@ class Distilled(Resuming):
 
 KINDS = {
     "sweep": Sweeping,
+    "study": Studying,
     "resume": Resuming,
     "auto": Looking,
     "Orbax": Orbax,
