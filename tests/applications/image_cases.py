@@ -1,6 +1,6 @@
 """Ways of preparing images that folders tell, and what other libraries make of them.
 
-``golden/images.npz`` holds the arrays. An environment with ``transformers``, ``timm``
+``image_values.npz`` holds the arrays. An environment with ``transformers``, ``timm``
 and ``torchvision`` writes it anew (recorded with 5.24, 1.0.31 and Pillow 13)::
 
     python -P tests/applications/image_cases.py
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-GOLDEN = Path(__file__).parent / "golden" / "images.npz"
+GOLDEN = Path(__file__).parent / "image_values.npz"
 SIDE = 16
 
 #: What ``preprocessor_config.json`` says, beside a size of the model's.

@@ -154,7 +154,8 @@ def read_adapters(folder):
 
 
 def write_pruned(folder):
-    model = exburn.prune(stack(), sparsity=0.75, schedule=compression.Constant())
+    schedule = compression.ConstantSparsity()
+    model = exburn.prune(stack(), sparsity=0.75, schedule=schedule)
     model.fit(WIDE, WIDE[:, :3], epochs=2, verbose=0)
     model.save(folder / "pruned.exburn")
     return stays_pruned(model)
