@@ -62,6 +62,7 @@ class RecurrentCell(Layer):
     gates = 1
     hoist: bool | None = None  # whether the input is projected before the loop
     activation: Any
+    recurrent_activation: Any
     kernel: Any = None
     recurrent_kernel: Any = None
     bias: Any = None

@@ -7,7 +7,6 @@ from typing import Unpack
 
 import jax.numpy as jnp
 
-from exburn.core.annotations import Sizes
 from exburn.core.checks import check_count
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
@@ -225,7 +224,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageCorrection):
 class _Tiles:
     """The tiles along one axis of an image."""
 
-    def __init__(self, size: Sizes, count: int):
+    def __init__(self, size: int, count: int):
         self.size, self.count = size, count
         self.length = (size + count - 1) // count
         places = jnp.arange(self.length * count)
