@@ -278,8 +278,10 @@ def steps_of_fit(
         )
         try:
             yield from begun.events(initial_epoch, epochs, validates)
-        finally:
-            trainer.end_fit(begun.feed)
+        except BaseException:
+            trainer.end_fit(begun.feed, failed=True)
+            raise
+        trainer.end_fit(begun.feed)
     history.data_waits = trainer.timing.waits
     if profile:
         history.profile = trainer.timing.epochs

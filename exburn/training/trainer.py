@@ -10,6 +10,7 @@ import jax
 
 from exburn.callbacks.contract import CallbackList
 from exburn.data import ArrayDataset, StreamDataset
+from exburn.runtime.sharding import processes
 from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.runtime.transfer import batch_number, device_constant
 from exburn.training import inference
@@ -121,6 +122,7 @@ class Trainer:
         first, earlier = initial_epoch, holder.epochs_before(initial_epoch)
         per_epoch = count_steps(dataset, batch_size, steps)
         holder.optimizer.set_epochs(per_epoch, epochs)
+        self._provenance = None  # that of a run that was refused is none of this one
         if resume is not None or callbacks.listens("on_checkpoint"):
             self._begin_provenance(sources or (dataset, validation), options or {})
         if resume is not None:
@@ -200,12 +202,17 @@ class Trainer:
         self.fitted = dataset, batch_size, steps
         return run
 
-    def end_fit(self, feed: Feed) -> None:
-        """Says how it ran, whatever ended it."""
+    def end_fit(self, feed: Feed, failed: bool = False) -> None:
+        """Says how it ran, whatever ended it.
+
+        Args:
+            feed: The data.
+            failed: Whether an exception did.
+        """
         self.fitted = None
         self.decisions = as_it_ran(self.decisions, feed)
         if self._provenance is not None:
-            self._end_provenance()
+            self._end_provenance(failed)
 
     def _begin_provenance(self, sources: Sources, options: Mapping[str, Any]) -> None:
         """Describes what the result depends on; arrays beside the training.
@@ -221,12 +228,14 @@ class Trainer:
         made.begin()
         self._provenance, self._described = made, (*sources, options)
 
-    def _end_provenance(self) -> None:
+    def _end_provenance(self, failed: bool) -> None:
         """Notes what hooks have changed."""
         made, self._provenance = self._provenance, None
         assert made is not None
         made.close()
         described, self._described = self._described, None
+        if failed and processes.count() > 1:
+            return  # another process may be lost, and with it arrays that never come
         now = provenance_of(self, *described)
         self.holder.changed_in_fit = made.changes(now)
 
