@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from exburn.applications.image_format import ImageFormat, TakesImages
 from exburn.core import registry
@@ -89,7 +89,8 @@ class ImageNetwork(TakesImages, Model):
             raise FileFormatError(cls.__name__, f"its images are described by {told!r}")
         images = ImageFormat.from_config(told)
         with registry.custom_objects(custom_objects):
-            return rebuild(functools.partial(cls, images=images), config)
+            make = functools.partial(cls, images=images)
+            return cast(Self, rebuild(make, config))
 
     def _with_graph(self, inputs: Any, outputs: Any) -> Model:
         images, at = self._format.value, slice(1, 3)

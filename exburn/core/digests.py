@@ -86,7 +86,7 @@ def describe_array(array: Any, stop: Event | None = None) -> str:
         False
     """
     form = f"{array.dtype}{str(list(array.shape)).replace(' ', '')}"
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     return f"{form} <{_VALUE}{_digest_of_rows(array, stop or Event())}>"
 

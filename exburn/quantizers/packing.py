@@ -167,7 +167,10 @@ def unpack_ternary(packed: Any, orig_len: int, axis: int = 0) -> jax.Array:
 def join_ternary(trits: Sequence[np.ndarray]) -> np.ndarray:
     """Bytes of five arrays of -1, 0 and 1."""
     pairs = zip(trits, TERNARY_PLACES, strict=True)
-    return sum((trit + 1) * np.uint8(place) for trit, place in pairs).astype(np.uint8)
+    total = np.zeros(trits[0].shape, np.uint8)
+    for trit, place in pairs:
+        total += (trit + 1).astype(np.uint8) * np.uint8(place)
+    return total
 
 
 def split_ternary(packed: Any) -> list[jax.Array]:

@@ -119,7 +119,8 @@ class QuantizationReport:
 
         The ``reason`` of the rows of ``left_alone`` tells more.
         """
-        return [(row.path, row.kind_of_reason or row.reason) for row in self.left_alone]
+        rows = self.left_alone
+        return [(row.path, row.kind_of_reason or row.reason or "") for row in rows]
 
     @property
     def num_quantized(self) -> int:

@@ -121,7 +121,10 @@ class FeatureSpace(Layer):
         self._autocast = False
         kinds = {key: self._feature(key, kind) for key, kind in features.items()}
         self._modes = Static({k: (f.dtype, f.output_mode) for k, f in kinds.items()})
-        self.preprocessors = {key: kind.preprocessor for key, kind in kinds.items()}
+        preprocessors: dict[str, Any] = {
+            k: kind.preprocessor for k, kind in kinds.items()
+        }
+        self.preprocessors = preprocessors
         given = {key for key, kind in kinds.items() if _is_given(kind.preprocessor)}
         self._given = Static(given)
         found = [self._cross(cross, kinds) for cross in crosses or ()]

@@ -9,7 +9,9 @@ from exburn.transforms.quantization.scheme import Scheme
 
 SAMPLE_ROWS = 512  # of inputs, at most, on which the ends of grids are chosen
 
-_SHRINKS = np.float32([1 - 0.025 * step for step in range(20)])  # from 1 to 0.525
+_SHRINKS = np.array(
+    [1 - 0.025 * step for step in range(20)], np.float32
+)  # from 1 to 0.525
 _OUTPUTS = 64  # outputs that are looked at together, to bound the memory
 
 

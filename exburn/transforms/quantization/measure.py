@@ -61,8 +61,11 @@ def measure(exact: Any, small: Any, plan: Plan, batch: Any = None) -> Any:
             continue
         kind = type(layer).__name__
         name = path or exact.name
-        told = {"reason": reason, "kind_of_reason": _kind(reason)}
-        skipped.append(LayerReport(name, kind, None, before, now, **told))
+        why = _kind(reason)
+        row = LayerReport(
+            name, kind, None, before, now, reason=reason, kind_of_reason=why
+        )
+        skipped.append(row)
     listed = {row.path for row in skipped}
     rows = [row for row in rows if row.path not in listed]
     report = QuantizationReport(plan.settings.dtype)
