@@ -326,7 +326,7 @@ class Model(Layer):
             >>> lookup = StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
             >>> model = Model(word, Dense(2)(lookup(word)))
             >>> model.encode_inputs([["b"], ["c"]])["string_lookup"].tolist()
-            [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+            [[0, 0, 1], [1, 0, 0]]
         """
         if self.graph is None and self.reads_strings:
             inputs = as_texts(inputs, one=True)
