@@ -131,7 +131,7 @@ def inline(closed: Any, layer: str = "") -> Operations:
     inputs = tuple(Slot(var.aval) for var in jaxpr.invars)
     steps: list[Operation] = []
     outputs = _extend(steps, jaxpr, constants, inputs, layer)
-    return Operations(inputs, tuple(outputs), tuple(_needed(steps, outputs)))
+    return Operations(inputs, tuple(outputs), tuple(needed(steps, outputs)))
 
 
 def apply(
@@ -241,8 +241,8 @@ def _extend(
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _needed(steps: list[Operation], outputs: Sequence[Slot]) -> list[Operation]:
-    """The operations that the outputs depend on."""
+def needed(steps: Sequence[Operation], outputs: Sequence[Slot]) -> list[Operation]:
+    """The operations that outputs depend on, in their order."""
     wanted = {id(slot) for slot in outputs}
     kept = []
     for step in reversed(steps):

@@ -18,12 +18,14 @@ from exburn.export.operations import (
     Rule,
     Slot,
     apply,
+    needed,
     outputs_of,
     run,
 )
 from exburn.export.program import Program
 
 _SMALL = 1 << 10  # bytes that a value may take in any case
+_PRODUCTS = {"dot_general"}
 
 
 def fix_rows(program: Program, rows: int) -> Program:
@@ -75,7 +77,8 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
     """The operations that depend on the inputs, and the other values by slot.
 
     What depends on weights alone is computed here, unless that takes more bytes than
-    what it is computed from.
+    what it is computed from. What a product multiplies by is computed in any case:
+    converters take it for a weight.
 
     Raises:
         ExportError: An output depends on random numbers.
@@ -85,7 +88,18 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
         id(slot): Known(slot.aval, weight)
         for slot, weight in zip(slots, program.weights, strict=False)
     }
-    kept = []
+    kept: list[Operation] = []
+    later: dict[int, Operation] = {}  # what depends on weights alone, by its outputs
+
+    def compute(step: Operation) -> None:
+        for slot in step.inputs:
+            if id(slot) in later and id(slot) not in known:
+                compute(later[id(slot)])
+        given = [known.get(id(slot), slot) for slot in step.inputs]
+        values = [slot.value for slot in given if isinstance(slot, Known)]
+        for slot, value in zip(step.outputs, apply(step, values), strict=True):
+            known[id(slot)] = Known(slot.aval, np.asarray(value))
+
     for step in program.operations.steps:
         if any(slot is key for slot in step.inputs):
             raise ExportError(
@@ -93,23 +107,30 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
                 "a file for another runtime draws no random numbers",
                 {"layer": step.layer, "primitive": step.name},
             )
+        if step.name in _PRODUCTS:
+            for slot in step.inputs:
+                if id(slot) in later and id(slot) not in known:
+                    compute(later[id(slot)])
         given = tuple(known.get(id(slot), slot) for slot in step.inputs)
         step = dataclasses.replace(step, inputs=given)
-        fixed = all(isinstance(slot, Known) for slot in given)
-        fixed = fixed and not any(map(_is_key, step.outputs))
-        fixed = fixed and step.name != "composite"  # a rule reads its integers
-        if (
-            fixed
-            and _size(step.outputs) <= max(_size(given), _SMALL)
-            and not (_repeats(step))
-        ):
-            values = [slot.value for slot in given if isinstance(slot, Known)]
-            found = apply(step, values)
-            for slot, value in zip(step.outputs, found, strict=True):
-                known[id(slot)] = Known(slot.aval, np.asarray(value))
-        else:
+        if not _is_fixed(step, later):
             kept.append(step)
-    return kept, known
+            continue
+        later |= {id(slot): step for slot in step.outputs}
+        small = _size(step.outputs) <= max(_size(given), _SMALL)
+        if small and all(isinstance(slot, Known) for slot in given):
+            if not _repeats(step):
+                compute(step)
+                continue
+        kept.append(step)
+    return needed(kept, program.operations.outputs), known
+
+
+def _is_fixed(step: Operation, later: Mapping[int, Operation]) -> bool:
+    """Whether an operation depends on weights alone, and may be computed here."""
+    fixed = all(isinstance(slot, Known) or id(slot) in later for slot in step.inputs)
+    fixed = fixed and not any(map(_is_key, step.outputs))
+    return fixed and step.name != "composite"  # a rule reads its integers
 
 
 def _repeats(step: Operation) -> bool:

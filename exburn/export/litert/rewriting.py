@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.export.operations import Operation, Rule, inline, outputs_of, run
+from exburn.export.operations import Known, Operation, Rule, inline, outputs_of, run
 from exburn.transforms.quantization.marks import READ, ROUND
 
 _LONGEST = 256  # steps of a loop that is written out
@@ -85,6 +85,95 @@ def _spread(x: Any, axis: int, gap: int) -> Any:
     return wide.reshape(*shape[:axis], -1, *shape[axis + 1 :])
 
 
+def _multiply(step: Operation, values: Sequence[Any]) -> Any:
+    """A product with a weight as one of two matrices, the weight's rows summed.
+
+    Of other forms the converter makes products whose weights the quantizer gives scales
+    along an axis that the runtime refuses, or reads as another one.
+    """
+    summed, batched = step.params["dimension_numbers"]
+    x, weight = values
+    if any(batched) or not jnp.issubdtype(x.dtype, jnp.floating):
+        return NotImplemented
+    if weight.ndim == 2 and summed == ((x.ndim - 1,), (0,)):
+        return _as_convolution(step, x, weight) if _is_refused(x) else NotImplemented
+    places = [n for n, slot in enumerate(step.inputs) if isinstance(slot, Known)]
+    if len(places) != 1:
+        return NotImplemented
+    place = places[0]
+    x, matrix = values[1 - place], np.asarray(step.inputs[place].value)
+    rest = [axis for axis in range(x.ndim) if axis not in summed[1 - place]]
+    free = [axis for axis in range(matrix.ndim) if axis not in summed[place]]
+    sizes = [x.shape[axis] for axis in rest], [matrix.shape[axis] for axis in free]
+    count = int(np.prod([matrix.shape[axis] for axis in summed[place]]))
+    matrix = matrix.transpose([*summed[place], *free]).reshape(count, -1)
+    x = x.transpose([*rest, *summed[1 - place]]).reshape(*sizes[0], count)
+    found = _multiply_rows(step, x, jnp.asarray(matrix))
+    found = found.reshape(*sizes[0], *sizes[1])
+    if place:
+        return found
+    order = [*range(len(rest), found.ndim), *range(len(rest))]
+    return found.transpose(order)  # the weight comes first
+
+
+def _multiply_rows(step: Operation, x: Any, matrix: Any) -> Any:
+    """An array times a matrix, along the array's last axis, by two matrices."""
+    params = step.params | {"dimension_numbers": (((1,), (0,)), ((), ()))}
+    rows = _with_shape(x, (-1, x.shape[-1]))
+    found = step.primitive.bind(rows, matrix, **params)
+    return _with_shape(found, (*x.shape[:-1], matrix.shape[1]))
+
+
+def _is_refused(x: Any) -> bool:
+    """Whether the converter makes a product of an array that it then refuses.
+
+    "'tfl.batch_matmul' op found invalid output rank, expected 3 but got 4"; it also
+    does so where products of matrices are between reshapes from and to such arrays.
+    """
+    return x.ndim == 4 and x.shape[-2] == 1
+
+
+def _as_convolution(step: Operation, x: Any, weight: Any) -> Any:
+    """The product of images' pixels and a matrix."""
+    return lax.conv_general_dilated(
+        x,
+        weight.reshape(1, 1, *weight.shape),
+        (1, 1),
+        "VALID",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        precision=step.params["precision"],
+        preferred_element_type=step.params["preferred_element_type"],
+    )
+
+
+def _reshape(step: Operation, values: Sequence[Any]) -> Any:
+    """Arrays of more axes as matrices, and matrices as these."""
+    if step.params["dimensions"] is not None:
+        return NotImplemented
+    return _with_shape(values[0], step.params["new_sizes"])
+
+
+def _with_shape(x: Any, sizes: Sequence[int]) -> Any:
+    """An array in another shape, which the converter does not join with a product."""
+    shaped = x.reshape(sizes)
+    if x.ndim == 2 and _is_refused(shaped):
+        return lax.optimization_barrier(x).reshape(sizes)
+    if shaped.ndim == 2 and _is_refused(x):
+        return lax.optimization_barrier(shaped)
+    return shaped
+
+
+def _pool(step: Operation, values: Sequence[Any]) -> Any:
+    """A window that slides over what is not a transposed array, for the converter.
+
+    It moves the transposition behind the window, which then lies along axes that its
+    pooling does not have.
+    """
+    x, *others = values
+    flat = x.reshape(x.shape[:1] + (-1,)).reshape(x.shape) if x.ndim > 2 else x
+    return step.primitive.bind(flat, *others, **step.params)
+
+
 def _unroll(step: Operation, values: Sequence[Any]) -> Any:
     """A loop of known length, written out."""
     params = step.params
@@ -158,8 +247,13 @@ def _fake_quantize(x: Any, scale: Any, zero: Any, **options: Any) -> Any:
 RULES: dict[str, Rule] = {
     "composite": _quantize,
     "conv_general_dilated": _convolve,
+    "dot_general": _multiply,
     "le_to": _total_order(lax.le, lambda found, a, b: found | b),
     "lt_to": _total_order(lax.lt, lambda found, a, b: found | (b & ~a)),
+    "reduce_window": _pool,
+    "reduce_window_max": _pool,
+    "reduce_window_sum": _pool,
+    "reshape": _reshape,
     "scan": _unroll,
     "sort": _sort,
     "xor": _differ,

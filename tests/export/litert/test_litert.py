@@ -147,3 +147,61 @@ def test_options_that_cannot_be_are_refused(tmp_path, litert):
     x = np.ones((2, 5, 3), np.float32)
     report = open_.export(tmp_path / "m.tflite", dynamic=None, samples=x)
     assert report.error < 1e-5
+
+
+def bilinear(size=2, interpolation="bilinear"):
+    return layers.UpSampling2D(size, interpolation=interpolation)
+
+
+def convolution():
+    return layers.Conv2D(4, 3, padding="same", activation="relu")
+
+
+# What integers go through, behind a convolution and before another one.
+BETWEEN = {
+    "bilinear": lambda: [bilinear()],
+    "bicubic": lambda: [bilinear(3, "bicubic")],
+    "resizing": lambda: [layers.Resizing(11, 13, interpolation="lanczos3")],
+    "maximum behind it": lambda: [bilinear(), layers.MaxPooling2D()],
+    "mean behind it": lambda: [bilinear(), layers.AveragePooling2D()],
+    "maximum before it": lambda: [layers.MaxPooling2D(), bilinear()],
+    "moved axes": lambda: [layers.Permute((2, 1, 3)), layers.MaxPooling2D()],
+    "one column": lambda: [layers.AveragePooling2D((1, 28)), layers.Dense(4)],
+}
+
+
+@longest
+@pytest.mark.parametrize("how", ["float", "int8", "int8_weights", "trained"])
+@pytest.mark.parametrize("name", list(BETWEEN))
+def test_resized_images_and_windows_are_integers_too(tmp_path, litert, name, how):
+    """28 pixels: the weights of a resize take more bytes than what they are made of."""
+    x = np.random.default_rng(0).standard_normal((16, 28, 28, 3)).astype(np.float32)
+    inner = [convolution(), *BETWEEN[name](), convolution()]
+    model = exburn.Sequential([exburn.Input((28, 28, 3)), *inner])
+    model.compile("sgd", "mse")
+    path, options = tmp_path / "m.tflite", {}
+    if how == "trained":
+        model = exburn.quantize_aware(model, "int8", calibration=x)
+    elif how != "float":
+        options = {"quantize": how}
+    report = model.export(path, samples=x, **options)
+    assert report.error < (1e-5 if how == "float" else 0.02)
+    assert "STABLEHLO_REDUCE_WINDOW" not in report.operators
+    found, wanted = exburn.predict(path, x), model.predict(x, verbose=0)
+    error = np.sqrt(np.mean((found - wanted) ** 2)) / np.abs(wanted).max()
+    assert error < (1e-5 if how == "float" else 0.02)
+
+
+@longest
+@pytest.mark.parametrize("shape", [(3, 1, 4), (1, 1, 4), (7, 1, 1), (3, 2, 1, 4)])
+@pytest.mark.parametrize("how", ["float", "int8", "trained"])
+def test_products_along_an_axis_behind_one_of_one_entry(tmp_path, litert, shape, how):
+    x = np.random.default_rng(0).standard_normal((32, *shape)).astype(np.float32)
+    model = exburn.Sequential(
+        [exburn.Input(shape), layers.Dense(4, "relu"), layers.Dense(4)]
+    )
+    if how == "trained":
+        model = exburn.quantize_aware(model, "int8", calibration=x)
+    options = {"quantize": "int8"} if how == "int8" else {}
+    report = model.export(tmp_path / "m.tflite", samples=x, **options)
+    assert report.error < (1e-5 if how == "float" else 0.02)
