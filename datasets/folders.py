@@ -85,8 +85,8 @@ def image_folder(
     pillow = require("PIL.Image", "image_folder", reason, package="pillow")
 
     def read(file: Path) -> np.ndarray:
-        check_ordinary(file, "image_folder")
         try:
+            check_ordinary(file, "image_folder")
             with pillow.open(file) as image:
                 image = image.convert(_MODES[channels])
                 image = image.resize((width, height), pillow.Resampling.BILINEAR)

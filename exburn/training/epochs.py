@@ -74,7 +74,8 @@ class Epochs:
         )
         self.agreement = self.points.agreement
         self._watch = LossWatch(
-            trains=bool(self.holder.arrays[0]),
+            # A line search ends at the optimum, and stays there.
+            trains=bool(self.holder.arrays[0]) and not self.holder.optimizer.searches,
             # It tells by itself.
             nan=not any(isinstance(c, TerminateOnNaN) for c in callbacks.callbacks),
         )

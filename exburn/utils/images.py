@@ -246,6 +246,10 @@ def save_img(
         scale: Whether the values are stretched to 0 … 255.
         **kwargs: Options of Pillow's ``save``.
 
+    Raises:
+        UnknownNameError: The path's suffix is of no image format.
+        SaveError: The file cannot be written.
+
     Warns:
         UserWarning: JPEG has no fourth channel, it is left out.
 

@@ -20,7 +20,7 @@ from exburn.errors import ArgumentError, printable
 from exburn.losses.base import FunctionLoss as LossFunctionWrapper
 from exburn.models import Model as Functional
 from exburn.module.symbolic_tensor import Symbol, has_symbol, mask_of
-from exburn.module.variable import Weight as KerasVariable
+from exburn.module.variable import Variable as KerasVariable
 from exburn.optimizers import Optimizer as BaseOptimizer
 from exburn.random import SeedGenerator
 
@@ -58,7 +58,6 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable)
 
-to_snake_case = snake_case
 _attributes: dict[str, Any] = {}
 _names: dict[str, int] = {}
 
@@ -209,6 +208,19 @@ def to_list(x: Any) -> list[Any]:
         ([1], [1, 2])
     """
     return x if isinstance(x, list) else [x]
+
+
+def to_snake_case(name: str) -> str:
+    """A name in lower case, with underscores.
+
+    Args:
+        name: A class's name, say.
+
+    Example:
+        >>> to_snake_case("MyLayer")
+        'my_layer'
+    """
+    return snake_case(name)
 
 
 def auto_name(prefix: str) -> str:

@@ -43,6 +43,9 @@ class Stream(StreamDataset):
         format: ``"grain"`` if functions of the user's get an element as it is, a pair
             for instance; else they get the parts of a tuple, as with ``tf.data``.
 
+    Raises:
+        ArgumentError: There is no such format.
+
     Example:
         >>> numbers = Stream(lambda epoch: iter(range(4)), 4)
         >>> [x.tolist() for x in numbers.map(lambda x: x + 1).batch(3)]

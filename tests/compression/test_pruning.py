@@ -163,6 +163,7 @@ def test_masks_stay_after_the_schedule_whatever_is_frozen(name):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::exburn.errors.ConstantLossWarning")
 def test_frozen_layers_count_with_what_they_have():
     """What goes of the others is what would go if nothing were frozen."""
     schedule = PolynomialSparsity(begin=0, end=6, every=1)

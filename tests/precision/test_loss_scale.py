@@ -33,6 +33,7 @@ def network(policy="mixed_float16", optimizer="sgd", **settings):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::exburn.errors.ConstantLossWarning")
 def test_gradients_that_vanish_in_float16_train_with_scaling():
     x, y = regression()
     ends = {}

@@ -113,6 +113,7 @@ def test_a_loss_that_is_a_callbacks_method():
     assert annealer.calls == 12
 
 
+@pytest.mark.filterwarnings("ignore::exburn.errors.ConstantLossWarning")
 def test_attributes_that_no_code_reads_compile_nothing():
     model = compiled(layers.Dense(1))
 

@@ -82,6 +82,7 @@ def test_frozen_weights_keep_what_is_assigned(kind, grouped):
 
 
 @pytest.mark.parametrize("grouped", [None, 2])
+@pytest.mark.filterwarnings("ignore::exburn.errors.NonFiniteLossWarning")
 def test_a_step_that_is_left_out_assigns_nothing(grouped):
     model, pair = pair_of("layer")
     inner = optimizers.SGD(0.1, gradient_accumulation_steps=grouped)

@@ -22,7 +22,7 @@ def make_model(seed=9, rate=0.3, optimizer=None, **options):
             layers.Dense(3, name="out"),
         ]
     )
-    loss = options.pop("loss", "sparse_categorical_crossentropy")
+    loss = options.pop("loss", "cross_entropy")
     model.compile(
         optimizer or exburn.optimizers.Adam(0.01),
         loss,

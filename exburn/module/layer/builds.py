@@ -104,7 +104,7 @@ def refuse_other_weights(layer: Any, name: str, value: Any) -> None:
     meta, shapes = layer._meta.value, layer._meta.value.shapes
     if not layer.built or layer.is_model or not any(shapes) or name in meta.harmless:
         return
-    before = getattr(layer, name)
+    before = vars(layer).get(name)
     kinds = bool | int | float | str | tuple | list | None
     if not isinstance(before, kinds) or not isinstance(value, kinds) or before == value:
         return

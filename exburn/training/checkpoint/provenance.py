@@ -46,6 +46,7 @@ PARTS = (
 _NONE = "None"  # the text of a part that is not there
 _VERSIONS = "versions"  # the entry with those that code depends on
 _RATE = "learning_rate"
+_UNKNOWN = "unknown"  # of a part that is not compared
 _MANY = 8  # differences that are told
 # Attributes of all layers, beside their options.
 _NOT_SETTINGS = frozenset(
@@ -96,8 +97,8 @@ class Provenance:
             told = self._describe_arrays() if begun is None else begun.result()
             self._texts |= told
             self._arrays = {}
-        known = {name: text for name, text in self._texts.items() if text is not None}
-        return {_VERSIONS: _versions(), **known}
+        texts = {name: text or _UNKNOWN for name, text in self._texts.items()}
+        return {_VERSIONS: _versions(), **texts}
 
     def _describe_arrays(self) -> dict[str, str]:
         return {
@@ -116,7 +117,8 @@ class Provenance:
         """
         now = self.entries()
         same_code = saved.get(_VERSIONS) == now[_VERSIONS]
-        unknown = {name for name, text in self._texts.items() if text is None}
+        texts = [*saved.items(), *now.items()]
+        unknown = {name for name, text in texts if text == _UNKNOWN}
         found: dict[str, str] = {}
         others: set[str] = set()  # things of another class, whose options differ, too
         for name in sorted({*now, *saved} - unknown - {_VERSIONS}):
