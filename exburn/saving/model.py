@@ -4,7 +4,7 @@ A file is a safetensors file with digests (``exburn.saving.shards``). Tensors ar
 by the paths of the weights; those of the optimizer's state begin with ``/optimizer/``,
 and what layers save by methods of their own with ``/own/`` and ``/assets/``; the text
 of a tokenizer is ``/tokenizer``.
-The description of the model is JSON in the metadata.
+The description of the model is packed JSON in the metadata.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from exburn.module.traversal import iter_modules
 from exburn.runtime.files.atomic import path_of, target_of
 from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.saving.header import MAX_HEADER
-from exburn.saving.json_text import fits, parse_json
+from exburn.saving.json_text import fits, pack_text, parse_json
 from exburn.saving.keras_config import modernize
 from exburn.saving.model_description import (
     calls_too_often,
@@ -162,7 +162,7 @@ def _write(
             f"the model has more parts than a file may describe ({len(text)} bytes)",
             hint="Save its weights: model.save_weights(path).",
         )
-    metadata = {"model": text}
+    metadata = {"model": pack_text(text)}
     write_tensors(path, tensors, metadata, format=FORMAT, max_shard_size=max_shard_size)
 
 

@@ -24,7 +24,7 @@ from exburn.errors import (
 from exburn.module.building import place
 from exburn.module.traversal import iter_weights
 from exburn.runtime.files.bounds import DAMAGED
-from exburn.saving.json_text import parse_json
+from exburn.saving.json_text import parse_json, unpack_text
 from exburn.saving.model_description import (
     check_numbers,
     largest_size,
@@ -114,8 +114,8 @@ class ModelReader:
 
     def _about(self) -> dict[str, Any]:
         op, path = self.file.op, self.file.path
-        text = self.file.metadata.get("model", "")
-        about = parse_json(text, op, path, "the model's description")
+        packed, what = self.file.metadata.get("model", ""), "the model's description"
+        about = parse_json(unpack_text(packed, op, path, what), op, path, what)
         if too_many(about, len(self.file.entries)):
             raise self._unusable(FileFormatError(op, "it has too many layers"))
         if not isinstance(about, dict) or not isinstance(about.get("model"), dict):

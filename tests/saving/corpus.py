@@ -4,15 +4,19 @@ Each is a name and the bytes. ``sealed`` computes fitting digests for a changed 
 an attacker can: then what stops it is not the digest.
 """
 
+import base64
 import copy
 import hashlib
 import io
 import json
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
+
+from exburn.saving.json_text import pack_text, unpack_text
 
 Corpus = Iterator[tuple[str, bytes]]
 
@@ -24,7 +28,8 @@ class Parts:
         (length,) = struct.unpack("<Q", data[:8])
         self.header = json.loads(data[8 : 8 + length])
         self.payload = data[8 + length :]
-        self.about = json.loads(self.header["__metadata__"]["model"])
+        packed = self.header["__metadata__"]["model"]
+        self.about = json.loads(unpack_text(packed, "load_model", "good"))
 
     def tensors(self) -> dict:
         return {k: v for k, v in self.header.items() if k != "__metadata__"}
@@ -35,7 +40,8 @@ def sealed(header: dict, payload: bytes, about=None) -> bytes:
     header = copy.deepcopy(header)
     meta = header.pop("__metadata__")
     if about is not None:
-        meta["model"] = about if isinstance(about, str) else json.dumps(about)
+        text = about if isinstance(about, str) else json.dumps(about)
+        meta["model"] = pack_text(text)
     digests = []
     for entry in header.values():
         try:
@@ -245,6 +251,20 @@ def descriptions(good: bytes) -> Corpus:
     }
     for name, text in texts.items():
         yield f"the description is {name}", made(text)
+    whole = parts.header["__metadata__"]["model"]
+    raw = base64.b85decode(whole)
+    for name, packed in {
+        "not packed": json.dumps(parts.about),
+        "of other letters": "\u00e9" * 40,
+        "packed and cut": whole[:-5],
+        "packed with more behind it": base64.b85encode(raw + b"\0\0\0\0").decode(),
+        "packed twice": base64.b85encode(zlib.compress(raw)).decode(),
+        "17 MB of blanks": pack_text(" " * (17 << 20)),
+        "no text": base64.b85encode(zlib.compress(b"\xff\xfe{}")).decode(),
+    }.items():
+        header = copy.deepcopy(parts.header)
+        header["__metadata__"]["model"] = packed
+        yield f"the description is {name}", sealed(header, parts.payload)
     for value in (None, 1, "Sequential", [], {}, {"class_name": "Sequential"}):
         yield f"the model is {value}", made({**parts.about, "model": value})
     for key, values in {

@@ -14,6 +14,7 @@ from tests.saving.small import equal, small_model
 import exburn
 import exburn as keras
 from exburn.module.traversal import iter_weights
+from exburn.saving.json_text import unpack_text
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,6 @@ def test_the_file_is_a_safetensors_file_under_any_suffix(tmp_path):
     same(keras.load_model(tmp_path / "m.keras").get_weights(), model.get_weights())
     with safetensors.safe_open(tmp_path / "m.keras", "numpy") as file:
         assert set(file.keys()) == set(paths(model))
-        about = json.loads(file.metadata()["model"])
+        about = json.loads(unpack_text(file.metadata()["model"], "load", "m.keras"))
         assert about["model"]["class_name"] == "Sequential"
         same(file.get_tensor("dense/kernel"), model.get_weights()[0])

@@ -97,11 +97,11 @@ def _multiply(step: Operation, values: Sequence[Any]) -> Any:
         return NotImplemented
     if weight.ndim == 2 and summed == ((x.ndim - 1,), (0,)):
         return _as_convolution(step, x, weight) if _is_refused(x) else NotImplemented
-    places = [n for n, slot in enumerate(step.inputs) if isinstance(slot, Known)]
-    if len(places) != 1:
+    weights = {n: s.value for n, s in enumerate(step.inputs) if isinstance(s, Known)}
+    if len(weights) != 1:
         return NotImplemented
-    place = places[0]
-    x, matrix = values[1 - place], np.asarray(step.inputs[place].value)
+    ((place, value),) = weights.items()
+    x, matrix = values[1 - place], np.asarray(value)
     rest = [axis for axis in range(x.ndim) if axis not in summed[1 - place]]
     free = [axis for axis in range(matrix.ndim) if axis not in summed[place]]
     sizes = [x.shape[axis] for axis in rest], [matrix.shape[axis] for axis in free]
