@@ -28,7 +28,7 @@ from exburn.core.digests import (
 )
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.data.trees import NAMES, leaves
-from exburn.errors import CheckpointError, unknown_name
+from exburn.errors import CheckpointError, ExBurnError, unknown_name
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.module.variable import Static
@@ -372,7 +372,7 @@ def _describe_optimizer(
 def _rate_text(optimizer: Any) -> str | None:
     try:
         return str(np.float32(optimizer.learning_rate))
-    except Exception:  # a transformation of optax that hides it
+    except ExBurnError:  # a transformation of optax that hides it
         return None
 
 
