@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import exburn
 from exburn.command_line import (
@@ -20,7 +21,7 @@ from exburn.command_line import (
     verify,
 )
 from exburn.command_line.output import add_json, show_error
-from exburn.errors import ExBurnError
+from exburn.errors import ArgumentError, ExBurnError, printable, unknown_name
 
 __all__ = ["COMMANDS", "main", "make_parser"]
 
@@ -44,13 +45,35 @@ standard error, with --json on the standard output, too), 2 a wrong command line
 130 stopped by Ctrl-C"""
 
 
+class _WrongLine(Exception):
+    """A command line that a parser refuses.
+
+    Args:
+        parser: The parser, which knows the usage.
+        message: Its reason.
+    """
+
+    def __init__(self, parser: argparse.ArgumentParser, message: str):
+        super().__init__(message)
+        self.parser = parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse's, whose errors ``main`` tells as text or JSON; so are its parts'."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises, where argparse would print and end the process."""
+        raise _WrongLine(self, message)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="exburn",
         description="Models and runs from the command line.",
         epilog=_ENDS,
     )
+    add_json(parser)
     parser.add_argument(
         "--version", action="version", version=f"exburn {exburn.__version__}"
     )
@@ -66,7 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=rest,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        add_json(own)
+        add_json(own, default=argparse.SUPPRESS)  # it may stand before the command
         command.add_arguments(own)
         own.set_defaults(run=command.run)
     return parser
@@ -83,12 +106,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Raises:
         SystemExit: 2 for a wrong command line, 0 after ``--help`` and ``--version``.
+        Exception: A fault of a command's own, which with ``--json`` is also told as
+            JSON.
 
     Example:
         >>> main(["serve", "no-such-file.exburn"])
         1
     """
-    options = make_parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        options = make_parser().parse_args(words)
+    except _WrongLine as wrong:
+        _refuse(wrong, words)
     run: Callable[[argparse.Namespace], int | None] = options.run
     try:
         return run(options) or 0
@@ -97,3 +126,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if options.json:
+            show_error(options, error)
+        raise
+
+
+def _refuse(wrong: _WrongLine, words: Sequence[str]) -> NoReturn:
+    """Tells why a command line is wrong, and ends with 2.
+
+    No options have been read: ``--json`` is looked for among the words.
+    """
+    command = wrong.parser.prog.removeprefix("exburn").strip() or None
+    # argparse takes the beginning of an option's name for the option.
+    as_json = any(w.startswith("--j") and "--json".startswith(w) for w in words)
+    options = argparse.Namespace(command=command, json=as_json)
+    wrong.parser.print_usage(sys.stderr)
+    show_error(options, _error_of(wrong, words))
+    raise SystemExit(2)
+
+
+def _error_of(wrong: _WrongLine, words: Sequence[str]) -> ExBurnError:
+    """The error for a wrong command line; commands are named with their likes."""
+    first = next((word for word in words if not word.startswith("-")), None)
+    if wrong.parser.prog == "exburn" and first not in (None, *COMMANDS):
+        return unknown_name("command", first, COMMANDS, op="exburn")
+    return ArgumentError(
+        wrong.parser.prog.removeprefix("exburn ").split()[0],
+        printable(str(wrong)),
+        hint=f"{wrong.parser.prog} --help",
+    )

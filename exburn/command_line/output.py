@@ -77,9 +77,10 @@ def show_error(options: argparse.Namespace, error: BaseException) -> None:
             told |= {"reason": error.reason, "hint": error.hint}
         show(options, told, "")
     said = str(error)
-    for op in (options.command, "exburn"):  # once is enough
+    command = options.command or ""
+    for op in (command.partition(" ")[0], "exburn"):  # once is enough
         said = said.removeprefix(f"{op}: ")
-    print_text(f"exburn {options.command}: {said}", file=sys.stderr)
+    print_text(f"{f'exburn {command}'.strip()}: {said}", file=sys.stderr)
 
 
 def _plain(value: Any) -> Any:

@@ -11,16 +11,18 @@ A run that goes on is never removed.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from exburn.command_line.output import add_json, show
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, MissingFileError
 
 __all__ = ["add_arguments", "run"]
 
 _MOST = 60  # characters of a metric's name
+_MOST_FOLDERS = 1000  # that are looked into for runs, to name them
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +50,9 @@ def run(options: argparse.Namespace) -> int:
         1 if runs are to be removed, and ``--yes`` is missing, or one cannot be read.
 
     Raises:
-        MissingFileError: There is no such run.
-        ArgumentError: One that goes on is to be removed.
+        MissingFileError: There is no such run or folder.
+        ArgumentError: One that goes on is to be removed, or a run is listed as if it
+            were a folder of runs.
     """
     if options.action == "compare":
         return _compare(options)
@@ -60,19 +63,53 @@ def _list(options: argparse.Namespace) -> int:
     from exburn.core.printing import page_text
     from exburn.runs.reading import read_all
 
-    if not options.folder.is_dir():
-        said = f"there is no folder {str(options.folder)!r}"
-        show(options, {"runs": [], "unreadable": []}, said)
-        return 0
-    read, errors = read_all(options.folder)
+    folder = options.folder
+    _check_folder(folder)
+    read, errors = read_all(folder)
     found = [run.to_dict() for run in read]
     lost = [
         {"path": str(path), "error": error.reason} for path, error in errors.items()
     ]
-    text = [] if lost and not found else [page_text(_table(found), 110).rstrip()]
+    text = [page_text(_table(found), 110).rstrip()] if found else []
+    if not found and not lost:
+        text = [f"there are no runs in {str(folder)!r}"]
     text += [f"{one['path']}: {one['error']}" for one in lost]
     show(options, {"runs": found, "unreadable": lost}, "\n".join(text))
     return 1 if lost else 0
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises unless a path is that of a folder that may hold runs."""
+    from exburn.runs.directory import is_run
+
+    if folder.is_dir() and not is_run(folder):
+        return
+    if folder.is_dir():
+        raise ArgumentError(
+            "runs",
+            f"{str(folder)!r} is a run, not a folder of runs",
+            hint=f"exburn info {folder}, or exburn runs list {folder.resolve().parent}",
+        )
+    if folder.exists():
+        raise ArgumentError("runs", f"{str(folder)!r} is a file, not a folder")
+    places = _folders_of_runs(Path())
+    raise MissingFileError(
+        "runs",
+        f"there is no folder {str(folder)!r}",
+        {"folders with runs here": ", ".join(map(str, places)) or "none"},
+        hint=f"exburn runs list {places[0]}"
+        if places
+        else f"fit(run={str(folder / 'first')!r}) records a run there.",
+    )
+
+
+def _folders_of_runs(place: Path) -> list[Path]:
+    """The folders in a folder that hold runs."""
+    from exburn.runs.directory import is_run
+
+    folders = [p for p in sorted(place.iterdir()) if not p.name.startswith(".")]
+    folders = [p for p in folders if p.is_dir() and os.access(p, os.R_OK | os.X_OK)]
+    return [p for p in folders[:_MOST_FOLDERS] if any(map(is_run, p.iterdir()))]
 
 
 def _table(runs: list[dict[str, Any]]) -> Any:

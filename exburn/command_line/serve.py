@@ -4,7 +4,8 @@
   exburn serve old.exburn new.exburn --name iris:1 --name iris:2
 
 A name without a version is that of version 1; of several, the last one is the default.
-SIGTERM ends it when all that was asked is answered. docs/server.md tells the rest.
+SIGTERM ends it when all that was asked is answered. It writes lines for people in a
+terminal, and of JSON elsewhere. docs/server.md tells the rest.
 """
 
 from __future__ import annotations
@@ -128,9 +129,13 @@ def run(options: argparse.Namespace) -> None:
     import_modules(_OP, options.modules)
     with _ends_at_sigterm():
         server = importlib.import_module("exburn.serving").Server(models, **wanted)
-    if options.json:
-        show(options, {"models": models, "pid": os.getpid()}, "")
-    server.run()
+
+    def tell(url: str) -> None:
+        if options.json:
+            show(options, {"models": models, "pid": os.getpid(), "url": url}, "")
+            sys.stdout.flush()
+
+    server.run(listening=tell)
 
 
 @contextlib.contextmanager

@@ -227,19 +227,22 @@ def read(path: Any) -> Run:
         LoadError: The system refuses.
 
     Example:
-        >>> read("no such folder")
+        >>> read("no/such/folder")
         Traceback (most recent call last):
-        exburn.errors.MissingFileError: runs: there is no run in 'no such folder'
+        exburn.errors.MissingFileError: runs: there is no run in 'no/such/folder'
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError("runs", f"the path of a run is needed, received {path!r}")
     folder = Path(path)
     if not is_run(folder):
-        inside = [found.name for found in runs_in(folder)]
+        details = {}
+        for place, there in (("in", folder), ("beside", folder.parent)):
+            runs = [str(run) for run in runs_in(there)]
+            if runs and not details:
+                more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
+                details[f"runs {place} it"] = ", ".join(runs[:5]) + more
         raise MissingFileError(
-            "runs",
-            f"there is no run in {os.fspath(path)!r}",
-            {"runs in it": ", ".join(inside[:5])} if inside else None,
+            "runs", f"there is no run in {os.fspath(path)!r}", details or None
         )
     folder = folder.resolve()
     config = read_description(folder / CONFIG)

@@ -176,8 +176,21 @@ def test_runs(recorded, capsys, monkeypatch, tmp_path):  # noqa: F811
     found = told(capsys, "runs", "compare", recorded / "first", recorded / "first-2")
     assert found["differences"]["fit.epochs"] == [4, 3]
     monkeypatch.chdir(tmp_path)
-    assert told(capsys, "runs") == {"runs": [], "unreadable": []}
-    told(capsys, "runs", "compare", recorded / "first", recorded / "absent", code=1)
+    assert "fit(run='runs/first')" in said(capsys, "runs", code=1)
+    assert told(capsys, "runs", "list", tmp_path) == {"runs": [], "unreadable": []}
+    assert "there are no runs in" in said(capsys, "runs", "list", tmp_path)
+    monkeypatch.chdir(recorded.parent)
+    (recorded.parent / "notes.txt").write_text("nothing")
+    error = told(capsys, "runs", "list", "nope", code=1)
+    assert error["error"] == "MissingFileError"
+    assert "folders with runs here: " in error["message"]
+    assert recorded.name in error["message"]
+    assert "is a file" in said(capsys, "runs", "list", "notes.txt", code=1)
+    one = f"{recorded.name}/first"
+    assert f"{one!r} is a run" in said(capsys, "runs", "list", one, code=1)
+    first, absent = recorded / "first", recorded / "absent"
+    error = told(capsys, "runs", "compare", first, absent, code=1)
+    assert f"runs beside it: {first}" in error["message"]
 
 
 def test_runs_that_cannot_be_read_are_listed_too(capsys, tmp_path):

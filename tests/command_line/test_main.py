@@ -1,5 +1,6 @@
 """The command ``exburn``: what it says, and the codes it ends with."""
 
+import json
 import os
 import subprocess
 import sys
@@ -29,6 +30,9 @@ def test_each_command_has_a_help(capsys):
     [
         [],
         ["no-such-command"],
+        ["runs", "no-such-action"],
+        ["info"],
+        ["completion", "fish"],
         ["serve"],
         ["--wrong"],
         ["bench", "m.exburn", "--rows", "-3"],
@@ -43,6 +47,38 @@ def test_a_wrong_command_line_ends_with_2(words, capsys):
     with pytest.raises(SystemExit) as end:
         command_line.main(words)
     assert end.value.code == 2 and "usage: exburn" in capsys.readouterr().err
+    for place in (0, len(words)):
+        with pytest.raises(SystemExit) as end:
+            command_line.main([*words[:place], "--json", *words[place:]])
+        told = json.loads(capsys.readouterr().out)
+        assert end.value.code == 2 and told["message"] and told["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rnus"], "unknown command 'rnus'\n  known: "),
+        (["rnus"], "Did you mean 'runs'"),
+        (["bench", "--rows", "0"], "exburn bench: argument --rows: must be a whole"),
+        (["runs", "compare", "a"], "exburn runs compare: the following arguments"),
+        (["info", "a", "--\x1b[2J"], "exburn: unrecognized arguments: --\\x1b[2J"),
+    ],
+)
+def test_why_a_command_line_is_wrong(words, said, capsys):
+    with pytest.raises(SystemExit):
+        command_line.main(words)
+    assert said in capsys.readouterr().err
+
+
+def test_an_error_that_nobody_foresaw_is_json_too(monkeypatch, capsys):
+    def fail(options):
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(command_line.COMMANDS["doctor"], "run", fail)
+    with pytest.raises(ZeroDivisionError):
+        command_line.main(["doctor", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"error": "ZeroDivisionError", "message": "by zero"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -38,8 +39,9 @@ def served(monkeypatch):
         def __init__(self, models, **options):
             calls.append((models, options))
 
-        def run(self):
+        def run(self, *, listening):
             calls.append("ran")
+            listening("http://127.0.0.1:8000")
 
     monkeypatch.setattr(exburn.serving, "Server", Server, raising=False)
     return calls
@@ -58,7 +60,11 @@ def test_files_are_called_by_their_names(served):
 def test_what_is_served_is_told_as_json(served, capsys):
     assert main(["serve", "a/iris.exburn", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"models": {"iris": {"1": "a/iris.exburn"}}, "pid": os.getpid()}
+    assert told == {
+        "models": {"iris": {"1": "a/iris.exburn"}},
+        "pid": os.getpid(),
+        "url": "http://127.0.0.1:8000",
+    }
 
 
 def test_names_and_versions(served):
@@ -197,3 +203,33 @@ def test_it_serves_files_until_sigterm(tmp_path):
     lines = [json.loads(line) for line in said.splitlines()]
     assert process.returncode == 0
     assert [line["status"] for line in lines if line.get("model")] == [200, 200]
+    (first,) = [line for line in lines if "url" in line]
+    assert first["message"] == f"Serving own, plain at http://127.0.0.1:{port}"
+
+
+@needs_server
+@pytest.mark.slow
+def test_a_terminal_gets_plain_lines(tmp_path):
+    exburn.Sequential([exburn.Input((3,)), layers.Dense(2)]).save(tmp_path / "d.exburn")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "exburn", "serve", "d.exburn", "--port", "0"],
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        cwd=tmp_path,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    said = ""
+    with contextlib.suppress(OSError):  # the other end is closed: the process is over
+        while part := os.read(ours, 1000).decode():
+            said += part
+            if found := re.search(r"Serving d at (http://\S+)\r\n", said):
+                if "health" not in said:
+                    urllib.request.urlopen(f"{found[1]}/v2/health/live").close()
+                else:
+                    process.send_signal(signal.SIGINT)
+    os.close(ours)
+    process.wait(timeout=30)
+    lines = said.splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d Serving d at http://127.0.0.1:\d+", lines[0])
+    assert re.search(r" GET /v2/health/live  200  \d+\.\d ms$", lines[1])

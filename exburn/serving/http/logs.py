@@ -1,4 +1,4 @@
-"""Logs as lines of JSON, one for each request, with its id."""
+"""Logs, a line for each request: for people in a terminal, as JSON elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any, TextIO
 
 import orjson
 
-__all__ = ["JSONFormatter", "LOGGER", "log_to", "request_id"]
+from exburn.errors import printable
+
+__all__ = ["JSONFormatter", "LOGGER", "TextFormatter", "log_to", "request_id"]
 
 LOGGER = logging.getLogger("exburn.http")
 _ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}")
@@ -54,17 +56,55 @@ class JSONFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+class TextFormatter(logging.Formatter):
+    """Writes a record as a line for people, a request by what they ask of it.
+
+    Example:
+        >>> fields = {"method": "GET", "path": "/v2", "status": 200, "ms": 0.42}
+        >>> record = logging.LogRecord("http", logging.INFO, "", 0, "request", (), None)
+        >>> record.fields = fields
+        >>> TextFormatter().format(record)[9:]
+        'GET /v2  200  0.4 ms'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with the traceback of an error below it."""
+        fields = getattr(record, "fields", {})
+        if {"method", "path", "status", "ms"} <= set(fields):
+            text = "{method} {path}  {status}  {ms:.1f} ms".format(**fields)
+            rows = fields.get("rows", 0)
+            text += f"  {rows} row{'s' * (rows != 1)}" if rows else ""
+        else:
+            text = record.getMessage()
+            if "reason" in fields:
+                text += f": {fields['reason']}"
+        if record.levelno >= logging.WARNING:
+            text = f"{record.levelname}: {text}"
+        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        line = f"{at} {printable(text)}"
+        if record.exc_info and record.exc_info[0] is not None:
+            traceback = self.formatException(record.exc_info).splitlines()
+            line = "\n".join([line, *map(printable, traceback)])
+        return line
+
+
 def log_to(stream: TextIO | None = None, level: str = "INFO") -> logging.Handler:
     """Writes the server's and uvicorn's logs to a stream, by default the errors'.
+
+    A terminal gets lines for people, and of uvicorn's only what went wrong; a pipe or a
+    file gets JSON.
 
     Returns:
         The handler, for ``logging.Logger.removeHandler``.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JSONFormatter())
+    terminal = handler.stream.isatty()
+    handler.setFormatter(TextFormatter() if terminal else JSONFormatter())
     for name in (LOGGER.name, "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(level)
         logger.propagate = False
+    if terminal and logger.level < logging.WARNING:
+        logger.setLevel(logging.WARNING)
     return handler

@@ -8,7 +8,7 @@ import inspect
 import socket
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +29,7 @@ from exburn.serving.http.limits import (
     most_connections,
     size_in_bytes,
 )
-from exburn.serving.http.logs import log_to
+from exburn.serving.http.logs import LOGGER, log_to
 from exburn.serving.http.origins import Hosts, Origins, texts
 from exburn.serving.http.registry import Registry
 from exburn.serving.http.streaming import Generation
@@ -266,8 +266,14 @@ class Server:
         """
         return self._app
 
-    def run(self) -> None:
+    def run(self, *, listening: Callable[[str], object] | None = None) -> None:
         """Serves until SIGTERM or Ctrl-C, drains, and returns.
+
+        Its first line says where it serves: lines for people in a terminal, of JSON
+        elsewhere, on the standard error.
+
+        Args:
+            listening: Called with the address as soon as connections are accepted.
 
         Raises:
             ArgumentError: The address cannot be used, or an event loop runs in this
@@ -285,9 +291,14 @@ class Server:
                 "server.asgi().",
             )
         log_to(level=self._log_level)
-        engine, listening = self._listen()
+        engine, place = self._listen()
         try:
-            engine.run(sockets=[listening])
+            if listening is not None:
+                listening(self.url)
+            names = ", ".join(self.models) or "no model yet"
+            fields = {"url": self.url, "models": self.models}
+            LOGGER.info("Serving %s at %s", names, self.url, extra={"fields": fields})
+            engine.run(sockets=[place])
         finally:
             self._end()
 
