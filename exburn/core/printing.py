@@ -13,6 +13,7 @@ from typing import Any
 
 from exburn.errors import printable
 
+_BLANKS = str.maketrans("\n\r\t", "   ")
 _MOST_LINE = 10_000  # characters of a line that is printed
 
 
@@ -80,6 +81,45 @@ def page_text(content: Any, width: int) -> str:
     )
     console.print(Plain(content))
     return page.getvalue()
+
+
+def one_line(text: str, *, strip: bool = True) -> str:
+    """A text without line breaks, tabs, and what acts on a terminal.
+
+    Example:
+        >>> one_line("loss\\n\\x1b[2J of a row")
+        'loss \\\\x1b[2J of a row'
+    """
+    text = printable(text.translate(_BLANKS))
+    return text.strip() if strip else text
+
+
+def shorten(text: str, width: int, *, tail: float = 0.5) -> str:
+    """A text of at most so many columns of a terminal, "…" for what is left out.
+
+    Args:
+        text: One line.
+        width: Columns; a Chinese character takes two.
+        tail: How much of what stays is from the end: 0 cuts the end off, 1 the
+            beginning.
+
+    Example:
+        >>> shorten("block_12_of_the_encoder_norm", 14)
+        'block_1…r_norm'
+        >>> shorten("卷积层的名字", 8, tail=0)
+        '卷积层…'
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    after = int((width - 1) * tail)
+    before = width - 1 - after
+    head = set_cell_size(text, before).rstrip() if before else ""
+    end = set_cell_size(text[::-1], after).rstrip()[::-1] if after else ""
+    return f"{head}…{end}"
 
 
 def size_text(number: float) -> str:

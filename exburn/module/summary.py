@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,13 +18,17 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from exburn.core.checks import check_count
 from exburn.core.printing import (
     Plain,
     amount_text,
     notebook_shell,
+    one_line,
     page_text,
+    shorten,
     size_text,
 )
+from exburn.core.short_names import ShortNames
 from exburn.core.symbolic_shapes import TEXT, public_shape
 from exburn.errors import ArgumentError
 from exburn.module.building import inspect_call
@@ -34,7 +40,7 @@ from exburn.module.traversal import iter_weights, module_paths
 from exburn.module.variable import scalars
 from exburn.runtime.cost_model import count
 
-_NARROWEST = 12  # below it, rich squeezes the columns as it likes
+_LEAST = 4  # characters of the narrowest column
 
 
 @dataclasses.dataclass
@@ -45,7 +51,7 @@ class _Row:
     params: int
     dtype: str
     trainable: bool
-    sources: str
+    sources: list[str]
     depth: int = 0
     built: bool = True
 
@@ -60,36 +66,46 @@ def summary(
     show_trainable: bool = False,
     layer_range: Any = None,
 ) -> None:
-    """Prints a model: in a terminal as a table, in a notebook as HTML.
+    """Prints a model, one row for each layer: in a notebook as HTML, else as text.
 
     Before the model has shapes, they are ``?`` and layers are said to be unbuilt.
+    Where a line is too short for all columns, a dtype that all layers share goes below
+    the table, then names are shortened, and the connections are left out last.
 
     Args:
         model: The model.
         line_length: Width in characters; the terminal's by default.
-        positions: Relative widths of the columns, as fractions of the line that end at
-            each column.
+        positions: Where each column ends, as a share of the line or in characters.
         print_fn: Called once with the whole text instead of printing.
         expand_nested: Whether the layers of nested models are listed too.
         show_trainable: Whether a column says which layers are trained.
-        layer_range: Names (or regular expressions) of the first and last layer shown.
+        layer_range: Beginnings of names (or regular expressions) of the first and the
+            last layer shown.
 
     Raises:
-        ArgumentError: ``layer_range`` matches no layer.
+        ArgumentError: ``layer_range`` matches no layer, ``positions`` are not those of
+            the columns, or ``line_length`` is too short for a table.
     """
+    if line_length is not None:
+        line_length = check_count("summary", "line_length", line_length)
     traced = inspect_call(model) if model.built else None
     shapes = {} if traced is None else traced[1]
     rows = _rows(model, shapes, "", 0, expand_nested, set(frozen_paths(model)))
     rows = _within(rows, layer_range)
     width = line_length or _width(print_fn)
-    table = _table(rows, show_trainable, line_length, width, positions)
+    if positions is None:
+        table, notes = _table(rows, show_trainable, line_length, width)
+    else:
+        table, notes = _placed(rows, show_trainable, width, positions)
     flops = None if traced is None else count(traced[0]).flops
-    title = Text.assemble("Model: ", (model.name, "bold"), *_axes(model))
-    page = Group(title, table, _totals(model, flops))
-    _show(page, width, print_fn)
+    head = [Text.assemble("Model: ", (one_line(model.name), "bold")), *_axes(model)]
+    foot = [Text(" " + line) for line in [*notes, *_totals(model, flops)]]
+    for line in (*head, *foot):
+        line.no_wrap, line.overflow = True, "ellipsis"
+    _show(Group(*head, table, *foot), width, print_fn)
 
 
-def _axes(model: Any) -> list[str]:
+def _axes(model: Any) -> list[Text]:
     """A line for the inputs and one for the outputs, where their axes have names."""
     lines = []
     for kind in ("input", "output"):
@@ -104,7 +120,8 @@ def _axes(model: Any) -> list[str]:
                 for size, name in sizes
             ]
             shapes.append(f"({', '.join(parts)})")
-        lines.append(f"\n {kind.title() + 's:':9}{', '.join(shapes)}")
+        text = f" {kind.title() + 's:':9}{', '.join(shapes)}"
+        lines.append(Text(one_line(text, strip=False)))
     return lines
 
 
@@ -117,7 +134,7 @@ def _rows(
     entries = (
         _graph_entries(model, graph)
         if graph and not linear
-        else [(layer.name, layer, "") for layer in model.layers]
+        else [(layer.name, layer, []) for layer in model.layers]
     )
     paths = module_paths(model)
     rows = []
@@ -157,10 +174,10 @@ def _dtype(layer: Layer, weights: list[Any]) -> str:
     return ", ".join(names)
 
 
-def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
+def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, list[str]]]:
     """(name, layer or the function's shape, where its inputs come from)."""
     inputs = [
-        (layer.name, layer, "")
+        (layer.name, layer, [])
         for layer in model.layers
         if getattr(layer, "is_input", False)
     ]
@@ -186,7 +203,7 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
             row = kind, ", ".join(map(str, node.shapes))
             entry = entries.setdefault(node.name, (node.name, row, []))
         entry[2].extend(s for s in sources if s not in entry[2])
-    return inputs + [(n, layer, ", ".join(s)) for n, layer, s in entries.values()]
+    return inputs + list(entries.values())
 
 
 def _shape(specs: Any) -> str:
@@ -202,94 +219,282 @@ def _symbol_shape(layer: Any) -> str:
 
 
 def _within(rows: list[_Row], layer_range: Any) -> list[_Row]:
+    """The rows from a first to a last layer of the model, with what these hold."""
     if layer_range is None:
         return rows
-    if len(layer_range) != 2:
-        raise ArgumentError("summary", "layer_range names a first and a last layer")
-    first, last = (
-        next((i for i, row in enumerate(rows) if re.fullmatch(name, row.name)), None)
-        for name in layer_range
-    )
-    if first is None or last is None:
+    pair = layer_range if isinstance(layer_range, list | tuple) else ()
+    if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+        raise ArgumentError(
+            "summary",
+            "layer_range must be the names of a first and a last layer, received "
+            f"{layer_range!r}",
+        )
+    tops = [i for i, row in enumerate(rows) if not row.depth]
+    first, last = ([i for i in tops if _matches(name, rows[i])] for name in pair)
+    if not first or not last:
         raise ArgumentError(
             "summary",
             f"layer_range {tuple(layer_range)!r} matches no layer",
-            {"layers": ", ".join(row.name for row in rows)},
+            {"layers": ", ".join(rows[i].name for i in tops)},
         )
-    return rows[min(first, last) : max(first, last) + 1]
+    ends = (first[0], last[-1]) if first[0] <= last[-1] else (last[0], first[-1])
+    after = next((i for i in tops if i > ends[1]), len(rows))
+    return rows[ends[0] : after]
+
+
+def _matches(pattern: str, row: _Row) -> bool:
+    """Tells whether a name begins as the pattern says, as in Keras."""
+    try:
+        return re.match(pattern, row.name) is not None
+    except re.error as error:
+        raise ArgumentError(
+            "summary", f"layer_range has no regular expression: {pattern!r}, {error}"
+        ) from error
 
 
 # ------------------------------------------------------------------------ table
-def _table(rows, show_trainable, line_length, width, positions) -> Table:
-    connected = any(row.sources for row in rows)
-    titles = ["Layer (type)", "Output shape", "Param #", "dtype"]
-    titles += ["Connected to"] if connected else []
-    titles += ["Trainable"] if show_trainable else []
-    lines = []
-    for row in rows:
-        indent = "  " * row.depth + ("└ " if row.depth else "")
-        frozen = "" if row.trainable or not row.params else " [frozen]"
-        cells = [f"{indent}{row.name} ({row.kind}){frozen}", row.shape]
-        cells += [f"{row.params:,}" if row.built else "0 (unbuilt)", row.dtype]
-        cells += [row.sources or "-"] if connected else []
-        cells += ["yes" if row.trainable else "no"] if show_trainable else []
-        lines.append(cells)
-    table = Table(width=line_length)
-    if positions is None or line_length is None:
-        widths = _fitting([titles, *lines], width, connected)
-    else:
-        widths = _widths(positions, line_length, len(titles))
-    for title, size in zip(titles, widths, strict=True):
-        justify = "right" if title == "Param #" else "left"
-        table.add_column(title, justify=justify, width=size, overflow="fold")
-    for cells in lines:
-        table.add_row(
-            *(Text(_broken(c, size)) for c, size in zip(cells, widths, strict=True))
+_SOURCES, _DTYPE = "Connected to", "dtype"
+
+
+def _table(
+    rows: list[_Row], show_trainable: bool, line_length: int | None, width: int
+) -> tuple[Table, list[str]]:
+    """The rows in columns that fit the width, and notes of columns that did not."""
+    columns = _columns(rows, show_trainable)
+    columns, widths, notes = _fitting(columns, width)
+    if line_length is not None:  # the table is as wide as was asked for
+        if _total(widths) > line_length:
+            raise ArgumentError(
+                "summary",
+                f"line_length must be at least {_total(widths)} here, "
+                f"received {line_length}",
+            )
+        widths[0] += line_length - _total(widths)
+    return _draw(columns, widths), notes
+
+
+def _placed(
+    rows: list[_Row], show_trainable: bool, width: int, positions: Any
+) -> tuple[Table, list[str]]:
+    """The rows in columns that end where the caller says."""
+    columns = _columns(rows, show_trainable)
+    try:
+        ends = [float(end) for end in positions]
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            "summary", f"positions must be numbers, received {positions!r}"
+        ) from error
+    shares = bool(ends) and ends[-1] <= 1
+    if show_trainable and len(ends) in (len(columns) - 1, len(columns) - 2):
+        # As in Keras, whose positions never tell of this column.
+        last = 1.0 if shares else float(width)
+        ends = [0.9 * end for end in ends] + [last]
+    notes = []
+    if len(ends) == len(columns) - 1:  # the columns of Keras
+        dtypes = next(c for c in columns if c.title == _DTYPE)
+        columns = [c for c in columns if c is not dtypes]
+        notes = [dtypes.note()]
+    if len(ends) != len(columns):
+        raise ArgumentError(
+            "summary",
+            f"positions must tell where each of {len(columns)} columns ends, "
+            f"received {len(ends)}",
+            {"columns": ", ".join(column.title for column in columns)},
         )
+    if shares:
+        ends = [end * width for end in ends]
+    edges = [int(end) for end in ends]
+    # A column has a border and two blanks beside its text, and the last two borders.
+    widths = [b - a - 3 for a, b in zip([0, *edges], edges, strict=False)]
+    widths[-1] -= 1
+    if min(widths) < _LEAST:
+        raise ArgumentError(
+            "summary",
+            f"positions must leave each column {_LEAST + 4} characters",
+            {"columns end at": ", ".join(map(str, edges))},
+            hint="Let positions rise, or pass a larger line_length.",
+        )
+    return _draw(columns, widths), notes
+
+
+@dataclasses.dataclass
+class _Column:
+    """A title, and the texts below it.
+
+    Attributes:
+        title: What stands above.
+        cells: One for each row.
+        least: The width to which the column may shrink while it is easy to read.
+        shorten: Cuts a cell, the first argument is the row's number.
+    """
+
+    title: str
+    cells: list[str]
+    least: int
+    shorten: Callable[[int, int], str]
+
+    @property
+    def natural(self) -> int:
+        return max(map(cell_len, [self.title, *self.cells]))
+
+    def common(self) -> tuple[str, list[int]]:
+        """The text that most rows have, and the rows that have another."""
+        counts = Counter(cell for cell in self.cells if cell)
+        most = counts.most_common(1)[0][0] if counts else ""
+        return most, [i for i, c in enumerate(self.cells) if c and c != most]
+
+    def note(self) -> str:
+        return f"{self.title}: {self.common()[0]}"
+
+
+def _columns(rows: list[_Row], show_trainable: bool) -> list[_Column]:
+    def plain(cells: list[str]) -> Callable[[int, int], str]:
+        return lambda i, width: shorten(cells[i], width, tail=0)
+
+    names = [one_line(row.name) for row in rows]
+    short = ShortNames(names)
+    labels = [_label(row, name) for row, name in zip(rows, names, strict=True)]
+    shapes = [one_line(row.shape) for row in rows]
+    params = [f"{row.params:,}" if row.built else "0 (unbuilt)" for row in rows]
+    dtypes = [row.dtype for row in rows]
+    columns = [
+        _Column("Layer (type)", labels, 24, partial(_short_label, rows, names, short)),
+        _Column("Output shape", shapes, 22, plain(shapes)),
+        _Column("Param #", params, 12, plain(params)),
+        _Column(_DTYPE, dtypes, 10, plain(dtypes)),
+    ]
+    if any(row.sources for row in rows):
+        sources = [[one_line(name) for name in row.sources] for row in rows]
+        cells = [", ".join(names) or "-" for names in sources]
+        columns.append(
+            _Column(_SOURCES, cells, 14, partial(_short_list, sources, short))
+        )
+    if show_trainable:
+        cells = ["yes" if row.trainable else "no" for row in rows]
+        columns.append(_Column("Trainable", cells, 9, plain(cells)))
+    return columns
+
+
+def _label(row: _Row, name: str) -> str:
+    return f"{_indent(row)}{name} ({row.kind}){_frozen(row)}"
+
+
+def _indent(row: _Row) -> str:
+    return "  " * row.depth + ("└ " if row.depth else "")
+
+
+def _frozen(row: _Row) -> str:
+    return "" if row.trainable or not row.params else " [frozen]"
+
+
+def _short_label(
+    rows: list[_Row], names: list[str], short: ShortNames, i: int, width: int
+) -> str:
+    """A name and its type, of which the type gives way first."""
+    row, name = rows[i], names[i]
+    text = _label(row, name)
+    if cell_len(text) <= width:
+        return text
+    before, after = _indent(row), _frozen(row)
+    room = width - cell_len(before + after)
+    if room < 6:  # deep inside, or all but no room
+        return shorten(text, width, tail=0)
+    kind = f" ({row.kind})"
+    size = min(cell_len(name), max(room - cell_len(kind), -(-room * 3 // 5)))
+    left = room - size - 3  # a blank and parentheses
+    if left < 4:
+        kind, size = "", min(cell_len(name), room)
+    elif left < cell_len(row.kind):
+        kind = f" ({shorten(row.kind, left, tail=0)})"
+    return f"{before}{short.cut(name, size)}{kind}{after}"
+
+
+def _short_list(sources: list[list[str]], short: ShortNames, i: int, width: int) -> str:
+    """As many names as there is room for, and how many more there are."""
+    names = sources[i] or ["-"]
+    text = ", ".join(names)
+    if cell_len(text) <= width:
+        return text
+    for many in range(len(names), 0, -1):
+        more = f", +{len(names) - many}" if many < len(names) else ""
+        room = width - cell_len(more) - 2 * (many - 1)
+        if room >= 8 * many or many == 1:
+            sizes = [cell_len(name) for name in names[:many]]
+            while sum(sizes) > room:
+                sizes[sizes.index(max(sizes))] -= 1
+            parts = zip(names, sizes, strict=False)
+            cut = [short.cut(name, size) for name, size in parts]
+            return shorten(", ".join(cut) + more, width, tail=0)
+    return text
+
+
+def _fitting(
+    columns: list[_Column], width: int
+) -> tuple[list[_Column], list[int], list[str]]:
+    """Columns and their widths on a page; notes of what is left out.
+
+    A dtype that is one for all goes first. Then names give way, until they would be
+    hard to read: then the connections go, and the other dtypes.
+    """
+    dtypes = next(column for column in columns if column.title == _DTYPE)
+    usual, others = dtypes.common()
+    orders = [[], [_SOURCES], [_SOURCES, _DTYPE]]
+    if len(others) <= 3:
+        orders = [[], [_DTYPE], [_DTYPE, _SOURCES]]
+    stay, least = columns, []
+    for number, left_out in enumerate(orders):
+        stay = [column for column in columns if column.title not in left_out]
+        natural = [column.natural for column in stay]
+        # A column that says one thing is not worth a shortened name.
+        alone = number == 0 and _DTYPE in orders[1]
+        least = natural if alone else [min(c.natural, c.least) for c in stay]
+        if _total(least) <= width:
+            break
+    else:
+        least = [min(size, _LEAST) for size in least]
+    widths = [column.natural for column in stay]
+    while _total(widths) > width:
+        shrinking = [i for i, size in enumerate(widths) if size > least[i]]
+        if not shrinking:  # a terminal of a few characters: it has the last word
+            break
+        widths[max(shrinking, key=lambda i: widths[i] / (1.6 if i == 0 else 1))] -= 1
+    return stay, widths, _notes(columns, stay, usual, others)
+
+
+def _notes(
+    columns: list[_Column], stay: list[_Column], usual: str, others: list[int]
+) -> list[str]:
+    """What the columns that are left out would have said, as far as that is short."""
+    titles = [column.title for column in columns if column not in stay]
+    notes = []
+    if _DTYPE in titles and len(others) <= 3:
+        titles.remove(_DTYPE)
+        names, dtypes = columns[0].cells, columns[3].cells
+        but = [f"{dtypes[i]} of {names[i].strip().split(' (')[0]}" for i in others]
+        notes.append(f"dtype: {', '.join([usual or '-', *but])}")
+    if titles:
+        notes.append(f"Left out, since the line is short: {', '.join(titles)}")
+    return notes
+
+
+def _total(widths: list[int]) -> int:
+    """The width of a table, with borders and blanks."""
+    return sum(widths) + 3 * len(widths) + 1
+
+
+def _draw(columns: list[_Column], widths: list[int]) -> Table:
+    table = Table()
+    for column, size in zip(columns, widths, strict=True):
+        justify = "right" if column.title == "Param #" else "left"
+        title = shorten(column.title, size, tail=0)
+        table.add_column(title, justify=justify, width=size, no_wrap=True)
+    for i in range(len(columns[0].cells)):
+        cells = (c.shorten(i, size) for c, size in zip(columns, widths, strict=True))
+        table.add_row(*map(Text, cells))
     return table
 
 
-def _fitting(lines: list[list[str]], width: int, connected: bool) -> list[int | None]:
-    """Widths that fit the page: names and sources give way, shapes and numbers stay."""
-    natural = [
-        max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)
-    ]
-    free = width - 3 * len(natural) - 1 - sum(natural)
-    if free >= 0:
-        return [None] * len(natural)
-    widths: list[int | None] = [None] * len(natural)
-    flexible = sorted([0, 4] if connected else [0], key=lambda i: natural[i])
-    rest = free + sum(natural[i] for i in flexible)
-    for left, i in zip(range(len(flexible), 0, -1), flexible, strict=True):
-        size = min(natural[i], rest // left)
-        rest -= size
-        widths[i] = size
-        if size < _NARROWEST:
-            return [None] * len(natural)
-    return widths
-
-
-def _broken(text: str, width: int | None) -> str:
-    """The text in lines no wider than ``width``, broken at spaces, ``_`` and ``/``."""
-    if width is None or cell_len(text) <= width:
-        return text
-    lines = [""]
-    for piece in re.findall(r"\s*[^\s_/]*[_/]*", text):
-        if cell_len(lines[-1] + piece) > width and lines[-1].strip():
-            lines.append("")
-            piece = piece.lstrip()
-        lines[-1] += piece
-    return "\n".join(lines)
-
-
-def _widths(positions, line_length, columns) -> list[int | None]:
-    edges = [p * line_length if p <= 1 else p for p in positions][:columns]
-    starts = [0, *edges]
-    widths = [max(4, int(b - a) - 3) for a, b in zip(starts, edges, strict=False)]
-    return [*widths, *[None] * (columns - len(widths))]
-
-
-def _totals(model: Any, flops: float | None) -> Text:
+def _totals(model: Any, flops: float | None) -> list[str]:
     groups = {"Trainable": [], "Frozen": [], "Other": []}
     for _, weight, learns in iter_weights(model, carried=False):
         quantized = "stored" in weight.get_metadata()
@@ -307,7 +512,7 @@ def _totals(model: Any, flops: float | None) -> Text:
         lines.append(_line("Optimizer state", optimizer))
     if flops is not None:
         lines.append(f"FLOPs per sample: {amount_text(flops)} (forward)")
-    return Text("\n".join(" " + line for line in lines))
+    return lines
 
 
 def _optimizer_leaves(model: Any) -> list[Any] | None:
@@ -336,11 +541,7 @@ def _width(print_fn: Any) -> int:
 
 def _show(page: Group, width: int, print_fn: Any) -> None:
     if print_fn is not None:
-        text = page_text(page, width)
-        try:
-            print_fn(text, line_break=False)
-        except TypeError:
-            print_fn(text)
+        print_fn(page_text(page, width))
         return
     if notebook_shell():
         from IPython.display import display  # type: ignore[import-not-found]

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 import exburn
 from exburn import layers
-from exburn.errors import ExBurnError
+from exburn.errors import ArgumentError, ExBurnError
+from exburn.module import summary
 
 
 def text(model, **options) -> str:
@@ -150,21 +152,152 @@ def test_a_stack_without_shapes_is_shown_unbuilt():
     assert "Total params: 0" in text(exburn.Sequential())
 
 
-@pytest.mark.parametrize("width", [72, 80])
-@pytest.mark.parametrize("functional", [False, True])
-def test_long_names_break_between_words(width, functional):
-    name = "block_12_of_the_encoder_residual_expand_batch_normalization_layer"
+def long_names():
+    name = "block_{}_of_the_encoder_residual_expand_batch_normalization_layer"
     x = exburn.Input((4,), name="sensor_values_of_the_second_station_in_the_valley")
-    y = layers.BatchNormalization(name=name)(x)
-    model = exburn.Model(x, layers.Add(name="sum")([x, y]) if functional else y)
-    shown = []
-    model.summary(line_length=width, print_fn=shown.append)
-    lines = shown[0].splitlines()
-    assert max(map(len, lines)) <= width
-    cells = [line.split("│")[1].strip() for line in lines if "│" in line]
-    assert any(cell.endswith("_") for cell in cells)
-    words = {word for cell in cells for word in cell.replace("_", " ").split()}
-    assert {"block", "encoder", "residual", "expand", "normalization"} <= words
+    parts = [layers.BatchNormalization(name=name.format(i))(x) for i in range(9)]
+    return exburn.Model(x, layers.Add(name="sum")(parts))
+
+
+def foreign_names():
+    x = exburn.Input((4,), name="传感器数据")
+    y = layers.Dense(4, name="第一个全连接层的非常长的名字用于测试表格宽度的名字")(x)
+    z = layers.Dense(4, name="зʼєднання_🙂 of\nlines\t[red]\x1b[2J")(x)
+    return exburn.Model(x, layers.Concatenate()([y, z, x]), name="模型" * 40)
+
+
+def deep():
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(4)], name="level_0")
+    for level in range(1, 9):
+        model = exburn.Sequential([exburn.Input((4,)), model], name=f"level_{level}")
+    return model
+
+
+def mixed():
+    x = exburn.Input((4,), name="x")
+    policies = ["float32", "mixed_bfloat16", "bfloat16"]
+    parts = [
+        layers.Dense(
+            2, name=f"a_layer_with_a_name_of_its_own_{i}", dtype=policies[i % 3]
+        )
+        for i in range(8)
+    ]
+    return exburn.Model(x, layers.Concatenate()([part(x) for part in parts]))
+
+
+MODELS = {f.__name__: f for f in (mlp, nested, long_names, foreign_names, deep, mixed)}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return MODELS[request.param]()
+
+
+@pytest.mark.parametrize("width", [34, 60, 80, 140, 300])
+def test_each_layer_has_one_row_that_fits_any_line(model, width):
+    shown = text(model, line_length=width, expand_nested=True)
+    lines = shown.splitlines()
+    assert max(map(cell_len, lines)) <= width
+    count = len(summary_rows(model, "", 0))
+    assert sum(line.startswith("│") for line in lines) == count
+    assert "\x1b" not in shown and "\t" not in shown
+
+
+def summary_rows(model, prefix, depth):
+    return summary._rows(model, {}, prefix, depth, True, set())
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_shortened_names_can_be_told_apart(width):
+    rows = text(long_names(), line_length=width).splitlines()
+    cells = [row.split("│")[1].strip() for row in rows if row.startswith("│")]
+    assert len(set(cells)) == len(cells) == 11
+    assert sum("…" in cell for cell in cells) == 10
+    assert any(cell.startswith("block_8…") for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("width", "titles", "notes"),
+    [
+        (120, "Layer (type)|Output shape|Param #|dtype|Connected to", []),
+        (70, "Layer (type)|Output shape|Param #|Connected to", ["dtype: float32"]),
+        (
+            48,
+            "Layer (type)|Output shape|Param #",
+            ["dtype: float32", "Left out, since the line is short: Connected to"],
+        ),
+    ],
+)
+def test_columns_go_one_after_another(width, titles, notes):
+    lines = text(nested(), line_length=width).splitlines()
+    assert "|".join(t.strip() for t in lines[2].strip("┃").split("┃")) == titles
+    after = next(i for i, line in enumerate(lines) if line.startswith("└")) + 1
+    assert [line.strip() for line in lines[after : after + len(notes)]] == notes
+    assert lines[after + len(notes)].startswith(" Total params")
+
+
+def test_a_few_other_dtypes_are_told_below_the_table():
+    x = exburn.Input((4,), name="x")
+    y = layers.Dense(2, name="low", dtype="bfloat16")(layers.Dense(3)(x))
+    shown = text(exburn.Model(x, layers.Dense(2)(y)), line_length=62)
+    assert " dtype: float32, bfloat16 of low\n" in shown
+
+
+def test_a_terminal_of_a_few_columns_gets_its_rows(monkeypatch):
+    monkeypatch.setattr(summary, "_width", lambda print_fn: 9)
+    assert sum(line.startswith("│") for line in text(mlp()).splitlines()) == 3
+
+
+def test_positions_say_where_columns_end():
+    keras = text(mlp(), line_length=60, positions=[0.45, 0.80, 1.0]).splitlines()
+    assert [i for i, c in enumerate(keras[2] + " ") if c == "┃"] == [0, 27, 48, 59]
+    assert " dtype: float32" in keras
+    ends = [20, 40, 50, 60]
+    exact = text(mlp(), line_length=60, positions=ends, show_trainable=False)
+    assert [i + 1 for i, c in enumerate(exact.splitlines()[2]) if c == "┃"] == [
+        1,
+        *(end + 1 for end in ends[:-1]),
+        60,
+    ]
+    shown = text(
+        mlp(), line_length=80, positions=[0.45, 0.80, 1.0], show_trainable=True
+    )
+    assert "Trainable" in shown and max(map(len, shown.splitlines())) == 80
+
+
+BAD_OPTIONS = {
+    "positions of another table": ({"positions": [0.5, 1.0]}, "where each of 4"),
+    "positions that fall": ({"positions": [0.9, 0.5, 1.0]}, "leave each column"),
+    "positions that are none": ({"positions": "wide"}, "must be numbers"),
+    "a line without room": ({"line_length": 12}, "line_length must be at least"),
+    "no length": ({"line_length": 0}, "line_length"),
+    "one name": ({"layer_range": ["dense"]}, "a first and a last layer"),
+    "a name alone": ({"layer_range": "ab"}, "a first and a last layer"),
+    "numbers": ({"layer_range": (0, 1)}, "a first and a last layer"),
+    "no expression": ({"layer_range": ("(", "dense")}, "no regular expression"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_options_without_a_meaning_are_refused(case):
+    options, message = BAD_OPTIONS[case]
+    with pytest.raises(ArgumentError, match=message):
+        text(mlp(), **options)
+
+
+@pytest.mark.parametrize(
+    ("span", "names"),
+    [
+        (("first", "inner"), ["first", "multiply", "inner", "└ dense", "└ dense_1"]),
+        (("inner", "first"), ["first", "multiply", "inner", "└ dense", "└ dense_1"]),
+        (("mul", "mul"), ["multiply"]),
+        ((".*i", "b"), ["first", "multiply", "inner", "└ dense", "└ dense_1", "b"]),
+    ],
+)
+def test_a_range_of_layers_holds_what_is_in_them(span, names):
+    lines = text(nested(), layer_range=span, expand_nested=True).splitlines()
+    cells = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
+    assert [cell.split(" (")[0] for cell in cells] == names
 
 
 def test_print_fn_of_keras_with_line_break():
