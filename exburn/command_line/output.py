@@ -13,7 +13,7 @@ from typing import Any
 from exburn.core.printing import print_text
 from exburn.errors import ExBurnError
 
-__all__ = ["above_zero", "add_json", "show", "show_error", "whole"]
+__all__ = ["above_zero", "add_json", "plain", "show", "show_error", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser, **options: Any) -> None:
@@ -63,7 +63,7 @@ def show(options: argparse.Namespace, result: Any, text: Any) -> None:
         text: The same for people.
     """
     if options.json:
-        json.dump(_plain(result), sys.stdout, allow_nan=False)
+        json.dump(plain(result), sys.stdout, allow_nan=False)
         print()
     else:
         print_text(text)
@@ -83,18 +83,19 @@ def show_error(options: argparse.Namespace, error: BaseException) -> None:
     print_text(f"{f'exburn {command}'.strip()}: {said}", file=sys.stderr)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it; numbers that are not finite become text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, Path):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
+        return plain(dataclasses.asdict(value))
     as_list = getattr(value, "tolist", None)
-    return str(value) if as_list is None else _plain(as_list())
+    return str(value) if as_list is None else plain(as_list())

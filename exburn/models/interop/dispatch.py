@@ -90,7 +90,7 @@ def predict(
             "predict", f"timeout is a number of seconds above 0, received {timeout!r}"
         )
     if isinstance(model, str | os.PathLike):
-        model = _load(Path(model))
+        model = load(Path(model))
     elif isinstance(model, bytes | bytearray):
         model = stablehlo.read(model)
     elif variables is not None:
@@ -155,8 +155,14 @@ def _plain(run: Any, x: Any, batch_size: int | None) -> Any:
     )
 
 
-def _load(path: Path) -> Any:
-    """The model in a file, by its suffix."""
+def load(path: Path) -> Any:
+    """The model in a file that ``predict`` reads, by its suffix.
+
+    Raises:
+        ArgumentError: The suffix is none that is known here, or there is no such file.
+        MissingDependencyError: An optional package is needed; it names the extra.
+        FileFormatError: The file is damaged.
+    """
     suffix = path.suffix.lower()
     if not (suffix in _CORE_ML and path.is_dir()):  # whose packages are folders
         check_ordinary(path, "predict")

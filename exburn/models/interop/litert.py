@@ -68,6 +68,15 @@ def load(path: Path) -> StoredModel:
         ) from error
 
 
+def inputs_of(model: Any) -> list[tuple[str, tuple[int, ...], np.dtype]]:
+    """Name, shape and dtype of each input of a file; sizes of -1 are open."""
+    interpreter = model.interpreter if isinstance(model, StoredModel) else model
+    return [
+        (name, tuple(map(int, d.get("shape_signature", d["shape"]))), d["dtype"])
+        for name, d in _entries(interpreter)[0].inputs.items()
+    ]
+
+
 def predict_litert(interpreter: Any, x: Any, batch_size: int | None) -> Any:
     """Outputs of the model: an array, or a dict by name if there are several.
 

@@ -109,6 +109,12 @@ def _bound_memory(onnxruntime: Any) -> None:
     onnxruntime.create_and_register_allocator(about, arena)
 
 
+def dtype_of(spec: Any) -> np.dtype:
+    """The dtype of a session's input; ``object`` of texts, and of what is unknown."""
+    element = spec.type.removeprefix("tensor(").removesuffix(")")
+    return np.dtype(_DTYPES.get(element, np.object_))
+
+
 def predict_session(
     session: Any, x: Any, batch_size: int | None, timeout: float | None = None
 ) -> Any:
