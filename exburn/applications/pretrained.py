@@ -20,16 +20,24 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.core.checks import check_count
-from exburn.errors import ArgumentError, FileFormatError, ShapeError, unknown_name
+from exburn.errors import (
+    ArgumentError,
+    ExBurnError,
+    FileFormatError,
+    ShapeError,
+    unknown_name,
+)
 from exburn.models import Model
 from exburn.module.building import materialize, place
 from exburn.module.layer.configuration import given_arguments
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
-from exburn.runtime.files.atomic import write_atomically
-from exburn.saving.foreign_safetensors import write_foreign
+from exburn.runtime.files.together import changing
+from exburn.saving.foreign_safetensors import ForeignTensors, add_foreign
 from exburn.saving.pretrained_folder import (
+    COMPANIONS,
     CONFIG,
+    WEIGHTS,
     find_weights,
     local_source,
     read_config,
@@ -200,6 +208,10 @@ class Pretrained(Model):
         """What JSON files beside ``config.json`` say, by their names."""
         return {}
 
+    def text_files(self) -> dict[str, str]:
+        """Texts of files that neither weights nor arguments tell, by their names."""
+        return {}
+
     def weight_rules(self, style: str) -> Rules:
         """Which tensor of a file is which weight."""
         raise NotImplementedError
@@ -260,7 +272,8 @@ class Pretrained(Model):
                 arguments.pop("labels", None)
             arguments |= changes
             if dtype is None:
-                dtype = _common_dtype(stored)
+                shapes = stored.shapes.items()
+                dtype = _common_dtype((stored.dtype(n), shape) for n, shape in shapes)
             if dtype is not None:
                 arguments["dtype"] = dtype
             with registry.reading_file():  # no first weights
@@ -398,7 +411,9 @@ class Pretrained(Model):
 
         A model of ``from_pretrained`` whose weights nobody has changed is written byte
         by byte as it was read: with the dtypes of its tensors and those that no weight
-        is made of.
+        is made of. The files take their places together: after a kill at any moment
+        the folder holds the old model or the new one. What else is in the folder stays,
+        but for files that describe the inputs of a model of another kind.
 
         Args:
             folder: The folder, which is made if need be.
@@ -419,7 +434,7 @@ class Pretrained(Model):
             raise unknown_name("style", style, self.styles, op=op)
         kept = origin if origin is not None and origin.style == style else None
         config = self.config_for(style)
-        rules, forms = self.weight_rules(style), {}
+        rules, forms, metadata = self.weight_rules(style), {}, None
         told = {CONFIG: config, **self.further_files(style)}
         alike = kept is not None and (
             _agree(_kind(config), kept.config)
@@ -428,7 +443,7 @@ class Pretrained(Model):
         if kept is not None and alike:
             rules = rules.written_as(kept.names)
             forms = {"dtypes": kept.dtypes, "extra": self._extra(kept)}
-            forms["metadata"] = kept.metadata
+            metadata = kept.metadata
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -444,21 +459,18 @@ class Pretrained(Model):
                 hint="model.merge_lora() makes adapters a part of the weights. "
                 "model.save(path) writes any model.",
             )
-        file = write_foreign(
-            target / "model.safetensors",
-            weights,
-            rules,
-            max_shard_size=byte_count(max_shard_size, op),
-            op=op,
-            **forms,
-        )
-        with open_stored(file, op) as stored:
-            dtype = _common_dtype(stored) or "float32"
-        texts = self._texts(kept, told, dtype)
-        for name, text in texts.items():
-            data = text.encode()
-            write_atomically(target / name, lambda f, d=data: f.write(d), op=op)
-        return file
+        tensors = ForeignTensors(weights, rules, **forms)
+        dtype = _common_dtype(tensors.specs.values()) or "float32"
+        texts = self._texts(kept, told, dtype) | self.text_files()
+        size = byte_count(max_shard_size, op)
+        with changing(target, op=op) as changes:
+            stale = {*self.further, *_of_another(target, config, op)} - {*texts}
+            name = add_foreign(changes, WEIGHTS, tensors, size, metadata)
+            for file, text in texts.items():
+                changes.write(file, text.encode())
+            for file in sorted(stale):
+                changes.remove(file)
+        return target / name
 
     def _extra(self, origin: _Origin) -> dict[str, np.ndarray]:
         """The tensors that no weight was made of; copies of a weight follow it."""
@@ -531,11 +543,17 @@ def _kind(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: config[key] for key in keys if key in config}
 
 
-def _common_dtype(stored: Stored) -> str | None:
-    """The half precision that most of the numbers have; ``None`` for float32."""
+def _common_dtype(
+    specs: Iterable[tuple[np.dtype | None, Sequence[int]]],
+) -> str | None:
+    """The half precision that most of the numbers have; ``None`` for float32.
+
+    Args:
+        specs: Dtype and shape of each tensor.
+    """
     count: Counter[str] = Counter()
-    for name, shape in stored.shapes.items():
-        if (dtype := stored.dtype(name)) is not None:
+    for dtype, shape in specs:
+        if dtype is not None:
             count[dtype.name] += int(np.prod(shape, dtype=object))
     most = max(count, key=lambda name: count[name], default="")
     return most if most in _HALVES.values() else None
@@ -589,6 +607,23 @@ def _fitting(
             hint="from_pretrained(folder) takes the sizes from config.json.",
         )
     return [n for n in shapes if n in found and shapes[n] == found[n]]
+
+
+def _of_another(folder: Path, config: Mapping[str, Any], op: str) -> tuple[str, ...]:
+    """Files of a folder that say something of another model, if it holds one.
+
+    Args:
+        folder: The folder.
+        config: What ``config.json`` is to say.
+        op: The operation named in errors.
+    """
+    keys = ("model_type", "architecture")
+    try:
+        old, _ = read_config(folder, op)
+    except ExBurnError:  # there is none, or none that can be read
+        return ()
+    same = [old.get(key) for key in keys] == [config.get(key) for key in keys]
+    return () if same else COMPANIONS
 
 
 def _agree(config: Mapping[str, Any], others: Mapping[str, Any]) -> bool:

@@ -32,20 +32,7 @@ class TextModel(Pretrained):
             model.tokenizer = Tokenizer.load(path, lazy=True)
         return model
 
-    def save_pretrained(
-        self, folder: Any, *, style: str | None = None, max_shard_size: Any = "5GB"
-    ) -> Path:
-        """Writes ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
-
-        Args: as of ``Pretrained.save_pretrained``.
-
-        Raises:
-            ArgumentError: The model has weights that no rule is for, as adapters.
-            SaveError: The system refuses.
-        """
-        file = super().save_pretrained(
-            folder, style=style, max_shard_size=max_shard_size
-        )
-        if self.tokenizer is not None:
-            self.tokenizer.save(Path(folder, _TOKENIZER))
-        return file
+    def text_files(self) -> dict[str, str]:
+        if self.tokenizer is None:
+            return {}
+        return {_TOKENIZER: self.tokenizer.to_json()}

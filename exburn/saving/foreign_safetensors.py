@@ -19,8 +19,9 @@ import numpy as np
 
 from exburn.errors import ExBurnError
 from exburn.module.variable import alive
-from exburn.runtime.files.atomic import staging, target_of, write_atomically
+from exburn.runtime.files.atomic import target_of
 from exburn.runtime.files.ordinary import read_whole
+from exburn.runtime.files.together import Changes, changing
 from exburn.saving.header import CODES, MAX_HEADER, STORED_AS
 from exburn.weights import Move, Rules
 
@@ -32,7 +33,7 @@ _ORDER: tuple[str, ...] = (
 _METADATA = {"format": "pt"}  # which Hugging Face's libraries ask for
 
 
-class _Tensors:
+class ForeignTensors:
     """The tensors of a file, each made of a model's weights when it is written.
 
     Args:
@@ -50,9 +51,10 @@ class _Tensors:
         self,
         weights: Mapping[str, Any],
         rules: Rules,
-        dtypes: Mapping[str, np.dtype],
-        extra: Mapping[str, np.ndarray],
+        dtypes: Mapping[str, np.dtype] | None = None,
+        extra: Mapping[str, np.ndarray] | None = None,
     ):
+        dtypes, extra = dtypes or {}, extra or {}
         self._weights, self._extra, self._dtypes = weights, extra, dtypes
         self._moves: dict[str, tuple[Move, int]] = {}
         self.specs: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
@@ -108,25 +110,19 @@ def write_foreign(
     weights: Mapping[str, Any],
     rules: Rules,
     *,
-    dtypes: Mapping[str, np.dtype] | None = None,
-    extra: Mapping[str, np.ndarray] | None = None,
-    metadata: Mapping[str, str] | None = None,
     max_shard_size: int | None = None,
     op: str = "save_weights",
 ) -> Path:
     """Writes a model's weights under another library's names.
 
     One tensor after another is fetched, changed and written. Several files have the
-    names that Hugging Face gives them, and an index ``<path>.index.json``.
+    names that Hugging Face gives them, and an index ``<path>.index.json``; all of them
+    take their places together.
 
     Args:
         path: The file.
         weights: The model's weights by path.
         rules: What becomes of them.
-        dtypes: Dtypes of tensors by name, where they are not those of the weights, and
-            can hold the numbers all the same.
-        extra: Further tensors, as they are.
-        metadata: Strings in the file.
         max_shard_size: Bytes of the tensors in one file.
         op: The operation named in errors.
 
@@ -137,27 +133,55 @@ def write_foreign(
         ArgumentError: There is no rule for a weight, or no such folder.
         SaveError: The system refuses; a file that was there is intact.
     """
-    tensors = _Tensors(weights, rules, dtypes or {}, extra or {})
+    tensors = ForeignTensors(weights, rules)
     target = target_of(path, op)
+    with changing(target.parent, op=op) as changes:
+        name = add_foreign(changes, target.name, tensors, max_shard_size)
+    return target.with_name(name)
+
+
+def add_foreign(
+    changes: Changes,
+    name: str,
+    tensors: ForeignTensors,
+    max_shard_size: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> str:
+    """Writes tensors as a part of what changes in a folder.
+
+    Args:
+        changes: What changes.
+        name: The name of the file.
+        tensors: What is written.
+        max_shard_size: Bytes of the tensors in one file.
+        metadata: Strings in the file.
+
+    Returns:
+        The name of the file, or that of the index of several.
+
+    Raises:
+        SaveError: The system refuses.
+    """
+    target = changes.folder / name
     metadata = _METADATA if metadata is None else metadata
-    index = target.with_name(f"{target.name}.index.json")
-    parts = _parts(tensors, max_shard_size)
+    index = target.with_name(f"{name}.index.json")
+    parts, old = _parts(tensors, max_shard_size), _indexed(index)
     if len(parts) == 1:
-        _write(target, tensors, parts[0], metadata, op)
-        _remove_parts(index, keep=[])
-        return target
+        _write(changes, name, tensors, parts[0], metadata)
+        for other in (index.name, *old):
+            changes.remove(other)
+        return name
     names = _shard_names(target, len(parts))
-    for name, part in zip(names, parts, strict=True):
-        _write(target.with_name(name), tensors, part, metadata, op)
+    for shard, part in zip(names, parts, strict=True):
+        _write(changes, shard, tensors, part, metadata)
     total = sum(map(_bytes, tensors.specs.values()))
-    where = {n: name for name, part in zip(names, parts, strict=True) for n in part}
+    where = {n: shard for shard, part in zip(names, parts, strict=True) for n in part}
     about = {"metadata": {"total_size": total}, "weight_map": where}
     text = json.dumps(about, indent=2, sort_keys=True) + "\n"
-    old = _indexed(index)
-    write_atomically(index, lambda file: file.write(text.encode()), op=op)
-    for name in {target.name, *old} - set(names):  # else a reader finds both
-        target.with_name(name).unlink(missing_ok=True)
-    return index
+    changes.write(index.name, text.encode())
+    for other in (name, *old):  # else a reader finds both
+        changes.remove(other)
+    return index.name
 
 
 def _shard_names(target: Path, count: int) -> list[str]:
@@ -179,7 +203,7 @@ def _bytes(spec: tuple[np.dtype, tuple[int, ...]]) -> int:
     return math.prod(spec[1]) * spec[0].itemsize
 
 
-def _parts(tensors: _Tensors, limit: int | None) -> list[list[str]]:
+def _parts(tensors: ForeignTensors, limit: int | None) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     size = 0
     for name, spec in tensors.specs.items():
@@ -192,11 +216,11 @@ def _parts(tensors: _Tensors, limit: int | None) -> list[list[str]]:
 
 
 def _write(
-    target: Path,
-    tensors: _Tensors,
+    changes: Changes,
+    file: str,
+    tensors: ForeignTensors,
     names: list[str],
     metadata: Mapping[str, str],
-    op: str,
 ) -> None:
     names, place = tensors.ordered(names), 0
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
@@ -211,7 +235,7 @@ def _write(
         place = stop
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with staging(target, op=op) as staged:
+    with changes.staging(file) as staged:
         staged.write(len(text).to_bytes(8, "little") + text)
         for array in tensors.arrays(names):
             staged.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
@@ -225,10 +249,3 @@ def _indexed(index: Path) -> set[str]:
         return {n for n in listed if os.path.basename(n) == n and "-of-" in n}
     except (ExBurnError, ValueError, KeyError, TypeError, AttributeError):
         return set()
-
-
-def _remove_parts(index: Path, keep: list[str]) -> None:
-    """Removes an index that a file replaces, and what it names."""
-    for name in _indexed(index) - set(keep):
-        index.with_name(name).unlink(missing_ok=True)
-    index.unlink(missing_ok=True)

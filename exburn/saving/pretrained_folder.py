@@ -15,13 +15,23 @@ from exburn.errors import (
     require,
 )
 from exburn.runtime.files.ordinary import Source
+from exburn.runtime.files.together import finish_changes
 from exburn.saving.json_text import parse_json
 
-CONFIG = "config.json"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# Files that say how the inputs of a model are made, and what it writes.
+COMPANIONS = (
+    "added_tokens.json",
+    "generation_config.json",
+    "preprocessor_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
 _MOST_CONFIG = 4 << 20  # bytes
 # The files that other libraries look for, in this order; else the only one of a kind.
 _NAMES = (
-    "model.safetensors",
+    WEIGHTS,
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
@@ -57,6 +67,8 @@ def is_hub_name(text: Any) -> bool:
 def local_source(given: Any, op: str) -> Path:
     """The file or folder that a path or the name of a repository means.
 
+    What a killed writer has left to do in a folder is finished.
+
     Args:
         given: A path, or ``"user/model"``, also ``"user/model@revision"``.
         op: The operation named in errors.
@@ -64,6 +76,7 @@ def local_source(given: Any, op: str) -> Path:
     Raises:
         MissingFileError: There is no such file or folder, and it is no such name.
         DataError: The hub does not have it, or cannot be reached.
+        LoadError: The folder's last save was cut off, and cannot be finished.
         MissingDependencyError: A name needs ``huggingface_hub``.
     """
     try:
@@ -73,7 +86,10 @@ def local_source(given: Any, op: str) -> Path:
             op, f"a path or the name of a repository is needed, received {given!r}"
         ) from None
     if os.path.exists(text):
-        return Path(text)
+        path = Path(text)
+        if path.is_dir():
+            finish_changes(path, op)
+        return path
     if not is_hub_name(given):
         raise MissingFileError(op, f"there is no file or folder {text!r}")
     return _download(given, op)

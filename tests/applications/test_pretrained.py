@@ -14,7 +14,7 @@ from tests.applications import hub_files
 from tests.saving import torch_files
 
 from exburn import applications, load_model, predict
-from exburn.applications import BERT, ViT
+from exburn.applications import BERT, GPT2, ViT, from_pretrained
 from exburn.errors import (
     ArgumentError,
     DataError,
@@ -24,6 +24,7 @@ from exburn.errors import (
     UnknownNameError,
 )
 from exburn.saving import pretrained_folder, read_weights
+from exburn.text import Tokenizer
 
 FILES = ("model.safetensors", "config.json")
 IDS = np.array([[2, 5, 9, 3, 0], [2, 7, 3, 0, 0]])
@@ -434,3 +435,34 @@ def test_the_memory_is_hardly_more_than_that_of_the_weights(folder, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     used, weights = map(int, done.stdout.split())
     assert used <= 1.2 * weights, (used, weights)
+
+
+TOKENIZER = '{"model": {"type": "WordLevel"}}'
+
+
+def test_what_another_model_has_left_goes_and_all_else_stays(tmp_path):
+    decoder = GPT2(8, 1, 8, 2, positions=4, generation={"end_tokens": [3]})
+    decoder.tokenizer = Tokenizer(TOKENIZER)
+    decoder.save_pretrained(tmp_path, max_shard_size="1KB")
+    (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "config.json").write_text("{}")
+    shards = [path.name for path in tmp_path.glob("*-of-*")]
+    assert len(shards) > 1
+    encoder = BERT(9, 1, 8, 2, 8, positions=4)
+    encoder.save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *FILES,
+        *("README.md", "notes"),
+    }
+    assert type(from_pretrained(tmp_path)) is BERT
+    assert from_pretrained(tmp_path).tokenizer is None
+
+
+def test_files_of_the_same_model_stay_but_for_what_it_says_of_writing(tmp_path):
+    decoder = GPT2(8, 1, 8, 2, positions=4, generation={"end_tokens": [3]})
+    decoder.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(TOKENIZER)  # a user put it there
+    GPT2(8, 1, 8, 2, positions=4).save_pretrained(tmp_path)
+    assert from_pretrained(tmp_path).generation.end_tokens is None
+    assert from_pretrained(tmp_path).tokenizer.to_json() == TOKENIZER

@@ -104,6 +104,7 @@ ELSEWHERE = {
     "exburn/runs/directory.py": "run",
     "exburn/runs/json_lines.py": "run",
     "exburn/runtime/files/atomic.py": "all of them",
+    "exburn/runtime/files/together.py": "pretrained",
     "exburn/export/exporting.py": "stablehlo",
     "exburn/export/archive.py": "archive",
     "exburn/export/stablehlo.py": "stablehlo",

@@ -21,7 +21,7 @@ from tests.tuning.models import X, Y, make_model
 
 import exburn
 from exburn import layers, runs, saving, tuning
-from exburn.applications import BERT
+from exburn.applications import BERT, GPT2, from_pretrained
 from exburn.errors import ExBurnError
 from exburn.export import ExportArchive, load_archive, verify
 from exburn.runs.directory import RunDirectory
@@ -190,6 +190,32 @@ def read_pretrained(folder: Path) -> Any:
     return weights(BERT.from_pretrained(folder / "bert"))
 
 
+@functools.cache
+def writer_of_texts() -> Any:
+    """A decoder with all files that there may be, none of which the encoder has."""
+    ends = {"end_tokens": [3], "do_sample": True, "temperature": 0.5}
+    sizes = {"vocabulary_size": 8, "layers": 1, "width": 8, "heads": 2, "positions": 4}
+    made = GPT2(**sizes, generation=ends)
+    made.tokenizer = Tokenizer(json.dumps({"model": {"type": "WordLevel"}}))
+    return made
+
+
+def of_two_kinds(folder: Path, value: int, size: Any = "5GB") -> None:
+    """An encoder takes the place of a decoder, beside a file of the user's."""
+    made = {1: writer_of_texts(), 2: bert()}[value]
+    made.save_pretrained(folder / "model", max_shard_size=size)
+    if value == 1:
+        (folder / "model" / "README.md").write_text("mine")
+
+
+def read_of_two_kinds(folder: Path) -> Any:
+    made = from_pretrained(folder / "model")
+    told = made.tokenizer and made.tokenizer.to_json()
+    config = made.generation.get_config() if isinstance(made, GPT2) else None
+    mine = (folder / "model" / "README.md").read_text()
+    return type(made).__name__, weights(made), told, config, mine
+
+
 def tokenizer(folder: Path, value: int) -> None:
     vocabulary = {"[UNK]": 0, "a" * value: 1}
     text = json.dumps({"model": {"type": "WordLevel", "vocab": vocabulary}})
@@ -257,6 +283,15 @@ WRITERS = {
     "pretrained": Writer(pretrained, read_pretrained, sealed=False, slow=True),
     "pretrained in parts": Writer(
         lambda f, v: pretrained(f, v, "2KB"), read_pretrained, sealed=False, slow=True
+    ),
+    "pretrained of two kinds": Writer(
+        of_two_kinds, read_of_two_kinds, sealed=False, slow=True
+    ),
+    "pretrained of two kinds in parts": Writer(
+        lambda f, v: of_two_kinds(f, v, "2KB"),
+        read_of_two_kinds,
+        sealed=False,
+        slow=True,
     ),
     "tokenizer": Writer(
         tokenizer,
