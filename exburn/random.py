@@ -14,6 +14,7 @@ Where the numbers come from depends on ``seed`` and on where the call stands:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn.config import floatx
+from exburn.core.annotations import DType, Sizes, Tensor
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError
 from exburn.module.seed_generator import SeedGenerator, draw_key
@@ -47,7 +49,13 @@ def _float(op: str, dtype: Any) -> Any:
     return jnp.dtype(name)
 
 
-def normal(shape, mean=0.0, stddev=1.0, dtype=None, seed=None):
+def normal(
+    shape: Sizes,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: DType = None,
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws from the normal distribution.
 
     Args:
@@ -68,7 +76,13 @@ def normal(shape, mean=0.0, stddev=1.0, dtype=None, seed=None):
     return sample * stddev + mean
 
 
-def truncated_normal(shape, mean=0.0, stddev=1.0, dtype=None, seed=None):
+def truncated_normal(
+    shape: Sizes,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: DType = None,
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws from the normal distribution, cut off two deviations from the mean.
 
     Args:
@@ -83,7 +97,13 @@ def truncated_normal(shape, mean=0.0, stddev=1.0, dtype=None, seed=None):
     return sample * stddev + mean
 
 
-def uniform(shape, minval=0.0, maxval=1.0, dtype=None, seed=None):
+def uniform(
+    shape: Sizes,
+    minval: Tensor = 0.0,
+    maxval: Tensor = 1.0,
+    dtype: DType = None,
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws evenly from ``[minval, maxval)``.
 
     Args:
@@ -102,7 +122,13 @@ def uniform(shape, minval=0.0, maxval=1.0, dtype=None, seed=None):
     return jax.random.uniform(draw_key(seed), shape, dtype, minval, maxval)
 
 
-def randint(shape, minval, maxval, dtype="int32", seed=None):
+def randint(
+    shape: Sizes,
+    minval: Tensor,
+    maxval: Tensor,
+    dtype: DType = "int32",
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws whole numbers evenly from ``[minval, maxval)``.
 
     Args:
@@ -124,7 +150,12 @@ def randint(shape, minval, maxval, dtype="int32", seed=None):
     return jax.random.randint(draw_key(seed), shape, minval, maxval, name)
 
 
-def categorical(logits, num_samples, dtype="int32", seed=None):
+def categorical(
+    logits: Tensor,
+    num_samples: int,
+    dtype: DType = "int32",
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws classes for every row of logits.
 
     Args:
@@ -155,7 +186,12 @@ def categorical(logits, num_samples, dtype="int32", seed=None):
     )
 
 
-def dropout(inputs, rate, noise_shape=None, seed=None):
+def dropout(
+    inputs: Tensor,
+    rate: float,
+    noise_shape: Sequence[int | None] | None = None,
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Sets a random fraction of the entries to 0 and scales the others up.
 
     Args:
@@ -188,7 +224,9 @@ def dropout(inputs, rate, noise_shape=None, seed=None):
     return jnp.where(kept, inputs / (1 - rate), 0).astype(inputs.dtype)
 
 
-def shuffle(x, axis=0, seed=None):
+def shuffle(
+    x: Tensor, axis: int = 0, seed: int | SeedGenerator | None = None
+) -> jax.Array:
     """The slices along an axis in random order.
 
     Args:
@@ -203,7 +241,12 @@ def shuffle(x, axis=0, seed=None):
     return jax.random.permutation(draw_key(seed), jnp.asarray(x), axis)
 
 
-def gamma(shape, alpha, dtype=None, seed=None):
+def gamma(
+    shape: Sizes,
+    alpha: Tensor,
+    dtype: DType = None,
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws from the gamma distribution of shape ``alpha`` and scale 1.
 
     Args:
@@ -220,7 +263,13 @@ def gamma(shape, alpha, dtype=None, seed=None):
     return jax.random.gamma(draw_key(seed), jnp.asarray(alpha), shape, dtype)
 
 
-def beta(shape, alpha, beta, dtype=None, seed=None):
+def beta(
+    shape: Sizes,
+    alpha: Tensor,
+    beta: Tensor,
+    dtype: DType = None,
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws from the beta distribution.
 
     Args:
@@ -238,7 +287,13 @@ def beta(shape, alpha, beta, dtype=None, seed=None):
     return jax.random.beta(draw_key(seed), a, b, shape, dtype)
 
 
-def binomial(shape, counts, probabilities, dtype=None, seed=None):
+def binomial(
+    shape: Sizes,
+    counts: Tensor,
+    probabilities: Tensor,
+    dtype: DType = None,
+    seed: int | SeedGenerator | None = None,
+) -> jax.Array:
     """Draws from the binomial distribution.
 
     Args:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import quick_trace
+from exburn.core.annotations import Tensor
 from exburn.kernels.gelu import erf_gelu
 from exburn.runtime.cached_trace import traced_once
 
@@ -31,7 +32,12 @@ __all__ = [
 ]
 
 
-def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
+def relu(
+    x: Tensor,
+    negative_slope: float = 0.0,
+    max_value: float | None = None,
+    threshold: float = 0.0,
+) -> jax.Array:
     """Rectified linear unit.
 
     ``x`` above the threshold (but ``max_value`` at most), and
@@ -65,7 +71,7 @@ def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
     return out
 
 
-def leaky_relu(x, negative_slope=0.2):
+def leaky_relu(x: Tensor, negative_slope: float = 0.2) -> jax.Array:
     """``x`` if positive, else ``negative_slope * x``.
 
     Args:
@@ -79,7 +85,7 @@ def leaky_relu(x, negative_slope=0.2):
     return jax.nn.leaky_relu(jnp.asarray(x), negative_slope)
 
 
-def relu6(x):
+def relu6(x: Tensor) -> jax.Array:
     """``min(max(x, 0), 6)``.
 
     Args:
@@ -92,7 +98,7 @@ def relu6(x):
     return jax.nn.relu6(jnp.asarray(x))
 
 
-def elu(x, alpha=1.0):
+def elu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     """Exponential linear unit: ``x`` if positive, else ``alpha * (exp(x) - 1)``.
 
     Args:
@@ -109,7 +115,7 @@ def elu(x, alpha=1.0):
     return jax.nn.elu(jnp.asarray(x), alpha)
 
 
-def selu(x):
+def selu(x: Tensor) -> jax.Array:
     """Scaled ELU, ``1.0507 * elu(x, 1.6733)``: keeps mean 0 and variance 1.
 
     Goes with ``lecun_normal`` and ``AlphaDropout``.
@@ -126,7 +132,7 @@ def selu(x):
     return jax.nn.selu(jnp.asarray(x))
 
 
-def celu(x, alpha=1.0):
+def celu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     """Smooth ELU: ``x`` if positive, else ``alpha * (exp(x / alpha) - 1)``.
 
     Args:
@@ -142,7 +148,7 @@ def celu(x, alpha=1.0):
     return jax.nn.celu(jnp.asarray(x), alpha)
 
 
-def gelu(x, approximate=False):
+def gelu(x: Tensor, approximate: bool = False) -> jax.Array:
     """Gaussian error linear unit: ``x * Φ(x)``, Φ the normal distribution function.
 
     Args:
@@ -159,7 +165,7 @@ def gelu(x, approximate=False):
     return _tanh_gelu(x) if approximate else erf_gelu(x)
 
 
-def gelu_tanh(x):
+def gelu_tanh(x: Tensor) -> jax.Array:
     """``gelu`` by a formula with tanh: that of GPT-2 and Gemma.
 
     ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x³)))``
@@ -181,7 +187,7 @@ def _tanh_gelu(x):
     return jax.nn.gelu(x, approximate=True)
 
 
-def quick_gelu(x):
+def quick_gelu(x: Tensor) -> jax.Array:
     """``x * sigmoid(1.702 x)``, close to ``gelu``.
 
     Args:
@@ -197,7 +203,7 @@ def quick_gelu(x):
     return x * jax.nn.sigmoid(1.702 * x)
 
 
-def squared_relu(x):
+def squared_relu(x: Tensor) -> jax.Array:
     """``relu(x) ** 2``.
 
     Args:
@@ -213,7 +219,7 @@ def squared_relu(x):
     return jnp.square(jax.nn.relu(jnp.asarray(x)))
 
 
-def silu(x):
+def silu(x: Tensor) -> jax.Array:
     """``x * sigmoid(x)``, also called swish.
 
     Args:
@@ -228,7 +234,7 @@ def silu(x):
     return jax.nn.silu(jnp.asarray(x))
 
 
-def mish(x):
+def mish(x: Tensor) -> jax.Array:
     """``x * tanh(softplus(x))``.
 
     Args:
@@ -243,7 +249,7 @@ def mish(x):
     return jax.nn.mish(jnp.asarray(x))
 
 
-def softplus(x):
+def softplus(x: Tensor) -> jax.Array:
     """``log(1 + exp(x))``, without overflow.
 
     Args:
@@ -256,7 +262,7 @@ def softplus(x):
     return jax.nn.softplus(jnp.asarray(x))
 
 
-def sparse_plus(x):
+def sparse_plus(x: Tensor) -> jax.Array:
     """0 up to -1, ``(x + 1)² / 4`` up to 1, then ``x``.
 
     Args:
@@ -271,7 +277,7 @@ def sparse_plus(x):
     return jax.nn.sparse_plus(jnp.asarray(x))
 
 
-def squareplus(x, b=4):
+def squareplus(x: Tensor, b: float = 4) -> jax.Array:
     """``(x + √(x² + b)) / 2``.
 
     Args:
@@ -287,7 +293,7 @@ def squareplus(x, b=4):
     return jax.nn.squareplus(jnp.asarray(x), b)
 
 
-def hard_silu(x):
+def hard_silu(x: Tensor) -> jax.Array:
     """``x * hard_sigmoid(x)``, also called hard swish.
 
     Args:
@@ -302,7 +308,7 @@ def hard_silu(x):
     return jax.nn.hard_silu(jnp.asarray(x))
 
 
-def exponential(x):
+def exponential(x: Tensor) -> jax.Array:
     """``exp(x)``.
 
     Args:
@@ -315,7 +321,7 @@ def exponential(x):
     return jnp.exp(jnp.asarray(x))
 
 
-def linear(x):
+def linear(x: Tensor) -> jax.Array:
     """``x`` itself.
 
     Args:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Tensor
+
 __all__ = [
     "hard_shrink",
     "hard_sigmoid",
@@ -20,7 +22,7 @@ __all__ = [
 ]
 
 
-def sigmoid(x):
+def sigmoid(x: Tensor) -> jax.Array:
     """``1 / (1 + exp(-x))``.
 
     Args:
@@ -33,7 +35,7 @@ def sigmoid(x):
     return jax.nn.sigmoid(jnp.asarray(x))
 
 
-def log_sigmoid(x):
+def log_sigmoid(x: Tensor) -> jax.Array:
     """``log(sigmoid(x))``, without overflow.
 
     Args:
@@ -46,7 +48,7 @@ def log_sigmoid(x):
     return jax.nn.log_sigmoid(jnp.asarray(x))
 
 
-def sparse_sigmoid(x):
+def sparse_sigmoid(x: Tensor) -> jax.Array:
     """0 up to -1, ``(x + 1) / 2`` up to 1, then 1.
 
     Args:
@@ -61,7 +63,7 @@ def sparse_sigmoid(x):
     return jax.nn.sparse_sigmoid(jnp.asarray(x))
 
 
-def hard_sigmoid(x):
+def hard_sigmoid(x: Tensor) -> jax.Array:
     """``relu6(x + 3) / 6``: a sigmoid of straight lines.
 
     Args:
@@ -74,7 +76,7 @@ def hard_sigmoid(x):
     return jax.nn.hard_sigmoid(jnp.asarray(x))
 
 
-def tanh(x):
+def tanh(x: Tensor) -> jax.Array:
     """Hyperbolic tangent.
 
     Args:
@@ -87,7 +89,7 @@ def tanh(x):
     return jnp.tanh(jnp.asarray(x))
 
 
-def hard_tanh(x):
+def hard_tanh(x: Tensor) -> jax.Array:
     """``x``, cut off at -1 and 1.
 
     Args:
@@ -100,7 +102,7 @@ def hard_tanh(x):
     return jax.nn.hard_tanh(jnp.asarray(x))
 
 
-def softsign(x):
+def softsign(x: Tensor) -> jax.Array:
     """``x / (1 + abs(x))``.
 
     Args:
@@ -113,7 +115,7 @@ def softsign(x):
     return jax.nn.soft_sign(jnp.asarray(x))
 
 
-def tanh_shrink(x):
+def tanh_shrink(x: Tensor) -> jax.Array:
     """``x - tanh(x)``.
 
     Args:
@@ -127,7 +129,7 @@ def tanh_shrink(x):
     return x - jnp.tanh(x)
 
 
-def soft_shrink(x, threshold=0.5):
+def soft_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     """``x`` moved towards 0 by ``threshold``, and 0 if it is closer than that.
 
     Args:
@@ -143,7 +145,7 @@ def soft_shrink(x, threshold=0.5):
     return jnp.where(x > threshold, x - threshold, beyond)
 
 
-def hard_shrink(x, threshold=0.5):
+def hard_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     """``x`` if ``abs(x) > threshold``, else 0.
 
     Args:
@@ -158,7 +160,7 @@ def hard_shrink(x, threshold=0.5):
     return jnp.where(jnp.abs(x) > threshold, x, 0.0)
 
 
-def threshold(x, threshold, default_value):
+def threshold(x: Tensor, threshold: float, default_value: float) -> jax.Array:
     """``x`` if it exceeds ``threshold``, else ``default_value``.
 
     Args:

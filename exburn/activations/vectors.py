@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Axis, Tensor
 from exburn.errors import ShapeError, warn
 from exburn.kernels.softmax import shares
 
@@ -18,7 +19,7 @@ __all__ = [
 ]
 
 
-def softmax(x, axis=-1):
+def softmax(x: Tensor, axis: Axis = -1) -> jax.Array:
     """``exp(x) / Σ exp(x)``: positive values that sum to one.
 
     Args:
@@ -42,7 +43,7 @@ def softmax(x, axis=-1):
     return shares(_wide(x), axis).astype(_kind(x))
 
 
-def log_softmax(x, axis=-1):
+def log_softmax(x: Tensor, axis: Axis = -1) -> jax.Array:
     """``x - log Σ exp(x)``, without overflow.
 
     Args:
@@ -60,7 +61,7 @@ def log_softmax(x, axis=-1):
     return jax.nn.log_softmax(_wide(x), axis).astype(_kind(x))
 
 
-def sparsemax(x, axis=-1):
+def sparsemax(x: Tensor, axis: int = -1) -> jax.Array:
     """The closest point of the probability simplex; many of its values are 0.
 
     ``max(x - τ, 0)`` with the τ that makes the values sum to one.
@@ -90,7 +91,7 @@ def sparsemax(x, axis=-1):
     return jnp.moveaxis(jnp.maximum(x - tau, 0), -1, axis).astype(_kind(given))
 
 
-def glu(x, axis=-1):
+def glu(x: Tensor, axis: int = -1) -> jax.Array:
     """Gated linear unit: ``a * sigmoid(b)`` for the two halves ``a, b`` of ``x``.
 
     Args:

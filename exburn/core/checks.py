@@ -360,3 +360,13 @@ def _integer(value: Any, floats: bool) -> int | None:
     if floats and isinstance(number, float) and number.is_integer():
         return int(number)
     return int(number) if isinstance(number, Integral) else None
+
+
+def refuse_sparse(op: str, sparse) -> None:
+    """ExBurn has no sparse tensors, so nothing may ask for one."""
+    if sparse:
+        raise ArgumentError(
+            op,
+            "ExBurn has no sparse tensors",
+            hint="Leave sparse=True out: the result is the same, dense.",
+        )

@@ -17,16 +17,10 @@ from exburn.ops import numpy as numpy
 from exburn.ops.blocks import rearrange as rearrange
 from exburn.ops.control import *
 from exburn.ops.core import *
-from exburn.ops.elementwise import erf as erf
-from exburn.ops.elementwise import erfc as erfc
-from exburn.ops.elementwise import erfinv as erfinv
-from exburn.ops.elementwise import gammainc as gammainc
-from exburn.ops.elementwise import lgamma as lgamma
-from exburn.ops.elementwise import rsqrt as rsqrt
 from exburn.ops.fourier import *
 from exburn.ops.indexing import *
 from exburn.ops.linalg import *
 from exburn.ops.linalg import logdet as logdet
 from exburn.ops.nn import *
 from exburn.ops.numpy import *
-from exburn.ops.reduction import logsumexp as logsumexp
+from exburn.ops.special import *

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, unknown_name
 from exburn.ops.binding import op
 
@@ -14,7 +13,13 @@ __all__ = ["ctc_decode", "ctc_loss"]
 
 
 @op
-def ctc_loss(target, output, target_length, output_length, mask_index: Any = 0):
+def ctc_loss(
+    target: Tensor,
+    output: Tensor,
+    target_length: Tensor,
+    output_length: Tensor,
+    mask_index: int = 0,
+) -> jax.Array:
     """Negative log-probability of label sequences, summed over all alignments.
 
     Args:
@@ -53,14 +58,14 @@ def ctc_loss(target, output, target_length, output_length, mask_index: Any = 0):
 
 @op
 def ctc_decode(
-    inputs,
-    sequence_lengths,
-    strategy="greedy",
-    beam_width: Any = 100,
-    top_paths: Any = 1,
-    merge_repeated=True,
-    mask_index: Any = 0,
-):
+    inputs: Tensor,
+    sequence_lengths: Tensor,
+    strategy: str = "greedy",
+    beam_width: int = 100,
+    top_paths: int = 1,
+    merge_repeated: bool = True,
+    mask_index: int = 0,
+) -> tuple[jax.Array, jax.Array]:
     """The most probable label sequences.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.flash_attention import flash_attention as run_cudnn
 from exburn.kernels.flash_attention import takes_cudnn
@@ -16,16 +17,16 @@ __all__ = ["dot_product_attention"]
 
 @op
 def dot_product_attention(
-    query,
-    key,
-    value,
-    bias=None,
-    mask=None,
-    scale=None,
-    is_causal=False,
-    flash_attention=None,
-    attn_logits_soft_cap=None,
-):
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor = None,
+    mask: Tensor = None,
+    scale: Tensor = None,
+    is_causal: bool = False,
+    flash_attention: bool | None = None,
+    attn_logits_soft_cap: float | None = None,
+) -> jax.Array:
     """``softmax(scale · query keyᵀ + bias) value`` for every head.
 
     Args:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, ParamSpec
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +18,13 @@ import numpy as np
 from flax import nnx
 
 from exburn.core import registry
-from exburn.core.jax_dispatch import SPLITTING, original
+from exburn.core.jax_dispatch import SPLITTING
 from exburn.core.precision import standardize_dtype
 from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
-from exburn.ops.descriptions import docstring
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # The names by which Keras' ops call the arguments that hold tensors.
-_P = ParamSpec("_P")
 TENSORS = frozenset(
     "a abs_ angle array b beta bias bins condition coordinates data depthwise_kernel"
     " end_points fill_value gamma image1 image2 images indices inputs kernel key mask"
@@ -75,36 +75,54 @@ def _unwrap(value: Any) -> Any:
     return value.__jax_array__() if isinstance(value, nnx.Variable) else value
 
 
-def bind(function: Callable, signature: str, name: str | None = None) -> Callable:
-    """The op that calls ``function``.
+def op(function: _Function) -> _Function:
+    """Decorator: an op, from a pure function with Keras' names of arguments.
 
-    Args:
-        function: A pure function of arrays.
-        signature: Keras' argument names in order, ``"x, /, axis, keepdims"``. Those
-            before ``/`` are passed on by position, the others by name. ``*xs`` is an
-            argument that is a list of tensors.
-        name: Name of the op; the function's own by default.
+    Arguments that are named as in ``TENSORS`` become arrays, an ``axis`` hashable.
 
     Example:
-        >>> total = bind(jnp.sum, "x, /, axis, keepdims")
+        >>> @op
+        ... def total(x, axis=None):
+        ...     return jnp.sum(x, axis)
         >>> float(total(x=[1, 2, 3])), total(np.ones((2, 3)), -1).tolist()
         (6.0, [3.0, 3.0])
     """
-    function = original(function)
-    label = name or function.__name__
-    words = [word.strip() for word in signature.split(",")]
-    leading = words.index("/") if "/" in words else 0
-    names = [word.lstrip("*") for word in words if word != "/"]
-    convert = {
-        word.lstrip("*"): tensors if word.startswith("*") else tensor
-        for word in words
-        if word.startswith("*") or word in TENSORS
+    return _bind(function, ())
+
+
+def op_on_lists(*names: str) -> Callable[[_Function], _Function]:
+    """Decorator: an op, some of whose arguments are lists of tensors.
+
+    Args:
+        *names: Their names; each of their elements becomes an array.
+
+    Example:
+        >>> @op_on_lists("xs")
+        ... def widest(xs):
+        ...     return max(x.size for x in xs)
+        >>> widest([[1, 2, 3], [4]])
+        3
+    """
+    return lambda function: _bind(function, names)
+
+
+def _bind(function: Any, lists: Sequence[str]) -> Any:
+    """The op that calls ``function`` on arrays, and notes the call on symbols."""
+    label = function.__name__
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    convert: dict[str, Callable] = {
+        name: tensors if name in lists else tensor
+        for name in names
+        if name in lists or name in TENSORS
     }
     for key, rule in (("axis", _axis), ("dtype", _dtype)):
         if key in names:
             convert[key] = rule
-    run = lift(function, label)
+    # The operators of symbols have some of the names: files know one function by each.
+    run = lift(OPERATIONS.setdefault(label, function), label)
 
+    @functools.wraps(function)
     def call(*args, **kwargs):
         if len(args) > len(names):
             raise TypeError(
@@ -121,62 +139,27 @@ def bind(function: Callable, signature: str, name: str | None = None) -> Callabl
             if key in convert and not (symbolic and isinstance(value, nnx.Variable)):
                 kwargs[key] = convert[key](value)
         first = []
-        for key in names[:leading]:
+        for key in names:
             if key not in kwargs:
                 break
             first.append(kwargs.pop(key))
         return run(*first, **kwargs)
 
-    return _dress(call, function, label, names, leading)
-
-
-def op(function: Callable[_P, Any]) -> Callable[_P, Any]:
-    """Decorator: an op whose arguments are already named and ordered as in Keras."""
-    parameters = inspect.signature(function).parameters.values()
-    names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
-    return bind(function, ", ".join([*names, "/"]))
-
-
-def of_many(function: Callable) -> Callable:
-    """Decorator: an op of any number of tensors, ``*operands``."""
-    run = lift(function)
-    OPERATIONS.setdefault(function.__name__, function)
-    return functools.wraps(function)(
-        lambda *args, **kwargs: run(*map(tensor, args), **kwargs)
-    )
-
-
-def nameable(function: Callable) -> Callable:
-    """Decorator: an op that files may name, as the function of a layer."""
-    return registry.register(function, package="ops")
-
-
-def _dress(call, function, label, names, leading):
-    """Name, documentation and signature of an op; its entries, for files to name it."""
-    call.__name__ = call.__qualname__ = label
-    call.__doc__ = docstring(label, names, function)
-    home = getattr(function, "__module__", None) or ""
-    ours = home.startswith("exburn.")
-    call.__module__ = home if ours else "exburn.ops"
-    call.__signature__ = _signature(function, names, leading)
-    OPERATIONS.setdefault(label, function)
     return call if label in SPLITTING else nameable(call)
 
 
-def _signature(function, names: list[str], leading: int) -> inspect.Signature:
-    """Keras' argument names with the function's own defaults."""
-    own = list(inspect.signature(function).parameters.values())
-    by_name = {p.name: p for p in own}
-    parameters = []
-    for i, name in enumerate(names):
-        source = own[i] if i < min(leading, len(own)) else by_name.get(name)
-        default = inspect.Parameter.empty if source is None else source.default
-        if i < leading and isinstance(function, jnp.ufunc):
-            default = inspect.Parameter.empty
-        parameters.append(
-            inspect.Parameter(
-                name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default
-            )
-        )
-    parameters += [p for p in own if p.kind is p.VAR_KEYWORD]
-    return inspect.Signature(parameters)
+def of_many(function: _Function) -> _Function:
+    """Decorator: an op of any number of tensors, ``*operands``."""
+    run = lift(function)
+    OPERATIONS.setdefault(function.__name__, function)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return run(*map(tensor, args), **kwargs)
+
+    return cast("_Function", call)
+
+
+def nameable(function: _Function) -> _Function:
+    """Decorator: an op that files may name, as the function of a layer."""
+    return registry.register(function, package="ops")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from exburn.config import check_format
+from exburn.core.annotations import Sizes, Tensor
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
@@ -19,7 +20,13 @@ def _pair(value) -> tuple[int, int]:
 
 
 @op
-def unfold(x, kernel_size, dilation: Any = 1, padding: Any = 0, stride: Any = 1):
+def unfold(
+    x: Tensor,
+    kernel_size: Sizes,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> jax.Array:
     """The windows of an image as columns.
 
     Args:
@@ -58,8 +65,13 @@ def unfold(x, kernel_size, dilation: Any = 1, padding: Any = 0, stride: Any = 1)
 
 @op
 def fold(
-    x, output_size, kernel_size, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-):
+    x: Tensor,
+    output_size: Sizes,
+    kernel_size: Sizes,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> jax.Array:
     """Columns of windows added up to an image: the transpose of :func:`unfold`.
 
     Args:
@@ -106,7 +118,9 @@ def fold(
 
 
 @op
-def depth_to_space(x, block_size, data_format="channels_last"):
+def depth_to_space(
+    x: Tensor, block_size: int, data_format: str = "channels_last"
+) -> jax.Array:
     """Groups of channels become blocks of pixels: fewer channels, a larger image.
 
     Args:
@@ -138,7 +152,9 @@ def depth_to_space(x, block_size, data_format="channels_last"):
 
 
 @op
-def space_to_depth(x, block_size, data_format="channels_last"):
+def space_to_depth(
+    x: Tensor, block_size: int, data_format: str = "channels_last"
+) -> jax.Array:
     """Blocks of pixels become channels: the inverse of :func:`depth_to_space`.
 
     Args:
@@ -183,7 +199,7 @@ def _check_blocks(op: str, block, x, axes: list[int], what: str) -> None:
 
 
 @op
-def rearrange(tensor, pattern, **axes_lengths):
+def rearrange(tensor: Tensor, pattern: str, **axes_lengths: int) -> jax.Array:
     """Axes split, merged and reordered as a pattern of names says.
 
     Args:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
+from exburn.core.annotations import Tensor
 from exburn.core.checks import check_integer
 from exburn.errors import ArgumentError, GraphError
 from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
@@ -22,19 +25,21 @@ __all__ = [
 # fmt: on
 
 
-def _control(function):
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _control(function: _Function) -> _Function:
     """An op that takes functions; symbols may be operands, not captured by them."""
     OPERATIONS.setdefault(function.__name__, function)
     run = lift(function)
 
+    @functools.wraps(function)
     def call(*args, **kwargs):
         convert = lambda v: v if callable(v) else tensor(v)  # noqa: E731
         args, kwargs = jax.tree.map(convert, (args, kwargs), is_leaf=_is_leaf)
         return run(*args, **kwargs)
 
-    call.__name__ = call.__qualname__ = function.__name__
-    call.__wrapped__, call.__doc__ = function, function.__doc__
-    return call
+    return cast("_Function", call)
 
 
 def _is_leaf(value: Any) -> bool:
@@ -42,7 +47,14 @@ def _is_leaf(value: Any) -> bool:
 
 
 @_control
-def scan(f, init, xs=None, length=None, reverse=False, unroll=1):
+def scan(
+    f: Callable[..., Any],
+    init: Tensor,
+    xs: Tensor = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
     """Runs ``carry, y = f(carry, x)`` along the first axis of ``xs``.
 
     Args:
@@ -65,7 +77,9 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1):
 
 
 @_control
-def associative_scan(f, elems, reverse=False, axis=0):
+def associative_scan(
+    f: Callable[..., Any], elems: Tensor, reverse: bool = False, axis: int = 0
+) -> Any:
     """All partial results of an associative function, in logarithmic depth.
 
     Args:
@@ -82,7 +96,9 @@ def associative_scan(f, elems, reverse=False, axis=0):
 
 
 @_control
-def fori_loop(lower, upper, body_fun, init_val):
+def fori_loop(
+    lower: Tensor, upper: Tensor, body_fun: Callable[[Any, Any], Any], init_val: Tensor
+) -> Any:
     """``value = body_fun(i, value)`` for each ``i`` from ``lower`` to below ``upper``.
 
     Args:
@@ -99,7 +115,7 @@ def fori_loop(lower, upper, body_fun, init_val):
 
 
 @_control
-def map(f, xs):
+def map(f: Callable[..., Any], xs: Tensor) -> Any:
     """``f`` of every slice along the first axis, one after the other, stacked.
 
     Args:
@@ -114,7 +130,7 @@ def map(f, xs):
 
 
 @_control
-def vectorized_map(function, elements):
+def vectorized_map(function: Callable[..., Any], elements: Tensor) -> Any:
     """``function`` of every slice along the first axis, all at once, stacked.
 
     Args:
@@ -130,7 +146,9 @@ def vectorized_map(function, elements):
 
 
 @_control
-def switch(index, branches, *operands):
+def switch(
+    index: Tensor, branches: Sequence[Callable[..., Any]], *operands: Tensor
+) -> Any:
     """The result of ``branches[index](*operands)``; the index is clamped.
 
     Args:
@@ -145,7 +163,12 @@ def switch(index, branches, *operands):
 
 
 @_control
-def while_loop(cond, body, loop_vars, maximum_iterations=None):
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Tensor,
+    maximum_iterations: int | None = None,
+) -> Any:
     """Runs ``loop_vars = body(*loop_vars)`` while ``cond(*loop_vars)`` holds.
 
     Args:
@@ -179,7 +202,7 @@ def while_loop(cond, body, loop_vars, maximum_iterations=None):
     return type(loop_vars)(end) if several else end[0]
 
 
-def cond(pred, true_fn, false_fn):
+def cond(pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
     """``true_fn()`` where ``pred`` holds, else ``false_fn()``.
 
     On arrays only the branch that is taken runs. Where the functions refer to symbols,
@@ -218,7 +241,7 @@ def _select_symbols(pred, yes, no):
 _where = lift(jnp.where)
 
 
-def custom_gradient(f):
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: gives a function its own gradient.
 
     Args:
@@ -241,7 +264,7 @@ def custom_gradient(f):
     return call
 
 
-def grad(f, argnums=0):
+def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """The function that computes the gradient of ``f``, whose result is summed first.
 
     Args:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 from jax import lax
 
 from exburn.config import check_format
+from exburn.core.annotations import Sizes, Tensor
 from exburn.core.precision import is_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.conv.dispatch import convolve
@@ -15,7 +15,7 @@ from exburn.ops.binding import op
 __all__ = ["conv", "conv_transpose", "depthwise_conv", "separable_conv"]
 
 
-def spread(op: str, argument: str, value: Any, rank: int) -> tuple[int, ...]:
+def spread(op: str, argument: str, value: Tensor, rank: int) -> tuple[int, ...]:
     """One integer a spatial axis from one integer or a sequence of them."""
     values = tuple(value) if isinstance(value, list | tuple) else (value,) * rank
     if len(values) != rank or not all(isinstance(v, int) and v > 0 for v in values):
@@ -25,7 +25,7 @@ def spread(op: str, argument: str, value: Any, rank: int) -> tuple[int, ...]:
     return values
 
 
-def check_padding(op: str, padding: Any) -> str:
+def check_padding(op: str, padding: str) -> str:
     lower = padding.lower() if isinstance(padding, str) else padding
     if lower not in ("valid", "same"):
         raise ArgumentError(op, f"padding is 'valid' or 'same', received {padding!r}")
@@ -51,13 +51,13 @@ def _rank(op: str, inputs, kernel) -> int:
 
 @op
 def conv(
-    inputs,
-    kernel,
-    strides: Any = 1,
-    padding: Any = "valid",
-    data_format=None,
-    dilation_rate: Any = 1,
-):
+    inputs: Tensor,
+    kernel: Tensor,
+    strides: Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Sizes = 1,
+) -> jax.Array:
     """Convolution in one, two or three dimensions, in groups if the kernel is thinner.
 
     Args:
@@ -106,13 +106,13 @@ def conv(
 
 @op
 def depthwise_conv(
-    inputs,
-    kernel,
-    strides: Any = 1,
-    padding: Any = "valid",
-    data_format=None,
-    dilation_rate: Any = 1,
-):
+    inputs: Tensor,
+    kernel: Tensor,
+    strides: Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Sizes = 1,
+) -> jax.Array:
     """Convolution of every channel by itself.
 
     Args:
@@ -136,14 +136,14 @@ def depthwise_conv(
 
 @op
 def separable_conv(
-    inputs,
-    depthwise_kernel,
-    pointwise_kernel,
-    strides: Any = 1,
-    padding: Any = "valid",
-    data_format=None,
-    dilation_rate: Any = 1,
-):
+    inputs: Tensor,
+    depthwise_kernel: Tensor,
+    pointwise_kernel: Tensor,
+    strides: Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Sizes = 1,
+) -> jax.Array:
     """A :func:`depthwise_conv`, then a mixture of its channels.
 
     Args:
@@ -174,14 +174,14 @@ def separable_conv(
 
 @op
 def conv_transpose(
-    inputs,
-    kernel,
-    strides: Any = 1,
-    padding: Any = "valid",
-    output_padding=None,
-    data_format=None,
-    dilation_rate: Any = 1,
-):
+    inputs: Tensor,
+    kernel: Tensor,
+    strides: Sizes = 1,
+    padding: str = "valid",
+    output_padding: Sizes | None = None,
+    data_format: str | None = None,
+    dilation_rate: Sizes = 1,
+) -> jax.Array:
     """The gradient of a convolution with respect to its input, to grow images.
 
     Args:

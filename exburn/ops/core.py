@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,11 +11,12 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from exburn.core.annotations import DType, Tensor
+from exburn.core.checks import refuse_sparse
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError, ShapeError, unknown_name
 from exburn.module.symbolic_tensor import Symbol, lift
-from exburn.ops.binding import bind, nameable, op, tensor
-from exburn.ops.reduction import refuse_sparse
+from exburn.ops.binding import nameable, op, tensor
 
 # fmt: off
 __all__ = [
@@ -23,13 +25,26 @@ __all__ = [
     "stop_gradient", "unstack",
 ]
 # fmt: on
-
 _cast = lift(jnp.astype, "cast")
-stop_gradient = bind(lax.stop_gradient, "variable, /")
+
+
+@op
+def stop_gradient(variable: Tensor) -> jax.Array:
+    """The same values, through which no gradient flows.
+
+    Args:
+        variable: An array or a weight.
+
+    Example:
+        >>> import jax
+        >>> jax.grad(lambda x: x * stop_gradient(x))(3.0).tolist()
+        3.0
+    """
+    return lax.stop_gradient(variable)
 
 
 @nameable
-def cast(x, dtype):
+def cast(x: Tensor, dtype: DType) -> jax.Array:
     """``x`` in another dtype.
 
     Args:
@@ -47,7 +62,12 @@ def cast(x, dtype):
 
 
 @nameable
-def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
+def convert_to_tensor(
+    x: Tensor,
+    dtype: DType = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
+) -> jax.Array:
     """A JAX array of the values; a symbol stays one.
 
     Args:
@@ -70,7 +90,7 @@ def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
     return jnp.asarray(x, None if dtype is None else standardize_dtype(dtype))
 
 
-def convert_to_numpy(x):
+def convert_to_numpy(x: Tensor) -> np.ndarray:
     """A NumPy array of the values, a copy that may be changed.
 
     Args:
@@ -84,7 +104,7 @@ def convert_to_numpy(x):
     return np.array(x if given else tensor(x))
 
 
-def shape(x):
+def shape(x: Tensor) -> tuple[Any, ...]:
     """The sizes as a tuple; ``None`` where a symbol's is unknown.
 
     Args:
@@ -97,7 +117,7 @@ def shape(x):
     return x.shape if isinstance(x, Symbol) else tuple(jnp.shape(tensor(x)))
 
 
-def dtype(x):
+def dtype(x: Tensor) -> str:
     """The dtype's name.
 
     Args:
@@ -112,7 +132,7 @@ def dtype(x):
     return standardize_dtype(jnp.asarray(tensor(x)).dtype)
 
 
-def is_tensor(x) -> bool:
+def is_tensor(x: Tensor) -> bool:
     """Whether a value is a JAX array.
 
     Args:
@@ -126,7 +146,7 @@ def is_tensor(x) -> bool:
 
 
 @op
-def saturate_cast(x, dtype):
+def saturate_cast(x: Tensor, dtype: DType) -> jax.Array:
     """``x`` in another dtype; what does not fit becomes the nearest value that does.
 
     Args:
@@ -158,7 +178,7 @@ def saturate_cast(x, dtype):
 
 
 @op
-def unstack(x, num=None, axis: Any = 0):
+def unstack(x: Tensor, num: int | None = None, axis: int = 0) -> list[jax.Array]:
     """The slices along an axis, as a list.
 
     Args:
@@ -179,7 +199,7 @@ def unstack(x, num=None, axis: Any = 0):
 
 
 @op
-def slice(inputs, start_indices, shape):
+def slice(inputs: Tensor, start_indices: Tensor, shape: Sequence[int]) -> jax.Array:
     """A block of an array.
 
     Args:
@@ -215,7 +235,7 @@ def _known_start(begin) -> int:
 
 
 @op
-def slice_update(inputs, start_indices, updates):
+def slice_update(inputs: Tensor, start_indices: Tensor, updates: Tensor) -> jax.Array:
     """A copy in which a block is replaced.
 
     Args:
@@ -232,7 +252,7 @@ def slice_update(inputs, start_indices, updates):
 
 
 @op
-def scatter(indices, values, shape):
+def scatter(indices: Tensor, values: Tensor, shape: Sequence[int]) -> jax.Array:
     """Values added up at their places in an array of zeros.
 
     Args:
@@ -252,7 +272,9 @@ def scatter(indices, values, shape):
 
 
 @op
-def scatter_update(inputs, indices, updates, reduction=None):
+def scatter_update(
+    inputs: Tensor, indices: Tensor, updates: Tensor, reduction: str | None = None
+) -> jax.Array:
     """A copy in which values at given places are replaced, or combined with new ones.
 
     Args:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from exburn.config import epsilon, floatx
+from exburn.core.annotations import DType, Tensor
+from exburn.core.checks import refuse_sparse
 from exburn.core.precision import is_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
-from exburn.ops.reduction import refuse_sparse
 
 __all__ = [
     "binary_crossentropy",
@@ -23,7 +22,13 @@ __all__ = [
 
 
 @op
-def one_hot(x, num_classes, axis: Any = -1, dtype=None, sparse=False):
+def one_hot(
+    x: Tensor,
+    num_classes: int,
+    axis: int = -1,
+    dtype: DType = None,
+    sparse: bool = False,
+) -> jax.Array:
     """Integers as vectors with a single one; zeros for -1 and other integers outside.
 
     Args:
@@ -51,8 +56,13 @@ def one_hot(x, num_classes, axis: Any = -1, dtype=None, sparse=False):
 
 @op
 def multi_hot(
-    inputs, num_classes=None, axis: Any = -1, dtype=None, sparse=False, num_tokens=None
-):
+    inputs: Tensor,
+    num_classes: int | None = None,
+    axis: int = -1,
+    dtype: DType = None,
+    sparse: bool = False,
+    num_tokens: int | None = None,
+) -> jax.Array:
     """Sets of integers as vectors with a one for each member.
 
     Args:
@@ -82,7 +92,9 @@ def multi_hot(
 
 
 @op
-def binary_crossentropy(target, output, from_logits=False):
+def binary_crossentropy(
+    target: Tensor, output: Tensor, from_logits: bool = False
+) -> jax.Array:
     """``-target log(p) - (1 - target) log(1 - p)``, for every element.
 
     Args:
@@ -113,7 +125,9 @@ def binary_crossentropy(target, output, from_logits=False):
 
 
 @op
-def categorical_crossentropy(target, output, from_logits=False, axis: Any = -1):
+def categorical_crossentropy(
+    target: Tensor, output: Tensor, from_logits: bool = False, axis: int = -1
+) -> jax.Array:
     """``-sum target log(p)`` along the axis of the classes.
 
     Args:
@@ -137,7 +151,9 @@ def categorical_crossentropy(target, output, from_logits=False, axis: Any = -1):
 
 
 @op
-def sparse_categorical_crossentropy(target, output, from_logits=False, axis: Any = -1):
+def sparse_categorical_crossentropy(
+    target: Tensor, output: Tensor, from_logits: bool = False, axis: int = -1
+) -> jax.Array:
     """``-log(p[target])`` along the axis of the classes.
 
     Args:

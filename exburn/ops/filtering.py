@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from exburn.config import check_format
+from exburn.core.annotations import Sizes, Tensor
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.conv.dispatch import convolve
 from exburn.ops.binding import op
@@ -38,8 +40,11 @@ def gaussian(size: int, sigma) -> jnp.ndarray:
 
 @op
 def gaussian_blur(
-    images, kernel_size: Any = (3, 3), sigma: Any = (1.0, 1.0), data_format=None
-):
+    images: Tensor,
+    kernel_size: Sequence[int] = (3, 3),
+    sigma: Sequence[float] = (1.0, 1.0),
+    data_format: str | None = None,
+) -> jax.Array:
     """Images smoothed by a Gaussian.
 
     Args:
@@ -64,7 +69,7 @@ def gaussian_blur(
 
 
 @op
-def sobel_edges(images, data_format=None):
+def sobel_edges(images: Tensor, data_format: str | None = None) -> jax.Array:
     """How fast images change along y and x.
 
     Args:
@@ -93,13 +98,13 @@ def sobel_edges(images, data_format=None):
 
 @op
 def extract_patches(
-    images,
-    size,
-    strides=None,
-    dilation_rate: Any = 1,
-    padding: Any = "valid",
-    data_format=None,
-):
+    images: Tensor,
+    size: Sizes,
+    strides: Sizes | None = None,
+    dilation_rate: Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> jax.Array:
     """The windows of images, each as one vector.
 
     Args:
@@ -137,13 +142,13 @@ def extract_patches(
 
 @op
 def extract_patches_3d(
-    volumes,
-    size,
-    strides=None,
-    dilation_rate: Any = 1,
-    padding: Any = "valid",
-    data_format=None,
-):
+    volumes: Tensor,
+    size: Sizes,
+    strides: Sizes | None = None,
+    dilation_rate: Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> jax.Array:
     """The windows of volumes, each as one vector.
 
     Args:
@@ -172,13 +177,13 @@ def extract_patches_3d(
 
 @op
 def reconstruct_patches(
-    patches,
-    size,
-    output_size=None,
-    strides=None,
-    padding: Any = "valid",
-    data_format=None,
-):
+    patches: Tensor,
+    size: Sizes,
+    output_size: Sizes | None = None,
+    strides: Sizes | None = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> jax.Array:
     """Images from their windows, which lie side by side.
 
     The inverse of :func:`extract_patches` whose ``strides`` are the ``size``.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.annotations import Tensor
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.windows import window as window_values
-from exburn.ops.binding import bind, op
+from exburn.ops.binding import op, op_on_lists
 
 __all__ = [
     "extract_sequences",
@@ -42,7 +46,8 @@ def _complex(x) -> jax.Array:
     return jax.lax.complex(real.astype(kind), imag.astype(kind))
 
 
-def _fft(x):
+@op_on_lists("x")
+def fft(x: Sequence[Tensor]) -> tuple[jax.Array, jax.Array]:
     """Discrete Fourier transform along the last axis.
 
     Args:
@@ -58,7 +63,8 @@ def _fft(x):
     return _pair(jnp.fft.fft(_complex(x)))
 
 
-def _fft2(x):
+@op_on_lists("x")
+def fft2(x: Sequence[Tensor]) -> tuple[jax.Array, jax.Array]:
     """Discrete Fourier transform along the last two axes.
 
     Args:
@@ -75,7 +81,8 @@ def _fft2(x):
     return _pair(jnp.fft.fft2(_complex(x)))
 
 
-def _ifft2(x):
+@op_on_lists("x")
+def ifft2(x: Sequence[Tensor]) -> tuple[jax.Array, jax.Array]:
     """The inverse of :func:`fft2`.
 
     Args:
@@ -92,7 +99,8 @@ def _ifft2(x):
     return _pair(jnp.fft.ifft2(_complex(x)))
 
 
-def _irfft(x, fft_length=None):
+@op_on_lists("x")
+def irfft(x: Sequence[Tensor], fft_length: int | None = None) -> jax.Array:
     """The inverse of :func:`rfft`.
 
     Args:
@@ -109,14 +117,8 @@ def _irfft(x, fft_length=None):
     return jnp.fft.irfft(_complex(x), fft_length)
 
 
-fft = bind(_fft, "*x, /", "fft")
-fft2 = bind(_fft2, "*x, /", "fft2")
-ifft2 = bind(_ifft2, "*x, /", "ifft2")
-irfft = bind(_irfft, "*x, /, fft_length", "irfft")
-
-
 @op
-def rfft(x, fft_length=None):
+def rfft(x: Tensor, fft_length: int | None = None) -> tuple[jax.Array, jax.Array]:
     """Discrete Fourier transform of real numbers along the last axis.
 
     Args:
@@ -137,7 +139,9 @@ def rfft(x, fft_length=None):
 
 
 @op
-def extract_sequences(x, sequence_length, sequence_stride):
+def extract_sequences(
+    x: Tensor, sequence_length: int, sequence_stride: int
+) -> jax.Array:
     """Overlapping stretches of the last axis.
 
     Args:
@@ -167,7 +171,14 @@ def extract_sequences(x, sequence_length, sequence_stride):
 
 
 @op
-def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=True):
+def stft(
+    x: Tensor,
+    sequence_length: int,
+    sequence_stride: int,
+    fft_length: int,
+    window: Any = "hann",
+    center: bool = True,
+) -> tuple[jax.Array, jax.Array]:
     """Short-time Fourier transform: that of many windowed stretches.
 
     Args:
@@ -215,15 +226,16 @@ def _reflect(x, edge: int):
     return x[..., jnp.minimum(places, period - places)]
 
 
-def _istft(
-    x,
-    sequence_length,
-    sequence_stride,
-    fft_length,
-    length=None,
-    window="hann",
-    center=True,
-):
+@op_on_lists("x")
+def istft(
+    x: Sequence[Tensor],
+    sequence_length: int,
+    sequence_stride: int,
+    fft_length: int,
+    length: int | None = None,
+    window: Any = "hann",
+    center: bool = True,
+) -> jax.Array:
     """The inverse of :func:`stft`: overlapping stretches, added and evened out.
 
     Args:
@@ -266,13 +278,6 @@ def _istft(
     return signal[..., begin:end]
 
 
-istft = bind(
-    _istft,
-    "*x, /, sequence_length, sequence_stride, fft_length, length, window, center",
-    "istft",
-)
-
-
 def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:
     """The window in the middle of ``fft_length`` values."""
     if fft_length < length:
@@ -296,7 +301,7 @@ def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:
 
 
 @op
-def polar(abs_, angle):
+def polar(abs_: Tensor, angle: Tensor) -> jax.Array:
     """Complex numbers of given length and angle.
 
     Args:
@@ -311,7 +316,7 @@ def polar(abs_, angle):
 
 
 @op
-def view_as_complex(x):
+def view_as_complex(x: Tensor) -> jax.Array:
     """Pairs of real and imaginary parts as complex numbers.
 
     Args:
@@ -336,7 +341,7 @@ def view_as_complex(x):
 
 
 @op
-def view_as_real(x):
+def view_as_real(x: Tensor) -> jax.Array:
     """Complex numbers as pairs of real and imaginary parts.
 
     Args:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from exburn.config import check_format
+from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 from exburn.ops.filtering import extract_patches as extract_patches
@@ -40,7 +42,7 @@ def _colours(name: str, images, data_format):
 
 
 @op
-def rgb_to_grayscale(images, data_format=None):
+def rgb_to_grayscale(images: Tensor, data_format: str | None = None) -> jax.Array:
     """The brightness of coloured images, as the eye weighs the colours.
 
     Args:
@@ -60,7 +62,7 @@ def rgb_to_grayscale(images, data_format=None):
 
 
 @op
-def rgb_to_hsv(images, data_format=None):
+def rgb_to_hsv(images: Tensor, data_format: str | None = None) -> jax.Array:
     """Hue, saturation and value of coloured images, all from 0 to 1.
 
     Args:
@@ -93,7 +95,7 @@ def rgb_to_hsv(images, data_format=None):
 
 
 @op
-def hsv_to_rgb(images, data_format=None):
+def hsv_to_rgb(images: Tensor, data_format: str | None = None) -> jax.Array:
     """The inverse of :func:`rgb_to_hsv`.
 
     Args:
@@ -130,15 +132,15 @@ def _check_float(name: str, images) -> None:
 
 @op
 def pad_images(
-    images,
-    top_padding=None,
-    left_padding=None,
-    bottom_padding=None,
-    right_padding=None,
-    target_height=None,
-    target_width=None,
-    data_format=None,
-):
+    images: Tensor,
+    top_padding: int | None = None,
+    left_padding: int | None = None,
+    bottom_padding: int | None = None,
+    right_padding: int | None = None,
+    target_height: int | None = None,
+    target_width: int | None = None,
+    data_format: str | None = None,
+) -> jax.Array:
     """Images with zeros around them.
 
     Of ``top_padding``, ``bottom_padding`` and ``target_height`` two are given, and so
@@ -170,15 +172,15 @@ def pad_images(
 
 @op
 def crop_images(
-    images,
-    top_cropping=None,
-    left_cropping=None,
-    bottom_cropping=None,
-    right_cropping=None,
-    target_height=None,
-    target_width=None,
-    data_format=None,
-):
+    images: Tensor,
+    top_cropping: int | None = None,
+    left_cropping: int | None = None,
+    bottom_cropping: int | None = None,
+    right_cropping: int | None = None,
+    target_height: int | None = None,
+    target_width: int | None = None,
+    data_format: str | None = None,
+) -> jax.Array:
     """Images without their borders.
 
     Of ``top_cropping``, ``bottom_cropping`` and ``target_height`` two are given, and so

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core.annotations import Tensor
 from exburn.errors import ShapeError
 from exburn.ops.binding import op
 
@@ -26,20 +27,23 @@ __all__ = [
 _HAS_ORDERS = "is_stable" in inspect.signature(lax.top_k).parameters
 
 
-def _segment(function, what: str, name: str, first: int):
-    """``jax.ops.segment_…`` as an op."""
+def _check_segments(name: str, data: jax.Array, segment_ids: jax.Array) -> None:
+    if segment_ids.ndim != 1 or data.shape[:1] != segment_ids.shape:
+        raise ShapeError(
+            name,
+            "an id is needed for each row",
+            {"data": data.shape, "segment_ids": segment_ids.shape},
+        )
 
-    def segment(data, segment_ids, num_segments=None, sorted=False):
-        if segment_ids.ndim != 1 or data.shape[:1] != segment_ids.shape:
-            raise ShapeError(
-                name,
-                "an id is needed for each row",
-                {"data": data.shape, "segment_ids": segment_ids.shape},
-            )
-        return function(data, segment_ids, num_segments, sorted)
 
-    segment.__name__ = name
-    segment.__doc__ = f"""The {what} of the rows with the same segment id.
+@op
+def segment_max(
+    data: Tensor,
+    segment_ids: Tensor,
+    num_segments: int | None = None,
+    sorted: bool = False,
+) -> jax.Array:
+    """The maximum of the rows with the same segment id.
 
     Args:
         data: An array.
@@ -54,20 +58,104 @@ def _segment(function, what: str, name: str, first: int):
         ShapeError: There is not one id for each row.
 
     Example:
-        >>> {name}([2, 3, 4], [0, 0, 1]).tolist()
-        [{first}, 4]
+        >>> segment_max([2, 3, 4], [0, 0, 1]).tolist()
+        [3, 4]
     """
-    return op(segment)
-
-
-segment_max = _segment(jax.ops.segment_max, "maximum", "segment_max", 3)
-segment_min = _segment(jax.ops.segment_min, "minimum", "segment_min", 2)
-segment_prod = _segment(jax.ops.segment_prod, "product", "segment_prod", 6)
-segment_sum = _segment(jax.ops.segment_sum, "sum", "segment_sum", 5)
+    _check_segments("segment_max", data, segment_ids)
+    return jax.ops.segment_max(data, segment_ids, num_segments, sorted)
 
 
 @op
-def top_k(x, k, sorted=True, is_stable=True):
+def segment_min(
+    data: Tensor,
+    segment_ids: Tensor,
+    num_segments: int | None = None,
+    sorted: bool = False,
+) -> jax.Array:
+    """The minimum of the rows with the same segment id.
+
+    Args:
+        data: An array.
+        segment_ids: An integer from 0 for each row; rows with another are left out.
+        num_segments: Number of segments, needed inside compiled code.
+        sorted: Whether the ids are in order, which is quicker.
+
+    Shape:
+        data: [n, …]; segment_ids: [n] → [num_segments, …]
+
+    Raises:
+        ShapeError: There is not one id for each row.
+
+    Example:
+        >>> segment_min([2, 3, 4], [0, 0, 1]).tolist()
+        [2, 4]
+    """
+    _check_segments("segment_min", data, segment_ids)
+    return jax.ops.segment_min(data, segment_ids, num_segments, sorted)
+
+
+@op
+def segment_prod(
+    data: Tensor,
+    segment_ids: Tensor,
+    num_segments: int | None = None,
+    sorted: bool = False,
+) -> jax.Array:
+    """The product of the rows with the same segment id.
+
+    Args:
+        data: An array.
+        segment_ids: An integer from 0 for each row; rows with another are left out.
+        num_segments: Number of segments, needed inside compiled code.
+        sorted: Whether the ids are in order, which is quicker.
+
+    Shape:
+        data: [n, …]; segment_ids: [n] → [num_segments, …]
+
+    Raises:
+        ShapeError: There is not one id for each row.
+
+    Example:
+        >>> segment_prod([2, 3, 4], [0, 0, 1]).tolist()
+        [6, 4]
+    """
+    _check_segments("segment_prod", data, segment_ids)
+    return jax.ops.segment_prod(data, segment_ids, num_segments, sorted)
+
+
+@op
+def segment_sum(
+    data: Tensor,
+    segment_ids: Tensor,
+    num_segments: int | None = None,
+    sorted: bool = False,
+) -> jax.Array:
+    """The sum of the rows with the same segment id.
+
+    Args:
+        data: An array.
+        segment_ids: An integer from 0 for each row; rows with another are left out.
+        num_segments: Number of segments, needed inside compiled code.
+        sorted: Whether the ids are in order, which is quicker.
+
+    Shape:
+        data: [n, …]; segment_ids: [n] → [num_segments, …]
+
+    Raises:
+        ShapeError: There is not one id for each row.
+
+    Example:
+        >>> segment_sum([2, 3, 4], [0, 0, 1]).tolist()
+        [5, 4]
+    """
+    _check_segments("segment_sum", data, segment_ids)
+    return jax.ops.segment_sum(data, segment_ids, num_segments, sorted)
+
+
+@op
+def top_k(
+    x: Tensor, k: int, sorted: bool = True, is_stable: bool = True
+) -> tuple[jax.Array, jax.Array]:
     """The ``k`` largest entries of the last axis, and where they are.
 
     Args:
@@ -89,7 +177,7 @@ def top_k(x, k, sorted=True, is_stable=True):
 
 
 @op
-def in_top_k(targets, predictions, k):
+def in_top_k(targets: Tensor, predictions: Tensor, k: int) -> jax.Array:
     """Whether the target is among the ``k`` largest predictions; ties count as in.
 
     Args:
@@ -109,7 +197,7 @@ def in_top_k(targets, predictions, k):
 
 
 @op
-def cdist(x, y):
+def cdist(x: Tensor, y: Tensor) -> jax.Array:
     """Euclidean distances between all pairs of rows.
 
     Args:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, overload
+
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.scipy import linalg
 
+from exburn.core.annotations import Axis, Tensor
 from exburn.core.checks import check_integer
 from exburn.errors import DataError, ShapeError
-from exburn.ops.binding import bind, op
+from exburn.ops.binding import op
 
 # fmt: off
 __all__ = [
@@ -17,23 +21,228 @@ __all__ = [
     "lu_factor", "matrix_power", "matrix_rank", "norm", "pinv", "qr", "solve",
     "solve_triangular", "svd",
 ]
-# fmt: on
 
-det = bind(jnp.linalg.det, "x, /")
-eig = bind(jnp.linalg.eig, "x, /")
-eigh = bind(jnp.linalg.eigh, "x, /")
-inv = bind(jnp.linalg.inv, "x, /")
-jvp = jax.jvp
-norm = bind(jnp.linalg.norm, "x, /, ord, axis, keepdims")
-pinv = bind(jnp.linalg.pinv, "x, /, rcond")
-qr = bind(jnp.linalg.qr, "x, /, mode")
-solve = bind(jnp.linalg.solve, "a, b, /")
-solve_triangular = bind(linalg.solve_triangular, "a, b, /, lower")
-svd = bind(jnp.linalg.svd, "x, /, full_matrices, compute_uv")
+
+# fmt: on
+@op
+def det(x: Tensor) -> jax.Array:
+    """The determinants of square matrices.
+
+    It is ``jax.numpy.linalg.det``, with Keras' arguments.
+
+    Args:
+        x: Matrices ``[…, n, n]``.
+
+    Example:
+        >>> float(det([[2.0, 0.0], [0.0, 3.0]]))
+        6.0
+    """
+    return jnp.linalg.det(x)
 
 
 @op
-def cholesky(x, upper=False):
+def eig(x: Tensor) -> tuple[jax.Array, jax.Array]:
+    """Eigenvalues and eigenvectors of square matrices, both complex; on the CPU alone.
+
+    It is ``jax.numpy.linalg.eig``, with Keras' arguments.
+
+    Args:
+        x: Matrices ``[…, n, n]``.
+
+    Example:
+        >>> import numpy as np
+        >>> values, vectors = eig(np.diag([2.0, 3.0]))
+        >>> values.real.tolist(), vectors.shape
+        ([2.0, 3.0], (2, 2))
+    """
+    return jnp.linalg.eig(x)
+
+
+@op
+def eigh(x: Tensor) -> tuple[jax.Array, jax.Array]:
+    """Eigenvalues, in rising order, and eigenvectors of symmetric matrices.
+
+    It is ``jax.numpy.linalg.eigh``, with Keras' arguments.
+
+    Args:
+        x: Symmetric or Hermitian matrices ``[…, n, n]``.
+
+    Example:
+        >>> values, vectors = eigh([[3.0, 0.0], [0.0, 2.0]])
+        >>> values.tolist(), vectors.shape
+        ([2.0, 3.0], (2, 2))
+    """
+    return jnp.linalg.eigh(x)
+
+
+@op
+def inv(x: Tensor) -> jax.Array:
+    """The inverses of square matrices.
+
+    It is ``jax.numpy.linalg.inv``, with Keras' arguments.
+
+    Args:
+        x: Matrices ``[…, n, n]``.
+
+    Example:
+        >>> inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return jnp.linalg.inv(x)
+
+
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
+    """The value of a function, and its derivative in a direction: ``jax.jvp``.
+
+    Args:
+        fun: A function of arrays.
+        primals: Its arguments.
+        tangents: The direction: an array for each argument.
+        has_aux: Whether ``fun`` returns a pair, whose second part is not derived.
+
+    Returns:
+        The value and the derivative; the second part of the pair, too, if there is one.
+
+    Example:
+        >>> [float(part) for part in jvp(lambda x: x**2, (3.0,), (1.0,))]
+        [9.0, 6.0]
+    """
+    return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux=has_aux)
+
+
+@op
+def norm(
+    x: Tensor,
+    ord: int | float | str | None = None,
+    axis: Axis = None,
+    keepdims: bool = False,
+) -> jax.Array:
+    """The norm of vectors or of matrices.
+
+    It is ``jax.numpy.linalg.norm``, with Keras' arguments.
+
+    Args:
+        x: An array.
+        ord: Which norm: ``None`` (2, or Frobenius), ``"fro"``, ``"nuc"``, ``inf``,
+            or a number.
+        axis: One axis of vectors or two of matrices; all entries by default.
+        keepdims: Whether the axes stay, with size 1.
+
+    Example:
+        >>> float(norm([3.0, 4.0]))
+        5.0
+    """
+    return jnp.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
+
+
+@op
+def pinv(x: Tensor, rcond: float | None = None) -> jax.Array:
+    """The pseudoinverses of matrices (Moore and Penrose).
+
+    It is ``jax.numpy.linalg.pinv``, with Keras' arguments.
+
+    Args:
+        x: Matrices ``[…, m, n]``.
+        rcond: Singular values below this share of the largest count as 0.
+
+    Example:
+        >>> pinv([[2.0], [0.0]]).round(4).tolist()
+        [[0.5, 0.0]]
+    """
+    return jnp.linalg.pinv(x, rcond=rcond)
+
+
+@overload
+def qr(
+    x: Tensor, mode: Literal["reduced", "complete"] = ...
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def qr(x: Tensor, mode: Literal["r"]) -> jax.Array: ...
+@op
+def qr(x: Tensor, mode: str = "reduced") -> Any:
+    """An orthogonal and an upper triangular matrix whose product is the matrix.
+
+    It is ``jax.numpy.linalg.qr``, with Keras' arguments.
+
+    Args:
+        x: Matrices ``[…, m, n]``.
+        mode: ``"reduced"``, ``"complete"`` (the first one is square), or ``"r"``.
+
+    Example:
+        >>> import numpy as np
+        >>> [part.shape for part in qr(np.ones((3, 2)))]
+        [(3, 2), (2, 2)]
+    """
+    return jnp.linalg.qr(x, mode=mode)
+
+
+@op
+def solve(a: Tensor, b: Tensor) -> jax.Array:
+    """The ``x`` with ``a x = b``.
+
+    It is ``jax.numpy.linalg.solve``, with Keras' arguments.
+
+    Args:
+        a: Matrices ``[…, n, n]``.
+        b: Right-hand sides ``[…, n]`` or ``[…, n, k]``.
+
+    Example:
+        >>> solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0]).tolist()
+        [1.0, 0.5]
+    """
+    return jnp.linalg.solve(a, b)
+
+
+@op
+def solve_triangular(a: Tensor, b: Tensor, lower: bool = False) -> jax.Array:
+    """The ``x`` with ``a x = b`` of a triangular ``a``.
+
+    Args:
+        a: Triangular matrices ``[…, n, n]``.
+        b: Right-hand sides ``[…, n]`` or ``[…, n, k]``.
+        lower: Whether the entries are below the diagonal.
+
+    Example:
+        >>> solve_triangular([[2.0, 0.0], [1.0, 1.0]], [2.0, 3.0], lower=True).tolist()
+        [1.0, 2.0]
+    """
+    return linalg.solve_triangular(a, b, lower=lower)
+
+
+@overload
+def svd(
+    x: Tensor, full_matrices: bool = ..., compute_uv: Literal[True] = ...
+) -> tuple[jax.Array, jax.Array, jax.Array]: ...
+@overload
+def svd(
+    x: Tensor, full_matrices: bool = ..., *, compute_uv: Literal[False]
+) -> jax.Array: ...
+@op
+def svd(x: Tensor, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Singular values, with the vectors at their left and right.
+
+    It is ``jax.numpy.linalg.svd``, with Keras' arguments.
+
+    Args:
+        x: Matrices ``[…, m, n]``.
+        full_matrices: Whether the vectors are square matrices.
+        compute_uv: Whether vectors are returned; only the values are otherwise.
+
+    Example:
+        >>> import numpy as np
+        >>> svd(np.diag([2.0, 3.0]), compute_uv=False).round(4).tolist()
+        [3.0, 2.0]
+    """
+    return jnp.linalg.svd(x, full_matrices=full_matrices, compute_uv=compute_uv)
+
+
+@op
+def cholesky(x: Tensor, upper: bool = False) -> jax.Array:
     """The triangular ``L`` with ``x = L Lᵀ`` of a positive definite matrix.
 
     Args:
@@ -58,7 +267,7 @@ def cholesky(x, upper=False):
 
 
 @op
-def cholesky_inverse(x, upper=False):
+def cholesky_inverse(x: Tensor, upper: bool = False) -> jax.Array:
     """The inverse of a matrix from its Cholesky factor.
 
     Args:
@@ -76,7 +285,7 @@ def cholesky_inverse(x, upper=False):
 
 
 @op
-def lstsq(a, b, rcond=None):
+def lstsq(a: Tensor, b: Tensor, rcond: float | None = None) -> jax.Array:
     """The ``x`` that makes ``|a x - b|`` least.
 
     Args:
@@ -95,7 +304,7 @@ def lstsq(a, b, rcond=None):
 
 
 @op
-def lu_factor(x):
+def lu_factor(x: Tensor) -> tuple[jax.Array, jax.Array]:
     """``L`` and ``U`` in one matrix, and the rows that were exchanged.
 
     Args:
@@ -113,7 +322,7 @@ def lu_factor(x):
 
 
 @op
-def matrix_power(x, n):
+def matrix_power(x: Tensor, n: int) -> jax.Array:
     """Square matrices multiplied by themselves ``n`` times.
 
     Args:
@@ -140,7 +349,7 @@ def matrix_power(x, n):
 
 
 @op
-def matrix_rank(x, tol=None):
+def matrix_rank(x: Tensor, tol: float | None = None) -> jax.Array:
     """Number of singular values above ``tol``.
 
     Args:
@@ -160,7 +369,7 @@ def matrix_rank(x, tol=None):
 
 
 @op
-def logdet(x):
+def logdet(x: Tensor) -> jax.Array:
     """Logarithm of the determinant of positive definite matrices.
 
     Args:

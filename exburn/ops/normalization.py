@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from exburn.config import epsilon as default_epsilon
+from exburn.core.annotations import Axis, Tensor
 from exburn.core.precision import is_float
 from exburn.errors import ArgumentError
 from exburn.ops.binding import op
@@ -46,7 +48,9 @@ def _along(vector, x, axes: tuple[int, ...]):
 
 
 @op
-def moments(x, axes, keepdims=False, synchronized=False):
+def moments(
+    x: Tensor, axes: Axis, keepdims: bool = False, synchronized: bool = False
+) -> tuple[jax.Array, jax.Array]:
     """Mean and variance, in float32 at least.
 
     Args:
@@ -75,7 +79,9 @@ def moments(x, axes, keepdims=False, synchronized=False):
 
 
 @op
-def normalize(x, axis: Any = -1, order: Any = 2, epsilon=None):
+def normalize(
+    x: Tensor, axis: Axis = -1, order: Any = 2, epsilon: float | None = None
+) -> jax.Array:
     """``x`` divided by its norm along an axis.
 
     Args:
@@ -110,7 +116,15 @@ def normalize(x, axis: Any = -1, order: Any = 2, epsilon=None):
 
 
 @op
-def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilon=1e-3):
+def batch_normalization(
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    axis: Axis,
+    offset: Tensor = None,
+    scale: Tensor = None,
+    epsilon: float = 0.001,
+) -> jax.Array:
     """``(x - mean) / sqrt(variance + epsilon) * scale + offset``.
 
     Args:
@@ -138,8 +152,13 @@ def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilo
 
 @op
 def layer_normalization(
-    x, gamma=None, beta=None, axis: Any = -1, epsilon=None, rms_scaling=False
-):
+    x: Tensor,
+    gamma: Tensor = None,
+    beta: Tensor = None,
+    axis: Axis = -1,
+    epsilon: float | None = None,
+    rms_scaling: bool = False,
+) -> jax.Array:
     """Subtracts the mean of each sample and divides by its standard deviation.
 
     Args:
@@ -168,7 +187,9 @@ def layer_normalization(
 
 
 @op
-def rms_normalization(x, scale=None, axis: Any = -1, epsilon=None):
+def rms_normalization(
+    x: Tensor, scale: Tensor = None, axis: Axis = -1, epsilon: float | None = None
+) -> jax.Array:
     """``x / sqrt(mean(x²) + epsilon) * scale``.
 
     Args:

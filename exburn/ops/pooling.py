@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from exburn.config import check_format
+from exburn.core.annotations import Sizes, Tensor
 from exburn.core.precision import is_float, lowest_of
 from exburn.errors import ShapeError
 from exburn.ops.binding import op
@@ -38,7 +39,13 @@ def _window(op, inputs, pool_size, strides, padding, data_format):
 
 
 @op
-def max_pool(inputs, pool_size, strides=None, padding: Any = "valid", data_format=None):
+def max_pool(
+    inputs: Tensor,
+    pool_size: Sizes,
+    strides: Sizes | None = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> jax.Array:
     """The largest entry of each window.
 
     Args:
@@ -65,8 +72,12 @@ def max_pool(inputs, pool_size, strides=None, padding: Any = "valid", data_forma
 
 @op
 def average_pool(
-    inputs, pool_size, strides=None, padding: Any = "valid", data_format=None
-):
+    inputs: Tensor,
+    pool_size: Sizes,
+    strides: Sizes | None = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> jax.Array:
     """The mean of each window; what padding adds does not count.
 
     Args:
@@ -94,7 +105,9 @@ def average_pool(
 
 
 @op
-def adaptive_average_pool(inputs, output_size, data_format=None):
+def adaptive_average_pool(
+    inputs: Tensor, output_size: Sizes, data_format: str | None = None
+) -> jax.Array:
     """Means of as many windows as asked for.
 
     Window i of an axis of n entries covers ``floor(i n / m)`` to
@@ -124,7 +137,9 @@ def adaptive_average_pool(inputs, output_size, data_format=None):
 
 
 @op
-def adaptive_max_pool(inputs, output_size, data_format=None):
+def adaptive_max_pool(
+    inputs: Tensor, output_size: Sizes, data_format: str | None = None
+) -> jax.Array:
     """The largest entries of as many windows as asked for.
 
     Args:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 
+from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 from exburn.ops.filtering import depthwise, gaussian
@@ -18,7 +18,7 @@ def _check(name: str, a, b) -> None:
 
 
 @op
-def psnr(x1, x2, max_val):
+def psnr(x1: Tensor, x2: Tensor, max_val: float) -> jax.Array:
     """Peak signal-to-noise ratio, ``10 log10(max_val² / mean((x1 - x2)²))``.
 
     Args:
@@ -42,15 +42,15 @@ def psnr(x1, x2, max_val):
 
 @op
 def ssim(
-    image1,
-    image2,
-    max_val=1.0,
-    filter_size: Any = 11,
-    filter_sigma=1.5,
-    k1=0.01,
-    k2=0.03,
-    data_format=None,
-):
+    image1: Tensor,
+    image2: Tensor,
+    max_val: float = 1.0,
+    filter_size: int = 11,
+    filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
+    data_format: str | None = None,
+) -> jax.Array:
     """Structural similarity: 1 for equal images.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ from jax.scipy import ndimage
 
 from exburn import random
 from exburn.config import check_format
+from exburn.core.annotations import Tensor
 from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op, tensor
@@ -49,16 +50,16 @@ def round_to(x, dtype):
 
 @op
 def resize(
-    images,
-    size,
-    interpolation="bilinear",
-    antialias=False,
-    crop_to_aspect_ratio=False,
-    pad_to_aspect_ratio=False,
-    fill_mode="constant",
-    fill_value=0.0,
-    data_format=None,
-):
+    images: Tensor,
+    size: Sequence[int],
+    interpolation: str = "bilinear",
+    antialias: bool = False,
+    crop_to_aspect_ratio: bool = False,
+    pad_to_aspect_ratio: bool = False,
+    fill_mode: str = "constant",
+    fill_value: float = 0.0,
+    data_format: str | None = None,
+) -> jax.Array:
     """Images of another size.
 
     Args:
@@ -114,8 +115,14 @@ def resize(
 
 @op
 def scale_and_translate(
-    images, output_shape, scale, translation, spatial_dims, method, antialias=True
-):
+    images: Tensor,
+    output_shape: Sequence[int],
+    scale: Tensor,
+    translation: Tensor,
+    spatial_dims: Sequence[int],
+    method: str,
+    antialias: bool = True,
+) -> jax.Array:
     """Images stretched and moved.
 
     Args:
@@ -144,8 +151,12 @@ def scale_and_translate(
 
 @op
 def map_coordinates(
-    inputs, coordinates, order, fill_mode="constant", fill_value: Any = 0
-):
+    inputs: Tensor,
+    coordinates: Tensor,
+    order: int,
+    fill_mode: str = "constant",
+    fill_value: float = 0,
+) -> jax.Array:
     """The values of an array at places between its elements.
 
     Args:
@@ -181,13 +192,13 @@ def map_coordinates(
 
 @op
 def affine_transform(
-    images,
-    transform,
-    interpolation="bilinear",
-    fill_mode="constant",
-    fill_value: Any = 0,
-    data_format=None,
-):
+    images: Tensor,
+    transform: Tensor,
+    interpolation: str = "bilinear",
+    fill_mode: str = "constant",
+    fill_value: float = 0,
+    data_format: str | None = None,
+) -> jax.Array:
     """Images turned, stretched, sheared and moved.
 
     The pixel at ``(x, y)`` of the result comes from
@@ -228,13 +239,13 @@ def affine_transform(
 
 @op
 def perspective_transform(
-    images,
-    start_points,
-    end_points,
-    interpolation="bilinear",
-    fill_value: Any = 0,
-    data_format=None,
-):
+    images: Tensor,
+    start_points: Tensor,
+    end_points: Tensor,
+    interpolation: str = "bilinear",
+    fill_value: float = 0,
+    data_format: str | None = None,
+) -> jax.Array:
     """Images seen from elsewhere: four points go to four other points.
 
     Args:
@@ -317,15 +328,15 @@ def _sample(name, images, y, x, interpolation, fill_mode, fill_value):
 
 
 def elastic_transform(
-    images,
-    alpha=20.0,
-    sigma=5.0,
-    interpolation="bilinear",
-    fill_mode="reflect",
-    fill_value=0.0,
-    seed=None,
-    data_format=None,
-):
+    images: Tensor,
+    alpha: float = 20.0,
+    sigma: float = 5.0,
+    interpolation: str = "bilinear",
+    fill_mode: str = "reflect",
+    fill_value: float = 0.0,
+    seed: int | random.SeedGenerator | None = None,
+    data_format: str | None = None,
+) -> jax.Array:
     """Images distorted by a smooth random field.
 
     Args:

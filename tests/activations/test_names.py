@@ -24,10 +24,16 @@ def test_every_public_name_of_keras_is_here_with_its_arguments(golden):
         public = [n for n in dir(module) if not n.startswith("_")]
         return {n: str(inspect.signature(getattr(module, n))) for n in public}
 
+    def plain(function):
+        parameters = inspect.signature(function).parameters.values()
+        return str(
+            inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+        )
+
     theirs = golden(signatures)
     assert set(theirs) <= set(activations.__all__)
     for name in set(theirs) - {"get", "serialize", "deserialize"}:
-        assert str(inspect.signature(getattr(activations, name))) == theirs[name], name
+        assert plain(getattr(activations, name)) == theirs[name], name
 
 
 def test_get():

@@ -1,6 +1,8 @@
 """Tests of ``exburn.ops.binding``."""
 
+import inspect
 import json
+import pydoc
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 from tests.ops.small import ROWS
 
-from exburn import Input, Model, ops
+from exburn import Input, Model, activations, losses, metrics, ops, random
 from exburn.core.jax_dispatch import original
 from exburn.layers import Dense
 from exburn.module.symbolic_tensor import OPERATIONS
@@ -97,3 +99,32 @@ def test_ops_and_operators_of_symbols_share_names():
     model = Model(x, abs(ops.abs(x) + x) - ops.subtract(x, 1))
     again = Model.from_config(model.get_config())
     np.testing.assert_array_equal(model(ROWS), again(ROWS))
+
+
+PLACES = (ops, ops.image, ops.linalg, ops.nn, ops.numpy, random, activations)
+NAMED_BY_CALLERS = {"einsum", "rearrange"}  # options of jax.numpy; names of axes
+
+
+def test_every_function_says_what_it_takes_and_gives():
+    faults = set()
+    for place in (*PLACES, losses, metrics):
+        for name, function in vars(place).items():
+            ours = getattr(function, "__module__", "").startswith("exburn.")
+            if name.startswith("_") or not ours or not inspect.isfunction(function):
+                continue
+            signature = inspect.signature(function)
+            for parameter in signature.parameters.values():
+                hides = parameter.kind is parameter.VAR_KEYWORD
+                if parameter.annotation is parameter.empty or (
+                    hides and name not in NAMED_BY_CALLERS
+                ):
+                    faults.add(f"{place.__name__}.{name}: {parameter}")
+            if signature.return_annotation is signature.empty:
+                faults.add(f"{place.__name__}.{name}: ->")
+    assert not faults
+
+
+def test_help_shows_the_signature():
+    text = pydoc.plain(pydoc.render_doc(ops.mean))
+    assert "mean(x: 'Tensor', axis: 'Axis' = None, keepdims: 'bool' = False)" in text
+    assert "It is ``jax.numpy.mean``" in text
