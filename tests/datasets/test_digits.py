@@ -1,7 +1,11 @@
 """Tests of ``exburn.datasets.digits``."""
 
+import sys
+
 import pytest
 from tests.datasets.given import check_packaged
+
+from exburn import datasets
 
 PACKAGED = {
     "digits": (1797, (8, 8), "uint8", range(10)),
@@ -11,3 +15,9 @@ PACKAGED = {
 @pytest.mark.parametrize("name", PACKAGED)
 def test_packaged(name):
     check_packaged(name, PACKAGED[name])
+
+
+def test_the_images_come_with_exburn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    (x, y), (x_test, y_test) = datasets.digits.load_data()
+    assert (len(x), len(y), len(x_test), len(y_test)) == (1438, 1438, 359, 359)

@@ -72,7 +72,11 @@ def checkout(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def expected(checkout) -> set[str]:
     """The files of the package, as they must be installed."""
-    found = {"exburn/py.typed", "exburn/serving/http/page.html"}
+    found = {
+        "exburn/py.typed",
+        "exburn/datasets/digits.npz",
+        "exburn/serving/http/page.html",
+    }
     for folder in (checkout / "exburn", *(checkout / "exburn" / n for n in LINKS)):
         found |= {p.relative_to(checkout).as_posix() for p in folder.rglob("*.py")}
     return found
