@@ -71,6 +71,11 @@ class Endpoint:
                     hint='As in {"text": ("BYTES", (-1,))}.',
                 )
 
+    @property
+    def takes_text(self) -> bool:
+        """Tells whether what generates takes ``{"text_input": …}``."""
+        return isinstance(getattr(self.stream, "__self__", None), TextStream)
+
     @classmethod
     def of(cls, model: Any) -> Endpoint:
         """The endpoint of what a server is given.

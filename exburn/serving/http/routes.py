@@ -119,7 +119,9 @@ class Routes:
     async def describe_model(self, request: Request) -> Response:
         """Inputs, outputs and versions of a model."""
         entry = self._entry(request, "model")
-        generates = {} if entry.stream is None else {"generates": True}
+        generates = {}
+        if entry.stream is not None:  # its request: {"text_input": …}, or its own
+            generates = {"generates": "text" if entry.endpoint.takes_text else "json"}
         return _json(
             {
                 "name": entry.name,

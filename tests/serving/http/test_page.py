@@ -9,8 +9,10 @@ from tests.serving.http.browser import Browser, find_browser
 
 import exburn
 from exburn import layers
-from exburn.serving import Endpoint, Server
+from exburn.applications import GPT2
+from exburn.serving import Endpoint, Server, TextStream
 from exburn.serving.http.page import read_page
+from exburn.text import Tokenizer
 
 
 def test_it_holds_all_that_it_shows_and_may_run_nothing_else():
@@ -40,6 +42,7 @@ def models():
     text = layers.StringLookup(vocabulary=["good", "bad"], output_mode="one_hot")
     ids = exburn.Input((2,), dtype="int32", name="ids")
     flags = exburn.Input((1,), dtype="bool", name="flags")
+    number = exburn.Input((), name="number")
     outputs = {"double": ids * 2, "not": exburn.ops.logical_not(flags)}
     return {
         "iris": exburn.Sequential(
@@ -57,8 +60,29 @@ def models():
             [exburn.Input((1,), dtype="string", name="text"), text, layers.Dense(1)]
         ),
         "many": exburn.Model([ids, flags], outputs),
+        "square": exburn.Sequential(
+            [exburn.Input((8, 8)), layers.Flatten(), layers.Dense(2)]
+        ),
+        "pixels": exburn.Sequential([exburn.Input((64,)), layers.Dense(2)]),
+        "colours": exburn.Sequential(
+            [exburn.Input((6, 4, 3), dtype="uint8"), layers.Flatten(), layers.Dense(2)]
+        ),
+        "words": exburn.Sequential(
+            [exburn.Input((30,), dtype="int32"), layers.Embedding(2, 3)]
+        ),
+        "series": exburn.Sequential(
+            [exburn.Input((90, 70)), layers.Flatten(), layers.Dense(1)]
+        ),
+        "number": exburn.Model(number, number * 2.0),
+        "writer": writer(),
         "counts": Endpoint(stream=count),
     }
+
+
+def writer():
+    model = GPT2(260, layers=1, width=8, heads=2, positions=64)
+    model.tokenizer = Tokenizer.train(["so it is"] * 9, 260)
+    return TextStream(model)
 
 
 async def count(request):
@@ -116,6 +140,66 @@ def test_numbers_are_typed_in(page, models):
 
 
 @pytest.mark.slow
+def test_every_input_has_values_that_work_at_once(page, models):
+    served = [name for name in models if name not in ("counts", "writer")]
+    for name in served:
+        choose(page, name, 2 if name == "many" else 1)
+        ways = page.run("[...document.querySelectorAll('#inputs option')].length")
+        run(page)  # raises where the page tells an error
+        assert page.run("$('answer').hidden") is False, name
+        if ways == 2:
+            page.run(
+                "(() => { const way = document.querySelector('#inputs select');"
+                "way.selectedIndex = 1; way.onchange(); })()"
+            )
+            run(page)
+            assert page.run("$('answer').hidden") is False, name
+    assert len(served) == 10
+
+
+# A picture of one colour goes to the page as if it were dropped or pasted.
+_GIVE = """(async () => {
+  const canvas = make("canvas", { width: 5, height: 7 });
+  const context = canvas.getContext("2d");
+  context.fillStyle = "rgb(200, 100, 50)";
+  context.fillRect(0, 0, 5, 7);
+  const blob = await new Promise((go) => canvas.toBlob(go, "image/png"));
+  const data = new DataTransfer();
+  data.items.add(new File([blob], "a.png", { type: "image/png" }));
+  document.querySelector(".box canvas").remove();
+  EVENT;
+})()"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "event",
+    [
+        "document.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data }))",
+        "document.querySelector('.box').dispatchEvent("
+        "new DragEvent('drop', { dataTransfer: data, cancelable: true }))",
+    ],
+    ids=["pasted", "dropped"],
+)
+def test_pictures_are(event, page, models):
+    choose(page, "colours", 1)
+    page.run(_GIVE.replace("EVENT", event))
+    page.wait("document.querySelector('.box canvas')")
+    pixels = np.broadcast_to(np.uint8([200, 100, 50]), (1, 6, 4, 3))
+    expected = models["colours"].predict(pixels, verbose=0)
+    np.testing.assert_allclose(run(page), expected.ravel(), rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_model_that_writes_has_a_box_for_the_prompt(page):
+    page.run("$('model').value = 'writer'; $('model').onchange()")
+    page.wait("!$('writing').hidden && $('asking').hidden")
+    page.run("$('text').value = 'so'; $('tokens').value = 4; $('generate').click()")
+    page.wait("$('progress').innerText.includes('parts') && !$('generate').disabled")
+    assert page.run("$('progress').className") == "soft"
+
+
+@pytest.mark.slow
 def test_images_are_chosen(page, models, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 6, 4), np.uint8)
     paths = [tmp_path / "a.png", tmp_path / "b.png"]
@@ -154,5 +238,6 @@ def test_texts_flags_and_counts_are_typed_in(page, models):
     np.testing.assert_allclose(run(page), expected.ravel(), rtol=1e-4)
     choose(page, "many", 2)
     page.run("document.querySelectorAll('input[type=number]')[1].value = 7")
+    page.run("document.querySelector('input[type=checkbox]').checked = false")
     assert run(page) == [0, 14, "true"]
     page.wait("$('queue').innerText.includes('ready')")
