@@ -13,6 +13,8 @@ _TUTORIALS = (
 _HOW_TO = [
     ("Data", "data"),
     ("Data sets", "datasets"),
+    ("Choose a loss", "choose_loss"),
+    ("Imbalanced classes", "imbalanced"),
     ("Callbacks", "callbacks"),
     ("Find settings, look into a run", "finding"),
     ("Runs, dashboard, loggers, commands", "runs"),
@@ -104,6 +106,9 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
                     ("Install", "install"),
                     ("Quickstart", "quickstart"),
                     ("Why ExBurn?", "why"),
+                    ("A learning path", "learning_path"),
+                    ("Cheat sheet", "cheat_sheet"),
+                    ("Questions often asked", "faq"),
                 ]
             )
             + [{"All pages": "all_pages.md"}]
@@ -124,7 +129,9 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
             "Migrate": _pages(
                 [
                     ("Keras in twenty minutes", "migrate_keras"),
+                    ("PyTorch", "migrate_pytorch"),
                     ("Lightning and fastai", "migrate_lightning"),
+                    ("scikit-learn", "migrate_scikit_learn"),
                     ("flax and optax", "migrate_flax"),
                     ("Keras: all differences", "from_keras"),
                     ("Keras: name by name", "keras_names"),
