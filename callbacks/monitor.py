@@ -10,18 +10,9 @@ from typing import Any
 import numpy as np
 
 from exburn.callbacks.contract import Callback
+from exburn.callbacks.contract.direction import rises
 from exburn.core.checks import check_float
 from exburn.errors import CallbackError
-
-# The last word of a name that says something decides: "accuracy_loss" is a loss.
-_MAXIMISED = frozenset(
-    "acc accuracy auc bleu correlation dice f1 fbeta iou map precision r2 recall "
-    "score sensitivity similarity specificity".split()
-)
-_MINIMISED = frozenset(
-    "crossentropy distance divergence entropy err error hinge logcosh loss mae mape "
-    "mse msle nll perplexity poisson ppl rmse".split()
-)
 
 
 class MonitorCallback(Callback):
@@ -145,14 +136,9 @@ class MonitorCallback(Callback):
     def _rises(self) -> bool:
         if self.mode != "auto":
             return self.mode == "max"
-        for metric in getattr(self.model, "metrics", ()):
-            direction = getattr(metric, "direction", None)
-            if direction and metric.name == self.monitor.removeprefix("val_"):
-                return direction == "up"
-        name = self.monitor.lower().replace("io_u", "iou")
-        for word in reversed(name.split("_")):
-            if word in _MAXIMISED or word in _MINIMISED:
-                return word in _MAXIMISED
+        more = rises(self.monitor, getattr(self.model, "metrics", ()))
+        if more is not None:
+            return more
         raise CallbackError(
             type(self).__name__,
             f"the name '{self.monitor}' does not tell whether more or less is better",

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from exburn.callbacks.contract.base import Callback, Logs
+from exburn.callbacks.contract.figures import draw_logs
 from exburn.core.printing import show_figures_as_png
 from exburn.errors import CallbackError, printable, require, unknown_name
+from exburn.visualization import page
 
 
 class History(Callback):
@@ -158,6 +162,29 @@ class History(Callback):
     def _is_constant_rate(self, name: str) -> bool:
         return name == "learning_rate" and len(set(self.history[name])) == 1
 
+    def _repr_html_(self) -> str:
+        curves = {}
+        for name, values in self.history.items():
+            pairs = zip(self.epochs_of(name), values, strict=True)
+            points = [(epoch + 1, float(y)) for epoch, y in pairs if _is_number(y)]
+            if points:
+                curves[name] = points
+        count = len(self.epoch)
+        facts = [f"{count} epoch{'' if count == 1 else 's'}"]
+        if self.seed is not None:
+            facts.append(f"seed {self.seed}")
+        if self.run is not None:
+            facts.append(f"run {self.run.name}")
+        metrics = getattr(self.model, "metrics", None) or ()
+        title = page.title("History", *facts)
+        return page.fragment(title, draw_logs(curves, metrics))
+
     def __repr__(self) -> str:
         names = ", ".join(self.history) or "nothing"
         return printable(f"<History: {len(self.epoch)} epochs of {names}>")
+
+
+def _is_number(value: Any) -> bool:
+    """Tells whether a logged value is one number, which a callback's need not be."""
+    real = isinstance(value, int | float | np.number) or hasattr(value, "__array__")
+    return real and np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf"

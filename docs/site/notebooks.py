@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# Scripts, and the style of other libraries; that of ExBurn touches nothing else.
+_FOREIGN = re.compile(
+    r'(?<!<div class="exburn">)<style.*?</style>|<script.*?</script>', re.DOTALL
+)
 _LINK = re.compile(r"\]\((?:\.\./docs/)([\w/]+\.md)")
 _NOTEBOOK = re.compile(r"\]\(([\w/]+)\.ipynb\)")
 
@@ -60,8 +64,9 @@ def _output(output: dict[str, Any], name: str, target: Path) -> list[str]:
         return [f"![output]({name}.png)"]
     if "text/html" in data:
         page = "".join(data["text/html"])
-        page = re.sub(r"<style.*?</style>|<script.*?</script>", "", page, flags=re.S)
-        page = page.strip().replace("\n", "&#10;")  # a blank line would end the block
+        page = (
+            _FOREIGN.sub("", page).strip().replace("\n", "&#10;")
+        )  # a blank line would end the block
         return [f'<div class="output">{page}</div>']
     if "text/plain" in data:
         return [_text(data["text/plain"])]

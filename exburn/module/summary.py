@@ -10,9 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
-import numpy as np
-from flax import nnx
 from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.table import Table
@@ -21,39 +18,16 @@ from rich.text import Text
 from exburn.core.checks import check_count
 from exburn.core.printing import (
     Plain,
-    amount_text,
     notebook_shell,
     one_line,
     page_text,
     shorten,
-    size_text,
 )
 from exburn.core.short_names import ShortNames
-from exburn.core.symbolic_shapes import TEXT, public_shape
 from exburn.errors import ArgumentError
-from exburn.module.building import inspect_call
-from exburn.module.graph import Graph, Node, Ref
-from exburn.module.layer import Layer
-from exburn.module.selection import frozen_paths
-from exburn.module.symbolic_tensor import Lifted
-from exburn.module.traversal import iter_weights, module_paths
-from exburn.module.variable import scalars
-from exburn.runtime.cost_model import count
+from exburn.module.outline import Row, outline, totals
 
 _LEAST = 4  # characters of the narrowest column
-
-
-@dataclasses.dataclass
-class _Row:
-    name: str
-    kind: str
-    shape: str
-    params: int
-    dtype: str
-    trainable: bool
-    sources: list[str]
-    depth: int = 0
-    built: bool = True
 
 
 def summary(
@@ -88,18 +62,17 @@ def summary(
     """
     if line_length is not None:
         line_length = check_count("summary", "line_length", line_length)
-    traced = inspect_call(model) if model.built else None
-    shapes = {} if traced is None else traced[1]
-    rows = _rows(model, shapes, "", 0, expand_nested, set(frozen_paths(model)))
+    rows, flops = outline(
+        model, lambda layer: expand_nested and getattr(layer, "is_model", False)
+    )
     rows = _within(rows, layer_range)
     width = line_length or _width(print_fn)
     if positions is None:
         table, notes = _table(rows, show_trainable, line_length, width)
     else:
         table, notes = _placed(rows, show_trainable, width, positions)
-    flops = None if traced is None else count(traced[0]).flops
     head = [Text.assemble("Model: ", (one_line(model.name), "bold")), *_axes(model)]
-    foot = [Text(" " + line) for line in [*notes, *_totals(model, flops)]]
+    foot = [Text(" " + line) for line in [*notes, *totals(model, flops)]]
     for line in (*head, *foot):
         line.no_wrap, line.overflow = True, "ellipsis"
     _show(Group(*head, table, *foot), width, print_fn)
@@ -125,100 +98,7 @@ def _axes(model: Any) -> list[Text]:
     return lines
 
 
-# ------------------------------------------------------------------------- rows
-def _rows(
-    model: Any, shapes: dict, prefix: str, depth: int, nested: bool, frozen: set[str]
-) -> list[_Row]:
-    graph = getattr(model, "graph", None)
-    linear = type(model).__name__ == "Sequential"
-    entries = (
-        _graph_entries(model, graph)
-        if graph and not linear
-        else [(layer.name, layer, []) for layer in model.layers]
-    )
-    paths = module_paths(model)
-    rows = []
-    for name, layer, sources in entries:
-        path = prefix + paths.get(id(layer), name)
-        if isinstance(layer, Layer):
-            own = list(iter_weights(layer, carried=False))
-            rows.append(
-                _Row(
-                    name,
-                    type(layer).__name__,
-                    _shape(shapes.get(path)) or _symbol_shape(layer),
-                    sum(scalars(w) for _, w, _ in own),
-                    _dtype(layer, [w for _, w, _ in own]),
-                    path not in frozen,
-                    sources,
-                    depth,
-                    layer.built,
-                )
-            )
-            if nested and getattr(layer, "is_model", False):
-                rows += _rows(layer, shapes, path + "/", depth + 1, nested, frozen)
-        else:
-            kind, shape = layer
-            rows.append(_Row(name, kind, shape, 0, "", True, sources, depth))
-    return rows
-
-
-def _dtype(layer: Layer, weights: list[Any]) -> str:
-    """The policy, and how quantized weights are stored; or what has no precision."""
-    if layer.on_host:
-        return "host"
-    if layer.dtype == TEXT:
-        return TEXT
-    stored = [w.get_metadata().get("stored") for w in weights]
-    names = dict.fromkeys([*filter(None, stored), layer.precision.name])
-    return ", ".join(names)
-
-
-def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, list[str]]]:
-    """(name, layer or the function's shape, where its inputs come from)."""
-    inputs = [
-        (layer.name, layer, [])
-        for layer in model.layers
-        if getattr(layer, "is_input", False)
-    ]
-    names = list(graph.input_names)
-
-    def name_of(node: Node) -> str:
-        layer = isinstance(node.target, str) and model.nodes[node.target]
-        return layer.name if layer and not layer._auto_name else node.name
-
-    def source(ref: Ref) -> str:
-        return names[ref.index] if ref.node < 0 else name_of(graph.nodes[ref.node])
-
-    entries: dict[str, tuple[str, Any, list[str]]] = {}
-    for node in graph.nodes:
-        refs = [leaf for leaf in node.leaves if isinstance(leaf, Ref)]
-        sources = [source(ref) for ref in refs]
-        if isinstance(node.target, str):
-            layer = model.nodes[node.target]
-            entry = entries.setdefault(node.name, (name_of(node), layer, []))
-        else:
-            function = isinstance(node.target, Lifted)
-            kind = "function" if function else type(node.target).__name__
-            row = kind, ", ".join(map(str, node.shapes))
-            entry = entries.setdefault(node.name, (node.name, row, []))
-        entry[2].extend(s for s in sources if s not in entry[2])
-    return inputs + list(entries.values())
-
-
-def _shape(specs: Any) -> str:
-    leaves = jax.tree.leaves(specs)
-    return ", ".join(str(public_shape(tuple(s.shape))) for s in leaves)
-
-
-def _symbol_shape(layer: Any) -> str:
-    calls = layer._meta.value.calls
-    if not calls:
-        return "?"
-    return ", ".join(str(s.shape) for s in jax.tree.leaves(calls[0].outputs))
-
-
-def _within(rows: list[_Row], layer_range: Any) -> list[_Row]:
+def _within(rows: list[Row], layer_range: Any) -> list[Row]:
     """The rows from a first to a last layer of the model, with what these hold."""
     if layer_range is None:
         return rows
@@ -242,7 +122,7 @@ def _within(rows: list[_Row], layer_range: Any) -> list[_Row]:
     return rows[ends[0] : after]
 
 
-def _matches(pattern: str, row: _Row) -> bool:
+def _matches(pattern: str, row: Row) -> bool:
     """Tells whether a name begins as the pattern says, as in Keras."""
     try:
         return re.match(pattern, row.name) is not None
@@ -257,7 +137,7 @@ _SOURCES, _DTYPE = "Connected to", "dtype"
 
 
 def _table(
-    rows: list[_Row], show_trainable: bool, line_length: int | None, width: int
+    rows: list[Row], show_trainable: bool, line_length: int | None, width: int
 ) -> tuple[Table, list[str]]:
     """The rows in columns that fit the width, and notes of columns that did not."""
     columns = _columns(rows, show_trainable)
@@ -274,7 +154,7 @@ def _table(
 
 
 def _placed(
-    rows: list[_Row], show_trainable: bool, width: int, positions: Any
+    rows: list[Row], show_trainable: bool, width: int, positions: Any
 ) -> tuple[Table, list[str]]:
     """The rows in columns that end where the caller says."""
     columns = _columns(rows, show_trainable)
@@ -347,7 +227,7 @@ class _Column:
         return f"{self.title}: {self.common()[0]}"
 
 
-def _columns(rows: list[_Row], show_trainable: bool) -> list[_Column]:
+def _columns(rows: list[Row], show_trainable: bool) -> list[_Column]:
     def plain(cells: list[str]) -> Callable[[int, int], str]:
         return lambda i, width: shorten(cells[i], width, tail=0)
 
@@ -375,20 +255,20 @@ def _columns(rows: list[_Row], show_trainable: bool) -> list[_Column]:
     return columns
 
 
-def _label(row: _Row, name: str) -> str:
+def _label(row: Row, name: str) -> str:
     return f"{_indent(row)}{name} ({row.kind}){_frozen(row)}"
 
 
-def _indent(row: _Row) -> str:
+def _indent(row: Row) -> str:
     return "  " * row.depth + ("└ " if row.depth else "")
 
 
-def _frozen(row: _Row) -> str:
+def _frozen(row: Row) -> str:
     return "" if row.trainable or not row.params else " [frozen]"
 
 
 def _short_label(
-    rows: list[_Row], names: list[str], short: ShortNames, i: int, width: int
+    rows: list[Row], names: list[str], short: ShortNames, i: int, width: int
 ) -> str:
     """A name and its type, of which the type gives way first."""
     row, name = rows[i], names[i]
@@ -492,45 +372,6 @@ def _draw(columns: list[_Column], widths: list[int]) -> Table:
         cells = (c.shorten(i, size) for c, size in zip(columns, widths, strict=True))
         table.add_row(*map(Text, cells))
     return table
-
-
-def _totals(model: Any, flops: float | None) -> list[str]:
-    groups = {"Trainable": [], "Frozen": [], "Other": []}
-    for _, weight, learns in iter_weights(model, carried=False):
-        quantized = "stored" in weight.get_metadata()
-        fixed = quantized or isinstance(weight, nnx.Param)
-        kind = "Trainable" if learns else "Frozen" if fixed else "Other"
-        groups[kind].append(weight)
-    every = [w for group in groups.values() for w in group]
-    lines = [_line("Total params", every)]
-    lines.append(_line("Trainable params", groups["Trainable"]))
-    if groups["Frozen"]:
-        lines.append(_line("Frozen params", groups["Frozen"]))
-    lines.append(_line("Non-trainable state", groups["Other"]))
-    optimizer = _optimizer_leaves(model)
-    if optimizer is not None:
-        lines.append(_line("Optimizer state", optimizer))
-    if flops is not None:
-        lines.append(f"FLOPs per sample: {amount_text(flops)} (forward)")
-    return lines
-
-
-def _optimizer_leaves(model: Any) -> list[Any] | None:
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or not model.built:
-        return None
-    params = {
-        path: jax.ShapeDtypeStruct(w.shape, w.dtype)
-        for path, w, learns in iter_weights(model)
-        if learns
-    }
-    return jax.tree.leaves(jax.eval_shape(optimizer.init, params))
-
-
-def _line(label: str, arrays: list[Any]) -> str:
-    number = sum(map(scalars, arrays))
-    nbytes = sum(int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize for a in arrays)
-    return f"{label}: {number:,} ({size_text(nbytes)})"
 
 
 # ------------------------------------------------------------------------- show

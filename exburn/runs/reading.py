@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exburn.callbacks.monitor import MonitorCallback
+from exburn.callbacks.contract.figures import best_point, draw_logs
 from exburn.errors import (
     ArgumentError,
     ExBurnError,
@@ -30,6 +30,7 @@ from exburn.runs.directory import (
 )
 from exburn.runs.json_lines import number_of, read_lines
 from exburn.saving.checkpoint.directory import Checkpoint, CheckpointDirectory
+from exburn.visualization import page
 from exburn.visualization.curves import Point
 
 # Events that end a run, and what the run is then.
@@ -174,12 +175,9 @@ class Run:
         """The best value and its epoch, from 1, of names whose direction is known."""
         found = {}
         for name in self.last:
-            points = [(x, y) for x, y in self.curve(name) if y == y and x == int(x)]
-            less = _falls(name)
-            if points and less is not None:
-                choose = min if less else max
-                x, y = choose(points, key=lambda point: point[1])
-                found[name] = (y, int(x))
+            points = [(x, y) for x, y in self.curve(name) if x == int(x)]
+            if (best := best_point(name, points)) is not None:
+                found[name] = (best[1], int(best[0]))
         return found
 
     @property
@@ -192,6 +190,13 @@ class Run:
         logs = "".join(f", {name} {value:.4g}" for name, value in self.last.items())
         text = f"{self.name}: {self.state}, {len(self.epochs)}{of} epochs{logs}"
         return printable(f"<Run {text[:_MOST_SHOWN]}>")
+
+    def _repr_html_(self) -> str:
+        names = [n for name in self.metrics for n in (name, f"val_{name}")]
+        curves = {name: self.curve(name) for name in names if name in self.last}
+        of = f" of {self.planned}" if self.planned else ""
+        facts = self.state, f"{len(self.epochs)}{of} epochs"
+        return page.fragment(page.title(self.name, *facts), draw_logs(curves))
 
     def to_dict(self) -> dict[str, Any]:
         """The facts that a listing shows, as JSON values.
@@ -350,9 +355,3 @@ def _state(events: list[dict[str, Any]], held: bool) -> str:
 def _logs(record: Mapping[str, Any]) -> dict[str, Any]:
     logs = record.get("logs")
     return logs if isinstance(logs, dict) else {}
-
-
-def _falls(name: str) -> bool | None:
-    """Tells whether less is better, as far as a name tells."""
-    compared = MonitorCallback(name).monitor_op
-    return None if compared is None else compared.__name__ == "less"

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from exburn.core.printing import amount_text, size_text
-from exburn.errors import printable
 from exburn.runs.directory import REPORT
 from exburn.runs.reading import Run, read
 from exburn.runtime.files.atomic import write_atomically
 from exburn.visualization.curves import Curve, Panel, number_text
-from exburn.visualization.svg import DARK, LIGHT, STYLE, draw_panel, variables
+from exburn.visualization.page import cut as _cut
+from exburn.visualization.page import text as _text
+from exburn.visualization.page import theme
+from exburn.visualization.svg import draw_panel, svg_style
 
 _MOST_BYTES = 1_000_000
 _MOST_PANELS = 40
@@ -43,8 +45,7 @@ _PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <style>
-:root{{{light}}}
-@media (prefers-color-scheme:dark){{:root{{{dark}}}}}
+{theme}
 *{{box-sizing:border-box}}
 body{{margin:0;background:var(--surface);color:var(--text);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}}
@@ -155,9 +156,8 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
         )
     return _PAGE.format(
         title=_text(run.name, _MOST_NAME),
-        light=variables(LIGHT),
-        dark=variables(DARK),
-        style=STYLE,
+        theme=theme(":root"),
+        style=svg_style("svg"),
         body="\n".join(part for part in parts if part),
     )
 
@@ -326,16 +326,6 @@ def _pairs(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
             shown = " ".join(map(str, value)) if isinstance(value, list) else value
             found.append((prefix + name, shown))
     return found
-
-
-def _text(value: Any, most: int) -> str:
-    return html.escape(_cut(value, most))
-
-
-def _cut(value: Any, most: int) -> str:
-    """A text of at most so many characters, in which a page can show each of them."""
-    text = str(value)
-    return printable(text if len(text) <= most else f"{text[:most]} …")
 
 
 def duration_text(seconds: float) -> str:

@@ -26,6 +26,7 @@ from exburn.tuning.ensemble import Ensemble
 from exburn.tuning.folds import ConfidenceInterval, confidence_interval
 from exburn.tuning.importance import path_importance, varied_paths
 from exburn.tuning.records import LaneRecord, Trial, check_mode, ranking
+from exburn.visualization import page
 
 __all__ = ["Configuration", "SweepResult"]
 
@@ -221,6 +222,23 @@ class SweepResult:
             table.caption = Text("\n".join([*lines, *self.notes]))
             table.caption_justify = "left"
         return Plain(table)
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        names = [name for name in rows[0] if name != "score"]
+        numbers = [
+            i for i, name in enumerate(names) if isinstance(rows[0][name], int | float)
+        ]
+        lines = [
+            page.Row([_cell(row[name]) for name in names]) for row in rows[:_SHOWN]
+        ]
+        widths = [100 // len(names)] * len(names)
+        parts = [page.title("Sweep", self._headline())]
+        parts.append(page.table(names, lines, widths, numbers))
+        more = len(rows) - _SHOWN
+        notes = [f"and {more} more: table()"] if more > 0 else []
+        parts += [page.note(line) for line in [*notes, *self.notes]]
+        return page.fragment(*parts)
 
     def _headline(self) -> str:
         ways = collections.Counter(record.status for record in self.records)

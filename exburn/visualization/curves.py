@@ -17,10 +17,12 @@ class Curve:
     Attributes:
         name: What the legend calls it.
         points: Pairs (x, y) with rising x; those that are not finite are gaps.
+        best: The point that is marked.
     """
 
     name: str
     points: Sequence[Point]
+    best: Point | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +100,13 @@ class Axis:
     def _scale(self, value: float) -> float:
         return math.log10(value) if self.logarithmic else value
 
-    def ticks(self, most: int) -> list[float]:
-        """Round values between the ends, about as many as asked for."""
+    def ticks(self, most: int, *, whole: bool = False) -> list[float]:
+        """Round values between the ends, about as many as asked for.
+
+        Args:
+            most: How many.
+            whole: Whether they are whole numbers.
+        """
         if self.logarithmic:
             first, last = math.ceil(self._scale(self.low)), self._scale(self.high)
             count = math.floor(last) - first + 1
@@ -108,8 +115,10 @@ class Axis:
                 return [10.0**n for n in range(first, math.floor(last) + 1, step)]
             return [self.low, self.high]
         rough = (self.high - self.low) / max(most - 1, 1)
+        rough = max(rough, 1.0) if whole else rough
         size = 10.0 ** math.floor(math.log10(rough))
-        step = next(size * f for f in (1, 2, 2.5, 5, 10) if size * f >= rough * 0.999)
+        factors = (1, 2, 3, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+        step = next(size * f for f in factors if size * f >= rough * 0.999)
         first = math.ceil(self.low / step - 1e-9)
         count = math.floor(self.high / step + 1e-9) - first + 1
         return [(first + number) * step for number in range(count)]

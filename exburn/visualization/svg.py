@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import html
 
+from rich.cells import cell_len
+
+from exburn.core.printing import shorten
+from exburn.errors import printable
 from exburn.visualization.curves import Axis, Panel, number_text, thin
 
 _MOST_POINTS = 400  # of a curve: more than a panel has pixels to tell apart
 _MARKED = 12  # points up to which each has a dot
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 14, 30, 34
+_INSET = 6  # between the axes and the outermost points
 
 # Colours by class, so that a page may say others for a dark screen.
 LIGHT = {
@@ -35,13 +40,26 @@ DARK = {
     "bad": "#ff8f85",
     "good": "#63cf94",
 }
-STYLE = """
-.bg{fill:var(--surface)}.t{fill:var(--text)}.m{fill:var(--muted)}
-.g{stroke:var(--grid);stroke-width:1}.l{fill:none;stroke-width:1.8;stroke-linejoin:round}
-.s0{stroke:var(--first)}.s1{stroke:var(--second)}.s2{stroke:var(--third)}
-.f0{fill:var(--first)}.f1{fill:var(--second)}.f2{fill:var(--third)}
-svg text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+_RULES = """
+# .bg{fill:var(--surface)}# .t{fill:var(--text)}# .m{fill:var(--muted)}
+# .g{stroke:var(--grid);stroke-width:1}
+# .a{stroke:var(--muted);stroke-width:1}
+# .l{fill:none;stroke-width:1.8;stroke-linejoin:round}
+# .s0{stroke:var(--first)}# .s1{stroke:var(--second)}# .s2{stroke:var(--third)}
+# .f0{fill:var(--first)}# .f1{fill:var(--second)}# .f2{fill:var(--third)}
+# .b{fill:none;stroke-width:1.6}
+# text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 """
+_COLORS = ("first", "second", "third")
+
+
+def svg_style(scope: str) -> str:
+    """Rules of CSS for what is drawn within an element.
+
+    Args:
+        scope: Its selector: a page of others is not to be coloured.
+    """
+    return _RULES.replace("# ", f"{scope} ").replace("\n", "")
 
 
 def variables(colors: dict[str, str]) -> str:
@@ -72,41 +90,65 @@ def draw_panel(
     inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
 
     def x_at(x: float) -> float:
-        return _LEFT + inner * xs.place(x)
+        return _LEFT + _INSET + (inner - 2 * _INSET) * xs.place(x)
 
     def y_at(y: float) -> float:
-        return _TOP + tall * (1 - ys.place(y))
+        return _TOP + _INSET + (tall - 2 * _INSET) * (1 - ys.place(y))
 
     parts = [f'<g transform="translate({left:g},{top:g})">']
     title = panel.title + (" (logarithmic)" if ys.logarithmic else "")
+    legend = sum(8 + 6.2 * cell_len(name) for name, _ in curves if len(curves) > 1)
+    title = shorten(title, int((width - _LEFT - _RIGHT - legend) / 7.2))
     parts.append(_text(_LEFT, 16, title, "t", size=13, weight=600))
-    for value in ys.ticks(4):
+    floor, right = height - _BOTTOM, width - _RIGHT
+    for value in ys.ticks(5):
         y = y_at(value)
-        parts.append(
-            f'<line class="g" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" '
-            f'y2="{y:.1f}"/>'
-        )
-        parts.append(_text(_LEFT - 6, y + 3.5, number_text(value), "m", anchor="end"))
-    for value in xs.ticks(5):
-        text = number_text(value)
-        parts.append(_text(x_at(value), height - 16, text, "m", anchor="middle"))
-    parts.append(_text(width - _RIGHT, height - 3, x_title, "m", anchor="end", size=10))
+        parts.append(_line("g", _LEFT, right, y, y))
+        parts.append(_line("a", _LEFT - 4, _LEFT, y, y))
+        parts.append(_text(_LEFT - 7, y + 3.5, number_text(value), "m", anchor="end"))
+    for value in xs.ticks(6, whole=x_title == "epoch"):
+        text, x = number_text(value), x_at(value)
+        parts.append(_line("a", x, x, floor, floor + 4))
+        parts.append(_text(x, floor + 16, text, "m", anchor="middle"))
+    parts.append(_line("a", _LEFT, right, floor, floor))
+    parts.append(_line("a", _LEFT, _LEFT, _TOP, floor))
+    parts.append(_text(right, height - 3, x_title, "m", anchor="end", size=10))
     place = width - _RIGHT
     for number, (name, points) in reversed(list(enumerate(curves))):
         kind = number % 3
         path = " ".join(f"{x_at(x):.1f},{y_at(y):.1f}" for x, y in points)
-        parts.append(f'<polyline class="l s{kind}" points="{path}"/>')
+        color = f'fill="none" stroke="{LIGHT[_COLORS[kind]]}"'  # without a style
+        parts.append(f'<polyline class="l s{kind}" {color} points="{path}"/>')
         if len(points) <= _MARKED:
             parts += [
                 f'<circle class="f{kind}" cx="{x_at(x):.1f}" cy="{y_at(y):.1f}" '
                 f'r="2.6">'
-                f"<title>{html.escape(name)}: {number_text(y)}</title></circle>"
+                f"<title>{_shown(name)}: {number_text(y)}</title></circle>"
                 for x, y in points
             ]
+        if (best := panel.curves[number].best) is not None:
+            parts.append(
+                f'<circle class="b s{kind}" {color} cx="{x_at(best[0]):.1f}" '
+                f'cy="{y_at(best[1]):.1f}" r="4.5"><title>best {_shown(name)}: '
+                f"{number_text(best[1])}, {x_title} {number_text(best[0])}</title>"
+                "</circle>"
+            )
         if len(curves) > 1 and name:
             parts.append(_text(place, 16, name, f"f{kind}", anchor="end"))
-            place -= 8 + 6.2 * len(name)
+            place -= 8 + 6.2 * cell_len(name)
     return "".join([*parts, "</g>"])
+
+
+def _shown(text: str) -> str:
+    return html.escape(printable(text))
+
+
+def _line(kind: str, x1: float, x2: float, y1: float, y2: float) -> str:
+    color = LIGHT["grid" if kind == "g" else "muted"]
+    return (
+        f'<line class="{kind}" stroke="{color}" x1="{x1:.1f}" x2="{x2:.1f}" '
+        f'y1="{y1:.1f}" y2="{y2:.1f}"/>'
+    )
 
 
 def _text(
@@ -120,8 +162,9 @@ def _text(
     weight: int = 400,
 ) -> str:
     return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" '
-        f'font-weight="{weight}" text-anchor="{anchor}">{html.escape(text)}</text>'
+        f'<text class="{kind}" fill="currentColor" x="{x:.1f}" y="{y:.1f}" '
+        f'font-size="{size:g}" font-weight="{weight}" text-anchor="{anchor}">'
+        f"{_shown(text)}</text>"
     )
 
 
@@ -139,9 +182,9 @@ def draw_page(
     wide = max(columns * (width + gap) + gap, 640)
     tall = head + rows * (height + gap) + gap
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{tall}" '
-        f'viewBox="0 0 {wide} {tall}" role="img">',
-        f"<style>svg{{{variables(LIGHT)}}}{STYLE}</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="exburn-page" width="{wide}" '
+        f'height="{tall}" viewBox="0 0 {wide} {tall}" role="img">',
+        f"<style>.exburn-page{{{variables(LIGHT)}}}{svg_style('.exburn-page')}</style>",
         f'<rect class="bg" width="{wide}" height="{tall}" rx="6"/>',
     ]
     for number, text in enumerate(lines):

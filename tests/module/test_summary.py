@@ -8,6 +8,7 @@ import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, ExBurnError
 from exburn.module import summary
+from exburn.module.outline import outline
 
 
 def text(model, **options) -> str:
@@ -198,13 +199,9 @@ def test_each_layer_has_one_row_that_fits_any_line(model, width):
     shown = text(model, line_length=width, expand_nested=True)
     lines = shown.splitlines()
     assert max(map(cell_len, lines)) <= width
-    count = len(summary_rows(model, "", 0))
+    count = len(outline(model, lambda layer: layer.is_model)[0])
     assert sum(line.startswith("│") for line in lines) == count
     assert "\x1b" not in shown and "\t" not in shown
-
-
-def summary_rows(model, prefix, depth):
-    return summary._rows(model, {}, prefix, depth, True, set())
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -60,6 +60,13 @@ def test_pages_and_notebooks_lead_to_each_other(tmp_path):
     )
 
 
+def test_outputs_keep_the_style_of_exburn_alone():
+    page = '<div class="exburn"><style>a{}</style>x</div><style>b{}\n</style>'
+    output = {"output_type": "display_data", "data": {"text/html": [page]}}
+    (shown,) = notebooks._output(output, "name", None)
+    assert "<style>a{}</style>x</div>" in shown and "b{}" not in shown
+
+
 def test_every_page_is_in_the_navigation(tmp_path):
     pages.write(ROOT, tmp_path)
     shown = notebooks.write(ROOT / "notebooks", tmp_path / "notebooks")

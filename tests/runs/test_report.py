@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tests.visualization.html_pages import Page
+
 from exburn import runs
 from exburn.runs.reading import Run
 from exburn.runs.report import make_report
@@ -46,3 +48,11 @@ def test_names_and_values_are_no_html(first):
     run = runs.read(first)
     run.epochs[-1]["logs"]["<script>alert(1)</script>"] = 1.0
     assert "<script" not in make_report(run)
+
+
+def test_a_notebook_shows_a_run(first):
+    run = runs.read(first)
+    run.epochs[-1]["logs"]["<b>x"] = 1.0
+    page = Page(run._repr_html_()).check()
+    assert page.names.count("svg") >= 2 and "finished" in page.text
+    assert "<b>x" in page.text and "b" not in page.names

@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 import pytest
 from tests.tuning.models import X, Y, make_model
+from tests.visualization.html_pages import Page
 
 from exburn import Input, Sequential, layers, load_model
 from exburn.errors import ArgumentError, FileFormatError, MissingFileError
@@ -43,6 +44,13 @@ def test_the_table_has_the_best_first():
     assert result_of(TRIALS, "max").order() == [0, 1, 4, 5, 2, 3]
     assert repr(found) == "<SweepResult: 7 lanes (6 finished, 1 nan), best loss 0.1>"
     assert "relu" in str(found) and len(str(found).splitlines()) == 12
+
+
+def test_a_notebook_shows_a_table():
+    result = result_of([*TRIALS, ({"rate": 9, "act": "<b>x"}, NAN)])
+    page = Page(result._repr_html_()).check()
+    assert page.names.count("tr") == 1 + 7 and "b" not in page.names
+    assert "best" in page.text and "<b>x" in page.text
 
 
 def test_whole_numbers_stay_whole_where_some_lanes_have_none():

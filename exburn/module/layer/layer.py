@@ -560,6 +560,11 @@ class Layer(nnx.Module, metaclass=LayerType):
 
     __str__ = __repr__
 
+    def _repr_html_(self) -> str:
+        from exburn.module.notebook import layer_page  # which needs this class
+
+        return layer_page(self)
+
 
 def _describe(cls: type[Layer]) -> None:
     """Notes what a class's constructor takes, and its ``call``."""

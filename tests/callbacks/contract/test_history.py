@@ -3,7 +3,9 @@
 import json
 import sys
 
+import numpy as np
 import pytest
+from tests.visualization.html_pages import Page
 
 from exburn.callbacks.contract import Callback, History
 from exburn.errors import CallbackError, MissingDependencyError, UnknownNameError
@@ -147,3 +149,36 @@ def test_plot_errors(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingDependencyError, match="pip install"):
         history.plot()
+
+
+def test_a_notebook_shows_curves_and_values(model, drive):
+    history = History()
+    drive([history], model, ROWS)
+    read = Page(history._repr_html_()).check()
+    assert read.names.count("svg") == 2 and read.names.count("polyline") == 3
+    table = read.text[read.text.index("in epoch") :]
+    assert table == "in epochloss0.40.44val_loss0.60.64accuracy0.90.94"
+    assert "4 epochs" in read.text
+
+
+STRANGE = {
+    "nothing": [],
+    "one epoch": [{"loss": 0.5}],
+    "not a number": [{"loss": 0.5}, {"loss": float("nan")}, {"loss": float("inf")}],
+    "never a number": [{"loss": float("nan")}],
+    "other things": [{"loss": 0.5, "text": "x", "list": [1], "none": None}],
+    "arrays": [{"loss": np.float32(0.5), "one": np.ones(()), "more": np.ones(3)}],
+    "names": [{"<b>φ</b>": 1.0, "val_<b>φ</b>": 2.0}],
+    "many names": [{f"m{i}": 1.0 * i for i in range(40)}],
+    "a huge range": [{"loss": 1e-30}, {"loss": 1e30}],
+    "a constant": [{"loss": 0.0}] * 3,
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+def test_whatever_is_logged_can_be_shown(model, drive, case):
+    history = History()
+    drive([history], model, STRANGE[case])
+    read = Page(history._repr_html_()).check()
+    assert "b" not in read.names
+    assert not any("nan" in a.get("points", "") for a in read.attributes)
