@@ -165,6 +165,9 @@ class LossScaleOptimizer(Optimizer):
 
     # Everything about the rate and the averages is the inner optimizer's.
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_live": LiveState()}
+
     def bind(self, get_state, set_state) -> None:
         self._inner.bind(get_state, set_state)
         self._live = LiveState(get_state, set_state)
@@ -206,6 +209,9 @@ class LossScaleOptimizer(Optimizer):
 
     def check_paths(self, paths: Sequence[str]) -> None:
         self._inner.check_paths(paths)
+
+    def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
+        self._inner.restart_schedule(opt_state)
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
         self._inner.set_epochs(steps_per_epoch, epochs)

@@ -271,6 +271,9 @@ class MultiOptimizer(Optimizer):
         rate = {**opt_state["rate"], "count": opt_state["rate"]["count"] + 1}
         return new_params, {**opt_state, "rate": rate, "inner": inner}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_live": LiveState()}  # the optimizers keep their rates
+
     def bind(self, get_state, set_state) -> None:
         if get_state is None:  # the optimizers still read what they keep of the run
             for optimizer in self._optimizers:
@@ -333,6 +336,10 @@ class MultiOptimizer(Optimizer):
             for i, optimizer in enumerate(self._optimizers)
             for name, value in optimizer.settings().items()
         }
+
+    def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
+        for i, optimizer in enumerate(self._optimizers):
+            optimizer.restart_schedule(opt_state["inner"][str(i)])
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
         for optimizer in self._optimizers:

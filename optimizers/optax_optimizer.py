@@ -15,6 +15,7 @@ import optax
 from exburn.core import registry
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.optimizers.live import LiveState
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rate import host_value, replace_leaf
@@ -101,7 +102,7 @@ class OptaxOptimizer(Optimizer):
                 "learning_rate", jnp.float32(jnp.nan)
             )
             rate = rate if self._wanted is None else self._wanted
-            if not isinstance(rate, jax.core.Tracer):
+            if not isinstance(rate, jax.core.Tracer | jax.ShapeDtypeStruct):
                 rate = jax.device_put(np.array(rate, np.float32))
             state["rate"]["learning_rate"] = rate
         return state
@@ -186,6 +187,15 @@ class OptaxOptimizer(Optimizer):
         }
         state = super().with_hyperparameters(opt_state, **rest)
         return {**state, "inner": _replace_injected(inner, leaves)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        live = self._live.state
+        if not self._finished or live is None:
+            return super().__getstate__()
+        state = vars(self) | {"_live": LiveState(), "_scale": self.scale}
+        if "learning_rate" in _settable(live["inner"]):  # others hide their rate
+            state["_wanted"] = float(self.learning_rate)
+        return state
 
     def get_config(self) -> dict[str, Any]:
         if self._finished:

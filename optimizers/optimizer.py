@@ -25,7 +25,7 @@ from exburn.core.checks import (
 )
 from exburn.core.methods import with_methods
 from exburn.errors import ArgumentError, unknown_name
-from exburn.optimizers import complex_parameters, eager, live, stepwise
+from exburn.optimizers import complex_parameters, eager, live, schedules, stepwise
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
 from exburn.optimizers.rate import current_rate, host_value
@@ -438,6 +438,16 @@ class Optimizer(abc.ABC):
         # Keras' schedules count batches: update c uses batch c·k + (k − 1).
         k = self.accumulate
         return self._learning_rate(count if k == 1 else count * k + (k - 1))
+
+    def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
+        """Lets the schedule begin anew, if there is one, where a state has come to.
+
+        Args:
+            opt_state: The state that the training goes on with.
+        """
+        done = host_value(opt_state["rate"]["count"]) * self.accumulate
+        if self.schedule is not None and done:
+            self.learning_rate = schedules.Restarted(self.schedule, done)
 
     def rate(self, opt_state: Mapping[str, Any]) -> Any:
         """The learning rate that the next update will use, as a float32 scalar."""

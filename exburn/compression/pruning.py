@@ -10,7 +10,7 @@ from exburn.compression.channels import narrow
 from exburn.errors import ArgumentError
 from exburn.layers import Embedding
 from exburn.models import Model
-from exburn.models.saving import set_up_like
+from exburn.models.copies import go_on_like
 from exburn.models.training_settings import require_idle
 from exburn.module.building import require_built
 from exburn.module.copying import twin
@@ -39,7 +39,8 @@ def prune(
     the model that comes out is truly narrower.
 
     Args:
-        model: A built model. If it is compiled, so is the new one.
+        model: A built model. If it is compiled, so is the new one, which goes on with
+            the optimizer's state; its schedule, if it has one, begins anew.
         sparsity: Share of the numbers that go, or with ``"channels"`` of the units, in
             [0, 1); that of the pattern, else 0.8 by default.
         schedule: When they go: ``PolynomialSparsity(begin=0, end=2000)`` or
@@ -104,7 +105,7 @@ def prune(
     pruning.drop_plans(made)  # its masks stay, and grow
     pruning.install(made, plan)
     pruning.begin(made, plan)
-    set_up_like(made, model)
+    go_on_like(made, model)
     return made
 
 
@@ -133,7 +134,7 @@ def strip(model: Model) -> Any:
     require_idle(model, "strip")
     made = twin(model)
     pruning.strip(made)
-    set_up_like(made, model)
+    go_on_like(made, model)
     return made
 
 

@@ -8,10 +8,10 @@ from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.models import Model
 from exburn.models.changes import records, simulate_in_place
+from exburn.models.copies import go_on_like
 from exburn.models.quantizing import (
     calibration_batch,
     check_method,
-    compile_alike,
     round_activations,
 )
 from exburn.models.training_settings import require_idle
@@ -48,7 +48,8 @@ def quantize_aware(
     activations to 8 bits within ranges; gradients pass the rounding as if it were not
     there. ``model.quantize()`` then stores it so, and gives the same outputs; files
     that are exported from it compute with the scales of the training. The model that
-    is given stays as it is. A compiled one gives a compiled one.
+    is given stays as it is. A compiled one gives a compiled one, which goes on with the
+    optimizer's state; its schedule, if it has one, begins anew.
 
     Activations are rounded where runtimes for integers round them: behind a
     convolution or product with its bias, normalization and relu, behind sums and
@@ -144,7 +145,7 @@ def quantize_aware(
         if batch is not None:
             measure_ranges(made, batch, method or "minmax", percentile)
     simulate_in_place(made, plan)
-    compile_alike(model, made)
+    go_on_like(made, model)
     return made
 
 

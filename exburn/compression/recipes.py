@@ -9,7 +9,7 @@ from exburn.compression.pruning import prune
 from exburn.compression.quantization_aware import quantize_aware
 from exburn.distillation import Distiller, SoftTargets
 from exburn.models import Model
-from exburn.models.saving import set_up_like
+from exburn.models.copies import go_on_like
 from exburn.module.copying import twin
 from exburn.training.overrides import overrides
 
@@ -116,7 +116,7 @@ class Workshop:
     def unchanged(self) -> Model:
         """A copy of the model itself, compiled as it is."""
         made = twin(self.model)
-        set_up_like(made, self.model)
+        go_on_like(made, self.model)
         return made
 
 

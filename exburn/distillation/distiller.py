@@ -16,8 +16,8 @@ from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.layers import Identity
 from exburn.metrics import Mean
 from exburn.models import Model
+from exburn.models.copies import compile_like
 from exburn.models.hooks import path_of_layer
-from exburn.models.saving import compile_like
 from exburn.module.building import infer, inspect_call, materialize
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static

@@ -13,8 +13,8 @@ from exburn.core.substitution import making_clone
 from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import ArgumentError
 from exburn.layers import Input
+from exburn.models.copies import set_up_like
 from exburn.models.model import Model
-from exburn.models.saving import set_up_like
 from exburn.models.sequential import Sequential
 from exburn.module.building import copying_parts, fresh_clone, unbuilt_copy
 from exburn.module.graph import named_by

@@ -26,6 +26,7 @@ from exburn.models import (
     batches,
     compiling,
     compressing,
+    copies,
     exporting,
     finding,
     fitting,
@@ -474,7 +475,7 @@ class Model(Layer):
 
     def __deepcopy__(self, memo):
         memo[id(self)] = copied = self.clone()
-        saving.compile_as_copy(copied, self, memo)
+        copies.compile_as_copy(copied, self, memo)
         return copied
 
     def __reduce_ex__(self, protocol):

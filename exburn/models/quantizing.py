@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from rich.table import Table
 
-from exburn import optimizers
-from exburn.core import registry
 from exburn.core.checks import check_number
 from exburn.core.printing import page_text, print_text
 from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
 from exburn.models.changes import quantize_in_place, records
+from exburn.models.copies import go_on_like
 from exburn.models.encoding import read_batch
 from exburn.models.training_settings import require_idle
 from exburn.module.building import materialize, require_built, spec_like
@@ -65,7 +64,8 @@ def quantize(
 
     Dense, EinsumDense, convolutions, Embedding, the projections of attention and
     recurrent layers are quantized. Normalization keeps its parameters, and its
-    statistics, in float32. A compiled model gives a compiled one.
+    statistics, in float32. A compiled model gives a compiled one,
+    which goes on with the optimizer's state.
 
     A model of ``exburn.quantize_aware`` is stored as it was trained, with the scales
     and ranges of the training: ``model.quantize()``.
@@ -191,7 +191,7 @@ def _finish(
     if dry_run:
         return report
     small._report = Static(report)
-    compile_alike(model, small)
+    go_on_like(small, model)
     return small
 
 
@@ -356,20 +356,3 @@ def calibration_batch(model: Model, data: Any, op: str = "quantize") -> Any:
             {"received": shapes, "cause": str(error).partition("\n")[0]},
         ) from error
     return jax.tree.map(jnp.asarray, batch)
-
-
-def compile_alike(model: Model, other: Any) -> None:
-    """Compiles another model as this one, with an optimizer of its own."""
-    run = model._run.value
-    if run.settings is None:
-        return
-    options = dict(run.settings)
-    try:
-        config = registry.serialize(run.optimizer)
-        options["optimizer"] = registry.deserialize(config)
-    except ExBurnError:  # an optax transformation: it has no state of its own
-        options["optimizer"] = optimizers.get(options["optimizer"])
-    options["seed"] = None
-    place = {"device": run.device, "mesh": run.distribution}
-    other.compile(**options, **place, check_numerics=run.check_numerics)
-    other._run.value.trainer.holder.given_seed = run.trainer.holder.given_seed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,6 @@ from exburn.metrics import Metric
 from exburn.models.training_settings import require_hook
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
-from exburn.module.traversal import iter_weights
-from exburn.module.variable import own_copy
 from exburn.runtime.device import device_of
 from exburn.text import Tokenizer
 
@@ -191,28 +188,6 @@ def compile_arguments(model: Model) -> dict[str, Any] | None:
     }
 
 
-def compile_as_copy(model: Model, other: Model, memo: dict[int, Any]) -> None:
-    """Goes on as the model would that this one is a deep copy of."""
-    if compile_like(model, other, memo):
-        set_training_state(model, jax.tree.map(own_copy, training_state(other)))
-
-
-def compile_like(model: Model, other: Model, memo: dict[int, Any]) -> bool:
-    """Compiles with copies of what the other was given, if that is known."""
-    arguments = compile_arguments(other)
-    if arguments is None:
-        return False
-    place = {name: arguments.pop(name) for name in ("device", "mesh")}  # no copies
-    model.compile(**copy.deepcopy(arguments, memo), **place)
-    return True
-
-
-def set_up_like(model: Any, other: Model) -> None:
-    """Gives a model the settings of training and the tokenizer of another."""
-    compile_like(model, other, {})
-    model.tokenizer = other.tokenizer
-
-
 def compile_from_config(self: Model, config: Mapping[str, Any]) -> None:
     """Compiles the model as ``get_compile_config`` says.
 
@@ -244,9 +219,7 @@ def training_state(model: Model) -> dict[str, Any] | None:
     running = trainer.holder.state
     opt_state = trainer.holder.opt_state if running is None else running.opt_state
     if opt_state is not None:  # layers may have been frozen since
-        weights = iter_weights(model)
-        params = {path: w.get_raw_value() for path, w, learns in weights if learns}
-        opt_state = trainer.holder.refit(opt_state, params)
+        opt_state = trainer.holder.refit(opt_state, trainer.holder.trained_weights())
     return {
         "seed": int(trainer.holder.seed),
         "step": int(trainer.holder.step if running is None else running.step),

@@ -15,6 +15,11 @@ from exburn.module.variable import Weight
 #: The attribute with what a layer's call reaches, and no other attribute leads to.
 REACHED = "_reached"
 
+#: The attribute of a class whose objects are read in the place of a weight: it names
+#: the attribute with that weight, which keeps the path that it had. Whatever knows a
+#: weight by its path (an optimizer's state and its patterns, layouts, files) finds it.
+IN_PLACE_OF = "_in_place_of"
+
 # What an attribute is, by its type: ``isinstance`` takes a microsecond for each, and a
 # call of a model looks at hundreds.
 _OTHER, _BUILTIN, _CONTAINER, _TREE, _MODULE, _RNG, _BUFFER, _PARAMETER = range(8)
@@ -83,7 +88,9 @@ def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         for key, one in entries(value):
             yield from parts(f"{path}/{key}", one)
     elif kind != _OTHER:
-        yield from ((f"{path}/{key}", one) for key, one in children(value))
+        inside = children(value)
+        exact = getattr(type(value), IN_PLACE_OF, None)
+        yield from ((path if k == exact else f"{path}/{k}", one) for k, one in inside)
 
 
 def _kind(value: Any) -> int:

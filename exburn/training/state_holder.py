@@ -214,6 +214,16 @@ class StateHolder:
         if self.opt_state is not None and split is not None:
             self.opt_state = self.refit(self.opt_state, split.read()[0])
 
+    def trained_weights(self) -> Arrays:
+        """The module's weights that are to be trained, by path."""
+        weights = iter_weights(self.module)
+        return {path: w.get_raw_value() for path, w, learns in weights if learns}
+
+    def fit_to_weights(self) -> None:
+        """Fits the optimizer's state to the weights that are to be trained now."""
+        if self.opt_state is not None:
+            self.opt_state = self.refit(self.opt_state, self.trained_weights())
+
     def refit(self, opt_state: Any, params: Arrays) -> Any:
         """The optimizer's state for parameters: fresh, but for slots that it has.
 

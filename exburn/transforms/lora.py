@@ -29,7 +29,6 @@ from exburn.transforms.quantization import (
     AnyStandIn,
     LowRank,
     QuantizedWeight,
-    SimulatedWeight,
     choose,
     put_back,
     put_in_place,
@@ -265,11 +264,9 @@ def records_of(model: Any, paths: list[str]) -> list[dict[str, Any]]:
 def _frozen_weight(layers: dict[str, Any], path: str) -> list[str]:
     """The weight beside which a layer's adapter is trained, if that is an array."""
     name = layers[path]._low_rank.attribute
-    weight = getattr(layers[path], name)
-    inner = "/exact" if isinstance(weight, SimulatedWeight) else ""
-    weight = exact_weight(weight)
+    weight = exact_weight(getattr(layers[path], name))
     frozen = isinstance(weight, nnx.Param) and weight.get_metadata().get("frozen")
-    return [f"{path}/{name}{inner}"] if frozen else []
+    return [f"{path}/{name}"] if frozen else []
 
 
 def adapters(model: Any) -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,8 @@ from exburn.errors import ArgumentError
 from exburn.models import Model
 from exburn.models.cloning import copy_graph
 from exburn.models.compiling import replace_optimizer
-from exburn.models.saving import set_training_state, set_up_like, training_state
+from exburn.models.copies import set_up_like
+from exburn.models.saving import set_training_state, training_state
 from exburn.module.building import copying_parts, infer, keep_settings, unbuilt_copy
 from exburn.module.layer import Layer
 from exburn.module.layer.signature import init_names

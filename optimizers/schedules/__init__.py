@@ -11,6 +11,7 @@ from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.optimizers.schedules.cosine import CosineDecay, CosineDecayRestarts
 from exburn.optimizers.schedules.decay import *
 from exburn.optimizers.schedules.epochs import *
+from exburn.optimizers.schedules.restarted import *
 from exburn.optimizers.schedules.scaled import *
 from exburn.optimizers.schedules.schedule import LearningRateSchedule
 from exburn.optimizers.schedules.warmup import *
@@ -27,6 +28,7 @@ __all__ = [
     "OneCycle",
     "PiecewiseConstantDecay",
     "PolynomialDecay",
+    "Restarted",
     "Scaled",
     "StepSchedule",
     "WarmupStableDecay",

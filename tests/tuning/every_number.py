@@ -428,7 +428,8 @@ def schedule_subjects() -> Iterator[Subject]:
     """All schedules, each of ``SGD``."""
     for name in schedules.__all__:
         cls: Any = getattr(schedules, name)
-        if isinstance(cls, type) and name not in ("LearningRateSchedule", "Scaled"):
+        of_others = name in ("LearningRateSchedule", "Scaled", "Restarted")
+        if isinstance(cls, type) and not of_others:
             yield schedule_subject(name)
 
 

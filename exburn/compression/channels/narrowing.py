@@ -16,6 +16,7 @@ from exburn.errors import ArgumentError
 from exburn.layers import Input
 from exburn.models import Model
 from exburn.models.cloning import clone_model
+from exburn.models.copies import carry_training
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.runtime.sharding.arrays import to_host
@@ -149,14 +150,19 @@ def _build(model: Model, units: Units, gone: set[int]) -> Model:
     for path, layer in [("", made), *layer_paths(made).items()]:
         layer._trainable = old[path]._trainable
     weights = {path: weight for path, weight, _ in iter_weights(model)}
-    for path, weight, _ in iter_weights(made):
-        value = np.asarray(to_host(weights[path].get_value()))
+
+    def cut(path: str, array: Any) -> np.ndarray:
+        value = np.asarray(to_host(array))
         for axis in range(value.ndim):
             if (ids := units.along.get((path, axis))) is not None:
                 value = value.compress(keep[ids], axis)
-        weight.assign(value)
+        return value
+
+    for path, weight, _ in iter_weights(made):
+        weight.assign(cut(path, weights[path].get_value()))
         if weights[path].get_metadata().get("frozen"):
             weight.set_metadata("frozen", True)
+    carry_training(made, model, cut)
     return made
 
 

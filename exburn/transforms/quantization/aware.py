@@ -20,11 +20,18 @@ from exburn.transforms.quantization.simulated import (
 
 
 def simulate(plan: Plan) -> None:
-    """Lets the weights of a plan's layers read as they would be stored, in place."""
+    """Lets the weights of a plan's layers read as they would be stored, in place.
+
+    They keep their paths, and their places among the layer's weights.
+    """
     for target in plan.targets:
+        held_since = target.layer._meta.value.held_since
+        before = dict(held_since)
         for name, scheme in target.schemes.items():
             weight = getattr(target.layer, name)
             setattr(target.layer, name, SimulatedWeight(weight, scheme))
+        held_since.clear()
+        held_since.update(before)
 
 
 def add_ranges(model: Any, places: Mapping[str, Any], **options: Any) -> None:

@@ -35,6 +35,8 @@ class SimulatedWeight(ReadWeight):
 
     exact: Any
 
+    _in_place_of = "exact"
+
     def __init__(self, weight: Weight, scheme: Scheme):
         self.scheme, self.exact = scheme, weight
 

@@ -1,0 +1,86 @@
+"""Copies of a compiled model: how they are compiled, and go on with its training."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.models.saving import (
+    compile_arguments,
+    set_training_state,
+    training_state,
+)
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import own_copy
+
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+
+def compile_as_copy(model: Model, other: Model, memo: dict[int, Any]) -> None:
+    """Goes on as the model would that this one is a deep copy of."""
+    if compile_like(model, other, memo):
+        set_training_state(model, jax.tree.map(own_copy, training_state(other)))
+
+
+def compile_like(model: Model, other: Model, memo: dict[int, Any]) -> bool:
+    """Compiles with copies of what the other was given, if that is known."""
+    arguments = compile_arguments(other)
+    if arguments is None:
+        return False
+    place = {name: arguments.pop(name) for name in ("device", "mesh")}  # no copies
+    model.compile(**copy.deepcopy(arguments, memo), **place)
+    return True
+
+
+def set_up_like(model: Any, other: Model) -> None:
+    """Gives a model the settings of training and the tokenizer of another."""
+    compile_like(model, other, {})
+    model.tokenizer = other.tokenizer
+
+
+def go_on_like(model: Any, other: Model) -> None:
+    """Sets up a copy that has a model's weights, and goes on with its training."""
+    set_up_like(model, other)
+    carry_training(model, other)
+
+
+def carry_training(
+    model: Any,
+    other: Model,
+    cut: Callable[[str, Any], Any] = lambda path, array: array,
+) -> None:
+    """Lets a copy that has a model's weights go on with the training of the model.
+
+    The optimizer's state follows the weights, by their paths: moments, averages,
+    accumulated gradients, the scale of the loss, the count of updates. Weights that
+    only the copy has begin with slots of their own. A schedule of the learning rate
+    begins anew: it may have come to its end.
+
+    Args:
+        model: The copy, which is compiled as the model is.
+        other: The model, which stays as it is.
+        cut: Called with a weight's path and an array of the optimizer that has the
+            weight's shape. Returns what the copy takes of it, where weights are cut.
+    """
+    trainer, state = model._run.value.trainer, training_state(other)
+    if trainer is None or state is None or not (state["step"] or state["opt_state"]):
+        return
+    shapes = {path: tuple(w.shape) for path, w, _ in iter_weights(other)}
+
+    def one(place: tuple, array: Any) -> Any:
+        keys = (getattr(key, "key", None) for key in place)
+        path = next((key for key in keys if key in shapes), None)
+        if path is not None and array.shape == shapes[path]:
+            array = jnp.asarray(cut(path, array))
+        return own_copy(array)
+
+    slots = jax.tree_util.tree_map_with_path(one, state["opt_state"])
+    set_training_state(model, state | {"opt_state": slots})
+    if slots is not None:
+        trainer.holder.fit_to_weights()
+        trainer.holder.optimizer.restart_schedule(slots)
