@@ -2,9 +2,9 @@
 
     python benchmarks/report.py [--check]
 
-Between ``<!-- NAME -->`` and ``<!-- end -->`` in ``docs/benchmarks.md`` stands what the
-results of that name say; plots go to ``docs/images/``. ``--check`` changes nothing, and
-fails if the tables are not those of the results.
+Between ``<!-- NAME -->`` and ``<!-- end -->`` in ``docs/benchmarks/*.md`` stands what
+the results of that name say; plots go to ``docs/images/``. ``--check`` changes nothing,
+and fails if the tables are not those of the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from large_models import LARGE
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
+RESULTS, PAGES = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks"
 IMAGES = ROOT / "docs" / "images"
 AXES = {"rows": "rows", "batch": "batch size", "width": "width", "depth": "layers"}
 OTHERS = {
@@ -55,7 +55,9 @@ def tables(folder: Path = RESULTS) -> dict[str, list[str]]:
             held = json.loads(file.read_text())
             lines = list(MAKERS[kind](held["results"]))
             if kind == "scaling":
-                picture = f"![Time per epoch along each axis](images/{file.stem}.png)"
+                picture = (
+                    f"![Time per epoch along each axis](../images/{file.stem}.png)"
+                )
                 lines = [picture, "", *lines]
             made[file.stem] = [*lines, "", _ran_with(held["versions"])]
     return made
@@ -211,6 +213,54 @@ def plot_scaling(results: dict[str, Any], file: Path) -> None:
     figure.axes[0].legend()
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, metadata={"Software": None})
+
+
+def plot_ratios(groups: dict[str, dict[str, dict[str, float]]], file: Path) -> None:
+    """How many times as fast ExBurn is, a panel for each group, a bar for each peer.
+
+    Args:
+        groups: Title of a panel → name of a model → name of a peer → ratio.
+        file: The SVG file that is written.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    heights = [len(models) for models in groups.values()]
+    figure = Figure(figsize=(9, 1.2 + 0.34 * sum(heights)), layout="constrained")
+    places = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights).flat
+    for place, (title, models) in zip(places, groups.items(), strict=True):
+        peers = list(dict.fromkeys(p for ratios in models.values() for p in ratios))
+        thick = 0.8 / len(peers)
+        for number, peer in enumerate(peers):
+            rows = [i for i, ratios in enumerate(models.values()) if peer in ratios]
+            values = [list(models.values())[i][peer] for i in rows]
+            at = [i + (number - (len(peers) - 1) / 2) * thick for i in rows]
+            bars = place.barh(at, values, thick, left=0, label=f"against {peer}")
+            place.bar_label(bars, [f" {value:.2g} ×" for value in values], fontsize=8)
+        place.set_yticks(range(len(models)), list(models))
+        place.set_ylim(len(models) - 0.5, -0.5)
+        place.set_xscale("log")
+        place.set_xlim(0.5, 1.6 * max(v for r in models.values() for v in r.values()))
+        ticks = [t for t in (0.5, 1, 2, 5, 10, 20, 50) if t < place.get_xlim()[1]]
+        place.set_xticks(ticks, [f"{tick:g} ×" for tick in ticks])
+        place.set_xticks([], minor=True)
+        place.axvline(1, color="black", linewidth=1)
+        place.set_title(title, fontsize=10, loc="left")
+        place.set_xlabel("ExBurn's samples/s ÷ the peer's")
+        place.legend(fontsize=8, loc="lower right")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context({"svg.hashsalt": "exburn", "svg.fonttype": "none"}):
+        figure.savefig(file, metadata={"Date": None})
+
+
+def _ratios(name: str, peers: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Model → peer → ratio, of one file of results, where a peer was measured."""
+    results = json.loads((RESULTS / f"{name}.json").read_text())["results"]
+    models = {
+        model: {OTHERS[p]: runs[p]["ratio"] for p in peers if p in runs}
+        for model, runs in results.items()
+    }
+    return {model: ratios for model, ratios in models.items() if ratios}
 
 
 def feeding(results: dict[str, Any]) -> Iterator[str]:
@@ -431,14 +481,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    page = PAGE.read_text()
-    new = filled(page)
+    pages = {file: file.read_text() for file in sorted(PAGES.glob("*.md"))}
     if args.check:
-        sys.exit("docs/benchmarks.md is not what the results say" if new != page else 0)
+        old = [file.name for file, page in pages.items() if filled(page) != page]
+        sys.exit(f"not what the results say: {', '.join(old)}" if old else 0)
     for file in sorted(RESULTS.glob("scaling-*.json")):
         results = json.loads(file.read_text())["results"]
         plot_scaling(results, IMAGES / f"{file.stem}.png")
-    PAGE.write_text(new)
+    devices = {"One NVIDIA H200": "throughput-h200", "Two cores": "throughput-cpu"}
+    groups = {title: _ratios(n, ("scan", "keras")) for title, n in devices.items()}
+    plot_ratios(groups, IMAGES / "training-speed.svg")
+    kinds = _ratios("breadth-h100", ("torch", "torch-compiled"))
+    plot_ratios({"One NVIDIA H100": kinds}, IMAGES / "kinds-speed.svg")
+    for file, page in pages.items():
+        file.write_text(filled(page))
 
 
 if __name__ == "__main__":

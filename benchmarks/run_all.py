@@ -6,7 +6,7 @@ Each benchmark writes ``benchmarks/results/NAME-TAG.json``, where the tag is tha
 device (``h200``, ``cpu`` …), and the versions it ran with. What was finished by this
 script before, with the same versions, is left out; what was begun goes on. No benchmark
 is begun that would probably not end within ``--seconds``. A table of all results comes
-last; ``benchmarks/report.py`` puts them into ``docs/benchmarks.md``.
+last; ``benchmarks/report.py`` puts them into ``docs/benchmarks/``.
 """
 
 from __future__ import annotations

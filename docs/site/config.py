@@ -44,8 +44,16 @@ _EXPLANATION = [
     ("Reliability", "reliability"),
     ("Design", "design"),
 ]
+_BENCHMARKS = [
+    ("Summary", "benchmarks"),
+    ("Training", "benchmarks/training"),
+    ("Several GPUs", "benchmarks/devices"),
+    ("Many models at once", "benchmarks/sweeps"),
+    ("Prediction and serving", "benchmarks/prediction"),
+    ("Starts and files", "benchmarks/starts"),
+    ("Small models", "benchmarks/small_models"),
+]
 _PROJECT = [
-    ("Benchmarks", "benchmarks"),
     ("Versions and releases", "versions"),
     ("Security", "security"),
     ("Changelog", "changelog"),
@@ -144,6 +152,7 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
         {"Reference": [{"Variables of the environment": "variables.md"}, *reference]},
         {
             "Project": [
+                {"Benchmarks": _pages(_BENCHMARKS)},
                 *_pages(_PROJECT),
                 {"Decisions": [f"decisions/{path.name}" for path in decisions]},
             ]

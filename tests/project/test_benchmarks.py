@@ -28,9 +28,10 @@ def script(monkeypatch):
 
 def test_the_tables_in_the_documentation_are_those_of_the_results(script):
     report = script("report")
-    page = report.PAGE.read_text()
-    assert "<!-- throughput-h200 -->" in page
-    assert report.filled(page) == page, "run benchmarks/report.py"
+    pages = {file.stem: file.read_text() for file in report.PAGES.glob("*.md")}
+    assert "<!-- throughput-h200 -->" in pages["training"]
+    for page in pages.values():
+        assert report.filled(page) == page, "run benchmarks/report.py"
 
 
 def test_every_kind_of_table(script, tmp_path):
@@ -93,6 +94,14 @@ def test_every_kind_of_table(script, tmp_path):
     assert all("NVIDIA H200, python 3, jax 0.10." in text for text in made.values())
     report.plot_scaling(results["scaling"], tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_picture_of_ratios_names_models_peers_and_ratios(script, tmp_path):
+    groups = {"a GPU": {"net": {"Keras": 4.5, "PyTorch": 0.75}, "other": {"Keras": 2}}}
+    script("report").plot_ratios(groups, tmp_path / "ratios.svg")
+    text = (tmp_path / "ratios.svg").read_text()
+    for word in ("a GPU", "net", "other", "against Keras", "4.5 ×", "0.75 ×"):
+        assert word in text
 
 
 @pytest.mark.slow
