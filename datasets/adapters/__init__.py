@@ -1,4 +1,4 @@
-"""Adapters that let ``fit`` take the loaders and tables of other libraries.
+"""Adapters that let ``fit`` take the loaders and arrays of other libraries.
 
 Importing this package registers them. None imports its library: objects are recognised
 by the module of their type. The order matters: what is registered later is asked first,
@@ -9,8 +9,6 @@ from exburn.datasets.adapters import iterables  # isort: skip  (asked last)
 from exburn.datasets.adapters import (
     grain_loader,
     huggingface,
-    pandas_frame,
-    polars_frame,
     py_dataset,
     scipy_sparse,
     tensorflow_data,
@@ -21,8 +19,6 @@ __all__ = [
     "grain_loader",
     "huggingface",
     "iterables",
-    "pandas_frame",
-    "polars_frame",
     "py_dataset",
     "scipy_sparse",
     "tensorflow_data",

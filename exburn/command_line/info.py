@@ -86,8 +86,8 @@ def _onnx(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _model(path: Path) -> tuple[dict[str, Any], str]:
+    from exburn.models.arguments import part_names
     from exburn.models.information import describe
-    from exburn.models.preparing import part_names
     from exburn.saving import load_model
 
     model = load_model(path, compile=False)

@@ -22,23 +22,35 @@ from exburn.data.conversion import (
     split,
     with_targets_like,
 )
+from exburn.data.frames import (
+    ReadOptions,
+    column_names,
+    has_columns,
+    is_frame,
+    read_columns,
+)
 from exburn.data.py_dataset import PyDataset
 from exburn.data.stream_dataset import Exhausted, StreamDataset
-from exburn.data.trees import as_texts, leaves, map_leaves
+from exburn.data.trees import as_values, leaves, map_leaves
 
 __all__ = [
     "ArrayDataset",
     "Exhausted",
     "PyDataset",
+    "ReadOptions",
     "StreamDataset",
     "as_batch",
     "as_dataset",
-    "as_texts",
+    "as_values",
     "as_validation_dataset",
     "check_finite",
+    "column_names",
+    "has_columns",
+    "is_frame",
     "leaves",
     "map_leaves",
     "on_host",
+    "read_columns",
     "register_adapter",
     "split",
     "with_targets_like",

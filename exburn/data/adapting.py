@@ -11,6 +11,16 @@ _C = TypeVar("_C", bound=type)
 ADAPTERS: list[Any] = []
 
 
+def has_adapter(value: Any) -> bool:
+    """Whether an adapter takes a value as one array.
+
+    Example:
+        >>> has_adapter([1, 2])
+        False
+    """
+    return any(hasattr(a, "to_array") and a.accepts(value) for a in ADAPTERS)
+
+
 def register_adapter(cls: _C) -> _C:
     """Makes ``fit``, ``evaluate`` and ``predict`` understand one more kind of data.
 

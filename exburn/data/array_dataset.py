@@ -10,6 +10,7 @@ import numpy as np
 
 from exburn.data.arrays import on_host
 from exburn.data.checks import prepare
+from exburn.data.frames import ReadOptions
 from exburn.data.trees import Tree, leaves, map_leaves
 from exburn.errors import ArgumentError
 
@@ -25,8 +26,7 @@ class ArrayDataset:
         y: Targets of the same leading length, or None.
         sample_weight: One weight a row (or a value), or None.
         op: The operation named in errors.
-        raw: Whether strings and wide integers of ``x`` stay as they are, for a model
-            that looks them up.
+        options: What the model takes, if it is known.
 
     Attributes:
         check: Called with rows to raise if their values cannot be used; only where they
@@ -54,9 +54,9 @@ class ArrayDataset:
         sample_weight: Tree = None,
         *,
         op: str = "fit",
-        raw: bool = False,
+        options: ReadOptions | None = None,
     ):
-        self.tree = prepare(x, y, sample_weight, op, raw=raw)
+        self.tree = prepare(x, y, sample_weight, op, options=options)
         arrays = [leaf for _, leaf in leaves(self.tree, "")]
         self.size: int = len(arrays[0])
         self.nbytes: int = sum(leaf.nbytes for leaf in arrays)

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from exburn.data.adapting import ADAPTERS
+from exburn.data.columns import find_fault
 from exburn.errors import DataError, DTypeError, ExBurnError, ShapeError
 
 KEPT = frozenset(map(np.dtype, ("f4", "i4", "?", "u1", "i1", "i2", "u2")))
@@ -45,8 +46,6 @@ def as_array(
         return value
     given = value
     try:
-        if raw and callable(to_numpy := getattr(value, "to_numpy", None)):
-            value = to_numpy()  # a column of strings, maybe
         for adapter in ADAPTERS:
             if hasattr(adapter, "to_array") and adapter.accepts(value):
                 value = adapter.to_array(value, name=name, op=op)
@@ -146,31 +145,23 @@ def _convert(array: Any, name: str, op: str) -> np.ndarray | jax.Array:
         hint = "Stack the parts: np.stack([a.real, a.imag], axis=-1)."
     elif not isinstance(dtype, np.dtype):  # jax.random.key
         what, hint = "random keys", "Draw numbers from them: jax.random.normal(key)."
-    elif dtype.kind in "UST":
-        what = "strings"
-        hint = _of_strings(name)
+    elif dtype.kind in "UST" and (fault := find_fault(array.astype(object))):
+        raise DTypeError(op, f"{name} {fault.text}", details, hint=fault.hint(name))
     elif dtype.kind in "mM":
         what = "dates or durations"
         hint = "Convert to numbers, e.g. (t - t0) / np.timedelta64(1, 's')."
     elif dtype.kind == "O":
-        what, hint, seen = _explain_objects(array, name)
+        if (fault := find_fault(array)) is not None:
+            error = DataError if fault.kind == "missing" else DTypeError
+            raise error(op, f"{name} {fault.text}", details, hint=fault.hint(name))
+        what, hint, seen = _explain_objects(array)
         details["first values"] = seen
     raise DTypeError(
         op, f"{name} must be numeric, but holds {what}", details, hint=hint
     )
 
 
-def _of_strings(name: str) -> str:
-    """What to do about strings, by the name of the array."""
-    if not name.startswith("x"):
-        return "Encode them first: StringLookup, CategoryEncoding."
-    return (
-        "Let the model begin with a lookup: word = Input((1,), dtype='string'); "
-        "Model(word, rest(StringLookup(…)(word))). Or map the data: lookup(x)."
-    )
-
-
-def _explain_objects(array: np.ndarray, name: str) -> tuple[str, str, str]:
+def _explain_objects(array: np.ndarray) -> tuple[str, str, str]:
     first = array.reshape(-1)[:100].tolist()
     seen = ", ".join(repr(v)[:40] for v in first[:3])
     shapes = {np.shape(v) for v in first if isinstance(v, np.ndarray)}
@@ -185,6 +176,4 @@ def _explain_objects(array: np.ndarray, name: str) -> tuple[str, str, str]:
             "Make the rows equally long: exburn.utils.pad_sequences(...), np.stack.",
             seen,
         )
-    if any(isinstance(v, str | bytes) for v in first):
-        return "strings", _of_strings(name), seen
     return "Python objects", "Convert: array.astype(np.float32).", seen

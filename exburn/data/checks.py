@@ -10,8 +10,17 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.data.adapting import has_adapter
 from exburn.data.arrays import as_array, describe, on_host
-from exburn.data.trees import NAMES, Tree, as_texts, leaves, map_leaves
+from exburn.data.frames import (
+    Faults,
+    ReadOptions,
+    divide_frame,
+    has_columns,
+    is_frame,
+    read_frame,
+)
+from exburn.data.trees import NAMES, Tree, as_values, leaves, map_leaves
 from exburn.errors import DataError, ShapeError
 
 _PART = 4 << 20  # bytes that are worth a thread's while
@@ -156,14 +165,12 @@ def prepare(
     weight: Tree,
     op: str,
     what: str = "data",
-    *,
-    raw: bool = False,
+    options: ReadOptions | None = None,
 ) -> tuple:
-    """The three trees with their leaves as arrays that fit each other.
-
-    With ``raw`` the inputs' strings and wide integers stay as they are.
-    """
-    x = as_texts(x) if raw else x
+    """The three trees with their leaves as arrays that fit each other."""
+    options = options or ReadOptions()
+    parts = zip((x, y, weight), NAMES, strict=True)
+    x, y, weight = (_arrange(part, name, options, op) for part, name in parts)
     inputs = list(leaves(x, "x", nones=True))
     if inputs and all(leaf is None for _, leaf in inputs):  # the model may take some
         raise DataError(
@@ -172,13 +179,29 @@ def prepare(
             hint="Pass arrays as x, or a loader of batches.",
         )
 
+    faults, texts = Faults(op), options.texts(x)
+
     def convert(name: str, leaf: Any) -> Any:
-        return as_array(leaf, name, op, raw=raw and name.startswith(NAMES[0]))
+        raw = options.raw and name.startswith(NAMES[0])
+        if is_frame(leaf) and not has_adapter(leaf):
+            text = texts.get(name) if raw else False
+            leaf = read_frame(leaf, name, options, faults, text)
+            if leaf is None:  # of the columns that are at fault all are looked for
+                return None
+        return as_array(leaf, name, op, raw=raw)
 
     parts = zip((x, y, weight), NAMES, strict=True)
     x, y, weight = (map_leaves(convert, part, name) for part, name in parts)
+    faults.raise_them()
     # One weight a row may come as a column, such as a pandas Series.
     tree = x, y, map_leaves(lambda _, w: _plain_weight(w), weight, NAMES[2])
     _check_lengths(tree, op, what)
     _check_weights(tree[2], tree[1], op)
     return tree
+
+
+def _arrange(tree: Tree, name: str, options: ReadOptions, op: str) -> Tree:
+    """Lists of values as arrays, and a frame as a dict of columns, where one is due."""
+    if has_columns(tree) and not has_adapter(tree):
+        return divide_frame(tree, name, options, op)
+    return as_values(tree, options.count(name))

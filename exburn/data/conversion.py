@@ -15,6 +15,7 @@ import numpy as np
 
 from exburn.data.adapting import ADAPTERS
 from exburn.data.array_dataset import ArrayDataset
+from exburn.data.frames import ReadOptions, is_frame
 from exburn.data.stream_dataset import StreamDataset
 from exburn.data.trees import NAMES, in_order
 from exburn.errors import ArgumentError, DataError, DTypeError
@@ -26,7 +27,7 @@ def as_dataset(
     sample_weight: Any = None,
     *,
     op: str = "fit",
-    raw: bool = False,
+    options: ReadOptions | None = None,
 ) -> ArrayDataset | StreamDataset:
     """Turns what the user passed to ``fit`` into a dataset, or explains why not.
 
@@ -35,7 +36,7 @@ def as_dataset(
         y: Targets; only beside arrays.
         sample_weight: Weights; only beside arrays.
         op: The operation named in errors.
-        raw: Whether strings and wide integers of ``x`` stay as they are.
+        options: What the model takes, if it is known.
 
     Raises:
         ArgumentError: ``y`` or ``sample_weight`` beside a loader.
@@ -52,7 +53,9 @@ def as_dataset(
         dataset = x
     elif not arrays:
         adapter = next((a for a in ADAPTERS if a.accepts(x)), None)
-        arrays = hasattr(adapter, "to_array") or hasattr(x, "__array__")
+        # The one for iterables is asked last, and a table may be one.
+        adapter = None if is_frame(x) and not hasattr(adapter, "to_array") else adapter
+        arrays = hasattr(adapter, "to_array") or is_frame(x) or hasattr(x, "__array__")
         if adapter is not None and not hasattr(adapter, "to_array"):
             dataset = adapter.load(x)
     if dataset is not None:
@@ -67,7 +70,7 @@ def as_dataset(
                 hint="Let the loader yield (x, y) or (x, y, sample_weight).",
             )
         if isinstance(dataset, StreamDataset):
-            dataset.op, dataset.raw = op, raw
+            dataset.op, dataset.options = op, options or ReadOptions()
             dataset.first_epoch = dataset.earlier = 0
         return dataset
     if not arrays:
@@ -86,11 +89,16 @@ def as_dataset(
         raise ArgumentError(
             op, "y is a generator, x is not", hint="Yield (x, y) from one generator."
         )
-    return ArrayDataset(x, y, sample_weight, op=op, raw=raw)
+    return ArrayDataset(x, y, sample_weight, op=op, options=options)
 
 
 def as_batch(
-    x: Any, y: Any = None, sample_weight: Any = None, *, op: str, raw: bool = False
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    op: str,
+    options: ReadOptions | None = None,
 ) -> ArrayDataset:
     """One batch of arrays: what ``as_dataset`` takes, but for loaders.
 
@@ -101,7 +109,7 @@ def as_batch(
         >>> as_batch(np.zeros((4, 2)), op="predict_on_batch").size
         4
     """
-    dataset = as_dataset(x, y, sample_weight, op=op, raw=raw)
+    dataset = as_dataset(x, y, sample_weight, op=op, options=options)
     if not isinstance(dataset, ArrayDataset):
         raise DataError(
             op,
@@ -112,7 +120,7 @@ def as_batch(
 
 
 def as_validation_dataset(
-    data: Any, *, op: str = "fit", raw: bool = False
+    data: Any, *, op: str = "fit", options: ReadOptions | None = None
 ) -> ArrayDataset | StreamDataset:
     """``validation_data`` as a dataset: ``(x, y[, weight])``, ``(x,)`` or a loader.
 
@@ -124,14 +132,14 @@ def as_validation_dataset(
         3
     """
     if not isinstance(data, list | tuple):
-        return as_dataset(data, op=op, raw=raw)
+        return as_dataset(data, op=op, options=options)
     if len(data) not in (1, 2, 3):
         raise ArgumentError(
             op,
             "validation_data must be (x, y), (x, y, sample_weight) or a loader",
             {"received": f"{type(data).__name__} of {len(data)} parts"},
         )
-    return as_dataset(*data, op=op, raw=raw)
+    return as_dataset(*data, op=op, options=options)
 
 
 def with_targets_like(

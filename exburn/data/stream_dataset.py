@@ -13,7 +13,8 @@ import numpy as np
 
 from exburn.data.arrays import KEPT, as_array
 from exburn.data.checks import prepare
-from exburn.data.trees import as_texts, leaves, map_leaves
+from exburn.data.frames import ReadOptions
+from exburn.data.trees import as_values, leaves, map_leaves
 from exburn.errors import DataError, ExBurnError, ShapeError
 
 _END = object()
@@ -48,8 +49,7 @@ class StreamDataset:
     Attributes:
         first_epoch: The epoch that is read first; ``peek`` looks at its first batch.
         earlier: Epochs of earlier runs: the source is opened for the one after them.
-        raw: Whether strings and wide integers of the inputs stay as they are, for a
-            model that looks them up.
+        options: What the model takes, as far as it is known.
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
@@ -79,7 +79,7 @@ class StreamDataset:
     ):
         endless = batches is not None and batches > ENDLESS
         self.batches, self.batch_size = sys.maxsize if endless else batches, batch_size
-        self.first_epoch, self.earlier, self.raw = 0, 0, False
+        self.first_epoch, self.earlier, self.options = 0, 0, ReadOptions()
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
         self._factory, self._release = factory, release
@@ -263,7 +263,9 @@ class StreamDataset:
 
     def _batch(self, raw: Any, index: int) -> tuple:
         what = f"batch {index} of the {self.name}"
-        raw = as_texts(raw) if self.raw else raw
+        if isinstance(raw, list | tuple) and raw:
+            if all(isinstance(value, str | bytes) for value in raw):
+                raw = as_values(raw)
         parts = list(raw) if isinstance(raw, list | tuple) else [raw]
         if not 1 <= len(parts) <= 3:
             raise DataError(
@@ -274,7 +276,7 @@ class StreamDataset:
             )
         try:
             x, y, weight = parts + [None] * (3 - len(parts))
-            tree = prepare(x, y, weight, self.op, what, raw=self.raw)
+            tree = prepare(x, y, weight, self.op, what, self.options)
         except ExBurnError as error:
             if any(map(_is_of_one_row, parts)):
                 raise ShapeError(

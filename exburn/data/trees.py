@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 Tree = Any
 NAMES = ("x", "y", "sample_weight")
+_VALUES = (str, bytes, Real, np.bool_, np.generic)
 
 
 def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str, Any]]:
@@ -50,27 +52,56 @@ def _is_mapping(tree: Any) -> bool:
     return isinstance(tree, Mapping) and not hasattr(tree, "shape")
 
 
-def as_texts(tree: Any, one: bool = False) -> Any:
-    """Lists of strings in a tree as arrays; all else as it is.
+def as_values(tree: Any, count: int = 1) -> Any:
+    """Lists of numbers or strings in a tree as arrays; all else as it is.
 
     Args:
-        tree: Inputs of a model.
-        one: Whether it is one input, so that nested lists of strings are one array.
+        tree: Inputs or targets of a model.
+        count: How many arrays the tree holds. A nested list of values is one array,
+            unless it has an entry for each of several.
 
     Example:
-        >>> as_texts({"word": ["a", "b"], "n": 1})
+        >>> as_values({"word": ["a", "b"], "n": 1})
         {'word': array(['a', 'b'], dtype=object), 'n': 1}
-        >>> as_texts([["a"], ["b"]], one=True).shape
-        (2, 1)
+        >>> as_values([[1, 2], [3, 4]]).shape, len(as_values([[1, 2], [3, 4]], 2))
+        ((2, 2), 2)
     """
     if _is_mapping(tree):
-        return {key: as_texts(value) for key, value in tree.items()}
+        return {key: as_values(value) for key, value in tree.items()}
     if not isinstance(tree, list | tuple):
         return tree
-    flat = [leaf for _, leaf in leaves(tree, "")] if one else tree
-    if flat and all(isinstance(value, str | bytes) for value in flat):
-        return np.asarray(tree, object)
-    return [as_texts(v) for v in tree] if isinstance(tree, list) else tree
+    divided = count > 1 and len(tree) == count and isinstance(tree[0], list | tuple)
+    if divided or not _holds_values(tree):
+        return [as_values(v) for v in tree] if isinstance(tree, list) else tree
+    array = _of_values(tree)
+    return tree if array is None else array
+
+
+def _holds_values(tree: Sequence) -> bool:
+    """Whether nested lists hold numbers, strings and missing values, not arrays."""
+    present = False
+    for value in tree:
+        if isinstance(value, list | tuple):
+            if not _holds_values(value):
+                return False
+            present = True
+        elif isinstance(value, _VALUES):
+            present = True
+        elif value is not None:
+            return False
+    return present
+
+
+def _of_values(tree: Sequence) -> np.ndarray | None:
+    """Nested lists of values as one array; of objects if not all are numbers."""
+    flat = [value for _, value in leaves(tree, "", nones=True)]
+    numbers = all(isinstance(value, Real | np.bool_) for value in flat)
+    try:
+        return np.asarray(tree) if numbers else np.asarray(tree, object)
+    except (ValueError, OverflowError):  # rows of different lengths
+        rows = np.empty(len(tree), object)
+        rows[:] = list(tree)
+        return rows
 
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tree:

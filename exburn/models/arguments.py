@@ -52,6 +52,15 @@ def check_rows(op: str, x: Any, outputs: Any) -> None:
             )
 
 
+def part_names(model: Any) -> tuple[Any, Any]:
+    """Names of the inputs and of the outputs, of a model that has a graph.
+
+    One that only passes on what another returns has that one's.
+    """
+    graph = getattr(getattr(model, "named_like", model), "graph", None)
+    return getattr(graph, "input_names", None), getattr(graph, "output_names", None)
+
+
 def check_form(op: str, batch: tuple, other: tuple, names: tuple) -> None:
     """Validation data have the structure and shapes of the training data.
 

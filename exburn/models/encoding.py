@@ -16,12 +16,13 @@ import numpy as np
 
 from exburn.data import (
     ArrayDataset,
+    ReadOptions,
     StreamDataset,
     as_batch,
     as_dataset,
-    as_texts,
     as_validation_dataset,
 )
+from exburn.models.arguments import part_names
 from exburn.models.host_graph import HostGraph
 from exburn.training.feed.array_feed import row_order
 
@@ -32,25 +33,22 @@ _MOST = 1 << 30  # bytes of encoded arrays that are held; else they are made by 
 def read_dataset(
     model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, op: str
 ) -> ArrayDataset | StreamDataset:
-    """``as_dataset``, which leaves strings to a model that looks them up."""
-    raw = model.reads_strings
-    return as_dataset(_texts(model, x), y, sample_weight, op=op, raw=raw)
+    """``as_dataset``, as the model takes data."""
+    return as_dataset(x, y, sample_weight, op=op, options=read_options(model, op))
 
 
 def read_validation(model: Any, data: Any, *, op: str) -> ArrayDataset | StreamDataset:
-    """``as_validation_dataset``, with strings for a model that looks them up."""
-    if isinstance(data, list | tuple) and data:
-        data = (_texts(model, data[0]), *data[1:])
-    return as_validation_dataset(data, op=op, raw=model.reads_strings)
+    """``as_validation_dataset``, as the model takes data."""
+    return as_validation_dataset(data, op=op, options=read_options(model, op))
 
 
 def read_batch(
     model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, op: str
 ) -> ArrayDataset:
     """One batch of arrays, encoded."""
-    raw = model.reads_strings
-    dataset = as_batch(_texts(model, x), y, sample_weight, op=op, raw=raw)
-    if not raw or (host := _host_graph_for(model, dataset.tree[0])) is None:
+    options = read_options(model, op)
+    dataset = as_batch(x, y, sample_weight, op=op, options=options)
+    if not options.raw or (host := _host_graph_for(model, dataset.tree[0])) is None:
         return dataset
     return _encode_arrays(model, host, dataset, op)
 
@@ -92,12 +90,25 @@ def encode_dataset(
     return dataset.map_batches(encode)
 
 
-def _texts(model: Any, x: Any) -> Any:
-    """The inputs, with lists of strings as arrays."""
-    if not model.reads_strings:
-        return x
-    graph = model.graph
-    return as_texts(x, one=graph is None or len(graph.inputs) == 1)
+def read_options(model: Any, op: str) -> ReadOptions:
+    """How data are read for the model: by the names and dtypes of its inputs.
+
+    A graph that was made for the first data says nothing of others.
+    """
+    names = part_names(model)
+    graph = None if getattr(model, "_learnt", False) else model.graph
+    inputs, optional = None, ()
+    if graph is not None:
+        inputs = dict(zip(graph.input_names, graph.inputs, strict=True))
+        free = zip(graph.input_names, graph.optional, strict=True)
+        optional = [name for name, is_free in free if is_free]
+    return ReadOptions(
+        raw=model.reads_strings,
+        finite=not op.startswith("predict") and model._run.value.check_numerics,
+        inputs=inputs,
+        optional=frozenset(optional),
+        outputs=names[1],
+    )
 
 
 def _host_graph_for(model: Any, x: Any) -> HostGraph | None:

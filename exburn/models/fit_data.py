@@ -15,6 +15,7 @@ from exburn.models.arguments import (
     check_enough,
     check_repeats,
     first_batch,
+    part_names,
     positive,
     warn_of_end,
 )
@@ -23,7 +24,6 @@ from exburn.models.preparing import (
     choose_batch_size,
     closed_if_it_fails,
     fixed_batch_size,
-    part_names,
     prepare,
 )
 from exburn.models.training_settings import require_trainer

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from exburn.core.symbolic_shapes import describe, is_text, spec_of
-from exburn.data import as_texts
+from exburn.data import as_values
 from exburn.errors import DataError, GraphError
 from exburn.module.graph import Graph, Node, Ref
 from exburn.module.graph_inputs import of_rank
@@ -112,7 +112,7 @@ class HostGraph:
             DTypeError: An array is not of what a lookup takes.
         """
         graph = self.graph
-        values = graph.order_inputs(as_texts(inputs, len(graph.inputs) == 1))
+        values = graph.order_inputs(as_values(inputs, len(graph.inputs)))
         for i in self.host_inputs:
             spec, name = graph.inputs[i], graph.input_names[i]
             values[i] = _on_host(values[i], spec, name, graph.axes[i])

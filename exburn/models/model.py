@@ -17,7 +17,7 @@ from exburn.core.methods import overridable, with_methods
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import is_shape, public_shape
-from exburn.data import as_texts
+from exburn.data import as_values
 from exburn.errors import ArgumentError, GraphError, UncalledLayerError, unknown_name
 from exburn.models import (
     adapting,
@@ -330,7 +330,7 @@ class Model(Layer):
             [[0, 0, 1], [1, 0, 0]]
         """
         if self.graph is None and self.reads_strings:
-            inputs = as_texts(inputs, one=True)
+            inputs = as_values(inputs)
             self.begin_with(inputs)
         host = self.host_graph
         if host is None or host.is_encoded(inputs):

@@ -20,6 +20,7 @@ from exburn.models.arguments import (
     check_form,
     check_rows,
     first_batch,
+    part_names,
     positive,
 )
 from exburn.models.out_of_memory import memory_errors
@@ -150,15 +151,6 @@ def check_batch_size(model: Model, op: str) -> None:
             {"batch of the model's Input": rows, "distribution": distribution},
             hint="Leave batch_size out of Input: other batches are filled up.",
         )
-
-
-def part_names(model: Model) -> tuple[Any, Any]:
-    """Names of the inputs and of the outputs, of a model that has a graph.
-
-    One that only passes on what another returns has that one's.
-    """
-    graph = getattr(getattr(model, "named_like", model), "graph", None)
-    return getattr(graph, "input_names", None), getattr(graph, "output_names", None)
 
 
 def output_names(model: Model, spec: Any) -> list[str] | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from exburn.core.precision import is_float
 from exburn.core.symbolic_shapes import canonical_spec, describe, spec_of
-from exburn.data import ArrayDataset, as_dataset, check_finite
+from exburn.data import ArrayDataset, ReadOptions, as_dataset, check_finite
 from exburn.errors import DataError, DTypeError, ShapeError
 
 
@@ -30,6 +30,8 @@ class Inputs:
     def __init__(self, specs: Any, names: tuple[str, ...] | None = None):
         paths, self._treedef = jax.tree_util.tree_flatten_with_path(specs)
         self._named = names
+        leaves = [spec for _, spec in paths]
+        self._by_name = dict(zip(names, leaves, strict=True)) if names else None
         if names is not None:
             self.names = tuple(f"input {name!r}" for name in names)
         else:
@@ -64,7 +66,8 @@ class Inputs:
             if finite:
                 check_finite((x,), ("x",), op="serving")
             return [x.copy() if copy else x]
-        dataset = as_dataset(x, op="serving")
+        options = ReadOptions(finite=finite, inputs=self._by_name)
+        dataset = as_dataset(x, op="serving", options=options)
         if not isinstance(dataset, ArrayDataset):
             raise DTypeError(
                 "serving",

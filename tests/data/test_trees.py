@@ -2,9 +2,10 @@
 
 from collections import OrderedDict, namedtuple
 
+import numpy as np
 import pytest
 
-from exburn.data.trees import as_texts, in_order, leaves, map_leaves
+from exburn.data.trees import as_values, in_order, leaves, map_leaves
 
 Pair = namedtuple("Pair", ["left", "right"])
 NEST = {"a": [1, (2, None)], "b": Pair(3, {"c": 4})}
@@ -46,12 +47,25 @@ def test_a_dict_is_put_in_order_if_it_has_all_names(tree, names, wanted):
 
 
 def test_lists_of_strings_are_arrays():
-    made = as_texts({"words": ["a", b"b"], "both": [["c"], [1]], "n": 1})
+    made = as_values({"words": ["a", b"b"], "both": [["c"], [1]], "n": 1})
     assert made["words"].tolist() == ["a", b"b"] and made["words"].dtype == object
-    assert made["both"][0].tolist() == ["c"] and made["both"][1] == [1]
+    assert made["both"].tolist() == [["c"], [1]]
     assert made["n"] == 1
-    assert as_texts([["a", "b"], ["c", "d"]], one=True).shape == (2, 2)
-    assert as_texts([], one=True) == []
+    assert as_values([["a", "b"], ["c", "d"]]).shape == (2, 2)
+    assert as_values([], 2) == []
+
+
+def test_lists_of_numbers_are_arrays():
+    assert as_values([1, 2, True]).tolist() == [1, 2, 1]
+    assert as_values(([1.5, 2], [3, 4])).tolist() == [[1.5, 2], [3, 4]]
+    assert as_values([1, None]).tolist() == [1, None]
+    assert as_values([[1], [2, 3]]).tolist() == [[1], [2, 3]]
+    one, two = as_values([[1, 2], ["a", "b"]], 2)
+    assert one.tolist() == [1, 2] and two.tolist() == ["a", "b"]
+    arrays = [np.ones(2), np.ones(2)]
+    assert as_values(arrays)[0] is arrays[0]
+    assert as_values([arrays[0], [1, 2]], 2)[1].tolist() == [1, 2]
+    assert as_values([None, None]) == [None, None]
 
 
 def test_what_stands_for_one_array_is_a_leaf():

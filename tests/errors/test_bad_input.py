@@ -118,17 +118,17 @@ def one_hot_for_one_output(b):
 
 
 # ---------------------------------------------------------------------- types
-@bad(DTypeError, "x must be numeric", "Python objects")
+@bad(DTypeError, "x must be numeric", "holds object", "row 0, column 0")
 def objects(b):
     b.model.fit(np.array([[object()] * 8] * 12), b.y)
 
 
-@bad(DTypeError, "x must be numeric", "strings")
+@bad(DTypeError, "x must be numeric", "numbers as text", "row 0, column 0")
 def strings(b):
     b.model.fit(b.x.astype(str), b.y)
 
 
-@bad(DTypeError, "y must be numeric", "strings", "first values: 'cat', 'dog'")
+@bad(DTypeError, "y must be numeric", "strings", "'cat' at row 0", "np.unique")
 def string_labels(b):
     b.model.fit(b.x, np.array(["cat", "dog", "cow"] * 4, object))
 
@@ -170,9 +170,9 @@ def text_as_targets(b):
     b.model.fit(b.x, "labels")
 
 
-@bad(DTypeError, "x[0][0] must be an array", "np.array", make=untrained)
-def a_nested_python_list(b):
-    b.model.predict(b.x.tolist())
+@bad(DTypeError, "x must be numeric", "holds ragged rows", make=untrained)
+def a_ragged_python_list(b):
+    b.model.predict([*b.x.tolist(), [1.0]])
 
 
 @bad(ShapeError, "float32[8]", "one row as x[None]; a loader has to batch them")

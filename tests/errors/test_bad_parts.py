@@ -12,7 +12,6 @@ from tests.errors.bench import (
 from exburn.errors import (
     ArgumentError,
     DataError,
-    DTypeError,
     ShapeError,
     TargetError,
 )
@@ -235,7 +234,7 @@ def a_loader_as_one_batch(b):
     b.model.train_on_batch(iter([(b.x, b.y)]))
 
 
-@bad(DTypeError, "predict_on_batch", "x[0] must be an array")
+@bad(ShapeError, "float32[None, 8]", "received float32[2]")
 def a_list_of_numbers_as_one_batch(b):
     b.model.predict_on_batch([1.0, 2.0])
 

@@ -159,10 +159,10 @@ EarlyStopping: monitor 'val_loss' is not among the logged values
         classifier,
         lambda model: model.fit(X, np.array(["cat", "dog", "cow"] * 4, object)),
         """\
-fit: y must be numeric, but holds strings
+fit: y must be numeric, but holds strings: 'cat' at row 0, 'dog' at row 1, 'cow' at \
+row 2 … (12 in all)
   received: object[12]
-  first values: 'cat', 'dog', 'cow'
-  → Encode them first: StringLookup, CategoryEncoding.""",
+  → Number the classes: names, y = np.unique(labels, return_inverse=True).""",
     ),
     "width of a layer": (
         untrained,

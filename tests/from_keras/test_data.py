@@ -103,6 +103,49 @@ def test_polars_and_grain(framework):
         compiled(framework).fit(source, verbose=0)
 
 
+@says("is divided by the names of the inputs")
+@each
+def test_frames_by_name(framework):
+    pandas = pytest.importorskip("pandas")
+    points = [framework.Input((1,), name=name) for name in "ab"]
+    merged = framework.layers.Concatenate()(points)
+    model = framework.Model(points, framework.layers.Dense(1)(merged))
+    frame = pandas.DataFrame({"b": [1.0, 2.0], "a": [3.0, 4.0]})
+    columns = {name: frame[[name]].to_numpy() for name in "ab"}
+    expected = model.predict(columns, verbose=0)
+    if framework is exburn:
+        assert model.predict(frame, verbose=0).tolist() == expected.tolist()
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of the structure
+            with pytest.raises(ValueError, match="expects 2 input"):
+                model.predict(frame, verbose=0)
+
+
+@says("Several columns of one name are an error")
+@each
+def test_columns_of_one_name(framework):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abca"))
+    if framework is exburn:
+        with pytest.raises(DataError, match="several columns of one name"):
+            compiled(framework).predict(frame, verbose=0)
+    else:
+        assert compiled(framework).predict(frame, verbose=0).shape == (48, 1)
+
+
+@says("Lists of numbers, and of rows of numbers, are arrays")
+@each
+def test_lists_of_numbers(framework):
+    rows, values = X.tolist(), Y[:, 0].tolist()
+    if framework is exburn:
+        expected = evaluate(compiled(framework), X, Y)
+        assert evaluate(compiled(framework), rows, values) == expected
+    else:
+        with pytest.raises(ValueError, match="Unrecognized data type"):
+            compiled(framework).fit(rows, values, verbose=0)
+
+
 @says("register_adapter` adds a kind of your own")
 def test_an_adapter():
     class Ones:

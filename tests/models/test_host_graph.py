@@ -259,7 +259,7 @@ class Net(exburn.Model):
         ),
         (lambda: Net()(WORD), DTypeError, "call 'words' in front"),
         (lambda: Net()(np.array(["a"])), DTypeError, "call 'words' in front"),
-        (lambda: Net().predict(np.array(["a"])), DTypeError, "begin with a lookup"),
+        (lambda: Net().predict(np.array(["a"])), DTypeError, "StringLookup"),
         (lambda: Net().predict(np.array([1])), GraphError, "words: StringLookup works"),
     ],
 )

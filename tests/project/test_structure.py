@@ -194,7 +194,15 @@ def test_import_of_exburn_is_light():
     )
     optional = {
         *("IPython", "PIL", "datasets", "grain", "keras", "matplotlib", "orbax"),
-        *("pandas", "polars", "pyarrow", "safetensors", "sklearn", "tensorflow"),
+        *(
+            "narwhals",
+            "pandas",
+            "polars",
+            "pyarrow",
+            "safetensors",
+            "sklearn",
+            "tensorflow",
+        ),
         *("torch", "tqdm"),
     }
     assert beside_jax & optional == set()

@@ -1,0 +1,439 @@
+"""Tables of pandas, polars, pyarrow and others, read by one path through ``narwhals``.
+
+A frame becomes one array, ``[rows, columns]``, or, for a model whose inputs (or
+outputs) have the names of its columns, an array for each. Rows go by position: an index
+is not looked at. ``narwhals`` is imported when the first frame is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from exburn.data.columns import (
+    ColumnFault,
+    is_text_column,
+    list_places,
+    read_numbers,
+    read_texts,
+)
+from exburn.errors import DataError, DTypeError, ShapeError
+
+_LIBRARIES = {
+    "pandas": ("DataFrame", "Series"),
+    "polars": ("DataFrame", "LazyFrame", "Series"),
+    "pyarrow": ("Table", "RecordBatch", "ChunkedArray", "Array"),
+    "narwhals": ("DataFrame", "LazyFrame", "Series"),
+    "modin": ("DataFrame", "Series"),
+    "cudf": ("DataFrame", "Series"),
+    "dask": ("DataFrame", "Series"),
+    "duckdb": ("DuckDBPyRelation",),
+    "_duckdb": ("DuckDBPyRelation",),
+    "ibis": ("Table",),
+    "pyspark": ("DataFrame",),
+}
+_ONE_DIMENSION = ("Series", "ChunkedArray", "Array")
+_NAMED = 8  # faults that a message describes, besides naming all
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """What a model takes, as far as it says how data are read.
+
+    Attributes:
+        raw: Whether strings and wide integers of the inputs stay as they are, for a
+            model that looks them up.
+        finite: Whether missing values of frames are refused; else they are NaN.
+        inputs: Specs of the model's inputs by name, if it has a graph.
+        optional: Names of the inputs that may be left out.
+        outputs: Names of its outputs.
+    """
+
+    raw: bool = False
+    finite: bool = True
+    inputs: Mapping[str, Any] | None = None
+    optional: frozenset[str] = frozenset()
+    outputs: Sequence[str] | None = None
+
+    def count(self, name: str) -> int:
+        """How many arrays a part of the data has: 1 where nothing is known."""
+        names = self.inputs if name == "x" else self.outputs
+        return len(names or ()) or 1
+
+    def texts(self, x: Any) -> dict[str, bool]:
+        """For the paths of the inputs in ``x``, whether they hold strings.
+
+        Example:
+            >>> import jax
+            >>> word = jax.ShapeDtypeStruct((None, 1), object)
+            >>> ReadOptions(inputs={"word": word}).texts({"word": ["a"]})
+            {"x['word']": True}
+        """
+        if self.inputs is None:
+            return {}
+        names = [*self.inputs]
+        if isinstance(x, Mapping):
+            paths = {name: f"x[{name!r}]" for name in names}
+        elif isinstance(x, list | tuple):
+            paths = {name: f"x[{i}]" for i, name in enumerate(names)}
+        else:
+            paths = dict.fromkeys(names, "x")
+        return {
+            path: np.dtype(self.inputs[name].dtype).kind in "OSUT"
+            for name, path in paths.items()
+        }
+
+
+class Faults:
+    """Columns that cannot be read, gathered so that one error names all of them."""
+
+    def __init__(self, op: str):
+        self.op = op
+        self._faults: list[tuple[str, ColumnFault]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def add(self, name: str, fault: ColumnFault) -> None:
+        """Notes the fault of a column."""
+        self._faults.append((name, fault))
+
+    def read(
+        self, name: str, reader: Callable[..., np.ndarray], *args, **kwargs
+    ) -> Any:
+        """What a reader returns; ``None`` if the column has a fault.
+
+        Raises:
+            DTypeError: The frame's library cannot give the column's values.
+        """
+        try:
+            return reader(*args, **kwargs)
+        except ColumnFault as fault:
+            self.add(name, fault)
+            return None
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever another library refuses with
+            raise DTypeError(
+                self.op,
+                f"{name} cannot become an array",
+                {"cause": error},
+                hint="Cast the column to float32 first.",
+            ) from error
+
+    def raise_them(self) -> None:
+        """Raises one error for all columns with a fault, if there are any.
+
+        Raises:
+            DataError: Values are missing, or not finite.
+            DTypeError: There is a column of something else than numbers.
+        """
+        if not self._faults:
+            return
+        values = all(fault.kind in ("missing", "range") for _, fault in self._faults)
+        error = DataError if values else DTypeError
+        hints = dict.fromkeys(fault.hint(name) for name, fault in self._faults)
+        hint = " ".join(hints)
+        if len(self._faults) == 1:
+            ((name, fault),) = self._faults
+            raise error(self.op, f"{name} {fault.text}", hint=hint)
+        reason = f"{len(self._faults)} columns cannot be read"
+        if len(self._faults) > _NAMED:
+            reason += ": " + ", ".join(name for name, _ in self._faults)
+        shown = {name: fault.text for name, fault in self._faults[:_NAMED]}
+        raise error(self.op, reason, shown, hint=hint)
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a value is a table, or a column of one; nothing is imported.
+
+    Example:
+        >>> is_frame(np.ones(3)), is_frame({"a": [1]})
+        (False, False)
+    """
+    return _kind(type(value)) is not None
+
+
+def has_columns(value: Any) -> bool:
+    """Whether a value is a table, which has columns.
+
+    Example:
+        >>> has_columns({"a": [1]})
+        False
+    """
+    return (kind := _kind(type(value))) is not None and kind not in _ONE_DIMENSION
+
+
+def _kind(cls: type) -> str | None:
+    for base in cls.__mro__:
+        names = _LIBRARIES.get(base.__module__.partition(".")[0], ())
+        if base.__name__ in names:
+            return base.__name__
+    return None
+
+
+def column_names(frame: Any) -> list[Any]:
+    """Names of a table's columns, in their order.
+
+    Example:
+        >>> import pandas
+        >>> column_names(pandas.DataFrame({"a": [1], 2: [3]}))
+        ['a', 2]
+    """
+    names = getattr(frame, "column_names", None)
+    return list(frame.columns if names is None else names)
+
+
+def _open(frame: Any, name: str, op: str) -> Any:
+    """The frame as one of ``narwhals``; a Series as its Series."""
+    import narwhals.exceptions
+    import narwhals.stable.v2 as nw
+
+    if type(frame).__module__.partition(".")[0] == "narwhals":
+        frame = frame.to_native()
+    kind = _kind(type(frame))
+    if type(frame).__module__.partition(".")[0] == "pyarrow":
+        import pyarrow
+
+        if kind == "RecordBatch":
+            frame, kind = pyarrow.Table.from_batches([frame]), "Table"
+        elif kind == "Array":
+            frame, kind = pyarrow.chunked_array([frame]), "ChunkedArray"
+    try:
+        opened = nw.from_native(frame, allow_series=True, pass_through=True)
+    except narwhals.exceptions.DuplicateError:
+        raise _of_one_name(column_names(frame), name, op) from None
+    if not isinstance(opened, nw.DataFrame | nw.Series):
+        raise DTypeError(
+            op,
+            f"{name} is a {type(frame).__name__}, whose rows are not there yet",
+            {"received": type(frame)},
+            hint="Run its query first: x.collect(), x.compute(), x.df(), or convert it "
+            "to pandas.",
+        )
+    return opened
+
+
+def _of_one_name(names: list[Any], name: str, op: str) -> DataError:
+    counts = {key: names.count(key) for key in names}
+    twice = [f"{key!r} ({count} times)" for key, count in counts.items() if count > 1]
+    return DataError(
+        op,
+        f"{name} has several columns of one name",
+        {"names": ", ".join(twice)},
+        hint="Rename or drop them: frame.loc[:, ~frame.columns.duplicated()].",
+    )
+
+
+def read_frame(
+    frame: Any, name: str, options: ReadOptions, faults: Faults, text: bool | None
+) -> Any:
+    """A table or one of its columns as one array.
+
+    Args:
+        frame: The table, or a Series.
+        name: What errors call it.
+        options: How it is read.
+        faults: Where columns that cannot be read are gathered.
+        text: Whether strings are needed; ``None`` if the first layer of the model
+            decides, which takes either.
+
+    Returns:
+        ``[rows, columns]``; of a Series ``[rows, 1]``, or ``[rows, …]`` if it is
+        nested. ``None`` if there is a fault.
+
+    Raises:
+        DataError: There is no column, or there are several of one name.
+        DTypeError: The frame is a query that has not run.
+    """
+    opened = _open(frame, name, faults.op)
+    if not hasattr(opened, "columns"):
+        label = _label(opened.name, name)
+        array = _read(opened, label, options, faults, text)
+        return array if array is None or array.ndim > 1 else array[:, None]
+    columns = dict(zip(opened.columns, opened.iter_columns(), strict=True))
+    if not columns:
+        raise DataError(faults.op, f"{name} has no columns", {"received": opened.shape})
+    if text is None:
+        text = all(map(is_text_column, columns.values()))
+    arrays = {}
+    for key, column in columns.items():
+        path = f"{name}[{key!r}]"
+        array = _read(column, path, options, faults, text)
+        if array is not None:
+            arrays[path] = array
+    return _join(arrays, options, faults) if len(arrays) == len(columns) else None
+
+
+def _label(series: Any, name: str) -> str:
+    """The name of a column in errors, with the Series' own if it says more."""
+    if not isinstance(series, str) or not series or name.endswith(f"[{series!r}]"):
+        return name
+    return f"{name}[{series!r}]"
+
+
+def _read(
+    column: Any, name: str, options: ReadOptions, faults: Faults, text: bool | None
+) -> np.ndarray | None:
+    if text or (text is None and is_text_column(column)):
+        return faults.read(name, read_texts, column)
+    return faults.read(name, read_numbers, column, finite=options.finite)
+
+
+def _join(arrays: dict[str, np.ndarray], options: ReadOptions, faults: Faults) -> Any:
+    """Columns as one array; the dtype is one that holds all of their values."""
+    if len(arrays) == 1:
+        (array,) = arrays.values()
+        return array if array.ndim > 1 else array[:, None]
+
+    for name, array in arrays.items():
+        if array.ndim > 1:
+            rows = "x".join(map(str, array.shape[1:]))
+            text = f"must hold one number a row, but has rows of {rows}"
+            faults.add(name, ColumnFault("wide", text))
+    kinds = {array.dtype.kind for array in arrays.values()}
+    if kinds == {"O"} or kinds == {"b"}:
+        dtype: Any = object if kinds == {"O"} else bool
+    elif kinds <= {"i", "u"}:
+        dtype = np.uint64 if kinds == {"u"} else np.int64
+        for name, array in arrays.items():
+            bits = 63 if options.raw else 31
+            wide = (array >= 2**bits) | (array < -(2**bits))
+            if dtype == np.int64 and wide.any():
+                places = list_places(wide, lambda row, a=array: str(a[row]))
+                text = f"must fit into {bits + 1} bits, but has {places}"
+                faults.add(name, ColumnFault("integers", text))
+    else:
+        dtype = np.float32
+    if faults:
+        return None
+    whole = np.empty((len(next(iter(arrays.values()))), len(arrays)), dtype)
+    with np.errstate(over="ignore"):  # check_finite names what overflowed
+        for at, array in enumerate(arrays.values()):
+            whole[:, at] = array
+    return whole
+
+
+def divide_frame(frame: Any, name: str, options: ReadOptions, op: str) -> Any:
+    """A table as a dict of its columns by the names of the model's inputs or outputs.
+
+    A model with one input takes all columns in their order, unless the input takes one
+    number a row and is called as one of several columns.
+
+    Args:
+        frame: The table.
+        name: ``"x"``, ``"y"`` or ``"sample_weight"``.
+        options: What the model takes.
+        op: The operation named in errors.
+
+    Returns:
+        The dict; or the frame as it is, if it is one array.
+
+    Raises:
+        DataError: A column is missing, or there are several of one name.
+        ShapeError: The model's only input takes another number of columns.
+    """
+    names = [*(options.inputs or ())] if name == "x" else [*(options.outputs or ())]
+    if not names:
+        return frame
+    opened = _open(frame, name, op)
+    columns = opened.columns
+    if len(names) == 1:
+        spec = (options.inputs or {}).get(names[0]) if name == "x" else None
+        if spec is None or len(spec.shape) > 2:
+            return frame
+        width = math.prod(n if isinstance(n, int) else -1 for n in spec.shape[1:])
+        if width == 1 and len(columns) > 1 and names[0] in columns:
+            return {names[0]: opened.get_column(names[0])}
+        single = len(columns) == 1  # whose rows may be arrays
+        nested = single and not opened.get_column(columns[0]).dtype.is_numeric()
+        if columns and width > 0 and width != len(columns) and not nested:
+            raise _wrong_width(op, name, names[0], width, columns)
+        return frame
+    missing = [key for key in names if key not in columns]
+    needed = [key for key in missing if name != "x" or key not in options.optional]
+    if needed:
+        raise _lacks_columns(op, name, names, needed, columns)
+    return {key: opened.get_column(key) for key in names if key not in missing}
+
+
+def _wrong_width(
+    op: str, name: str, key: str, width: int, columns: list[Any]
+) -> ShapeError:
+    return ShapeError(
+        op,
+        f"{name} has {len(columns)} columns, and the input {key!r} takes {width} "
+        f"number{'s' if width > 1 else ''} a row",
+        {"columns": ", ".join(map(repr, columns))},
+        hint="Choose columns: frame[[name, …]]. A model with an input for each column "
+        "takes them by name.",
+    )
+
+
+def _lacks_columns(
+    op: str, name: str, names: list[str], missing: list[str], columns: list[Any]
+) -> DataError:
+    what = "inputs" if name == "x" else "outputs"
+    texts = [str(column) for column in columns]
+    close = {key: difflib.get_close_matches(key, texts, 1, 0.6) for key in missing}
+    near = {key: match[0] for key, match in close.items() if match}
+    hint = f"A frame is divided by the names of the model's {what}"
+    hint += f": rename the columns, or pass a dict of {what}."
+    if near:
+        pairs = ", ".join(f"{new!r}: {key!r}" for key, new in near.items())
+        hint += f" frame.rename(columns={{{pairs}}})?"
+    return DataError(
+        op,
+        f"{name} lacks columns for {len(missing)} of the model's {what}: "
+        + ", ".join(map(repr, missing)),
+        {
+            what: ", ".join(map(repr, names)),
+            "columns": ", ".join(map(repr, columns)) or "none",
+        },
+        hint=hint,
+    )
+
+
+def read_columns(
+    frame: Any, texts: Mapping[str, bool], *, op: str, name: str = "data"
+) -> dict[str, np.ndarray]:
+    """Columns of a table as arrays by name, each ``[rows]``; others are left out.
+
+    Args:
+        frame: A table, or a dict of columns.
+        texts: For each column, whether it is read as text.
+        op: The operation named in errors.
+        name: What errors call the table.
+
+    Raises:
+        DataError, DTypeError: Columns cannot be read; all of them are named.
+
+    Example:
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"age": [3, 4], "town": ["Delft", "Ghent"]})
+        >>> read_columns(frame, {"town": True}, op="adapt")
+        {'town': array(['Delft', 'Ghent'], dtype=object)}
+    """
+    faults = Faults(op)
+    if has_columns(frame):
+        opened = _open(frame, name, op)
+        columns = {key: opened.get_column(key) for key in opened.columns}
+    else:
+        columns = {
+            key: _open(value, f"{name}[{key!r}]", op)
+            for key, value in frame.items()
+            if is_frame(value) and not has_columns(value)
+        }
+    options = ReadOptions()
+    arrays = {
+        key: _read(columns[key], f"{name}[{key!r}]", options, faults, text)
+        for key, text in texts.items()
+        if key in columns
+    }
+    faults.raise_them()
+    return {key: array for key, array in arrays.items() if array is not None}
