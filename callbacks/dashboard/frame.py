@@ -15,6 +15,7 @@ from exburn.callbacks.dashboard.state import (
     rate_text,
     value_text,
 )
+from exburn.core.printing import shorten
 from exburn.visualization.braille import draw_braille
 from exburn.visualization.curves import Axis, Panel, number_text
 
@@ -96,7 +97,8 @@ def _head(state: DashboardState, width: int, plain: bool) -> list[Line]:
     right = f"{state.phase}{dot}{duration_text(state.elapsed)} "
     title = f" {_clean(state.title)}"
     room = max(width - cell_len(right), 0)
-    lines = [_line(width, (set_cell_size(title, room), "bold"), (right, color))]
+    title = set_cell_size(_shorten(title, room - 1, plain), room)
+    lines = [_line(width, (title, "bold"), (right, color))]
     lines.append(_progress(state, width, plain))
     facts = []
     if (rate := state.rate) is not None:
@@ -191,7 +193,9 @@ def _grid(
     """Panels in rows that fill the room."""
     if height < _LEAST_HEIGHT or not panels:
         return [_line(width) for _ in range(max(height, 0))]
-    most_columns = max(width // _LEAST_WIDTH, 1)
+    # Wide enough for the longest title, in a box.
+    longest = max(cell_len(_title(panel)) for panel in panels) + 4
+    most_columns = max(width // max(_LEAST_WIDTH, longest), 1)
     most_rows = max(height // _LEAST_HEIGHT, 1)
     # As few rows as the panels need: wide curves say more than high ones.
     columns = min(most_columns, len(panels), 3)
@@ -223,18 +227,19 @@ def _panel(panel: Panel, width: int, height: int, plain: bool) -> list[Line]:
     x = Axis((px for one in points for px, _ in one), logarithmic=False)
     y = Axis(py for one in points for _, py in one)
     cells = draw_braille(points, inner, tall, x=x, y=y, plain=plain)
-    title = f" {panel.title} "
-    if y.logarithmic:
-        title += "(log) "
-    parts: list[tuple[str, str]] = [(box[0] + box[1], "bright_black"), (title, "bold")]
-    used = 2 + cell_len(title)
-    for number, curve in enumerate(panel.curves):
-        if not curve.points:
-            continue
-        text = f"{curve.name} {value_text(float(curve.points[-1][1]))} ".lstrip()
-        if used + cell_len(text) < width - 2:
-            parts.append((text, _COLORS[number % 3]))
-            used += cell_len(text)
+    title = f" {_shorten(_title(panel), width - 5, plain)} "
+    values = [
+        (f"{curve.name} {value_text(float(curve.points[-1][1]))} ".lstrip(), number)
+        for number, curve in enumerate(panel.curves)
+        if curve.points
+    ]
+    legend = [(text, _COLORS[number % 3]) for text, number in values]
+    room = sum(cell_len(text) for text, _ in legend)
+    # What does not fit beside the title stands in the line below the curves.
+    beside = cell_len(title) + room < width - 4
+    parts = [(box[0] + box[1], "bright_black"), (title, "bold")]
+    parts += legend if beside else []
+    used = sum(cell_len(text) for text, _ in parts)
     parts.append((box[1] * max(width - used - 1, 0) + box[2], "bright_black"))
     lines = [_line(width, *parts)]
     ticks = {0: y.high, tall - 1: y.low}
@@ -251,10 +256,25 @@ def _panel(panel: Panel, width: int, height: int, plain: bool) -> list[Line]:
         ]
         lines.append(line)
     low, high = f" {number_text(x.low)} ", f" {number_text(x.high)} "
-    rule = box[1] * max(inner - len(low) - len(high) - 6, 0)
-    foot = f"{box[4]}{box[1] * _SCALE}{low}{rule} epoch{high}"
-    foot += box[1] * max(width - cell_len(foot) - 1, 0) + box[5]
-    return [*lines, _line(width, (foot, "bright_black"))]
+    gap = max(inner - len(low) - len(high) - 6, 0)
+    below = [] if beside or room >= gap else [(" ", ""), *legend]
+    rule = box[1] * (gap - sum(cell_len(text) for text, _ in below))
+    start, end = f"{box[4]}{box[1] * _SCALE}{low}", f"{rule} epoch{high}"
+    used = cell_len(start + end) + sum(cell_len(text) for text, _ in below)
+    end += box[1] * max(width - used - 1, 0) + box[5]
+    style = "bright_black"
+    return [*lines, _line(width, (start, style), *below, (end, style))]
+
+
+def _title(panel: Panel) -> str:
+    """What a panel is called."""
+    y = Axis(py for curve in panel.curves for _, py in curve.points)
+    return panel.title + (" (log)" if y.logarithmic else "")
+
+
+def _shorten(text: str, most: int, plain: bool) -> str:
+    """A text that fits, with a dot where something of it is left out."""
+    return shorten(_clean(text), most).replace("…", _BOXES[plain][9])
 
 
 def _colored(row: list[tuple[str, int]]) -> list[Segment]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 import time
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from typing import Any
 from exburn.core.printing import amount_text, size_text
 from exburn.runs.directory import REPORT
 from exburn.runs.reading import Run, read
+from exburn.runs.wording import layer_rows, setting_rows, setting_text
 from exburn.runtime.files.atomic import write_atomically
 from exburn.visualization.curves import Curve, Panel, number_text
 from exburn.visualization.page import cut as _cut
@@ -29,6 +29,7 @@ _MOST_ROWS = 300  # of a table
 _MOST_NAN = 10  # events of values that are no numbers
 # The panels and the characters of a text with which a page is tried, one by one.
 _SIZES = ((_MOST_PANELS, _MOST_TEXT), (12, 10_000), (4, 2_000), (0, 100))
+_PARTS = ("model", "fit", "compile")  # of a configuration, which have tables
 _GAUGES = {
     "samples_per_second": "samples per second",
     "epoch_seconds": "seconds per epoch",
@@ -55,18 +56,19 @@ p.sub{{color:var(--muted);margin:0 0 18px}}
 .badge{{display:inline-block;border:1px solid currentColor;border-radius:99px;
 padding:1px 10px;font-size:13px;vertical-align:4px;margin-left:8px}}
 .good{{color:var(--good)}}.bad{{color:var(--bad)}}.plain{{color:var(--muted)}}
-.tiles{{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:10px}}
+.tiles{{display:grid;grid-template-columns:repeat(auto-fill,minmax(165px,1fr));gap:10px}}
 .tile,.panel{{background:var(--raised);border-radius:8px}}
 .tile{{padding:10px 14px}}.tile b{{display:block;font-size:20px;font-weight:600}}
-.tile span{{color:var(--muted);font-size:13px}}
-.panels{{display:grid;gap:12px;grid-template-columns:repeat(auto-fill,minmax(340px,1fr))}}
+.tile span{{color:var(--muted);font-size:13px;overflow-wrap:anywhere}}
+.panels{{display:grid;gap:12px;grid-template-columns:repeat(auto-fill,minmax(min(340px,100%),1fr))}}
 .panel{{padding:8px}}.panel svg{{display:block;width:100%;height:auto}}
 .scroll{{overflow-x:auto}}
 table{{border-collapse:collapse;width:100%;font-size:14px}}
 th,td{{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid var(--grid);
 vertical-align:top}}
 th{{font-weight:600;color:var(--muted)}}td.n{{font-variant-numeric:tabular-nums}}
-td.k{{color:var(--muted);white-space:nowrap}}td.v{{overflow-wrap:anywhere}}
+td.k{{color:var(--muted);white-space:nowrap;width:1%;padding-right:24px}}
+td.v:not(:last-child){{white-space:nowrap}}td.v{{overflow-wrap:anywhere}}
 pre{{background:var(--raised);border-radius:8px;padding:12px;overflow-x:auto;
 font:12.5px/1.35 ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}}
 details>summary{{cursor:pointer;color:var(--muted);margin:10px 0}}
@@ -142,18 +144,17 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
     model = run.part("model")
     if summary := model.get("summary"):
         parts.append(f"<h2>Model</h2><pre>{_text(summary, most_text)}</pre>")
-    asked = {k: v for k, v in run.config.items() if k in ("fit", "compile")}
-    asked |= {k: v for k, v in run.config.items() if k not in ("model", *asked)}
+    if layers := layer_rows(model.get("architecture")):
+        told = sum(len(text) for row in layers for text in row)
+        layers = layers if told <= most_text else []
+        table = _rows("Layers", ("layer", "class", "options"), layers, most_text)
+        parts.append(table)
+    others = {k: v for k, v in run.config.items() if k not in _PARTS}
     parts += [
-        _table("Asked for", asked, most_text),
-        _table("Environment", run.environment, most_text),
+        _table("Training", setting_rows(run.part("fit")), most_text),
+        _table("Compiled with", setting_rows(run.part("compile")), most_text),
+        _table("Environment", setting_rows(run.environment | others), most_text),
     ]
-    if model.get("architecture") is not None:
-        code = json.dumps(model["architecture"], indent=1)
-        parts.append(
-            "<details><summary>Architecture as JSON</summary>"
-            f"<pre>{_text(code, most_text)}</pre></details>"
-        )
     return _PAGE.format(
         title=_text(run.name, _MOST_NAME),
         theme=theme(":root"),
@@ -182,7 +183,12 @@ def _head(run: Run, state: str) -> str:
 def _tiles(run: Run) -> str:
     done = f"{len(run.epochs)}" + (f" of {run.planned}" if run.planned else "")
     tiles = [("epochs", done), ("time", duration_text(run.seconds))]
-    tiles += [(name, number_text(value)) for name, value in list(run.last.items())[:8]]
+    for name, value in list(run.last.items())[:8]:
+        best = run.best.get(name)
+        note = ""
+        if best is not None and best[0] != value:
+            note = f" · best {number_text(best[0])}, epoch {best[1]}"
+        tiles.append((name + note, number_text(value)))
     rates = run.series("samples_per_second")
     if rates:
         middle = sorted(rate for _, rate in rates)[len(rates) // 2]
@@ -246,17 +252,26 @@ def _figure(panel: Panel) -> str:
 
 
 def _results(run: Run) -> str:
-    best = run.best
-    rows = [
-        (
-            name,
-            number_text(value),
-            number_text(best[name][0]) if name in best else "–",
-            str(best[name][1]) if name in best else "–",
-        )
-        for name, value in run.last.items()
-    ]
+    rows = []
+    for name, value in run.last.items():
+        best, epoch = _best_text(run, name)
+        rows.append((name, number_text(value), best, epoch))
     return _rows("Results", ("", "last", "best", "in epoch"), rows)
+
+
+def _best_text(run: Run, name: str) -> tuple[str, str]:
+    """The best value and its epoch; where a name does not tell which is, both ends."""
+    if name in run.best:
+        value, epoch = run.best[name]
+        return number_text(value), str(epoch)
+    points = [(y, int(x)) for x, y in run.curve(name) if y == y and x == int(x)]
+    if not points:
+        return "–", "–"
+    (low, first), (high, last) = min(points), max(points)
+    if low == high:
+        return number_text(low), str(first)
+    lowest, highest = number_text(low), number_text(high)
+    return f"{lowest} (lowest), {highest} (highest)", f"{first}, {last}"
 
 
 def _checkpoints(run: Run) -> str:
@@ -278,11 +293,11 @@ def _events(run: Run, most: int) -> str:
     rows = []
     for event in run.events[-_MOST_EVENTS:]:
         facts = {
-            k: v
-            for k, v in event.items()
-            if k not in ("time", "event", "traceback") and v is not None
+            name.replace("_", " "): value
+            for name, value in event.items()
+            if name not in ("time", "event", "traceback")
         }
-        said = ", ".join(f"{name} {value}" for name, value in facts.items())
+        said = setting_text(facts)
         when = time.localtime(event.get("time") or 0)
         shown = time.strftime("%Y-%m-%d %H:%M:%S", when)
         rows.append((shown, str(event.get("event", "")), said))
@@ -308,24 +323,16 @@ def _rows(
     return f"<h2>{title}</h2><div class=scroll>{table}</div>"
 
 
-def _table(title: str, values: dict[str, Any], most: int) -> str:
+def _table(title: str, rows: list[tuple[str, str]], most: int) -> str:
+    """A table of names and what they are."""
+    if not rows:
+        return ""
     lines = "".join(
         f"<tr><td class=k>{_text(name, _MOST_NAME)}</td>"
         f"<td class=v>{_text(value, min(most, 2000))}</td></tr>"
-        for name, value in _pairs(values)[:_MOST_ROWS]
+        for name, value in rows[:_MOST_ROWS]
     )
     return f"<h2>{title}</h2><div class=scroll><table>{lines}</table></div>"
-
-
-def _pairs(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        if isinstance(value, dict) and len(found) < _MOST_ROWS:
-            found += _pairs(value, f"{prefix}{name}.")
-        elif value is not None and value != [] and value != {}:
-            shown = " ".join(map(str, value)) if isinstance(value, list) else value
-            found.append((prefix + name, shown))
-    return found
 
 
 def duration_text(seconds: float) -> str:

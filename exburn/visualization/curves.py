@@ -88,7 +88,8 @@ class Axis:
         if logarithmic is None:
             logarithmic = self.low > 0 and self.high / self.low > _LOGARITHMIC
         self.logarithmic = logarithmic
-        if self.low == self.high:
+        self._one = self.low == self.high
+        if self._one:
             pad = abs(self.low) * 0.1 or 0.5
             self.low, self.high = self.low - pad, self.high + pad
 
@@ -101,27 +102,45 @@ class Axis:
         return math.log10(value) if self.logarithmic else value
 
     def ticks(self, most: int, *, whole: bool = False) -> list[float]:
-        """Round values between the ends, about as many as asked for.
+        """Round values between the ends: two at least, and about as many as asked for.
 
         Args:
-            most: How many.
-            whole: Whether they are whole numbers.
+            most: As many, or one more.
+            whole: Whole numbers alone, as epochs are, if two fit, or the one value is.
+
+        Example:
+            >>> Axis([0.53, 1.46]).ticks(4), Axis([1, 12]).ticks(5, whole=True)
+            ([0.6, 0.8, 1.0, 1.2, 1.4], [2.0, 4.0, 6.0, 8.0, 10.0, 12.0])
+            >>> Axis([0.03, 4.0]).ticks(4)
+            [0.03, 0.1, 0.3, 1.0, 3.0]
         """
         if self.logarithmic:
-            first, last = math.ceil(self._scale(self.low)), self._scale(self.high)
-            count = math.floor(last) - first + 1
-            if count >= 2:
-                step = -(-count // most)
-                return [10.0**n for n in range(first, math.floor(last) + 1, step)]
-            return [self.low, self.high]
-        rough = (self.high - self.low) / max(most - 1, 1)
-        rough = max(rough, 1.0) if whole else rough
-        size = 10.0 ** math.floor(math.log10(rough))
-        factors = (1, 2, 3, 5, 10) if whole else (1, 2, 2.5, 5, 10)
-        step = next(size * f for f in factors if size * f >= rough * 0.999)
-        first = math.ceil(self.low / step - 1e-9)
-        count = math.floor(self.high / step + 1e-9) - first + 1
-        return [(first + number) * step for number in range(count)]
+            return self._decades(most)
+        span = self.high - self.low
+        size = 10.0 ** (math.floor(math.log10(span)) - 2)
+        ticks: list[float] = []
+        for step in (size * 10.0**n * f for n in range(4) for f in (1, 2, 2.5, 5)):
+            if whole and step != round(step):
+                continue
+            first = math.ceil(self.low / step - 1e-9)
+            count = math.floor(self.high / step + 1e-9) - first + 1
+            if count <= most + 1:
+                digits = 3 - math.floor(math.log10(step))
+                ticks = [round((first + n) * step, digits) for n in range(count)]
+                break
+        few = len(ticks) < 2 and not (self._one and ticks)
+        return self.ticks(most) if whole and few else ticks
+
+    def _decades(self, most: int) -> list[float]:
+        """Powers of ten; between few of them other round numbers, too."""
+        first, last = (math.floor(self._scale(end)) for end in (self.low, self.high))
+        for parts in ((1, 2, 5), (1, 3), (1,)):
+            places = range(first, last + 1)
+            values = [float(f"{p}e{n}") for n in places for p in parts]
+            ticks = [v for v in values if self.low <= v <= self.high]
+            if len(ticks) <= most + 1:
+                return ticks
+        return ticks[:: -(-len(ticks) // most)]
 
 
 def number_text(value: float) -> str:

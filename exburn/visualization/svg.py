@@ -14,6 +14,7 @@ _MOST_POINTS = 400  # of a curve: more than a panel has pixels to tell apart
 _MARKED = 12  # points up to which each has a dot
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 14, 30, 34
 _INSET = 6  # between the axes and the outermost points
+_LETTER, _TITLE = 6.2, 7.4  # the width of a character of the legend, and of a title
 
 # Colours by class, so that a page may say others for a dark screen.
 LIGHT = {
@@ -97,23 +98,26 @@ def draw_panel(
 
     parts = [f'<g transform="translate({left:g},{top:g})">']
     title = panel.title + (" (logarithmic)" if ys.logarithmic else "")
-    legend = sum(8 + 6.2 * cell_len(name) for name, _ in curves if len(curves) > 1)
-    title = shorten(title, int((width - _LEFT - _RIGHT - legend) / 7.2))
+    names = [name for name, _ in curves if name] if len(curves) > 1 else []
+    legend = sum(8 + _LETTER * cell_len(name) for name in names)
+    # A long title has the line to itself; the legend is below the curves then.
+    beside = _TITLE * cell_len(title) + legend <= inner
+    title = shorten(title, int((inner - legend * beside) / _TITLE))
     parts.append(_text(_LEFT, 16, title, "t", size=13, weight=600))
     floor, right = height - _BOTTOM, width - _RIGHT
-    for value in ys.ticks(5):
+    for value in ys.ticks(4):
         y = y_at(value)
         parts.append(_line("g", _LEFT, right, y, y))
         parts.append(_line("a", _LEFT - 4, _LEFT, y, y))
         parts.append(_text(_LEFT - 7, y + 3.5, number_text(value), "m", anchor="end"))
-    for value in xs.ticks(6, whole=x_title == "epoch"):
+    for value in xs.ticks(5, whole=x_title == "epoch"):
         text, x = number_text(value), x_at(value)
         parts.append(_line("a", x, x, floor, floor + 4))
         parts.append(_text(x, floor + 16, text, "m", anchor="middle"))
     parts.append(_line("a", _LEFT, right, floor, floor))
     parts.append(_line("a", _LEFT, _LEFT, _TOP, floor))
     parts.append(_text(right, height - 3, x_title, "m", anchor="end", size=10))
-    place = width - _RIGHT
+    place = float(right) if beside else _LEFT + legend - 8
     for number, (name, points) in reversed(list(enumerate(curves))):
         kind = number % 3
         path = " ".join(f"{x_at(x):.1f},{y_at(y):.1f}" for x, y in points)
@@ -134,8 +138,9 @@ def draw_panel(
                 "</circle>"
             )
         if len(curves) > 1 and name:
-            parts.append(_text(place, 16, name, f"f{kind}", anchor="end"))
-            place -= 8 + 6.2 * cell_len(name)
+            line = 16 if beside else height - 3
+            parts.append(_text(place, line, name, f"f{kind}", anchor="end"))
+            place -= 8 + _LETTER * cell_len(name)
     return "".join([*parts, "</g>"])
 
 

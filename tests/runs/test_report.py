@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from tests.visualization.html_pages import Page
 
 from exburn import runs
@@ -56,3 +57,39 @@ def test_a_notebook_shows_a_run(first):
     page = Page(run._repr_html_()).check()
     assert page.names.count("svg") >= 2 and "finished" in page.text
     assert "<b>x" in page.text and "b" not in page.names
+
+
+def test_settings_are_told_in_words(first):
+    text = make_report(runs.read(first))
+    assert "class_name" not in text and "registered_name" not in text
+    assert "{&#x27;" not in text and "JSON" not in text
+    rows = dict(re.findall(r"<td class=k>([^<]*)</td><td class=v>([^<]*)</td>", text))
+    assert rows["batch size"] == "16" and rows["shuffle"] == "yes"
+    assert re.match(r"Adam \(learning_rate 0\.\d+, beta_1 0\.9, ", rows["optimizer"])
+    assert re.search(r">Dense</td><td[^>]*>units \d", text)
+
+
+def test_every_metric_has_its_best_value():
+    logs = [
+        {"loss": 3.0, "sum": 1.0},
+        {"loss": 1.0, "sum": 9.0},
+        {"loss": 2.0, "sum": 5},
+    ]
+    epochs = [{"epoch": n, "step": 1, "logs": log} for n, log in enumerate(logs)]
+    text = make_report(Run(Path("a"), "finished", {}, {}, epochs, [], [], 0))
+    assert "loss · best 1, epoch 2" in text
+    table = re.findall(r">([^<]*)</td>", text.split("Results")[1].split("</table>")[0])
+    assert table == [
+        *("loss", "2", "1", "2"),
+        *("sum", "5", "1 (lowest), 9 (highest)", "1, 2"),
+    ]
+
+
+ODD = [None, 3, "x", [], {}, {"config": 3}, {"config": {"layers": 3}}]
+ODD += [{"config": {"layers": [3, {"config": 4}]}}, {"class_name": {}, "config": []}]
+
+
+@pytest.mark.parametrize("value", ODD, ids=str)
+def test_strange_settings_are_no_error(value):
+    config = {"model": {"architecture": value}, "fit": {"a": value, "b": [value]}}
+    assert make_report(Run(Path("a"), "finished", config, {"c": value}, [], [], [], 0))

@@ -66,6 +66,26 @@ def test_it_shows_loss_eta_device_and_curves():
     assert "finished" in page and "ETA" not in page and "Epoch 10/10" in page
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_titles_are_whole(width):
+    names = "loss", "sparse_top_k_categorical_accuracy", "accuracy"
+    lines = texts(state_of(metrics=names), width, 40)
+    boxes = "".join(line for line in lines if line.startswith("╭"))
+    assert all(f"─ {name} " in boxes for name in names)
+    below = "".join(line for line in lines if line[0] in "╭╰")
+    if width in (100, 200):  # panels with room for the values, beside or below
+        assert below.count("val ") == 3
+
+
+def test_a_title_that_no_window_holds_is_shortened():
+    state = state_of(metrics=("a" * 100,))
+    state.title = "t" * 200
+    lines = texts(state, 60, 20)
+    assert "t…t" in lines[0] and lines[0].rstrip().endswith("s")
+    assert any("a…a" in line for line in lines)
+    assert "a.a" in "".join(texts(state, 60, 20, plain=True))
+
+
 def test_what_was_printed_is_below():
     state = state_of()
     state.messages += ["first", "second\tline"]
