@@ -25,6 +25,7 @@ from exburn.data.conversion import (
 from exburn.data.frames import (
     ReadOptions,
     column_names,
+    frame_array,
     has_columns,
     is_frame,
     read_columns,
@@ -45,6 +46,7 @@ __all__ = [
     "as_validation_dataset",
     "check_finite",
     "column_names",
+    "frame_array",
     "has_columns",
     "is_frame",
     "leaves",

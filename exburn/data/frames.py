@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -169,6 +170,7 @@ def has_columns(value: Any) -> bool:
     return (kind := _kind(type(value))) is not None and kind not in _ONE_DIMENSION
 
 
+@functools.lru_cache(maxsize=256)
 def _kind(cls: type) -> str | None:
     for base in cls.__mro__:
         names = _LIBRARIES.get(base.__module__.partition(".")[0], ())
@@ -268,6 +270,31 @@ def read_frame(
         if array is not None:
             arrays[path] = array
     return _join(arrays, options, faults) if len(arrays) == len(columns) else None
+
+
+def frame_array(
+    frame: Any, *, op: str, name: str = "x", text: bool | None = None
+) -> np.ndarray:
+    """A table as one array, ``[rows, columns]``; a column as ``[rows]``.
+
+    Args:
+        frame: The table, or a Series.
+        op: The operation named in errors.
+        name: What errors call the table.
+        text: Whether strings are needed, or numbers; either by default.
+
+    Raises:
+        DataError, DTypeError: Columns cannot be read; all of them are named.
+
+    Example:
+        >>> import pandas
+        >>> frame_array(pandas.Series([1, 2]), op="adapt").tolist()
+        [1, 2]
+    """
+    faults = Faults(op)
+    array = read_frame(frame, name, ReadOptions(raw=True), faults, text)
+    faults.raise_them()
+    return array if has_columns(frame) or array.shape[1:] != (1,) else array[:, 0]
 
 
 def _label(series: Any, name: str) -> str:

@@ -17,7 +17,7 @@ from exburn.core.methods import overridable, with_methods
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import is_shape, public_shape
-from exburn.data import as_values
+from exburn.data import as_batch, as_values, has_columns
 from exburn.errors import ArgumentError, GraphError, UncalledLayerError, unknown_name
 from exburn.models import (
     adapting,
@@ -49,6 +49,7 @@ from exburn.models import options as training_options
 from exburn.models.changes import records
 from exburn.models.compiling import is_eager
 from exburn.models.config import describe, entry_names, input_layer, rebuild
+from exburn.models.encoding import read_options
 from exburn.models.host_graph import HostGraph, split_off
 from exburn.models.pickling import reduce_model
 from exburn.models.training_settings import (
@@ -347,6 +348,9 @@ class Model(Layer):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not args:
             args, kwargs = self._call_info.by_place(kwargs)
+        if args and has_columns(args[0]):
+            frame = as_batch(args[0], op=self.name, options=read_options(self, "call"))
+            args = (frame.tree[0], *args[1:])
         if args and self.reads_strings and not has_symbol((args, kwargs)):
             args = (self.encode_inputs(args[0]), *args[1:])
         return super().__call__(*args, **kwargs)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from exburn.core.symbolic_shapes import describe
+from exburn.data import column_names, has_columns, read_columns
 from exburn.errors import DataError
 from exburn.layers.preprocessing.adapting import parts
 
@@ -29,18 +30,46 @@ class Kept:
             yield batch
 
 
-def read_tables(op: str, data: Any) -> Iterator[Mapping[str, Any]]:
-    """The parts of the data, each a dict of columns or of single values."""
+def read_tables(
+    op: str, data: Any, texts: Mapping[str, bool]
+) -> Iterator[Mapping[str, Any]]:
+    """The parts of the data, each a dict of columns or of single values.
+
+    Args:
+        op: The operation named in errors.
+        data: A table, a dict of columns, or something that gives several of them.
+        texts: For each column that is needed, whether it is read as text.
+    """
     for part in data if isinstance(data, list) else parts(op, data):
         if isinstance(part, tuple) and part:
             part = part[0]
-        if not isinstance(part, Mapping):
+        yield as_table(op, part, texts)
+
+
+def as_table(op: str, table: Any, texts: Mapping[str, bool]) -> Mapping[str, Any]:
+    """A table as a dict of the columns that are needed; a dict with all of its own.
+
+    Raises:
+        DataError: It is no table, or columns are missing.
+        DataError, DTypeError: Columns of a frame cannot be read.
+    """
+    if has_columns(table):
+        columns = column_names(table)
+        missing = [name for name in texts if name not in columns]
+        if missing:
             raise DataError(
                 op,
-                f"a dict of columns is needed, received {type(part).__name__}",
-                {"received": reprlib.repr(part)},
+                f"the table lacks columns: {', '.join(map(repr, missing))}",
+                {"columns": ", ".join(map(repr, columns))},
             )
-        yield part
+        return read_columns(table, texts, op=op)
+    if isinstance(table, Mapping):
+        return {**table, **read_columns(table, texts, op=op)}
+    raise DataError(
+        op,
+        f"a table or a dict of columns is needed, received {type(table).__name__}",
+        {"received": reprlib.repr(table), "columns": ", ".join(texts)},
+    )
 
 
 def read_column(op: str, table: Mapping[str, Any], name: str) -> np.ndarray:

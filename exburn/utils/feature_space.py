@@ -30,6 +30,7 @@ from exburn.saving import save_model
 from exburn.utils.columns import (
     Kept,
     as_array,
+    as_table,
     first_row,
     in_batches,
     join_columns,
@@ -76,9 +77,9 @@ class FeatureSpace(Layer):
         name: Name of the layer.
 
     Shape:
-        a dict of columns [batch] or [batch, n] → [batch, entries] float32, the features
-        in the order of their names and the crosses behind them; of single values
-        without a batch axis [entries]
+        a frame, whose other columns are left out, or a dict of columns [batch] or
+        [batch, n] → [batch, entries] float32, the features in the order of their names
+        and the crosses behind them; of single values without a batch axis [entries]
 
     Raises:
         ArgumentError: An argument is out of range, or a feature stays numbers of
@@ -94,6 +95,9 @@ class FeatureSpace(Layer):
         >>> space.adapt(table)
         >>> space(table).tolist()
         [[-1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0]]
+        >>> import pandas
+        >>> space(pandas.DataFrame(table))[0].tolist()
+        [-1.0, 0.0, 0.0, 1.0]
 
     Source: ``keras.utils.FeatureSpace``, which needs TensorFlow.
     """
@@ -279,27 +283,34 @@ class FeatureSpace(Layer):
         which can be read only once, is held in memory meanwhile.
 
         Args:
-            dataset: A dict of arrays or lists, or a dataset or iterable of dicts; of
-                tuples the first entry is taken.
+            dataset: A frame, a dict of arrays or lists, or a dataset or iterable of
+                such tables; of tuples the first entry is taken.
             verbose: For Keras code: nothing is printed.
 
         Raises:
             DataError: There is no data, or a column is missing.
             ArgumentError: A feature does not fit the output mode.
         """
-        op = "FeatureSpace.adapt"
+        op, texts = "FeatureSpace.adapt", self._texts()
         if isinstance(dataset, Iterator):
             dataset = Kept(dataset)
-        sample = first_row(next(read_tables(op, dataset), None), self._modes.value, op)
+        sample = first_row(
+            next(read_tables(op, dataset, texts), None), self._modes.value, op
+        )
         self.one_hot_encoders = {}
         self._encoded = Static((0, None))
         for name in self._adaptable():
             columns = (
-                read_column(op, table, name) for table in read_tables(op, dataset)
+                read_column(op, table, name)
+                for table in read_tables(op, dataset, texts)
             )
             self.preprocessors[name].adapt(in_batches(columns))
         self._encode(sample)  # builds the layers, and says now what does not fit
         self.built = True
+
+    def _texts(self) -> dict[str, bool]:
+        """For each feature, whether its column is read as text."""
+        return {name: kind == "string" for name, (kind, _) in self._modes.value.items()}
 
     def _adaptable(self) -> list[str]:
         """Names of the features that learn from data."""
@@ -347,12 +358,7 @@ class FeatureSpace(Layer):
     @maps_datasets
     def __call__(self, data, training=None, mask=None):
         self._prepare()
-        if not isinstance(data, Mapping):
-            raise DataError(
-                self.name,
-                f"a dict of columns is needed, received {type(data).__name__}",
-                {"features": ", ".join(self._modes.value)},
-            )
+        data = as_table(self.name, data, self._texts())
         if is_traced(dict(data)):
             return self._encode(data)
         columns = {name: as_array(name, x) for name, x in data.items()}

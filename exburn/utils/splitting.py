@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from exburn.core.checks import check_count, check_optional
+from exburn.data import frame_array, is_frame
 from exburn.errors import ArgumentError, DataError
 from exburn.utils.stream import Stream, fresh_seed
 
@@ -24,8 +25,8 @@ def split_dataset(
     """Two data sets of the samples of one.
 
     Args:
-        dataset: An array, a tuple or dict of arrays of one length, a list of samples,
-            or an iterable of batches such as :class:`Stream` or a PyTorch data set.
+        dataset: An array or table, a tuple or dict of those, of one length, a list of
+            samples, or an iterable of batches such as `Stream` or a PyTorch data set.
         left_size: Samples (an integer) or fraction (a float) of the first part; what
             ``right_size`` leaves by default.
         right_size: The same for the second part.
@@ -82,6 +83,8 @@ class _Rows:
 
 def _samples(dataset: Any) -> Any:
     """Something with a length and samples by index."""
+    if is_frame(dataset) or isinstance(dataset, list | tuple | dict):
+        dataset = jax.tree.map(_array_of_frame, dataset)
     if isinstance(dataset, np.ndarray | jax.Array | dict):
         return _Rows(dataset)
     if isinstance(dataset, list | tuple):
@@ -97,6 +100,11 @@ def _samples(dataset: Any) -> Any:
             "split_dataset", f"{type(dataset).__name__} is no array and no data set"
         )
     return list(Stream(lambda epoch: dataset).unbatch() if batched else dataset)
+
+
+def _array_of_frame(value: Any) -> Any:
+    """The array of a frame: a Series would be indexed by its labels, not by rows."""
+    return frame_array(value, op="split_dataset") if is_frame(value) else value
 
 
 def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:

@@ -7,7 +7,13 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exburn.data import ArrayDataset, PyDataset, StreamDataset
+from exburn.data import (
+    ArrayDataset,
+    PyDataset,
+    StreamDataset,
+    frame_array,
+    is_frame,
+)
 from exburn.errors import DataError, DTypeError
 
 
@@ -18,8 +24,8 @@ def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
 
     Args:
         op: The operation named in errors.
-        data: An array, nested lists of values, a list of arrays, a dataset, or any
-            iterable of batches.
+        data: An array, a table or a column of one, nested lists of values, a list of
+            arrays, a dataset, or any iterable of batches.
         steps: How many batches are read; all by default.
 
     Raises:
@@ -36,6 +42,7 @@ def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
         if isinstance(batch, tuple) and batch and hasattr(batch[0], "__len__"):
             if not isinstance(batch[0], str | bytes):
                 batch = batch[0]
+        batch = frame_array(batch, op=op, name="data") if is_frame(batch) else batch
         if isinstance(batch, Mapping):
             raise DataError(
                 op,
@@ -65,7 +72,7 @@ def parts(op: str, data: Any) -> Iterator[Any]:
         number = data.num_batches
         places = itertools.count() if number is None else range(number)
         return (data[i] for i in places)
-    if isinstance(data, Mapping) or hasattr(data, "shape"):
+    if isinstance(data, Mapping) or is_frame(data) or hasattr(data, "shape"):
         return iter([data])
     if isinstance(data, list | tuple):
         firsts = [v[0] if isinstance(v, tuple) and v else v for v in data]

@@ -10,6 +10,7 @@ import numpy as np
 from exburn.core.checks import check_count, check_unicode
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
+from exburn.data import frame_array, is_frame
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.preprocessing.encoding import (
     check_mode,
@@ -194,6 +195,8 @@ def check_salt(op: str, salt: Any) -> tuple[int, int] | None:
 
 def as_values(op: str, inputs: Any) -> np.ndarray:
     """Integers as int64 (floats are cut), everything else as strings."""
+    if is_frame(inputs):
+        inputs = frame_array(inputs, op=op, name="inputs")
     array = np.asarray(inputs)
     if array.dtype.kind == "f":
         return array.astype(np.int64)

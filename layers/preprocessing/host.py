@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.core.symbolic_shapes import describe
 from exburn.core.tensorflow_graphs import maps_datasets
+from exburn.data import frame_array, is_frame
 from exburn.errors import ArgumentError, DTypeError, GraphError
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Symbol, has_symbol, record
@@ -77,6 +78,8 @@ def string_array(op: str, values: Any, encoding: str = "utf-8") -> np.ndarray:
         >>> string_array("lookup", [["a", b"b"]]).tolist()
         [['a', 'b']]
     """
+    if is_frame(values):
+        values = frame_array(values, op=op, name="inputs", text=True)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -113,6 +116,8 @@ def integer_array(op: str, values: Any) -> np.ndarray:
         >>> integer_array("lookup", [1.0, 2.0]).tolist()
         [1, 2]
     """
+    if is_frame(values):
+        values = frame_array(values, op=op, name="inputs", text=False)
     array = np.asarray(values)
     whole = array.dtype.kind in "iub"
     if array.dtype.kind == "f":

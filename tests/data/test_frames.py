@@ -343,8 +343,8 @@ def test_a_layer_takes_what_is_an_array_by_its_own_account():
     own, plain = (layers.Identity()(r) for r in rows)
     assert own.dtype == plain.dtype == np.float32
     np.testing.assert_array_equal(own, plain)
-    with pytest.raises(DTypeError, match="received DataFrame"):
-        layer(pandas.DataFrame({"a": [1.0], "b": [2.0]}))
+    frame = pandas.DataFrame({"a": [1.0], "b": [2.0]})
+    np.testing.assert_array_equal(layer(frame), layer(np.array([[1.0, 2.0]])))
 
 
 def test_a_width_that_does_not_fit_names_the_columns(table):

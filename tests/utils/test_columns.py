@@ -5,7 +5,7 @@ import pytest
 from tests.utils.spaces import KINDS, NUMBERS
 
 import exburn
-from exburn.errors import DataError, NotBuiltError
+from exburn.errors import DataError, DTypeError, NotBuiltError
 from exburn.utils import FeatureSpace
 
 
@@ -50,3 +50,54 @@ def test_bad_data():
     ):
         with pytest.raises(DataError):
             space(data)
+
+
+FRAMES = ("pandas", "polars", "pyarrow")
+
+
+def frame_of(library, columns):
+    package = pytest.importorskip(library)
+    if library == "pandas":
+        return package.DataFrame(columns, index=[7, 3, 9, 1])
+    return (package.table if library == "pyarrow" else package.DataFrame)(columns)
+
+
+TOWNS = {
+    "id": ["x", "y", "z", "w"],
+    "town": ["Delft", "Ghent", "Delft", "Oslo"],
+    "age": [1, 2, 3, 4],
+    "rooms": [2, 3, 2, 5],
+}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_a_space_takes_frames(library):
+    kinds = {
+        "town": "string_categorical",
+        "age": "float_normalized",
+        "rooms": "integer_categorical",
+    }
+    plain = {key: np.array(TOWNS[key], object if key == "town" else None)
+             for key in kinds}  # fmt: skip
+    known, space, parts = (FeatureSpace(kinds) for _ in range(3))
+    frame = frame_of(library, TOWNS)
+    known.adapt(plain)
+    space.adapt(frame)  # columns that are no feature are left out
+    np.testing.assert_array_equal(space(frame), known(plain))
+    parts.adapt([frame[:2], frame[2:]])
+    np.testing.assert_array_equal(parts(frame), known(plain))
+    columns = {key: frame[key] for key in kinds}
+    np.testing.assert_array_equal(space(columns), known(plain))
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_a_space_names_all_columns_at_fault(library):
+    space = FeatureSpace({"town": "float", "age": "float", "rooms": "string_hashed"})
+    frame = frame_of(library, TOWNS | {"age": [1, None, 3, 4]})
+    with pytest.raises(DTypeError, match="(?s)3 columns.*'Delft' at row 0.*at row 1"):
+        space.adapt(frame)
+    with pytest.raises(DataError, match=r"the table lacks columns: 'town', 'rooms'"):
+        space.adapt(frame_of(library, {"age": TOWNS["age"]}))
+    town = FeatureSpace({"town": "string_categorical"})
+    with pytest.raises(DataError, match=r"data\['town'\] has missing values at row 2"):
+        town.adapt(frame_of(library, {"town": ["a", "b", None, "c"]}))

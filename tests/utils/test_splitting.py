@@ -85,3 +85,20 @@ def test_split_dataset():
 def test_refusals(call):
     with pytest.raises(errors.ExBurnError):
         call()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_split_frames_by_rows(library):
+    package = pytest.importorskip(library)
+    columns = {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6]}
+    if library == "pandas":
+        frame = package.DataFrame(columns, index=[2, 0, 1])
+    else:
+        frame = (package.table if library == "pyarrow" else package.DataFrame)(columns)
+    left, right = utils.split_dataset(frame, left_size=2)
+    assert [row.tolist() for row in left] == [[1, 4], [2, 5]]
+    assert [row.tolist() for row in right] == [[3, 6]]
+    left, _ = utils.split_dataset({"a": frame["a"], "b": frame["b"]}, left_size=1)
+    assert [{k: float(v) for k, v in row.items()} for row in left] == [{"a": 1, "b": 4}]
+    left, _ = utils.split_dataset((frame, frame["a"]), left_size=1)
+    assert [(x.tolist(), float(y)) for x, y in left] == [([1, 4], 1)]

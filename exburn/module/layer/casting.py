@@ -13,6 +13,7 @@ from flax import nnx
 from exburn.core.forward_context import Context
 from exburn.core.precision import is_float
 from exburn.core.symbolic_shapes import describe
+from exburn.data import frame_array, is_frame
 from exburn.errors import DTypeError
 from exburn.module.layer.symbols import hint_for_strings
 
@@ -74,10 +75,15 @@ def cast_inputs(
         return jnp.asarray(value)
 
     missing = bool(args) and args[0] is None and not layer.built
+    frames = False
     for value in [None] if missing else jax.tree.leaves(args[:1]):
-        if not _has_shape(value):
+        if is_frame(value):
+            frames = True
+        elif not _has_shape(value):
             hint = "Look for a missing `return` in what computed it."
             raise _no_array(layer, value, args[0], hint if missing else None)
+    if frames:
+        args = jax.tree.map(lambda v: _of_frame(layer, v) if is_frame(v) else v, args)
     args = jax.tree.map(convert, args)
     return args, {
         k: v if k in ("mask", "training") else jax.tree.map(convert, v)
@@ -103,6 +109,10 @@ def cast_outputs(outputs: Any, dtype: Any, ctx: Context) -> Any:
         return value
 
     return jax.tree.map(cast, outputs)
+
+
+def _of_frame(layer: Any, value: Any) -> np.ndarray:
+    return frame_array(value, op=layer.name, name="inputs", text=False)
 
 
 def _has_shape(value: Any) -> bool:
