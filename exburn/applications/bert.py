@@ -204,7 +204,7 @@ class BERT(TextModel):
         self._make(inputs, x, name, weights, dtype)
         self.has_top, self.pools = classes is not None, chosen == "pooler"
         self._labels = None if labels is None else tuple(map(str, labels))
-        self.positions = positions
+        self.positions, self.types = positions, types
         self._fill(weights)
 
     # ------------------------------------------------------------------ texts
@@ -215,7 +215,8 @@ class BERT(TextModel):
 
         Args:
             texts: A text, or a list of them.
-            truncate: Whether texts with more tokens than there are positions are cut.
+            truncate: Whether texts are cut that have more tokens than there are
+                positions, or than the tokenizer's folder allows.
 
         Returns:
             ``input_ids``, ``attention_mask`` and ``token_type_ids``, each
@@ -234,30 +235,26 @@ class BERT(TextModel):
             )
         several = isinstance(texts, Iterable) and not isinstance(texts, str | bytes)
         lines = list(texts) if several else [texts]
-        rows = self.tokenizer.encode(lines)
-        longest = max(map(len, rows), default=0)
-        if longest > self.positions and not truncate:
+        told = self.tokenizer.settings.max_length
+        most = min(self.positions, self.positions if told is None else told)
+        rows = self.tokenizer.batch(lines, max_length=most if truncate else None)
+        longest, parts = (
+            rows["input_ids"].shape[1],
+            rows["token_type_ids"].max(initial=0),
+        )
+        if longest > most:
             raise ArgumentError(
                 op,
-                f"a text has {longest} tokens, of {self.positions} that there may be",
+                f"a text has {longest} tokens, of {most} that there may be",
                 hint="truncate=True cuts it.",
             )
-        ids = np.full((len(rows), min(longest, self.positions)), self._pad, np.int32)
-        mask = np.zeros_like(ids)
-        for number, row in enumerate(rows):
-            if len(row) > self.positions:  # the token that ends it stays
-                row = np.append(row[: self.positions - 1], row[-1])
-            ids[number, : len(row)], mask[number, : len(row)] = row, 1
-        return {
-            "input_ids": ids,
-            "attention_mask": mask,
-            "token_type_ids": np.zeros_like(ids),
-        }
-
-    @property
-    def _pad(self) -> int:
-        assert self.tokenizer is not None  # asked before
-        return self.tokenizer.number_of("[PAD]") or 0
+        if parts >= self.types:
+            raise ArgumentError(
+                op,
+                f"the tokenizer numbers parts of a text up to {parts}, of {self.types} "
+                "that the model knows",
+            )
+        return rows
 
     @property
     def labels(self) -> tuple[str, ...] | None:

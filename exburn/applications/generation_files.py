@@ -23,6 +23,7 @@ __all__ = ["GENERATION", "GENERATION_NAMES", "generation_entries", "generation_o
 
 GENERATION = "generation_config.json"
 _TOKEN = whole(0, 2**31 - 1)
+_COUNT = whole(1, 2**31 - 1)
 _TOP_K = 50  # of transformers, where tokens are drawn and nothing is said
 
 _TABLE = Table(
@@ -30,6 +31,8 @@ _TABLE = Table(
     [
         Entry("do_sample", "do_sample", nullable(flag, False), False),
         Entry("eos_token_id", "end_tokens", one_or_list(_TOKEN)),
+        Entry("max_length", "max_length", nullable(_COUNT)),
+        Entry("max_new_tokens", "max_new_tokens", nullable(_COUNT)),
         Entry("min_p", "min_p", nullable(real(0, 1), 0.0), 0.0),
         Entry(
             "repetition_penalty",
@@ -74,20 +77,22 @@ _TABLE = Table(
         "typical_p": (1.0,),
         "watermarking_config": (),
     },
-    # How many tokens are written is an argument of generate(). The others are of beams,
-    # of speculation, which changes no text, and of the form of what PyTorch returns.
+    # Of beams, of speculation, which changes no text, of padding, which no row sees,
+    # and of the form of what PyTorch returns.
     harmless="""
         _from_model_config assistant_confidence_threshold assistant_early_exit
         assistant_ensemble_weight assistant_lookbehind bos_token_id cache_config
         cache_implementation compile_config continuous_batching_config
         decoder_start_token_id disable_compile early_stopping is_assistant
-        length_penalty low_memory max_cache_len max_length max_matching_ngram_size
-        max_new_tokens num_assistant_tokens num_assistant_tokens_schedule
+        length_penalty low_memory max_cache_len max_matching_ngram_size
+        num_assistant_tokens num_assistant_tokens_schedule
         output_attentions output_hidden_states output_logits output_scores pad_token_id
         prefill_chunk_size prompt_lookup_num_tokens return_dict_in_generate
         speculation_type target_lookbehind transformers_version use_cache use_mtp
     """.split(),
 )
+# What counts however the next token is chosen.
+_OF_ALL = ("end_tokens", "repetition_penalty", "max_length", "max_new_tokens")
 #: Entries of writing that an old ``config.json`` may have.
 GENERATION_NAMES = frozenset([*_TABLE.entries, *_TABLE.only, *_TABLE.harmless])
 
@@ -118,7 +123,7 @@ def generation_of(
     if found["temperature"] == 0:  # the likeliest token
         found |= {"temperature": 1.0, "do_sample": False}
     if not found["do_sample"]:  # then the numbers of drawing say nothing
-        found = {n: found[n] for n in ("end_tokens", "repetition_penalty")}
+        found = {name: found[name] for name in _OF_ALL}
     return GenerationDefaults.of(found).get_config() or None
 
 

@@ -100,7 +100,8 @@ class GPT2(Decoder):
         activation: Between a block's dense layers.
         generation: What ``generate`` does where a call says nothing: a mapping of
             ``end_tokens``, ``do_sample``, ``temperature``, ``top_k``, ``top_p``,
-            ``min_p`` and ``repetition_penalty``; folders tell it.
+            ``min_p``, ``repetition_penalty``, ``max_new_tokens`` and ``max_length``;
+            folders tell it.
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
             the folder.

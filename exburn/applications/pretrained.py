@@ -208,8 +208,8 @@ class Pretrained(Model):
         """What JSON files beside ``config.json`` say, by their names."""
         return {}
 
-    def text_files(self) -> dict[str, str]:
-        """Texts of files that neither weights nor arguments tell, by their names."""
+    def text_files(self) -> dict[str, str | None]:
+        """Texts of files that no argument tells, by their names; ``None`` for none."""
         return {}
 
     def weight_rules(self, style: str) -> Rules:
@@ -461,15 +461,16 @@ class Pretrained(Model):
             )
         tensors = ForeignTensors(weights, rules, **forms)
         dtype = _common_dtype(tensors.specs.values()) or "float32"
-        texts = self._texts(kept, told, dtype) | self.text_files()
+        texts = {**self._texts(kept, told, dtype), **self.text_files()}
         size = byte_count(max_shard_size, op)
         with changing(target, op=op) as changes:
-            stale = {*self.further, *_of_another(target, config, op)} - {*texts}
+            stale = {*self.further, *_of_another(target, config, op)}
             name = add_foreign(changes, WEIGHTS, tensors, size, metadata)
-            for file, text in texts.items():
-                changes.write(file, text.encode())
-            for file in sorted(stale):
-                changes.remove(file)
+            for file, text in {**dict.fromkeys(sorted(stale)), **texts}.items():
+                if text is None:
+                    changes.remove(file)
+                else:
+                    changes.write(file, text.encode())
         return target / name
 
     def _extra(self, origin: _Origin) -> dict[str, np.ndarray]:

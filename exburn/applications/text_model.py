@@ -8,8 +8,7 @@ from typing import Any, Self
 from exburn.applications.pretrained import Pretrained
 from exburn.saving.pretrained_folder import local_source
 from exburn.text import Tokenizer
-
-_TOKENIZER = "tokenizer.json"
+from exburn.text.folder import TOKENIZER, TOKENIZER_FILES
 
 
 class TextModel(Pretrained):
@@ -28,11 +27,11 @@ class TextModel(Pretrained):
         """
         folder = Path(local_source(source, f"{cls.__name__}.from_pretrained"))
         model = super().from_pretrained(folder, dtype=dtype, **changes)
-        if (path := folder / _TOKENIZER).is_file():
-            model.tokenizer = Tokenizer.load(path, lazy=True)
+        if (folder / TOKENIZER).is_file():
+            model.tokenizer = Tokenizer.load(folder, lazy=True)
         return model
 
-    def text_files(self) -> dict[str, str]:
-        if self.tokenizer is None:
+    def text_files(self) -> dict[str, str | None]:
+        if self.tokenizer is None:  # then a user has put some there, perhaps
             return {}
-        return {_TOKENIZER: self.tokenizer.to_json()}
+        return {**dict.fromkeys(TOKENIZER_FILES), **self.tokenizer.files()}

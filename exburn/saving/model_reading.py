@@ -108,8 +108,8 @@ class ModelReader:
     def _give_tokenizer(self, model: Any, told: Any, data: np.ndarray) -> None:
         try:
             text = data.tobytes().decode()
-            model._set_tokenizer_state({"text": text, "end": told.get("end")})
-        except (AttributeError, ExBurnError, UnicodeDecodeError) as error:
+            model._set_tokenizer_state({**told, "text": text})
+        except (TypeError, ExBurnError, UnicodeDecodeError) as error:
             raise self._unusable(error) from error
 
     def _about(self) -> dict[str, Any]:

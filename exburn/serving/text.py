@@ -34,8 +34,9 @@ class TextStream:
 
     Args:
         model: A model with a tokenizer.
-        max_tokens: Tokens that a request may ask for, and gets if it says nothing; 256
-            by default, or half of the model's positions.
+        max_tokens: Tokens that a request may ask for, and gets if neither it nor the
+            model's folder says how many; 256 by default, or half of the model's
+            positions.
         max_prompt: Tokens that a prompt may have; 512 by default, or the rest of them.
         chunk: Tokens of a part.
 
@@ -123,7 +124,9 @@ class TextStream:
                     f"unknown parameter {name!r}",
                     {"known": ", ".join((*_OWN, *_OF_SAMPLERS))},
                 )
-        count = check_count(_OP, "max_tokens", told.get("max_tokens", self.max_tokens))
+        asked = told.get("max_tokens")
+        asked = self._usual(text) if asked is None else asked
+        count = check_count(_OP, "max_tokens", asked)
         if count > self.max_tokens:
             raise ArgumentError(
                 _OP, f"max_tokens must be at most {self.max_tokens}, received {count}"
@@ -134,6 +137,19 @@ class TextStream:
             raise ArgumentError(_OP, f"stop is a text or several, received {stop!r}")
         options = {"stop": words or None, "seed": told.get("seed")}
         return self._generate(text, count, told, stream=self.chunk, **options)
+
+    def _usual(self, text: str) -> int:
+        """How many tokens are written where a request does not say.
+
+        Raises:
+            ArgumentError: The text has as many as the model's folder allows.
+        """
+        defaults = generation_defaults(self.model)
+        size = (
+            0 if defaults.max_length is None else len(self.model.tokenizer.encode(text))
+        )
+        told = defaults.new_tokens(size)
+        return self.max_tokens if told is None else min(told, self.max_tokens)
 
     def _generate(self, prompt: Any, count: int, told: Mapping[str, Any], **options):
         with self._starting:

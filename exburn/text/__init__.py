@@ -21,6 +21,7 @@ from exburn.text.samplers import (
     TopK,
     TopP,
 )
+from exburn.text.settings import TokenizerSettings
 from exburn.text.tokenizer import Tokenizer
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "RandomSampler",
     "Sampler",
     "Tokenizer",
+    "TokenizerSettings",
     "TopK",
     "TopP",
 ]

@@ -26,6 +26,9 @@ class GenerationDefaults:
         temperature, repetition_penalty: As of ``exburn.text.Sampler``.
         top_k: Only the likeliest tokens are drawn; 0 for all.
         top_p, min_p: As of ``TopP`` and ``MinP``, of those that are left.
+        max_new_tokens: Tokens to write at most; ``None`` for the rest of
+            ``max_length``.
+        max_length: Tokens of the prompt and of what is written; ``None`` for any.
 
     Raises:
         ArgumentError: A value is out of range.
@@ -42,6 +45,8 @@ class GenerationDefaults:
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
+    max_new_tokens: int | None = None
+    max_length: int | None = None
 
     def __post_init__(self):
         if self.end_tokens is not None:
@@ -57,6 +62,9 @@ class GenerationDefaults:
         check_number(_OP, "repetition_penalty", self.repetition_penalty, open_low=True)
         check_number(_OP, "top_p", self.top_p, high=1, open_low=True)
         check_number(_OP, "min_p", self.min_p, high=1)
+        for name in ("max_new_tokens", "max_length"):
+            if getattr(self, name) is not None:
+                check_count(_OP, name, getattr(self, name))
 
     @classmethod
     def of(cls, given: Any) -> GenerationDefaults:
@@ -86,6 +94,30 @@ class GenerationDefaults:
         if self.end_tokens is not None:
             config["end_tokens"] = list(self.end_tokens)
         return config
+
+    def new_tokens(self, prompt: int) -> int | None:
+        """How many tokens are written at most behind a prompt; ``None`` if not told.
+
+        Args:
+            prompt: Tokens of the prompt.
+
+        Raises:
+            ArgumentError: The prompt has as many as there may be, or more.
+
+        Example:
+            >>> GenerationDefaults(max_length=8).new_tokens(5)
+            3
+        """
+        if self.max_new_tokens is not None or self.max_length is None:
+            return self.max_new_tokens
+        if prompt >= self.max_length:
+            raise ArgumentError(
+                _OP,
+                f"the model's folder allows {self.max_length} tokens (max_length), the "
+                f"prompt has {prompt}",
+                hint="Say how many are to be written: max_new_tokens=…",
+            )
+        return self.max_length - prompt
 
     @property
     def sampler(self) -> Sampler:

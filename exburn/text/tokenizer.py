@@ -7,6 +7,7 @@ a model's file with a tokenizer loads without the package.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,11 +25,19 @@ from exburn.errors import (
 )
 from exburn.runtime.files.atomic import write_atomically
 from exburn.runtime.files.ordinary import read_text
+from exburn.runtime.files.together import changing, finish_changes
 from exburn.saving.json_text import MAX_VALUES, parse_json
 from exburn.text.description import check_description
+from exburn.text.folder import (
+    CONFIG_FILE,
+    TOKENIZER,
+    TOKENIZER_FILES,
+    entries_of,
+    read_description,
+)
+from exburn.text.settings import TokenizerSettings, clean_text
 
 _LARGEST = 64 << 20  # bytes of a file
-_FILE = "tokenizer.json"
 _LAST_TOKEN = 2**32 - 1  # the package's numbers have 32 bits
 # What the token that ends a text is called, in the order in which it is looked for.
 _ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[EOS]")
@@ -39,10 +48,13 @@ class Tokenizer:
 
     Args:
         text: The content of a ``tokenizer.json``.
-        end: The token that ends a text; found by its usual names if ``None``.
+        end: The token that ends a text; that of the settings if ``None``, or else found
+            by its usual names.
+        settings: What no ``tokenizer.json`` says, as a mapping of the arguments of
+            ``exburn.text.TokenizerSettings``, or one of these.
 
     Raises:
-        ArgumentError, DataError: One of them is no text.
+        ArgumentError, DataError: One of them is no text, or a setting does not fit.
         FileFormatError: It is no JSON object.
 
     Example:
@@ -54,10 +66,13 @@ class Tokenizer:
     Units*, 2016.
     """
 
-    def __init__(self, text: str, end: str | None = None):
+    def __init__(self, text: str, end: str | None = None, settings: Any = None):
         self._text, self._made = check_unicode("Tokenizer", text), None
         self._growth = check_description(_described(self._text))
         self._end = None if end is None else check_unicode("Tokenizer", end)
+        own = isinstance(settings, TokenizerSettings)
+        self._settings = settings if own else TokenizerSettings.of(settings or {})
+        self._files: dict[str, str] = {}  # of the folder that it comes from
 
     # ------------------------------------------------------------------ making
     @classmethod
@@ -114,37 +129,79 @@ class Tokenizer:
     def load(
         cls, path: str | os.PathLike, end: str | None = None, *, lazy: bool = False
     ) -> Tokenizer:
-        """Reads a ``tokenizer.json``, or that of a folder.
+        """Reads a ``tokenizer.json``, or all files that a folder has of a tokenizer.
+
+        ``tokenizer_config.json``, and of older folders ``special_tokens_map.json`` and
+        ``added_tokens.json``, add tokens, and say which one ends a text and which fills
+        rows up. An entry that is not honoured is an error that names it.
 
         Args:
-            path: The file or the folder.
+            path: The file, which is read alone, or the folder.
             end: The token that ends a text; found by its usual names if ``None``.
             lazy: Whether the package reads the text when it is first used.
 
         Raises:
             MissingFileError: There is none.
-            FileFormatError: It is too large, or no tokenizer.
+            FileFormatError: It is too large, or no tokenizer; or a file of the folder
+                has an entry that is not honoured.
             MissingDependencyError: ``tokenizers`` is not installed.
         """
         path, op = Path(path).expanduser(), "Tokenizer.load"
-        path = path / _FILE if path.is_dir() else path
-        made = cls(read_text(path, op, _LARGEST), end)
+        if path.is_dir():
+            finish_changes(path, op)
+            text = read_text(path / TOKENIZER, op, _LARGEST)
+            found = read_description(path, text, _described(text), op)
+            made = cls(found.text, end, found.settings)
+            made._files = dict(found.files)
+        else:
+            made = cls(read_text(path, op, _LARGEST), end)
         if not lazy:
             made._tokens()
         return made
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes a ``tokenizer.json``; into a folder under that name.
+        """Writes a ``tokenizer.json``, or all files of a tokenizer into a folder.
 
         What was there before survives any failure.
+
+        Args:
+            path: The file, which does not say the settings; or the folder.
 
         Raises:
             SaveError: The disk is full, or writing is not permitted.
         """
-        path = Path(path).expanduser()
-        path = path / _FILE if path.is_dir() else path
-        data = self._text.encode()
-        write_atomically(path, lambda file: file.write(data), op="Tokenizer.save")
+        path, op = Path(path).expanduser(), "Tokenizer.save"
+        if not path.is_dir():
+            data = self._text.encode()
+            write_atomically(path, lambda file: file.write(data), op=op)
+            return
+        files = self.files()
+        with changing(path, op=op) as changes:
+            for name, text in files.items():
+                changes.write(name, text.encode())
+            for name in TOKENIZER_FILES:
+                if name not in files:  # it is of another tokenizer
+                    changes.remove(name)
+
+    def files(self) -> dict[str, str]:
+        """The texts of the files of a folder, by their names.
+
+        They are those of the folder that it comes from. A token that ends texts or
+        fills rows up is told if it is one of those that texts are cut at first.
+
+        Example:
+            >>> list(Tokenizer.train(["so it is"] * 9, 260).files())
+            ['tokenizer.json', 'tokenizer_config.json']
+        """
+        if self._files:
+            return dict(self._files)
+        added = _described(self._text).get("added_tokens")
+        listed = added if isinstance(added, list) else []
+        special = {str(t.get("content")) for t in listed if isinstance(t, dict)}
+        end = self._end or self._settings.end
+        entries = entries_of(self._settings, end, special)
+        config = json.dumps(entries, indent=2, sort_keys=True) + "\n"
+        return {TOKENIZER: self._text, CONFIG_FILE: config}
 
     def to_json(self) -> str:
         """The content of its file."""
@@ -152,7 +209,9 @@ class Tokenizer:
 
     def state_dict(self) -> dict[str, Any]:
         """What makes an equal one: JSON-able."""
-        return {"text": self._text, "end": self._end}
+        settings = self._settings.get_config()
+        more = {"settings": settings} if settings else {}
+        return {"text": self._text, "end": self._end, **more}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Tokenizer:
@@ -165,8 +224,8 @@ class Tokenizer:
         if not isinstance(text, str) or not isinstance(end, str | None):
             raise FileFormatError("Tokenizer", "it is no state of a tokenizer")
         try:
-            return cls(text, end)
-        except DataError as error:
+            return cls(text, end, TokenizerSettings.of(state.get("settings", {})))
+        except (ArgumentError, DataError) as error:
             raise FileFormatError("Tokenizer", error.reason, error.details) from None
 
     # ------------------------------------------------------------------ using
@@ -200,21 +259,26 @@ class Tokenizer:
             found = made.encode_batch(lines, add_special_tokens=special)
         return [np.array(one.ids, np.int32) for one in found]
 
-    def decode(self, tokens: Any, *, special: bool = False) -> Any:
+    def decode(
+        self, tokens: Any, *, special: bool = False, clean_up: bool | None = None
+    ) -> Any:
         """The text of token numbers; a list of texts for several rows.
 
         Args:
             tokens: Integers, or a sequence of rows of them.
             special: Whether special tokens are written, too.
+            clean_up: Whether spaces in front of punctuation are left out; as the
+                settings say if ``None``.
 
         Raises:
             ArgumentError: It is a single number.
             DTypeError: They are no integers.
             DataError: A number is negative, or too large for any token.
         """
-        made = self._tokens()
         if isinstance(tokens, list | tuple) and any(np.ndim(t) for t in tokens):
-            return [self.decode(row, special=special) for row in tokens]
+            return [
+                self.decode(row, special=special, clean_up=clean_up) for row in tokens
+            ]
         ids = np.asarray(tokens)
         if ids.size and ids.dtype.kind not in "iu":
             raise DTypeError(
@@ -227,17 +291,82 @@ class Tokenizer:
                 hint="[number] for a single one.",
             )
         if ids.ndim >= 2:
-            return [self.decode(row, special=special) for row in ids]
+            return [self.decode(row, special=special, clean_up=clean_up) for row in ids]
         for number in (ids.min(), ids.max()) if ids.size else ():
             if not 0 <= number <= _LAST_TOKEN:
                 raise DataError(
                     "Tokenizer.decode",
                     f"token numbers are from 0 to {_LAST_TOKEN}, received {number}",
                 )
-        numbers, op = ids.tolist(), "Tokenizer.decode"
+        made, op, numbers = self._tokens(), "Tokenizer.decode", ids.tolist()
         self._growth.check_tokens(numbers, made.id_to_token, op)
         with _failures(op):
-            return made.decode(numbers, skip_special_tokens=not special)
+            text = made.decode(numbers, skip_special_tokens=not special)
+        cleans = self._settings.clean_up_spaces if clean_up is None else clean_up
+        return clean_text(text) if cleans else text
+
+    def batch(
+        self, texts: Sequence[str], *, max_length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Rows of one length, as the settings say: where they are filled up, and cut.
+
+        Args:
+            texts: Texts.
+            max_length: Tokens that a row may have; longer texts are cut, and keep the
+                tokens that begin and end them. ``None`` cuts nothing.
+
+        Shape:
+            each array: [texts, tokens]
+
+        Returns:
+            ``input_ids``, ``attention_mask`` (0 where a row is filled up) and
+            ``token_type_ids``, the parts of the text.
+
+        Raises:
+            ArgumentError: ``max_length`` is less than what the template adds, or
+                something is no text.
+            DataError: A text is no Unicode text.
+            FileFormatError: The tokenizer's file is damaged.
+
+        Example:
+            >>> tokenizer = Tokenizer.train(["so it is"] * 9, 260)
+            >>> tokenizer.batch(["so", "it"], max_length=1)["attention_mask"].tolist()
+            [[1], [1]]
+        """
+        made, op, settings = self._tokens(), "Tokenizer.batch", self._settings
+        lines = [check_unicode(op, line) for line in texts]
+        for line in lines:
+            self._growth.check_text(line, made.normalizer, op)
+        room = None
+        if max_length is not None:
+            added = made.num_special_tokens_to_add(False)
+            room = check_count(op, "max_length", max_length, max(added, 1)) - added
+        with _failures(op):
+            rows = made.encode_batch(lines, add_special_tokens=False)
+            for row in rows:
+                if room is not None and len(row.ids) > room:
+                    row.truncate(room, direction=settings.truncation_side)
+            rows = [made.post_process(row, None, True) for row in rows]
+        width = max((len(row.ids) for row in rows), default=0)
+        ids = np.full((len(rows), width), self._pad_number, np.int32)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        left = settings.padding_side == "left"
+        for number, row in enumerate(rows):
+            size = len(row.ids)
+            place = slice(width - size, width) if left else slice(size)
+            ids[number, place], mask[number, place] = row.ids, 1
+            if settings.type_ids:
+                types[number, place] = row.type_ids
+        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+
+    @property
+    def settings(self) -> TokenizerSettings:
+        """What no ``tokenizer.json`` says."""
+        return self._settings
+
+    @property
+    def _pad_number(self) -> int:
+        return self.number_of(self._settings.pad or "[PAD]") or 0
 
     @property
     def vocabulary_size(self) -> int:
@@ -277,7 +406,8 @@ class Tokenizer:
     @property
     def end(self) -> str | None:
         """The token that ends a text, or ``None``."""
-        names = _ENDS if self._end is None else (self._end,)
+        own = self._end or self._settings.end
+        names = _ENDS if own is None else (own,)
         return next((name for name in names if self.number_of(name) is not None), None)
 
     def _tokens(self) -> Any:
@@ -288,11 +418,12 @@ class Tokenizer:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and (
-            self._text == other._text and self._end == other._end
+            (self._text, self._end, self._settings)
+            == (other._text, other._end, other._settings)
         )
 
     def __hash__(self) -> int:
-        return hash((self._text, self._end))
+        return hash((self._text, self._end, self._settings))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_made": None}
@@ -330,7 +461,7 @@ def _package() -> Any:
 def _described(text: str) -> dict[str, Any]:
     """The JSON object that the text is."""
     most = MAX_VALUES + len(text) // 5  # a token may have no more than its comma
-    value = parse_json(text, "Tokenizer", _FILE, "the tokenizer's file", most=most)
+    value = parse_json(text, "Tokenizer", TOKENIZER, "the tokenizer's file", most=most)
     if not isinstance(value, dict) or "model" not in value:
         raise FileFormatError("Tokenizer", "it is no JSON object with a model")
     return value

@@ -42,6 +42,9 @@ def read(told, files=None):
         ),
         ({}, {"do_sample": True, "temperature": 0}, None),
         ({}, {"repetition_penalty": 1.1}, {"repetition_penalty": 1.1}),
+        ({}, {"max_new_tokens": 5}, {"max_new_tokens": 5}),
+        ({"max_length": 9}, None, {"max_length": 9}),
+        ({}, {"max_length": None, "max_new_tokens": None}, None),
     ],
 )
 def test_what_folders_say(told, files, expected):
@@ -63,6 +66,8 @@ def test_what_folders_say(told, files, expected):
             "'top_p' in generation_config.json must be a number above 0 to 1",
         ),
         ({"heat": 2}, "nothing is known of: 'heat'"),
+        ({"max_new_tokens": 0}, "'max_new_tokens'"),
+        ({"max_length": 2**31}, "'max_length'"),
     ],
 )
 def test_what_is_not_done_is_refused_by_name(files, text):
@@ -71,7 +76,16 @@ def test_what_is_not_done_is_refused_by_name(files, text):
 
 
 @pytest.mark.parametrize(
-    "given", [3, {"heat": 1}, {"top_p": 0}, {"end_tokens": 3}, {"end_tokens": [-1]}]
+    "given",
+    [
+        {"max_length": 0},
+        {"max_new_tokens": 1.5},
+        3,
+        {"heat": 1},
+        {"top_p": 0},
+        {"end_tokens": 3},
+        {"end_tokens": [-1]},
+    ],
 )
 def test_bad_arguments_are_errors(given):
     with pytest.raises(ArgumentError):
@@ -133,3 +147,29 @@ def test_the_sampler_is_the_chain_of_filters():
     np.testing.assert_array_equal(served.keep(logits), sampler.keep(logits))
     keys = jax.random.split(jax.random.key(0), 1)
     assert int(_sampler_of({}, GenerationDefaults())(logits, keys)[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "prompt", "expected"),
+    [
+        ({}, 2, None),
+        ({"max_new_tokens": 3}, 9, 3),
+        ({"max_length": 7}, 2, 5),
+        ({"max_length": 7, "max_new_tokens": 3}, 9, 3),
+    ],
+)
+def test_how_many_tokens_a_folder_asks_for(told, prompt, expected):
+    assert GenerationDefaults.of(told).new_tokens(prompt) == expected
+    with pytest.raises(ArgumentError, match="allows 2 tokens"):
+        GenerationDefaults.of({"max_length": 2}).new_tokens(2)
+
+
+@pytest.mark.long
+def test_the_folder_says_how_many_tokens_are_written():
+    def written(told, *prompts, **options):
+        model = GPT2(**SIZES, positions=100, generation=told)
+        return [len(row) for row in model.generate(list(prompts), **options)]
+
+    assert written({"max_length": 7}, [1, 2], [1]) == [5, 5]
+    assert written({"max_new_tokens": 900}, [1] * 95) == [5]  # as far as they go
+    assert written({"max_length": 2}, [1, 2], max_new_tokens=1) == [1]

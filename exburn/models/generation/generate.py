@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _OP = "generate"
 _TOKENS = 8  # of the sequence that the model is prepared for; others trace no less
+_NEW = 64  # tokens that are written where nobody says how many
 _CHUNK = 16  # tokens between two pieces of a stream, and between two looks for stops
 
 
@@ -47,7 +48,7 @@ class _Function(Sampler):
 def generate(
     self: Model,
     prompt: Any,
-    max_new_tokens: int = 64,
+    max_new_tokens: int | None = None,
     *,
     sampler: Any = None,
     stop: Any = None,
@@ -70,7 +71,8 @@ def generate(
     Args:
         prompt: A text, if the model has a ``tokenizer``; token numbers, ``[time]``; or
             several of them, of any lengths: a list, or an array ``[batch, time]``.
-        max_new_tokens: Tokens to write at most.
+        max_new_tokens: Tokens to write at most; as the model's folder says if ``None``,
+            as far as there are positions, else 64.
         sampler: Chooses the next token: one of ``exburn.text``, or a function of
             ``(logits, keys)``; as the model's folder says if ``None``, else the most
             likely one.
@@ -110,7 +112,8 @@ def generate(
     """
     tokenizer = self.tokenizer
     prompts = read_prompts(prompt, tokenizer)
-    wanted = check_count(_OP, "max_new_tokens", max_new_tokens)
+    if max_new_tokens is not None:
+        max_new_tokens = check_count(_OP, "max_new_tokens", max_new_tokens)
     check_flag(_OP, "include_prompt", include_prompt)
     chunk = None if stream is False else _chunk_of(stream)
     defaults = generation_defaults(self)
@@ -131,6 +134,7 @@ def generate(
         raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
     with on_device(self):
         trainer, programs, plan = _prepare(self, cache)
+        wanted = max_new_tokens or _new_tokens(defaults, plan, prompts.longest)
         _check_fit(trainer, plan, prompts, wanted)
         _check_vectors(chooses, plan)
         _check_room(room, prompts, wanted)
@@ -220,6 +224,19 @@ def generation_defaults(model: Model) -> GenerationDefaults:
     """What a model's folder says of writing."""
     held = model._generation
     return GenerationDefaults() if held is None else held.value
+
+
+def _new_tokens(defaults: GenerationDefaults, plan: Plan, prompt: int) -> int:
+    """How many tokens are written where the call says nothing.
+
+    Raises:
+        ArgumentError: The prompt has as many tokens as the folder allows.
+    """
+    told = defaults.new_tokens(prompt)
+    if told is None:
+        return _NEW
+    room = told if plan.positions is None else plan.positions - prompt
+    return max(min(told, room), 1)
 
 
 def _sampler_of(sampler: Any) -> Any:

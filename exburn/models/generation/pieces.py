@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from exburn.text import Tokenizer
+from exburn.text.settings import clean_part, clean_text
 
 _HALF = "\ufffd"  # of a character whose bytes are not all there
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a token of one byte, of SentencePiece's kind
@@ -36,6 +37,7 @@ class Pieces:
     ):
         self._tokenizer, self._stops = tokenizer, list(stops)
         self._count, self._held, self.ended = 0, "", False
+        self._cleans, self._unclean = tokenizer.settings.clean_up_spaces, ""
         self._begin_window(prompt.tolist())
 
     def take(self, tokens: np.ndarray, last: bool) -> str:
@@ -49,10 +51,11 @@ class Pieces:
         for token in tokens[self._count :].tolist():
             if self.ended:
                 break
-            parts.append(self._pass_on(self._add(token)))
+            parts.append(self._pass_on(self._clean(self._add(token))))
         self._count = len(tokens)
         if last and not self.ended:
-            parts.append(self._pass_on(self._text()[self._told :]))
+            rest = self._clean(self._text()[self._told :], last=True)
+            parts.append(self._pass_on(rest))
             parts.append("" if self.ended else self._held)
             self._held, self._told = "", len(self._text())
         return "".join(parts)
@@ -64,7 +67,7 @@ class Pieces:
             while size < len(tokens) and self._is_byte(tokens[-size]):
                 size += 1  # bytes are one text, or none of them is
             self._window = tokens[-size:]
-            self._before = len(self._tokenizer.decode(self._window))
+            self._before = len(self._decode())
             if self._before or size >= len(tokens):
                 break
         self._told = 0
@@ -84,7 +87,23 @@ class Pieces:
 
     def _text(self) -> str:
         """The text of the window behind its context."""
-        return self._tokenizer.decode(self._window)[self._before :]
+        return self._decode()[self._before :]
+
+    def _decode(self) -> str:
+        return self._tokenizer.decode(self._window, clean_up=False)
+
+    def _clean(self, text: str, last: bool = False) -> str:
+        """What of a text is certain once spaces in front of punctuation are left out.
+
+        Args:
+            text: The text behind all that was given before.
+            last: Whether no more will come.
+        """
+        if not self._cleans:
+            return text
+        text = self._unclean + text
+        clean, self._unclean = (clean_text(text), "") if last else clean_part(text)
+        return clean
 
     def _is_byte(self, token: int) -> bool:
         return _BYTE.fullmatch(self._tokenizer.token_of(token) or "") is not None

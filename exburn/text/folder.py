@@ -1,0 +1,650 @@
+"""What the files of a folder say of its tokenizer, beside ``tokenizer.json``.
+
+``tokenizer.json`` says how texts are cut. ``tokenizer_config.json``, and of older
+folders ``special_tokens_map.json`` and ``added_tokens.json``, add tokens to it, and say
+what tokens are for. Versions of ``transformers`` differ in which file counts where they
+contradict each other: then the folder is refused, with the name of the entry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn.errors import FileFormatError
+from exburn.saving.pretrained_folder import CONFIG, read_json
+from exburn.text.settings import TokenizerSettings
+from exburn.weights.entries import (
+    Entry,
+    Misfit,
+    Table,
+    choice,
+    flag,
+    list_of,
+    nullable,
+    real,
+    text,
+    whole,
+)
+
+__all__ = [
+    "CONFIG_FILE",
+    "TOKENIZER",
+    "TOKENIZER_FILES",
+    "Description",
+    "entries_of",
+    "read_description",
+]
+
+TOKENIZER, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+_SPECIAL, _ADDED = "special_tokens_map.json", "added_tokens.json"
+TOKENIZER_FILES = (TOKENIZER, CONFIG_FILE, _SPECIAL, _ADDED)
+_MOST = 2**31 - 1
+_FLAGS = ("lstrip", "normalized", "rstrip", "single_word", "special")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+_BERT = ("BertTokenizer", "BertTokenizerFast")
+_LLAMA = ("LlamaTokenizer", "LlamaTokenizerFast")
+_GPT2 = ("GPT2Tokenizer", "GPT2TokenizerFast")
+_MODELS = {**dict.fromkeys(_BERT, "WordPiece"), **dict.fromkeys(_LLAMA + _GPT2, "BPE")}
+_CLASSES = {"bert": _BERT[0], "gpt2": _GPT2[0], "llama": _LLAMA[0]}
+# Special tokens that the classes have where a file says nothing.
+_END = "<|endoftext|>"
+_DEFAULTS = {
+    **dict.fromkeys(
+        _BERT,
+        {name: f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
+    ),
+    **dict.fromkeys(_LLAMA, {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}),
+    **dict.fromkeys(_GPT2, dict.fromkeys(("unk", "bos", "eos"), _END)),
+}
+
+
+# ---------------------------------------------------------------------- kinds
+def _token(value: Any) -> dict[str, Any]:
+    """A token with its flags, of its text or of an object."""
+    told = {"content": value} if isinstance(value, str) else value
+    if not isinstance(told, Mapping) or not {"content", "__type", *_FLAGS} >= {*told}:
+        raise Misfit("a token: a text, or an object with 'content'")
+    content, special = told.get("content"), told.get("special", True)
+    flags = {name: told.get(name, False) for name in _FLAGS}
+    flags |= {"special": special, "normalized": told.get("normalized", not special)}
+    if not _is_token(content):
+        raise Misfit("a token, whose 'content' is a text")
+    if not all(isinstance(value, bool) for value in flags.values()):
+        raise Misfit("a token, whose flags are true or false")
+    return {"content": content, **flags}
+
+
+def _is_token(value: Any) -> bool:
+    """Whether a value is a text that a token may have."""
+    if not isinstance(value, str) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate
+        return False
+    return True
+
+
+def _more_tokens(value: Any) -> list[dict[str, Any]]:
+    """Special tokens of a list."""
+    return list(list_of(_token)(value))
+
+
+def _named_or_more(value: Any) -> Mapping[str, Any] | list[dict[str, Any]]:
+    """Special tokens of a list, or by their names."""
+    if isinstance(value, Mapping):
+        return {name: _token(token) for name, token in value.items()}
+    return _more_tokens(value)
+
+
+def _numbered(value: Any) -> list[tuple[int, dict[str, Any]]]:
+    """Tokens by their numbers, in order."""
+    if not isinstance(value, Mapping) or not all(map(_NUMBER.fullmatch, value)):
+        raise Misfit("an object of numbers and tokens")
+    tokens = []
+    for number, about in value.items():
+        if not isinstance(about, Mapping) or int(number) > _MOST:
+            raise Misfit("an object of numbers and tokens")
+        # A token whose file says nothing of that is an ordinary one.
+        tokens.append((int(number), _token({"special": False, **about})))
+    return sorted(tokens, key=lambda pair: pair[0])
+
+
+def _length(value: Any) -> int | None:
+    """Tokens that a text may have; a very large number is written for any number."""
+    number = real(1)(value)
+    if number != int(number):
+        raise Misfit("a whole number of at least 1")
+    return None if number > _MOST else int(number)
+
+
+def _input_names(value: Any) -> bool:
+    """Whether the parts of a text are numbered, of the names of inputs."""
+    names = list_of(text)(value)
+    if (
+        not {"input_ids", "attention_mask"}
+        <= set(names)
+        <= {*("input_ids", "attention_mask", "token_type_ids")}
+    ):
+        raise Misfit("'input_ids', 'attention_mask' and perhaps 'token_type_ids'")
+    return "token_type_ids" in names
+
+
+_SIDE = choice(["right", "left"])
+_NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_TOKENS = [
+    *(Entry(f"{name}_token", name, nullable(_token)) for name in _NAMED),
+    Entry("additional_special_tokens", "special", nullable(_more_tokens, [])),
+    Entry("extra_special_tokens", "extra", nullable(_named_or_more, [])),
+]
+_TABLE = Table(
+    CONFIG_FILE,
+    [
+        *_TOKENS,
+        Entry("add_bos_token", "add_bos", nullable(flag)),
+        Entry("add_eos_token", "add_eos", nullable(flag)),
+        Entry("add_prefix_space", "prefix_space", nullable(flag)),
+        Entry("added_tokens_decoder", "added", nullable(_numbered)),
+        Entry("clean_text", "clean_text", nullable(flag)),
+        Entry("clean_up_tokenization_spaces", "clean_up", nullable(flag, False), False),
+        Entry(
+            "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
+            "clean_up_all",
+            nullable(flag, False),
+            False,
+        ),
+        Entry("do_lower_case", "lowercase", nullable(flag)),
+        Entry("legacy", "legacy", nullable(flag)),
+        Entry("max_len", "old_length", nullable(_length)),
+        Entry("model_input_names", "type_ids", nullable(_input_names)),
+        Entry("model_max_length", "max_length", nullable(_length)),
+        Entry("padding_side", "padding_side", nullable(_SIDE)),
+        Entry("strip_accents", "strip_accents", nullable(flag)),
+        Entry("tokenize_chinese_chars", "chinese_chars", nullable(flag)),
+        Entry("tokenizer_class", "kind", nullable(text)),
+        Entry("truncation_side", "truncation_side", nullable(_SIDE)),
+        Entry("wordpieces_prefix", "prefix", nullable(text)),
+    ],
+    only={
+        "auto_map": (),  # code of the folder's, which does not run
+        "backend": ("tokenizers",),
+        "do_basic_tokenize": (True,),
+        "dropout": (0.0,),
+        "fix_mistral_regex": (False,),
+        "init_inputs": ([],),
+        "never_split": ([],),
+        "split_special_tokens": (False,),
+    },
+    # Of chats, which are not laid out here; of the tokenizers in Python and of their
+    # files; names of files and of the folder; of batches whose form a call says.
+    harmless="""
+        _commit_hash _from_auto chat_control_tokens chat_template cls_token_box
+        device_map errors from_slow full_tokenizer_file is_local language
+        local_files_only max_length merges_file name_or_path pad_to_multiple_of
+        pad_token_box pad_token_type_id processor_class response_schema
+        response_template revision sep_token_box sp_model_kwargs
+        spaces_between_special_tokens special_tokens_map_file stride tokenizer_file
+        transformers_version trim_offsets truncation_strategy unk_token_box
+        use_default_system_prompt use_fast verbose vocab_file vocab_size
+    """.split(),
+)
+_SPECIAL_TABLE = Table(_SPECIAL, _TOKENS)
+
+
+# ---------------------------------------------------------------------- reading
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """A tokenizer, as the files of a folder describe it together.
+
+    Attributes:
+        text: The content of ``tokenizer.json``, with what the other files add.
+        settings: What they say beside it.
+        files: The texts of all of them, by their names.
+    """
+
+    text: str
+    settings: TokenizerSettings
+    files: Mapping[str, str]
+
+
+def read_description(
+    folder: Path, content: str, described: dict[str, Any], op: str
+) -> Description:
+    """What the files beside a ``tokenizer.json`` make of it.
+
+    Args:
+        folder: The folder.
+        content: The text of its ``tokenizer.json``.
+        described: What that describes; it is changed.
+        op: The operation named in errors.
+
+    Raises:
+        FileFormatError: An entry does not fit, is not done here, contradicts the
+            ``tokenizer.json``, or nothing is known of it.
+    """
+    told, files = {}, {TOKENIZER: content}
+    for name in TOKENIZER_FILES[1:]:
+        if (folder / name).exists():
+            told[name], files[name] = read_json(folder / name, op)
+    reading = _Reading(described, _entries(told, described, folder, op), op)
+    reading.check()
+    changed = reading.add_tokens()
+    changed = reading.set_normalizer() or changed
+    if changed:
+        content = json.dumps(described, ensure_ascii=False)
+    return Description(content, reading.settings(), files)
+
+
+def _entries(
+    told: Mapping[str, Mapping[str, Any]],
+    described: Mapping[str, Any],
+    folder: Path,
+    op: str,
+) -> dict[str, Any]:
+    """What the entries of all files say, under the names of the table's arguments."""
+    config = dict(told.get(CONFIG_FILE, {}))
+    # Tokens of one model, as "image_token": they are special.
+    own = {
+        key: config.pop(key)
+        for key in list(config)
+        if key.endswith("_token") and key not in _TABLE.entries
+    }
+    entries = _TABLE.read(config, op)
+    more = Table(CONFIG_FILE, [Entry(key, key, nullable(_token)) for key in own])
+    entries["own"] = [token for token in more.read(own, op).values() if token]
+    lists = {"additional_special_tokens", "extra_special_tokens"}
+    entries["listed"] = not lists.isdisjoint(config)
+    if isinstance(entries["extra"], Mapping):
+        entries["own"] += entries["extra"].values()
+        entries["listed"] &= not entries["extra"]
+        entries["extra"] = []
+    # Both names are of one list; the newer one counts.
+    entries["extra"] = entries["extra"] or entries["special"] or []
+    present = {*config}
+    if entries["added"] is None:  # an older folder
+        present |= {*told.get(_SPECIAL, {})}
+        more = _take_special(entries, told.get(_SPECIAL, {}), op)
+        entries["added"] = _added_tokens(told.get(_ADDED, {}), entries, op)
+        entries["extra"] = [*entries["extra"], *more]
+    if entries["kind"] is None and told and (folder / CONFIG).is_file():
+        model, _ = read_json(folder / CONFIG, op)
+        kind, own_type = model.get("tokenizer_class"), model.get("model_type")
+        kind = kind or (_CLASSES.get(own_type) if isinstance(own_type, str) else None)
+        entries["kind"] = kind if isinstance(kind, str) else None
+    steps = _steps(described.get("pre_tokenizer"), "pretokenizers")
+    if entries["kind"] in _LLAMA and any(s.get("type") == "ByteLevel" for s in steps):
+        entries["kind"] = None  # many folders of Llama 3 name the class of Llama 2
+    defaults = _DEFAULTS.get(entries["kind"] or "", {})
+    pad = _object(described.get("padding")).get("pad_token")
+    if _is_token(pad) and entries["kind"] not in (*_BERT, *_GPT2):
+        defaults = {**defaults, "pad": pad}
+    for name, content in defaults.items():
+        if f"{name}_token" not in present:
+            entries[name] = _token(content)
+    return entries
+
+
+def _take_special(
+    entries: dict[str, Any], special: Mapping[str, Any], op: str
+) -> list[dict[str, Any]]:
+    """Takes what ``special_tokens_map.json`` says, which counts in older folders.
+
+    Args:
+        entries: What ``tokenizer_config.json`` says; it is changed.
+        special: The content of the other file.
+        op: The operation named in errors.
+
+    Returns:
+        Further special tokens, under their older name.
+    """
+    older = _SPECIAL_TABLE.read(special, op)
+    for name in _NAMED:
+        if special.get(f"{name}_token") is not None:
+            entries[name] = older[name]
+    if isinstance(older["extra"], Mapping):
+        entries["own"] += older["extra"].values()
+    elif older["extra"]:
+        entries["extra"] = [*entries["extra"], *older["extra"]]
+        return []
+    return [] if entries["listed"] else list(older["special"] or ())
+
+
+def _special_tokens(entries: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tokens that are named as special."""
+    named = [entries[name] for name in _NAMED if entries[name]]
+    named = [{**token, "special": True} for token in [*named, *entries["own"]]]
+    return [*named, *entries["extra"]]
+
+
+def _added_tokens(
+    told: Mapping[str, Any], entries: Mapping[str, Any], op: str
+) -> list[tuple[int, dict[str, Any]]]:
+    """The tokens of ``added_tokens.json``.
+
+    Raises:
+        FileFormatError: It is damaged.
+    """
+    named = [entries[name] for name in _NAMED if entries[name]]
+    special = {token["content"] for token in [*named, *entries["extra"]]}
+    table = Table(_ADDED, [Entry(key, key, whole(0, _MOST)) for key in told])
+    tokens = []
+    for content, number in table.read(told, op).items():
+        if not _is_token(content):
+            raise FileFormatError(op, f"{_ADDED} has a token that is no text")
+        about = {"content": content, "special": content in special}
+        tokens.append((number, _token(about)))
+    return sorted(tokens, key=lambda pair: pair[0])
+
+
+def _steps(step: Any, inner: str) -> Iterator[dict[str, Any]]:
+    """A step, and those that it is a sequence of."""
+    todo = [step]
+    while todo:
+        step = todo.pop(0)
+        if isinstance(step, dict):
+            listed = step.get(inner)
+            todo = [*(listed if isinstance(listed, list) else []), *todo]
+            yield step
+
+
+class _Reading:
+    """Entries beside the description that they are of.
+
+    Args:
+        described: The content of ``tokenizer.json``, which is changed.
+        entries: What the other files say.
+        op: The operation named in errors.
+    """
+
+    def __init__(self, described: dict[str, Any], entries: dict[str, Any], op: str):
+        self._described, self._entries, self._op = described, entries, op
+        self._model = _object(described.get("model"))
+
+    def _is(self, classes: tuple[str, ...]) -> bool:
+        return self._entries["kind"] in classes
+
+    def _steps(self, name: str, inner: str) -> Iterator[dict[str, Any]]:
+        """The steps of a normalizer, pre-tokenizer …, by their names in the file."""
+        return _steps(self._described.get(name), inner)
+
+    def _refuse(self, entry: str, value: Any, other: str) -> FileFormatError:
+        return FileFormatError(
+            self._op,
+            f"{entry!r} is {value!r} in {CONFIG_FILE}, and {other} in {TOKENIZER}",
+            hint="Libraries differ in which of the two counts. Change one of them.",
+        )
+
+    # ------------------------------------------------------------------ checks
+    def check(self) -> None:
+        """Compares what both files say.
+
+        Raises:
+            FileFormatError: They contradict each other.
+        """
+        self._check_words()
+        self._check_spaces()
+        self._check_template()
+
+    def _check_words(self) -> None:
+        entries = self._entries
+        kind, needed = entries["kind"], _MODELS.get(entries["kind"])
+        if needed is not None and self._model.get("type") != needed:
+            says = f"the model is of type {self._model.get('type')!r}"
+            raise self._refuse("tokenizer_class", kind, says)
+        unknown = self._unknown()
+        if entries["unk"] and unknown not in (None, entries["unk"]["content"]):
+            raise self._refuse("unk_token", entries["unk"]["content"], repr(unknown))
+        own = self._model.get("continuing_subword_prefix")
+        if entries["prefix"] is not None and own not in (None, entries["prefix"]):
+            raise self._refuse("wordpieces_prefix", entries["prefix"], repr(own))
+        bert = self._bert()
+        if self._is(_BERT):
+            if bert is None:
+                raise self._refuse(
+                    "tokenizer_class", kind, "there is no BertNormalizer"
+                )
+            return  # the entries count
+        for key, field, name in _OF_BERT:
+            value, own = entries[key], (bert or {}).get(field)
+            if bert is None:
+                steps = self._steps("normalizer", "normalizers")
+                lower = any(step.get("type") == "Lowercase" for step in steps)
+                own = lower if key == "lowercase" else value
+            if value is not None and value != own:
+                raise self._refuse(name, value, repr(own))
+
+    def _unknown(self) -> Any:
+        """The token of what no other is for."""
+        vocabulary, number = self._model.get("vocab"), self._model.get("unk_id")
+        if isinstance(vocabulary, list) and isinstance(number, int):
+            pair = vocabulary[number] if 0 <= number < len(vocabulary) else None
+            return pair[0] if isinstance(pair, list) and pair else None
+        return self._model.get("unk_token")
+
+    def _bert(self) -> dict[str, Any] | None:
+        """The normalizer of BERT's kind."""
+        normalizer = self._described.get("normalizer")
+        own = (
+            isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
+        )
+        return normalizer if own else None
+
+    def _check_spaces(self) -> None:
+        """Whether a text begins with a space, which decides its first token."""
+        value, legacy = self._entries["prefix_space"], self._entries["legacy"]
+        if value is None and self._is(_GPT2):
+            value = False
+        own: bool | None = None
+        for step in self._steps("pre_tokenizer", "pretokenizers"):
+            if step.get("type") == "ByteLevel":
+                own = own or bool(step.get("add_prefix_space", True))
+            if step.get("type") == "Metaspace":
+                scheme = step.get("prepend_scheme", "always")
+                own = own or scheme != "never"
+                told = {True: "always", False: "first"}.get(legacy)
+                if self._is(_LLAMA) and own and told not in (None, scheme):
+                    raise self._refuse("legacy", legacy, f"spaces come {scheme!r}")
+        for step in self._steps("normalizer", "normalizers"):
+            own = own or step.get("type") == "Prepend"
+        if value is not None and value != bool(own):
+            says = "a text begins with a space" if own else "none begins with a space"
+            raise self._refuse("add_prefix_space", value, says)
+
+    def _check_template(self) -> None:
+        """Which tokens begin and end a text."""
+        first, last = self._ends()
+        for entry, name, own in (("add_bos", "bos", first), ("add_eos", "eos", last)):
+            value, token = self._entries[entry], self._entries[name]
+            content = token["content"] if token else None
+            adds = own is not None and own == content
+            if value is not None and value != adds:
+                says = f"the text {'begins' if name == 'bos' else 'ends'} with {own!r}"
+                raise self._refuse(f"{entry}_token", value, says if own else "none is")
+        if self._is(_BERT):
+            for name, own in (("cls", first), ("sep", last)):
+                token = self._entries[name]
+                content = token["content"] if token else f"[{name.upper()}]"
+                if own != content:
+                    raise self._refuse(f"{name}_token", content, repr(own))
+
+    def _ends(self) -> tuple[str | None, str | None]:
+        """The special tokens that a template has in front of a text and behind it."""
+        first = last = None
+        for step in self._steps("post_processor", "processors"):
+            if step.get("type") in ("BertProcessing", "RobertaProcessing"):
+                pairs = [step.get(name) for name in ("cls", "sep")]
+                first, last = (
+                    p[0] if isinstance(p, list) and p else None for p in pairs
+                )
+            parts = step.get("single")
+            if step.get("type") == "TemplateProcessing" and isinstance(parts, list):
+                names = [
+                    _object(_object(p).get("SpecialToken")).get("id") for p in parts
+                ]
+                first, last = (names[0], names[-1]) if names else (None, None)
+        return first, last
+
+    # ------------------------------------------------------------------ changes
+    def set_normalizer(self) -> bool:
+        """Has BERT's normalizer do what the entries say, or their defaults.
+
+        Returns:
+            Whether it does something else than before.
+        """
+        bert = self._bert()
+        if bert is None or not self._is(_BERT):
+            return False
+        entries = self._entries
+        told = {field: entries[key] for key, field, _ in _OF_BERT}
+        for field in ("lowercase", "handle_chinese_chars", "clean_text"):
+            told[field] = True if told[field] is None else told[field]
+        changed = any(bert.get(field) != value for field, value in told.items())
+        bert |= told
+        return changed
+
+    def add_tokens(self) -> bool:
+        """Adds the tokens that the other files name.
+
+        Returns:
+            Whether there was something to add or to change.
+
+        Raises:
+            FileFormatError: A token has another number.
+        """
+        own = self._own_tokens()
+        vocabulary, changed = self._vocabulary(), False
+        for number, token in self._entries["added"]:
+            content = token["content"]
+            found = own.get(content)
+            if found is not None and all(found.get(f) == token[f] for f in _FLAGS):
+                place = found["id"]
+            else:
+                place = self._number(content, own, vocabulary)
+                own[content], changed = {"id": place, **token}, True
+            if place != number:
+                entry = f"added_tokens_decoder.{number}"
+                raise self._refuse(entry, content, f"that is token {place}")
+        known, seen = {*own}, []
+        for token in _special_tokens(self._entries):  # the last one of a name counts
+            content = token["content"]
+            if content not in known and token not in seen:
+                seen.append(token)
+                place = self._number(content, own, vocabulary)
+                own[content], changed = {"id": place, **token}, True
+        if changed:
+            ordered = sorted(own.values(), key=lambda token: token["id"])
+            self._described["added_tokens"] = ordered
+        return changed
+
+    def _own_tokens(self) -> dict[str, dict[str, Any]]:
+        """The tokens that the description itself adds.
+
+        Raises:
+            FileFormatError: It is damaged.
+        """
+        listed = self._described.get("added_tokens") or []
+        own = {}
+        for token in listed if isinstance(listed, list) else [None]:
+            content = token.get("content") if isinstance(token, dict) else None
+            number = token.get("id") if isinstance(token, dict) else None
+            if not isinstance(content, str) or type(number) is not int:
+                raise FileFormatError(
+                    self._op, f"'added_tokens' in {TOKENIZER} must be a list of tokens"
+                )
+            own[content] = token
+        return own
+
+    def _vocabulary(self) -> dict[str, int]:
+        """Tokens of the model and their numbers."""
+        told = self._model.get("vocab")
+        if isinstance(told, dict):
+            return {t: n for t, n in told.items() if isinstance(n, int)}
+        pairs = told if isinstance(told, list) else []
+        return {
+            pair[0]: number
+            for number, pair in enumerate(pairs)
+            if isinstance(pair, list) and pair and isinstance(pair[0], str)
+        }
+
+    def _number(
+        self,
+        content: str,
+        own: Mapping[str, Mapping[str, Any]],
+        vocabulary: Mapping[str, int],
+    ) -> int:
+        """The number that the package gives to a token that is added."""
+        if content in own:
+            return own[content]["id"]
+        if content in vocabulary:
+            return vocabulary[content]
+        largest = max((token["id"] for token in own.values()), default=-1)
+        return max(largest + 1, len(vocabulary))
+
+    # ------------------------------------------------------------------ settings
+    def settings(self) -> TokenizerSettings:
+        """What the files say beside the description."""
+        entries = self._entries
+        padding = _object(self._described.get("padding"))
+        cutting = _object(self._described.get("truncation"))
+        bpe = self._model.get("type") == "BPE" and not entries["clean_up_all"]
+        return TokenizerSettings(
+            end=entries["eos"]["content"] if entries["eos"] else None,
+            pad=entries["pad"]["content"] if entries["pad"] else None,
+            max_length=entries["max_length"] or entries["old_length"],
+            padding_side=entries["padding_side"]
+            or ("left" if self._is(_LLAMA) and not padding else _side(padding)),
+            truncation_side=entries["truncation_side"] or _side(cutting),
+            type_ids=entries["type_ids"] is not False,
+            # It was made for BERT's words; of byte pairs it would take spaces away.
+            clean_up_spaces=entries["clean_up"] and not bpe,
+        )
+
+
+# Entries of BERT's normalizer: the argument, the field, the name in the file.
+_OF_BERT = (
+    ("lowercase", "lowercase", "do_lower_case"),
+    ("strip_accents", "strip_accents", "strip_accents"),
+    ("chinese_chars", "handle_chinese_chars", "tokenize_chinese_chars"),
+    ("clean_text", "clean_text", "clean_text"),
+)
+
+
+def entries_of(
+    settings: TokenizerSettings, end: str | None, special: Collection[str]
+) -> dict[str, Any]:
+    """What ``tokenizer_config.json`` says beside a ``tokenizer.json``.
+
+    Args:
+        settings: What no ``tokenizer.json`` says.
+        end: The token that ends a text.
+        special: The tokens that texts are cut at first. Only these are told: another
+            one would become one of them, and be found within words.
+    """
+    names = ["input_ids", "attention_mask"]
+    if settings.type_ids:
+        names.insert(1, "token_type_ids")
+    entries = {
+        "clean_up_tokenization_spaces": settings.clean_up_spaces,
+        "eos_token": end if end in special else None,
+        "model_input_names": names,
+        "model_max_length": settings.max_length,
+        "pad_token": settings.pad if settings.pad in special else None,
+        "padding_side": settings.padding_side,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "truncation_side": settings.truncation_side,
+    }
+    return {key: value for key, value in entries.items() if value is not None}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """The value, if it is an object of JSON; else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _side(about: Mapping[str, Any]) -> str:
+    return "left" if about.get("direction") == "Left" else "right"

@@ -1,0 +1,130 @@
+"""How texts become rows of a batch, which no ``tokenizer.json`` says."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from exburn.core.checks import check_choice, check_count, check_flag, check_unicode
+from exburn.errors import ArgumentError
+
+__all__ = ["TokenizerSettings"]
+
+_OP, _SIDES = "TokenizerSettings", ("right", "left")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerSettings:
+    """What a folder says of a tokenizer beside its ``tokenizer.json``.
+
+    Args:
+        end: The token that ends a text, where the user names none.
+        pad: The token that fills rows up.
+        max_length: Tokens that a text of the model may have; ``None`` for any number.
+        padding_side: Where rows are filled up: ``"right"`` or ``"left"``.
+        truncation_side: Where texts are cut: ``"right"`` or ``"left"``.
+        type_ids: Whether the template's numbers of the parts of a text are used; they
+            are 0 otherwise.
+        clean_up_spaces: Whether spaces in front of punctuation are left out of texts
+            that are made of tokens.
+
+    Raises:
+        ArgumentError, DataError: A value does not fit.
+
+    Example:
+        >>> TokenizerSettings(pad="[PAD]").get_config()
+        {'pad': '[PAD]'}
+    """
+
+    end: str | None = None
+    pad: str | None = None
+    max_length: int | None = None
+    padding_side: str = "right"
+    truncation_side: str = "right"
+    type_ids: bool = True
+    clean_up_spaces: bool = False
+
+    def __post_init__(self):
+        for token in (self.end, self.pad):
+            if token is not None:
+                check_unicode(_OP, token)
+        if self.max_length is not None:
+            check_count(_OP, "max_length", self.max_length)
+        check_choice(_OP, "padding_side", self.padding_side, _SIDES)
+        check_choice(_OP, "truncation_side", self.truncation_side, _SIDES)
+        check_flag(_OP, "type_ids", self.type_ids)
+        check_flag(_OP, "clean_up_spaces", self.clean_up_spaces)
+
+    @classmethod
+    def of(cls, config: Any) -> TokenizerSettings:
+        """Those of a mapping, as ``get_config`` gives it.
+
+        Raises:
+            ArgumentError, DataError: It is something else, or a value does not fit.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(config, Mapping) or not names.issuperset(config):
+            raise ArgumentError(
+                _OP,
+                f"it is a mapping of {', '.join(sorted(names))}, received {config!r}",
+            )
+        return cls(**config)
+
+    def get_config(self) -> dict[str, Any]:
+        """What is not the default, JSON-able."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+
+# In this order: what one makes may be what another looks for.
+_CLEANED = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
+
+
+_CUT = re.compile(r"[^ '] (?=[^'])", re.DOTALL)
+
+
+def clean_text(text: str) -> str:
+    """Leaves out spaces in front of punctuation, as ``transformers`` does.
+
+    Example:
+        >>> clean_text("it 's so , is n't it ?")
+        "it's so, isn't it?"
+    """
+    for old, new in _CLEANED:
+        text = text.replace(old, new)
+    return text
+
+
+def clean_part(text: str) -> tuple[str, str]:
+    """Cleans up what no text behind it can change.
+
+    Args:
+        text: A text that is not at its end.
+
+    Returns:
+        The clean part, and the rest as it is.
+
+    Example:
+        >>> clean_part("it is n't so")
+        ("it isn't", ' so')
+    """
+    # What is looked for begins with a space, and only " ' " has another one; which may
+    # also leave a "n't" whose letters were on both sides.
+    cut = max((part.end() - 1 for part in _CUT.finditer(text)), default=0)
+    return clean_text(text[:cut]), text[cut:]
