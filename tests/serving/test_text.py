@@ -58,6 +58,8 @@ def test_a_client_gets_the_text_in_events(model):
     body = {"text_input": "A", "parameters": told}
     texts = {client("POST", PATH, json=body).text for _ in range(2)}
     assert len(texts) == 1
+    counts = model._run.value.trainer.preparer.trace_counts
+    assert counts["prefill"] == counts["generate"] == 2  # by hand, and for all requests
     size = len(model.tokenizer.encode("A class"))
     for told in ({"max_length": size + 3}, {"max_new_tokens": 3}):
         model._set_generation(told)
@@ -66,8 +68,6 @@ def test_a_client_gets_the_text_in_events(model):
         assert text == "".join(streams["gpt"].stream(asked)) != expected
         assert expected.startswith(text)
     model._set_generation(None)
-    counts = model._run.value.trainer.preparer.trace_counts
-    assert counts["prefill"] == counts["generate"] == 2  # by hand, and for all requests
 
 
 def test_a_model_without_a_tokenizer_is_refused():
