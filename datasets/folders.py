@@ -17,7 +17,7 @@ import numpy as np
 from exburn.datasets.generated import Split
 from exburn.datasets.prepare import train_test
 from exburn.errors import ArgumentError, DataError, require
-from exburn.runtime.files.ordinary import check_ordinary, read_whole
+from exburn.runtime.files.ordinary import check_folder, check_ordinary, read_whole
 
 __all__ = ["image_folder", "text_folder"]
 
@@ -53,7 +53,8 @@ def image_folder(
 
     Raises:
         MissingDependencyError: Pillow is not installed.
-        DataError: No such folder, no image in it, or a file that is no image.
+        MissingFileError: There is no such folder.
+        DataError: No image is in it, or a file is no image.
         ArgumentError: ``image_size``, ``channels`` or ``test_split`` can never work.
 
     Example:
@@ -128,7 +129,8 @@ def text_folder(
         order.
 
     Raises:
-        DataError: No such folder, no ``.txt`` file in it, or another encoding.
+        MissingFileError: There is no such folder.
+        DataError: No ``.txt`` file is in it, or one has another encoding.
         ArgumentError: ``test_split`` can never work.
 
     Example:
@@ -169,9 +171,7 @@ def _load(
     test_split: float,
     seed: int | None,
 ) -> Folder:
-    root = Path(os.path.expanduser(path))
-    if not root.is_dir():
-        raise DataError(op, "there is no such folder", {"path": root})
+    root = check_folder(path, op)
     names = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] != ".")
     files, labels = [], []
     for number, name in enumerate(names):

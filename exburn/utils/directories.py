@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
 import numpy as np
 
 from exburn.config import check_format, floatx
 from exburn.core.printing import print_text
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
-from exburn.runtime.files.ordinary import check_ordinary
+from exburn.runtime.files.ordinary import check_folder, check_ordinary
 from exburn.utils.images import img_to_array, in_8_bits, open_image, resize
 from exburn.utils.regrouping import stack
-from exburn.utils.stream import Stream, fresh_seed
+from exburn.utils.stream import ElementForm, Stream, fresh_seed
 
 __all__ = [
     "audio_dataset_from_directory",
@@ -80,7 +81,8 @@ def image_dataset_from_directory(
 
     Raises:
         ArgumentError: Arguments that exclude each other, or are out of range.
-        DataError: There is no such folder, or no image in it.
+        MissingFileError: There is no such folder.
+        DataError: No image is in it.
         MissingDependencyError: Pillow is not installed.
 
     Example:
@@ -114,6 +116,7 @@ def image_dataset_from_directory(
     return _dataset(
         op, read, _IMAGES, directory, labels, label_mode, class_names, batch_size,
         shuffle, seed, validation_split, subset, follow_links, verbose, format=format,
+        form=_form_of_images(image_size, color_mode, data_format),
     )  # fmt: skip
 
 
@@ -157,7 +160,8 @@ def text_dataset_from_directory(
 
     Raises:
         ArgumentError: Arguments that exclude each other, or are out of range.
-        DataError: There is no such folder, or no text in it.
+        MissingFileError: There is no such folder.
+        DataError: No text is in it.
 
     Example:
         >>> import pathlib, tempfile
@@ -178,7 +182,7 @@ def text_dataset_from_directory(
     return _dataset(
         "text_dataset_from_directory", read, (".txt",), directory, labels, label_mode,
         class_names, batch_size, shuffle, seed, validation_split, subset, follow_links,
-        verbose, format=format,
+        verbose, format=format, form=ElementForm((), object),
     )  # fmt: skip
 
 
@@ -229,7 +233,8 @@ def audio_dataset_from_directory(
 
     Raises:
         ArgumentError: Arguments that exclude each other, or are out of range.
-        DataError: There is no such folder, or no recording in it.
+        MissingFileError: There is no such folder.
+        DataError: No recording is in it.
         FileFormatError: A file is no WAV of whole numbers, or has another rate.
 
     Example:
@@ -263,8 +268,17 @@ def audio_dataset_from_directory(
     return _dataset(
         op, read, (".wav",), directory, labels, label_mode, class_names, batch_size,
         shuffle, seed, validation_split, subset, follow_links, verbose, join,
-        format=format,
+        format=format, form=ElementForm((output_sequence_length, None), np.float32),
     )  # fmt: skip
+
+
+def _form_of_images(
+    size: tuple[int, int], color_mode: str, data_format: str
+) -> ElementForm:
+    channels = {"grayscale": 1, "rgb": 3, "rgba": 4}.get(color_mode)
+    first = data_format == "channels_first"
+    shape = (channels, *size) if first else (*size, channels)
+    return ElementForm(shape, np.dtype(floatx()))
 
 
 def _fit(x: np.ndarray, length: int) -> np.ndarray:
@@ -321,11 +335,13 @@ def _dataset(
     verbose: bool,
     join: Callable = stack,
     format: str = "numpy",
+    *,
+    form: ElementForm,
 ) -> Any:
     _check(op, labels, label_mode, class_names, validation_split, subset, shuffle, seed)
     seed = fresh_seed() if seed is None else seed
     paths, numbers, names = _index(
-        op, str(directory), labels, class_names, suffixes, follow_links
+        op, directory, labels, class_names, suffixes, follow_links
     )
     if verbose:
         of = "" if names is None else f" belonging to {len(names)} classes"
@@ -349,7 +365,7 @@ def _dataset(
             print_text(f"Using {len(chosen)} files for {kind}.")
         own = None if targets is None else targets[part]
         return _stream(
-            op, read, chosen, own, batch_size, shuffle, seed, names, join, format
+            op, read, chosen, own, batch_size, shuffle, seed, names, join, format, form
         )
 
     if not validation_split:
@@ -367,7 +383,7 @@ def _dataset(
 
 
 def _stream(
-    op, read, paths, targets, batch_size, shuffle, seed, names, join, format
+    op, read, paths, targets, batch_size, shuffle, seed, names, join, format, form
 ) -> Stream:
     def make(epoch: int) -> Iterator:
         order = np.arange(len(paths))
@@ -387,6 +403,8 @@ def _stream(
                 else:
                     yield join(elements)
 
+    if targets is not None:
+        form = form, ElementForm(targets.shape[1:], targets.dtype)
     return Stream(
         make,
         -(-len(paths) // (batch_size or 1)),
@@ -395,6 +413,7 @@ def _stream(
         class_names=names,
         file_paths=list(paths),
         format=format,
+        form=form if batch_size is None else jax.tree.map(ElementForm.batch, form),
     )
 
 
@@ -426,8 +445,7 @@ def _check(
 
 def _index(op, directory, labels, class_names, suffixes, follow_links):
     """Paths in alphabetical order, their classes' numbers, and the classes' names."""
-    if not os.path.isdir(directory):
-        raise DataError(op, "there is no such folder", {"directory": directory})
+    directory = str(check_folder(directory, op))
     inferred = isinstance(labels, str)
     folders = [""]
     if inferred:

@@ -11,7 +11,7 @@ import numpy as np
 from exburn.core.checks import check_count, check_optional
 from exburn.data import frame_array, is_frame
 from exburn.errors import ArgumentError, DataError
-from exburn.utils.stream import Stream, fresh_seed
+from exburn.utils.stream import ElementForm, Stream, fresh_seed
 
 
 def split_dataset(
@@ -56,8 +56,14 @@ def split_dataset(
         start = fresh_seed() if seed is None else seed
         order = np.random.default_rng(start).permutation(total)
 
+    form = None
+    if isinstance(samples, _Rows):
+        form = jax.tree.map(ElementForm.of, samples[0])
+
     def part(indices):
-        return Stream(lambda epoch: (samples[i] for i in indices), len(indices))
+        return Stream(
+            lambda epoch: (samples[i] for i in indices), len(indices), form=form
+        )
 
     return part(order[:left]), part(order[total - right :])
 
@@ -178,6 +184,12 @@ def timeseries_dataset_from_array(
         ([[0, 1, 2], [1, 2, 3], [2, 3, 4]], [3, 4, 5])
     """
     op = "timeseries_dataset_from_array"
+    data, targets = (
+        frame_array(value, op="timeseries_dataset_from_array", name=name)
+        if is_frame(value)
+        else value
+        for value, name in ((data, "data"), (targets, "targets"))
+    )
     data = np.asarray(data)
     targets = None if targets is None else np.asarray(targets)
     start = 0 if start_index is None else start_index
@@ -221,6 +233,14 @@ def timeseries_dataset_from_array(
             yield x if targets is None else (x, targets[first])
 
     length = -(-len(begins) // (batch_size or 1))
+    form: Any = ElementForm((sequence_length, *data.shape[1:]), data.dtype)
+    if targets is not None:
+        form = form, ElementForm(targets.shape[1:], targets.dtype)
     return Stream(
-        make, length, batch_size=batch_size, name="time series", format=format
+        make,
+        length,
+        batch_size=batch_size,
+        name="time series",
+        format=format,
+        form=form if batch_size is None else jax.tree.map(ElementForm.batch, form),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from numbers import Number
 from typing import Any
 
 import jax
@@ -13,7 +15,7 @@ import numpy as np
 
 from exburn.core.checks import check_choice, check_count
 from exburn.data import StreamDataset
-from exburn.errors import ArgumentError, DTypeError
+from exburn.errors import ArgumentError, DTypeError, printable
 from exburn.utils.regrouping import (
     elements_of,
     interleaved,
@@ -23,6 +25,45 @@ from exburn.utils.regrouping import (
     windows,
 )
 from exburn.utils.tensors import with_methods
+
+_SHOWN_CLASSES = 5  # names in the text of a stream
+
+
+@dataclasses.dataclass(frozen=True)
+class ElementForm:
+    """Shape and dtype of an array in each element of a stream.
+
+    Attributes:
+        shape: Its sizes, ``None`` where they differ or are not known.
+        dtype: Its dtype; the name of a type where it is no array.
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: Any
+
+    @classmethod
+    def of(cls, value: Any, *, batched: bool = False) -> ElementForm:
+        """The form of a value; that of batches has an open first size."""
+        if not isinstance(value, Number | str | bytes) and not hasattr(value, "shape"):
+            return cls((), type(value).__name__)  # a stream, for instance
+        array = np.asarray(value)
+        shape = tuple(array.shape)
+        return cls((None, *shape[1:]) if batched and shape else shape, array.dtype)
+
+    def batch(self) -> ElementForm:
+        """The form of batches of such values."""
+        return ElementForm((None, *self.shape), self.dtype)
+
+    def row(self) -> ElementForm:
+        """The form of one row of such batches."""
+        return ElementForm(self.shape[1:], self.dtype)
+
+    def __repr__(self) -> str:
+        if isinstance(self.dtype, str):
+            return self.dtype
+        dtype = np.dtype(self.dtype)
+        name = "string" if dtype.kind in "OSUT" else dtype.name
+        return f"{name}[{', '.join(map(str, self.shape))}]"
 
 
 class Stream(StreamDataset):
@@ -42,14 +83,19 @@ class Stream(StreamDataset):
         file_paths: Where the samples come from.
         format: ``"grain"`` if functions of the user's get an element as it is, a pair
             for instance; else they get the parts of a tuple, as with ``tf.data``.
+        form: An ``ElementForm`` for each array of an element, where they are known;
+            else the first element that is made tells.
 
     Raises:
         ArgumentError: There is no such format.
 
     Example:
         >>> numbers = Stream(lambda epoch: iter(range(4)), 4)
-        >>> [x.tolist() for x in numbers.map(lambda x: x + 1).batch(3)]
+        >>> batches = numbers.map(lambda x: x + 1).batch(3)
+        >>> [x.tolist() for x in batches]
         [[1, 2, 3], [4]]
+        >>> batches
+        <Stream 'dataset': 2 batches of 3 rows · int64[None]>
     """
 
     def __init__(
@@ -62,8 +108,10 @@ class Stream(StreamDataset):
         class_names: list[str] | None = None,
         file_paths: list[str] | None = None,
         format: str = "numpy",
+        form: Any = None,
     ):
-        self._make = make
+        self._source_of = make
+        self.form = form
         known = ("numpy", "tf", "grain")
         self._format = check_choice(name, "format", format, known)
         self._epoch = 0
@@ -84,6 +132,43 @@ class Stream(StreamDataset):
                 hint="Make batches of them: dataset.batch(32).",
             )
         return self._make(epoch)
+
+    def _make(self, epoch: int) -> Iterator[Any]:
+        """The elements of an epoch, the first of which tells their form."""
+        elements = iter(self._source_of(epoch))
+        if self.form is not None:
+            return elements
+        return self._noting_form(elements)
+
+    def _noting_form(self, elements: Iterator[Any]) -> Iterator[Any]:
+        for element in elements:
+            if self.form is None:
+                batched = self.batch_size is not None
+                of = functools.partial(ElementForm.of, batched=batched)
+                self.form = jax.tree.map(of, element)
+            yield element
+
+    def __repr__(self) -> str:
+        rows = self.batch_size
+        kind = ("batch", "batches") if rows else ("element", "elements")
+        count = f"{self.batches} {kind[self.batches != 1]}"
+        if self.batches == sys.maxsize:
+            count = f"endless {kind[1]}"
+        elif self.batches is None:
+            count = kind[1]
+        facts = [f"{count} of {rows} rows" if rows else count]
+        if self.batches is None:
+            facts.append("number not known")
+        if self.file_paths is not None:
+            facts.append(f"{len(self.file_paths)} files")
+        if self.class_names is not None:
+            shown = ", ".join(self.class_names[:_SHOWN_CLASSES])
+            more = len(self.class_names) > _SHOWN_CLASSES
+            count = len(self.class_names)
+            kinds = "class" if count == 1 else "classes"
+            facts.append(f"{count} {kinds} ({shown}{', …' if more else ''})")
+        facts.append("shapes not known yet" if self.form is None else repr(self.form))
+        return printable(f"<{type(self).__name__} {self.name!r}: {' · '.join(facts)}>")
 
     def __iter__(self) -> Iterator[Any]:
         return map(with_methods, self.as_numpy_iterator())
@@ -120,7 +205,9 @@ class Stream(StreamDataset):
             lambda v: jax.ShapeDtypeStruct(np.shape(v), np.asarray(v).dtype), first
         )
 
-    def _derive(self, make, length, batch_size: Any = "same") -> Stream:
+    def _derive(
+        self, make, length, batch_size: Any = "same", form: Any = None
+    ) -> Stream:
         return Stream(
             make,
             length,
@@ -129,6 +216,7 @@ class Stream(StreamDataset):
             class_names=self.class_names,
             file_paths=self.file_paths,
             format=self._format,
+            form=form,
         )
 
     def _applying(self, function: Callable) -> Callable[[Any], Any]:
@@ -157,7 +245,9 @@ class Stream(StreamDataset):
     def filter(self, predicate: Callable) -> Stream:
         """The elements for which ``predicate``, called as in ``map``, is true."""
         apply = self._applying(predicate)
-        return self._derive(lambda epoch: filter(apply, self._make(epoch)), None)
+        return self._derive(
+            lambda epoch: filter(apply, self._make(epoch)), None, form=self.form
+        )
 
     def enumerate(self, start: int = 0) -> Stream:
         """Pairs of a number, counted from ``start``, and an element."""
@@ -185,6 +275,7 @@ class Stream(StreamDataset):
         return self._derive(
             lambda epoch: itertools.islice(self._make(epoch), index, None, num_shards),
             length,
+            form=self.form,
         )
 
     def repeat(self, count: int | None = None) -> Stream:
@@ -204,7 +295,7 @@ class Stream(StreamDataset):
             return itertools.chain.from_iterable(map(self._make, times))
 
         length = None if self.batches is None else self.batches * (count or 0)
-        return self._derive(make, sys.maxsize if endless else length)
+        return self._derive(make, sys.maxsize if endless else length, form=self.form)
 
     def concatenate(self, dataset: Stream) -> Stream:
         """These elements, and then those of another stream."""
@@ -220,14 +311,18 @@ class Stream(StreamDataset):
             return self
         length = None if self.batches is None else min(count, self.batches)
         return self._derive(
-            lambda epoch: itertools.islice(self._make(epoch), count), length
+            lambda epoch: itertools.islice(self._make(epoch), count),
+            length,
+            form=self.form,
         )
 
     def skip(self, count: int) -> Stream:
         """All but the first ``count`` elements."""
         length = None if self.batches is None else max(self.batches - count, 0)
         return self._derive(
-            lambda epoch: itertools.islice(self._make(epoch), count, None), length
+            lambda epoch: itertools.islice(self._make(epoch), count, None),
+            length,
+            form=self.form,
         )
 
     def batch(
@@ -262,7 +357,8 @@ class Stream(StreamDataset):
             length = (
                 length // batch_size if drop_remainder else -(-length // batch_size)
             )
-        return self._derive(make, length, batch_size)
+        form = jax.tree.map(ElementForm.batch, self.form)
+        return self._derive(make, length, batch_size, form)
 
     def unbatch(self) -> Stream:
         """The rows of the batches, one by one."""
@@ -273,7 +369,7 @@ class Stream(StreamDataset):
                 for row in zip(*leaves, strict=True):
                     yield treedef.unflatten(row)
 
-        return self._derive(make, None, None)
+        return self._derive(make, None, None, jax.tree.map(ElementForm.row, self.form))
 
     def shuffle(
         self,
@@ -309,7 +405,7 @@ class Stream(StreamDataset):
             for at in rng.permutation(len(buffer)):
                 yield buffer[at]
 
-        return self._derive(make, self.batches)
+        return self._derive(make, self.batches, form=self.form)
 
     def rebatch(
         self, batch_size: int | list[int], drop_remainder: bool = False
@@ -568,7 +664,9 @@ class Stream(StreamDataset):
         """
         apply = self._applying(predicate)
         return self._derive(
-            lambda epoch: itertools.takewhile(apply, self._make(epoch)), None
+            lambda epoch: itertools.takewhile(apply, self._make(epoch)),
+            None,
+            form=self.form,
         )
 
     def unique(self) -> Stream:
@@ -599,7 +697,7 @@ class Stream(StreamDataset):
                     seen.add(key)
                     yield element
 
-        return self._derive(make, None)
+        return self._derive(make, None, form=self.form)
 
     def apply(self, transformation_func: Callable) -> Any:
         """What a function makes of the stream.
@@ -638,7 +736,7 @@ class Stream(StreamDataset):
                 yield element
             kept[:], full = seen, True
 
-        return self._derive(make, self.batches)
+        return self._derive(make, self.batches, form=self.form)
 
     def prefetch(self, buffer_size: Any = None) -> Stream:
         """Itself: ``fit`` makes batches ahead of time anyway."""

@@ -11,7 +11,7 @@ import pytest
 
 import exburn
 from exburn.datasets import download
-from exburn.errors import DataError, FileFormatError
+from exburn.errors import DataError, FileFormatError, MissingFileError
 
 DATA = np.random.default_rng(0).bytes(300_000)
 
@@ -134,7 +134,7 @@ def test_without_a_home_directory(cache, server, monkeypatch):
     monkeypatch.delenv("EXBURN_CACHE")
     with pytest.raises(DataError, match="Set EXBURN_CACHE to a folder"):
         get(server)
-    with pytest.raises(DataError, match="no such folder"):
+    with pytest.raises(MissingFileError, match="no folder ~nobody-of-this-name/data"):
         exburn.datasets.image_folder("~nobody-of-this-name/data")
     assert not Path("~").exists()
 

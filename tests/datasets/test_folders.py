@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from exburn import datasets
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError, DataError, MissingFileError
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_only_files_are_read(tmp_path, images):
 
 
 def test_errors(tmp_path, images):
-    with pytest.raises(DataError, match="no such folder"):
+    with pytest.raises(MissingFileError, match="there is no folder .*nowhere"):
         datasets.text_folder(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="One folder for each class"):

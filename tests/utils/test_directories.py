@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import exburn
 from exburn import errors, utils
 
 
@@ -131,10 +132,46 @@ def test_folders_refuse(folder, options):
         utils.image_dataset_from_directory(folder, verbose=False, **options)
 
 
-def test_folders_that_are_absent_or_empty(tmp_path):
-    for where in (tmp_path / "absent", tmp_path):
-        with pytest.raises(errors.DataError):
-            utils.text_dataset_from_directory(where, verbose=False)
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(errors.DataError, match="holds no files .txt"):
+        utils.text_dataset_from_directory(tmp_path, verbose=False)
+
+
+READERS = [
+    utils.image_dataset_from_directory,
+    utils.text_dataset_from_directory,
+    utils.audio_dataset_from_directory,
+    exburn.datasets.image_folder,
+    exburn.datasets.text_folder,
+]
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_a_folder_that_is_absent(read, tmp_path, monkeypatch):
+    (tmp_path / "data" / "train").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError) as caught:
+        read("data/trian")
+    assert str(caught.value).splitlines() == [
+        f"{read.__name__}: there is no folder data/trian",
+        f"  looked at: {tmp_path}/data/trian",
+        f"  current folder: {tmp_path}",
+        f"  folders in {tmp_path}/data: train",
+        "  → Did you mean 'data/train'?",
+    ]
+
+
+def test_the_text_of_a_folder_of_images(folder):
+    images = utils.image_dataset_from_directory(
+        folder, image_size=(4, 5), batch_size=2, verbose=False
+    )
+    assert repr(images).endswith("(float32[None, 4, 5, 3], int32[None])>")
+    assert repr(images).startswith("<Stream 'image dataset': ")
+    assert " batches of 2 rows · " in repr(images)
+    assert f"{len(images.file_paths)} files · 2 classes (cat, dog)" in repr(images)
+    (x, y), form = next(iter(images)), images.form
+    assert form[0].shape[1:] == x.shape[1:] and form[0].dtype == x.dtype
+    assert form[1].shape[1:] == y.shape[1:] and form[1].dtype == y.dtype
 
 
 @pytest.mark.parametrize("color_mode", ["rgb", "grayscale"])

@@ -227,3 +227,64 @@ def test_fit_takes_windows_of_a_series():
     rows = data.rebatch(16)
     assert rows.batch_size == 16 and next(iter(rows))[0].shape == (16, 4)
     model.fit(rows, verbose=0)
+
+
+IMAGES = [(np.zeros((2, 4, 3), "float32"), np.array([0, 1]))] * 3
+# A stream, and its text.
+TEXTS = {
+    "batches": (
+        utils.Stream(lambda e: IMAGES, 3, batch_size=2, class_names=["cat", "dog"]),
+        "3 batches of 2 rows · 2 classes (cat, dog) · shapes not known yet",
+    ),
+    "one": (utils.Stream(lambda e: [1], 1), "1 element · shapes not known yet"),
+    "unknown": (
+        utils.Stream(lambda e: [1]),
+        "elements · number not known · shapes not known yet",
+    ),
+    "endless": (
+        utils.Stream(lambda e: IMAGES, 3, batch_size=2).repeat(),
+        "endless batches of 2 rows · shapes not known yet",
+    ),
+    "many classes": (
+        utils.Stream(lambda e: IMAGES, 1, class_names=list("abcdefg")),
+        "1 element · 7 classes (a, b, c, d, e, …) · shapes not known yet",
+    ),
+    "windows": (
+        utils.timeseries_dataset_from_array(np.ones((9, 2), "float32"), np.ones(9), 3),
+        "1 batch of 128 rows · (float32[None, 3, 2], float64[None])",
+    ),
+    "split": (
+        utils.split_dataset({"a": np.ones((4, 3)), "b": np.ones(4)}, 0.5)[0],
+        "2 elements · {'a': float64[3], 'b': float64[]}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_the_text_of_a_stream(case):
+    stream, text = TEXTS[case]
+    assert repr(stream) == f"<Stream {stream.name!r}: {text}>"
+
+
+def test_the_first_element_tells_the_form():
+    made = []
+    stream = utils.Stream(lambda e: (made.append(x) or x for x in IMAGES), 3)
+    assert "shapes not known yet" in repr(stream) and not made
+    next(iter(stream))
+    assert repr(stream).endswith("(float32[2, 4, 3], int64[2])>") and len(made) == 1
+    batches = utils.Stream(lambda e: IMAGES, 3, batch_size=2)
+    batches.peek()  # as fit does
+    assert repr(batches).endswith("(float32[None, 4, 3], int64[None])>")
+    row, batch = batches.unbatch(), batches.unbatch().batch(4)
+    assert repr(row).endswith("(float32[4, 3], int64[])>")
+    assert repr(batch).endswith("(float32[None, 4, 3], int64[None])>")
+    for method in ("take", "skip", "shuffle", "repeat"):
+        assert repr(getattr(batches, method)(2)).endswith("int64[None])>")
+    assert repr(batches.cache()).endswith("int64[None])>")
+    assert "not known" in repr(batches.map(lambda x, y: x))
+    windows = utils.Stream(lambda e: range(4), 4).window(2)
+    list(windows)
+    assert repr(windows).endswith("Stream>")
+    words = utils.Stream(lambda e: [{"a": "x", "b": 1.0}], 1)
+    list(words)
+    assert repr(words).endswith("{'a': string[], 'b': float64[]}>")

@@ -8,6 +8,8 @@ file: none of them is opened. What is read as a whole has a greatest size.
 from __future__ import annotations
 
 import contextlib
+import difflib
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from exburn.errors import FileFormatError, LoadError, MissingFileError
 
 ZIP, HDF5 = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"  # what such files begin with
 ONCE = 1 << 20  # bytes of one write or read: larger ones leave the caches, and lag
+_SHOWN, _SCANNED = 8, 4096  # names that an error lists, and that it looks at
 # Without waiting for the other end of a pipe that took the file's place meanwhile.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KINDS = {
@@ -215,8 +218,87 @@ def _typed_errors(op: str, path: Path) -> Iterator[None]:
 
 def _no_file(op: str, path: Path, facts: os.stat_result | None) -> MissingFileError:
     kind = None if facts is None else _KINDS.get(stat.S_IFMT(facts.st_mode), "no file")
+    details = {"received": repr(os.fspath(path)), "folder": path.parent.resolve()}
+    near = None if kind else _near(path)
     return MissingFileError(
         op,
         f"there is no file {path}" + (f", it is {kind}" if kind else ""),
-        {"received": repr(os.fspath(path)), "folder": path.parent.resolve()},
+        details,
+        hint=f"Did you mean {near}?" if near else None,
     )
+
+
+def check_folder(path: Any, op: str) -> Path:
+    """The path of a folder that exists.
+
+    Args:
+        path: The folder, which may begin with ``~``.
+        op: The operation named in errors.
+
+    Raises:
+        MissingFileError: There is none; the error says where it was looked for, and
+            what is near.
+        LoadError: The system refuses to tell.
+
+    Example:
+        >>> check_folder("no/such", "load")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        exburn.errors.MissingFileError: load: there is no folder no/such
+          looked at: ...no/such
+          current folder: ...
+    """
+    folder = Path(os.path.expanduser(path))
+    with _typed_errors(op, folder):
+        facts = status(folder)
+    if facts is not None and stat.S_ISDIR(facts.st_mode):
+        return folder
+    whole = Path(os.path.abspath(folder))
+    details: dict[str, Any] = {"looked at": whole}
+    if not folder.is_absolute():
+        details["current folder"] = Path.cwd()
+    reason, hint = f"there is no folder {folder}", None
+    if facts is not None:
+        reason += (
+            ", it is a file" if stat.S_ISREG(facts.st_mode) else ", it is no folder"
+        )
+        hint = f"Give the folder that it is in: {folder.parent}."
+    else:
+        parent = next(p for p in whole.parents if p.is_dir())
+        folders = _names(parent, folders=True)
+        shown = ", ".join(folders[:_SHOWN]) + (", …" if folders[_SHOWN:] else "")
+        details[f"folders in {parent}"] = shown or "none"
+        near = _near(folder)
+        hint = f"Did you mean {near}?" if near else "Give the path of the folder."
+    raise MissingFileError(op, reason, details, hint=hint)
+
+
+def _near(path: Path) -> str | None:
+    """The path with its first part that does not exist as one that does and is near."""
+    whole = Path(os.path.abspath(path))
+    parent = next((p for p in whole.parents if p.is_dir()), None)
+    if parent is None:
+        return None
+    missing, *rest = whole.relative_to(parent).parts
+    close = difflib.get_close_matches(missing, _names(parent), 1, 0.6)
+    if not close:
+        return None
+    found = parent.joinpath(close[0], *rest)
+    found = found if found.exists() else parent / close[0]
+    current = Path.cwd()
+    if not path.is_absolute() and found.is_relative_to(current):
+        found = found.relative_to(current)
+    return repr(str(found))
+
+
+def _names(folder: Path, *, folders: bool = False) -> list[str]:
+    """Names in a folder, in order, without hidden ones; of the first thousands."""
+    try:
+        with os.scandir(folder) as entries:
+            some = itertools.islice(entries, _SCANNED)
+            return sorted(
+                entry.name
+                for entry in some
+                if entry.name[0] != "." and (entry.is_dir() or not folders)
+            )
+    except OSError:  # what may not be listed has no names to suggest
+        return []

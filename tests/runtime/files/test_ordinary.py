@@ -3,6 +3,7 @@
 import os
 import socket
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,57 @@ def test_what_is_no_ordinary_file_is_refused_at_once(opener, name, folder):
 def test_a_link_to_itself_is_an_error_of_the_system(opener, folder):
     with pytest.raises(LoadError, match="could not be read"):
         OPENERS[opener](folder / "loop")
+
+
+# A path in a folder with the folders "data/train" and a file "model.exburn", the line
+# that says what there is, and the hint.
+ABSENT = {
+    "near": ("data/trian", "folders in {}/data: train", "Did you mean 'data/train'?"),
+    "parent": ("daat/train", "folders in {}: data", "Did you mean 'data/train'?"),
+    "deep": ("no/such", "folders in {}: data", "Give the path of the folder."),
+    "file": ("model.exburn", None, "Give the folder that it is in: ."),
+    "many": ("data/train/x", "folders in {}/data/train: none", "Give the path of th"),
+}
+
+
+@pytest.mark.parametrize("case", ABSENT)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_folder_that_is_absent(case, absolute, tmp_path, monkeypatch):
+    (tmp_path / "data" / "train").mkdir(parents=True)
+    (tmp_path / "model.exburn").touch()
+    monkeypatch.chdir(tmp_path)
+    path, there, hint = ABSENT[case]
+    assert ordinary.check_folder("data", "load") == Path("data")
+    path = tmp_path / path if absolute else path
+    with pytest.raises(MissingFileError, match="load: there is no folder") as caught:
+        ordinary.check_folder(path, "load")
+    text = str(caught.value)
+    assert f"looked at: {tmp_path / path}" in text
+    assert ("current folder" in text) != absolute
+    assert there is None or there.format(tmp_path) in text
+    if not absolute:
+        assert f"→ {hint}" in text
+    elif "mean" in hint:
+        assert f"Did you mean '{tmp_path}/data/train'?" in text
+
+
+def test_a_file_that_is_absent_has_near_ones(tmp_path, monkeypatch):
+    (tmp_path / "model.exburn").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingFileError, match="Did you mean 'model.exburn'"):
+        ordinary.check_ordinary("modle.exburn", "load")
+    with pytest.raises(MissingFileError) as caught:
+        ordinary.check_ordinary("nothing/like/this", "load")
+    assert caught.value.hint is None
+
+
+def test_a_folder_that_may_not_be_listed(monkeypatch, tmp_path):
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(ordinary.os, "scandir", refuse)
+    with pytest.raises(MissingFileError, match="folders in .*: none"):
+        ordinary.check_folder(tmp_path / "x", "load")
 
 
 def test_a_socket_is_refused():
