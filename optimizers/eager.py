@@ -17,7 +17,6 @@ import numpy as np
 
 from exburn.constraints import apply_constraints, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
-from exburn.module.building import spec_like
 from exburn.optimizers.exclusions import exactly
 
 if TYPE_CHECKING:
@@ -143,9 +142,7 @@ def _shared_state(optimizer: Any, params: dict[str, Any]) -> Any:
     if live.state is None:
         live.state = optimizer.init(params)
         return live.state
-    specs = optimizer.init(jax.tree.map(spec_like, params))
-    same = jax.tree.map(np.shape, specs) == jax.tree.map(np.shape, live.state)
-    return live.state if same else None
+    return live.state if optimizer.fits(live.state, params) else None
 
 
 def require_state(optimizer: Any, op: str) -> Any:

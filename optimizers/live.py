@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, NotBuiltError, unknown_name
 from exburn.optimizers import schedules
+from exburn.optimizers.newcomers import set_count
 from exburn.optimizers.rate import host_value, replace_leaf
 from exburn.optimizers.stepwise import holds_slots
 
@@ -109,7 +110,7 @@ def set_epochs(
 def set_iterations(self: Optimizer, value: Any) -> None:
     state = require_run(self, "iterations.assign")
     count = replace_leaf("optimizer", "iterations", state["rate"]["count"], value)
-    self._live.state = {**state, "rate": {**state["rate"], "count": count}}
+    self._live.state = set_count(state, count)
 
 
 def hyperparameters(self: Optimizer, opt_state: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -210,6 +210,21 @@ class LossScaleOptimizer(Optimizer):
     def check_paths(self, paths: Sequence[str]) -> None:
         self._inner.check_paths(paths)
 
+    def refit(
+        self, opt_state: Mapping[str, Any], fresh: Mapping[str, Any], params: Any
+    ) -> dict[str, Any]:
+        scale = opt_state.get("loss_scale", fresh["loss_scale"])
+        state = self._inner.refit(opt_state, _without_scale(fresh), params)
+        return {**state, "loss_scale": scale}
+
+    def without_newcomers(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        return self._inner.without_newcomers(opt_state)
+
+    def with_newcomers(
+        self, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
+    ) -> dict[str, Any]:
+        return self._inner.with_newcomers(opt_state, params, paths)
+
     def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
         self._inner.restart_schedule(opt_state)
 
@@ -261,6 +276,10 @@ class LossScaleOptimizer(Optimizer):
 
     def __repr__(self) -> str:
         return f"LossScaleOptimizer({self._inner!r})"
+
+
+def _without_scale(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in state.items() if key != "loss_scale"}
 
 
 def _wide(g: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import (
     Callable,
+    Iterable,
     Iterator,
     Mapping,
     MutableMapping,
@@ -336,6 +337,33 @@ class MultiOptimizer(Optimizer):
             for i, optimizer in enumerate(self._optimizers)
             for name, value in optimizer.settings().items()
         }
+
+    def refit(
+        self, opt_state: Mapping[str, Any], fresh: Mapping[str, Any], params: Any
+    ) -> dict[str, Any]:
+        inner, parts = dict(fresh["inner"]), self._split(params)
+        for i, optimizer in enumerate(self._optimizers):
+            if (key := str(i)) in opt_state["inner"]:
+                old = opt_state["inner"][key]
+                inner[key] = optimizer.refit(old, inner[key], parts[i])
+        return {**fresh, "rate": opt_state["rate"], "inner": inner}
+
+    def without_newcomers(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        inner = {
+            key: self._optimizers[int(key)].without_newcomers(state)
+            for key, state in opt_state["inner"].items()
+        }
+        return {**opt_state, "inner": inner}
+
+    def with_newcomers(
+        self, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
+    ) -> dict[str, Any]:
+        inner, parts, paths = dict(opt_state["inner"]), self._split(params), list(paths)
+        for i, optimizer in enumerate(self._optimizers):
+            start = f"inner/{i}/"
+            own = [p.removeprefix(start) for p in paths if p.startswith(start)]
+            inner[str(i)] = optimizer.with_newcomers(inner[str(i)], parts[i], own)
+        return {**opt_state, "inner": inner}
 
     def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
         for i, optimizer in enumerate(self._optimizers):

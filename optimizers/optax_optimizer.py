@@ -112,6 +112,9 @@ class OptaxOptimizer(Optimizer):
             inner = _replace_injected(inner, {"learning_rate": learning_rate})
         return super().apply_rule(grads, inner, params, learning_rate, count)
 
+    def is_setting(self, path: tuple) -> bool:
+        return any(getattr(key, "name", None) == "hyperparams" for key in path)
+
     @property
     def learning_rate(self) -> Any:
         """The learning rate, if it can be known.

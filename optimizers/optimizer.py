@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from exburn.core import registry
@@ -25,7 +26,15 @@ from exburn.core.checks import (
 )
 from exburn.core.methods import with_methods
 from exburn.errors import ArgumentError, unknown_name
-from exburn.optimizers import complex_parameters, eager, live, schedules, stepwise
+from exburn.module.building import spec_like
+from exburn.optimizers import (
+    complex_parameters,
+    eager,
+    live,
+    newcomers,
+    schedules,
+    stepwise,
+)
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
 from exburn.optimizers.rate import current_rate, host_value
@@ -275,6 +284,58 @@ class Optimizer(abc.ABC):
         # Under a schedule, which may not know its epochs yet, the number is not used.
         rate = self._number if callable(self._learning_rate) else self._learning_rate
         return make_state(self, params, rate)
+
+    def fits(self, opt_state: Mapping[str, Any], params: Any) -> bool:
+        """Whether a state is for these parameters and for the options as they are.
+
+        Args:
+            opt_state: The state.
+            params: Parameters, or specs of them, by path.
+        """
+        specs = self.init(jax.tree.map(spec_like, params))
+        shapes = jax.tree.map(np.shape, self.without_newcomers(opt_state))
+        return shapes == jax.tree.map(np.shape, specs)
+
+    def refit(
+        self, opt_state: Mapping[str, Any], fresh: Mapping[str, Any], params: Any
+    ) -> dict[str, Any]:
+        """A state for parameters that keep the slots they have, by their paths.
+
+        Args:
+            opt_state: A state for the same parameters, or for others.
+            fresh: What ``init`` returns for them.
+            params: Those that are trained from now on, by path.
+
+        Example:
+            >>> from exburn.optimizers import Adam
+            >>> optimizer, body = Adam(), {"body": np.ones(2, np.float32)}
+            >>> state = optimizer.init(body)
+            >>> both = body | {"head": np.ones(3, np.float32)}
+            >>> state = optimizer.refit(state, optimizer.init(both), both)
+            >>> sorted(state["inner"])
+            ['body', 'head']
+        """
+        return newcomers.refit(self, opt_state, fresh, params)
+
+    def without_newcomers(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        """A state as ``init`` makes one: without what ``refit`` tells of newcomers."""
+        return {k: v for k, v in opt_state.items() if k != newcomers.NEWCOMERS}
+
+    def with_newcomers(
+        self, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
+    ) -> dict[str, Any]:
+        """A state of ``init`` with the newcomers that the arrays of a file tell of.
+
+        Args:
+            opt_state: The state.
+            params: Its parameters by path.
+            paths: Paths of all arrays in the file, within the state.
+        """
+        return newcomers.with_entries(self, opt_state, params, paths)
+
+    def is_setting(self, path: tuple) -> bool:
+        """Whether an array of the rule's state is a number that one sets."""
+        return False
 
     def update(
         self, grads: Any, opt_state: Mapping[str, Any], params: Any

@@ -1,8 +1,9 @@
 """Rules written as Keras' ``update_step``, which assigns to variables, made pure.
 
 A pass gives the rule handles that hold a trace's values, runs it, and reads off what
-was assigned. ``build`` runs in a pass, too: the variables that it adds are numbered in
-the order they are added in, and their values are the rule's state, a list.
+was assigned. ``build`` runs in a pass, too: the values of the variables that it adds
+are the rule's state. They are kept by the path of the parameter that each was made for,
+so that they stay with it when others are frozen.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
     from exburn.optimizers.optimizer import Optimizer
 
 
+_SHARED = ""  # the owner of the variables that belong to no parameter
+
+
 @dataclasses.dataclass
 class RulePass:
     """Values while a rule runs: of the parameters, and of the variables it added."""
 
     paths: list[str]
     params: list[Any]
-    slots: list[Any]
+    slots: dict[str, list[Any]]
     count: Any
     learning_rate: Any
 
@@ -61,13 +65,13 @@ class _Weight(Handle):
 
 
 class _Slot(Handle):
-    """A variable that the rule added."""
+    """A variable that the rule added: one of those of a parameter, or of its own."""
 
-    def __init__(self, optimizer: Any, index: int, path: str):
-        self._optimizer, self._index = optimizer, index
+    def __init__(self, optimizer: Any, owner: str, index: int, path: str):
+        self._optimizer, self._owner, self._index = optimizer, owner, index
         self.path, self.name = path, path.rpartition("/")[2]
 
-    def _values(self) -> list[Any]:
+    def _values(self) -> dict[str, list[Any]]:
         if self._optimizer._pass is not None:
             return self._optimizer._pass.slots
         state = self._optimizer._live.state
@@ -81,17 +85,17 @@ class _Slot(Handle):
 
     @property
     def value(self) -> Any:
-        return self._values()[self._index]
+        return self._values()[self._owner][self._index]
 
     def _replace(self, value: Any) -> None:
         values = self._values()
         if self._optimizer._pass is not None:
-            values[self._index] = value
+            values[self._owner][self._index] = value
             return
-        inner = list(values)
-        inner[self._index] = jax.device_put(value)
+        own = list(values[self._owner])
+        own[self._index] = jax.device_put(value)
         live = self._optimizer._live
-        live.state = {**live.state, "inner": inner}
+        live.state = {**live.state, "inner": {**values, self._owner: own}}
 
 
 def add_variable(
@@ -115,14 +119,28 @@ def add_variable(
     Raises:
         ArgumentError: It is called elsewhere.
     """
-    run = self._pass
+    return _add(self, _SHARED, shape, initializer, dtype, name)
+
+
+def _add(
+    optimizer: Optimizer,
+    owner: str,
+    shape: Iterable[int],
+    initializer: Any,
+    dtype: Any,
+    name: str | None,
+) -> Handle:
+    """Adds a variable that belongs to the parameter of a path, or to none."""
+    run = optimizer._pass
     if run is None:
         raise ArgumentError(
             "add_variable", "it is for build(self, variables) of a class of yours"
         )
-    make, index = initializers.get(initializer), len(run.slots)
-    run.slots.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
-    return _Slot(self, index, f"{type(self).__name__}/{name or index}")
+    make, number = initializers.get(initializer), sum(map(len, run.slots.values()))
+    own = run.slots.setdefault(owner, [])
+    own.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
+    path = f"{type(optimizer).__name__}/{name or number}"
+    return _Slot(optimizer, owner, len(own) - 1, path)
 
 
 def add_variable_from_reference(
@@ -138,10 +156,11 @@ def add_variable_from_reference(
         name: Appended to the parameter's.
         initializer: As of ``add_variable``.
     """
-    path = str(getattr(reference_variable, "path", "")).replace("/", "_")
-    whole = "_".join(part for part in (path, name) if part)
-    dtype = jnp.dtype(reference_variable.dtype).name
-    return self.add_variable(reference_variable.shape, initializer, dtype, name=whole)
+    path = str(getattr(reference_variable, "path", ""))
+    whole = "_".join(part for part in (path.replace("/", "_"), name) if part)
+    dtype, shape = jnp.dtype(reference_variable.dtype).name, reference_variable.shape
+    owner = path if isinstance(reference_variable, _Weight) else _SHARED
+    return _add(self, owner, shape, initializer, dtype, whole)
 
 
 def add_optimizer_variables(
@@ -201,13 +220,14 @@ def transformation(
     """
 
     def init(params):
-        with _run_pass(optimizer, params, [], count, learning_rate) as run:
+        with _run_pass(optimizer, params, {}, count, learning_rate) as run:
             optimizer.build(run.weights)
             return run.slots
 
     def update(updates, state, params=None):
         old, treedef = jax.tree.flatten(params)
-        with _run_pass(optimizer, params, [*state], count, learning_rate) as run:
+        slots = {owner: [*values] for owner, values in state.items()}
+        with _run_pass(optimizer, params, slots, count, learning_rate) as run:
             for grad, weight in zip(
                 treedef.flatten_up_to(updates), run.weights, strict=True
             ):
@@ -220,7 +240,7 @@ def transformation(
 
 @contextlib.contextmanager
 def _run_pass(
-    optimizer: Any, params: Any, slots: list[Any], count: Any, rate: Any
+    optimizer: Any, params: Any, slots: dict[str, Any], count: Any, rate: Any
 ) -> Iterator[RulePass]:
     leaves = jax.tree_util.tree_leaves_with_path(params)
     values = [jnp.asarray(leaf) for _, leaf in leaves]

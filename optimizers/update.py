@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from exburn.core.checks import is_known
 from exburn.optimizers import complex_parameters, gradients
 from exburn.optimizers.exclusions import decays
+from exburn.optimizers.newcomers import NEWCOMERS, apply_rules
 from exburn.optimizers.rate import initial_rate
 from exburn.optimizers.trees import (
     has_narrow,
@@ -81,9 +82,15 @@ def step(
         grads, optimizer.clipnorm, optimizer.clipvalue, optimizer.global_clipnorm
     )
     grads, wide = _decay(optimizer, grads, wide, learning_rate)
-    deltas, inner = optimizer.apply_rule(
-        grads, state["inner"], wide, learning_rate, count
-    )
+    if NEWCOMERS in state:
+        deltas, inner, entries = apply_rules(
+            optimizer, grads, state, wide, learning_rate
+        )
+        state = state | {NEWCOMERS: entries}
+    else:
+        deltas, inner = optimizer.apply_rule(
+            grads, state["inner"], wide, learning_rate, count
+        )
     exact = jax.tree.map(_sum, wide, deltas)
     new_state = {
         **state,

@@ -10,7 +10,6 @@ import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError, unknown_name
 from exburn.module.layer.seeds import iter_variables
-from exburn.module.traversal import iter_weights
 from exburn.runtime.sharding.arrays import to_host
 
 if TYPE_CHECKING:
@@ -77,8 +76,8 @@ def set_state_tree(self: Model, state_tree: Mapping[str, Any]) -> None:
         ShapeError: A value has another shape.
         NotBuiltError: There is no optimizer, and its variables are given.
     """
-    if state_tree.get("optimizer_variables"):
-        _begin_optimizer(self)
+    if slots := state_tree.get("optimizer_variables"):
+        _begin_optimizer(self, [path for path, _ in _leaves(slots)])
     known, op = _variables_by_kind(self), "set_state_tree"
     found: list[tuple[Any, Any]] = []
     for kind, values in state_tree.items():
@@ -120,8 +119,8 @@ def _optimizer_variables(model: Model) -> Any:
     return model.optimizer.variables if known else ()
 
 
-def _begin_optimizer(model: Model) -> None:
-    """Makes the optimizer's state, if there is none."""
+def _begin_optimizer(model: Model, paths: list[str]) -> None:
+    """Makes the optimizer's state, if there is none, for such variables."""
     trainer = model._run.value.trainer
     if trainer is None or trainer.holder.optimizer is None:
         raise NotBuiltError(
@@ -129,9 +128,11 @@ def _begin_optimizer(model: Model) -> None:
             "the state has an optimizer's variables, and the model is not compiled",
             hint="Call compile before, or leave out 'optimizer_variables'.",
         )
-    if trainer.holder.current_opt_state() is None:
-        params = {path: w.get_value() for path, w, on in iter_weights(model) if on}
-        trainer.holder.opt_state = trainer.holder.optimizer.init(params)
+    holder, optimizer = trainer.holder, trainer.holder.optimizer
+    if holder.current_opt_state() is None:
+        params = holder.trained_weights()
+        fresh = optimizer.init(params)
+        holder.opt_state = optimizer.with_newcomers(fresh, params, paths)
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -186,9 +186,11 @@ class ModelReader:
             for path, weight, learned in iter_weights(model)
             if learned
         }
-        state = model.optimizer.init(params)
-        leaves = optimizer_leaves(state)
         there = {n for n in self.file.entries if n.startswith(OPTIMIZER)}
+        paths = [name.removeprefix(OPTIMIZER) for name in there]
+        state = model.optimizer.init(params)
+        state = model.optimizer.with_newcomers(state, params, paths)
+        leaves = optimizer_leaves(state)
         self._match(leaves, there)
         return leaves, jax.tree.structure(state)
 

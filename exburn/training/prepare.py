@@ -190,6 +190,8 @@ class Preparer:
             self.holder.optimizer.check_paths(
                 [path for path, _, _ in iter_weights(self.holder.module)]
             )
+        if kind == "train":
+            self.holder.follow_parameters()
         self._prove(kind, specs)
         self.batch_specs[kind] = specs
         self._keep_ready(kind, batch, seen)
@@ -358,8 +360,6 @@ class Preparer:
             and old.holds_those_of(split)
         ):
             return
-        if old is None or old.params != split.params:  # frozen or unfrozen
-            self.holder.refit_state(split)
         self.holder.current_split, self._programs, self._forwards = split, {}, {}
         self._trained = _trained_names(self.holder.module)
         self._switched = self._switches()
@@ -387,8 +387,6 @@ class Preparer:
         if before is not self.holder.current_split or self._has_new_constants():
             self.holder.end_run()
             self._resplit()
-            if before.params != self.holder.split.params:
-                self.holder.refit_state()
             self.begin_run(self.initial_state().replace(metrics=state.metrics))
         elif self._run_revision != self.holder.optimizer.revision:
             fitted = self.holder.refit(state.opt_state, state.params)
@@ -697,6 +695,7 @@ class Preparer:
         """
         holder = self.holder
         params, frozen, others = holder.split.read()
+        holder.follow_parameters()
         if holder.opt_state is None:
             with starting():
                 init = holder.optimizer.init

@@ -13,7 +13,6 @@ import numpy as np
 from exburn.callbacks.contract import CallbackList
 from exburn.core import forward_context
 from exburn.errors import BusyError
-from exburn.module.building import spec_like
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.optimizers import LossScaleOptimizer
@@ -59,6 +58,7 @@ class StateHolder:
         self.placement = OneDevice()
         self.state: TrainState | None = None
         self.opt_state: Any = None
+        self._slots_of: list[str] | None = None  # parameters, if that is known
         self._was_read = False  # whether others may hold arrays of it
         self.step = self.epochs = 0
         self.shown: Arrays | None = None
@@ -202,17 +202,20 @@ class StateHolder:
         if mine is others:
             self.opt_state, self._was_read = other.opt_state, other._was_read
 
-    def refit_state(self, split: SplitModule | None = None) -> None:
-        """Fits the optimizer's state to other options or parameters.
+    def refit_state(self) -> None:
+        """Fits the optimizer's state to other options."""
+        if self.opt_state is not None and self.current_split is not None:
+            self.opt_state = self.refit(self.opt_state, self.split.read()[0])
 
-        Parameters that stay keep their slots.
+    def follow_parameters(self) -> None:
+        """Fits the optimizer's state to what is trained from now on, if that changed.
 
-        Args:
-            split: The module as it is from now on; as it was if ``None``.
+        Parameters that stay keep their slots. What only predicts need not call this:
+        layers that are frozen for the time of it keep theirs, too.
         """
-        split = split or self.current_split
-        if self.opt_state is not None and split is not None:
-            self.opt_state = self.refit(self.opt_state, split.read()[0])
+        if self._slots_of != self.split.params:
+            self.refit_state()
+            self._slots_of = self.split.params
 
     def trained_weights(self) -> Arrays:
         """The module's weights that are to be trained, by path."""
@@ -231,16 +234,10 @@ class StateHolder:
             opt_state: A state for the same parameters, or for others.
             params: All that are to be trained.
         """
-        specs = self.optimizer.init(jax.tree.map(spec_like, params))
-        if jax.tree.map(np.shape, specs) == jax.tree.map(np.shape, opt_state):
+        if self.optimizer.fits(opt_state, params):
             return opt_state
-        kept = dict(jax.tree_util.tree_leaves_with_path(opt_state))
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf: (
-                kept[path] if path in kept and kept[path].shape == leaf.shape else leaf
-            ),
-            self.placement.init(self.optimizer.init, params),
-        )
+        fresh = self.placement.init(self.optimizer.init, params)
+        return self.optimizer.refit(opt_state, fresh, params)
 
     # ------------------------------------------------------------------ arrays
     @property

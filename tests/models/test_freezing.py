@@ -1,5 +1,6 @@
 """Frozen layers: outside of the gradient, the optimizer and every moving average."""
 
+import copy
 import re
 
 import jax
@@ -36,9 +37,13 @@ def values(model):
     return {p: np.array(w.get_value()) for p, w, _ in iter_weights(model)}
 
 
+def opt_state(model):
+    return jax.tree.map(np.array, model._run.value.trainer.holder.opt_state)
+
+
 def slot_paths(model):
     """The parameters that the optimizer keeps anything for."""
-    state = model._run.value.trainer.holder.opt_state
+    state = opt_state(model)
     names = [str(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
     known = {p for p, _, _ in iter_weights(model)}
     return {p for p in known if any(f"'{p}'" in name for name in names)}
@@ -120,9 +125,12 @@ def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     model.unfreeze("block_1")
     prepare()
     again = slots()
-    assert set(again) == set(first)
+    ages = {name for name in again if "newcomers" in name}
+    assert set(again) - ages == set(first)
     for name, value in again.items():
-        if "block_1" not in name:
+        if name in ages:  # they joined after six batches
+            assert "block_1" in name and ("since" not in name or value == 6)
+        elif "block_1" not in name:
             np.testing.assert_array_equal(value, first[name])
         elif "average" in name:
             path = re.search(r"'(block_1/[^']*)'", name)[1]
@@ -294,4 +302,76 @@ def test_a_resumed_run_goes_on_with_what_had_been_unfrozen(tmp_path):
     with pytest.warns(UserWarning, match="frozen as in the run that is resumed"):
         resumed = run(Unfreezes())
     for path, value in values(resumed).items():
+        np.testing.assert_array_equal(value, whole[path])
+
+
+@pytest.mark.long
+def test_what_predicts_while_layers_are_frozen_drops_no_slots():
+    model = network("adam")
+    model.fit(X, Y, epochs=1, verbose=0)
+    before = slot_paths(model)
+    model.trainable = False
+    model.predict(X, verbose=0)
+    model.trainable = True
+    assert slot_paths(model) == before
+    model.layers[0].trainable = False
+    model.evaluate(X, Y, verbose=0)
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert not any(path.startswith("block_0") for path in slot_paths(model))
+
+
+def unfrozen():
+    """A model of whose blocks one was trained for three updates less."""
+    model = network(optimizers.Adam(0.01))
+    model.layers[0].trainable = False
+    model.fit(X, Y, epochs=1, verbose=0)
+    model.layers[0].trainable = True
+    model.fit(X, Y, epochs=1, verbose=0)
+    return model
+
+
+@pytest.mark.long
+def test_newcomers_go_into_files_and_copies(tmp_path):
+    model = unfrozen()
+    model.save(tmp_path / "m.exburn")
+    copies = [exburn.load_model(tmp_path / "m.exburn"), copy.deepcopy(model)]
+    copies.append(unfrozen())
+    tree = model.get_state_tree()
+    other = network(optimizers.Adam(0.01))
+    other.set_state_tree(tree)
+    state = opt_state(model)
+    assert {*state["newcomers"]} == {
+        path for path, _, on in iter_weights(model) if on and path.startswith("block_0")
+    }
+    model.fit(X, Y, epochs=1, verbose=0)
+    for one in copies:
+        one.fit(X, Y, epochs=1, verbose=0)
+        for path, value in values(model).items():
+            np.testing.assert_array_equal(value, values(one)[path])
+    for mine, theirs in zip(
+        *map(jax.tree.leaves, (opt_state(other), state)), strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.long
+def test_a_run_with_newcomers_is_resumed(tmp_path):
+    class Unfreeze(callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.model.layers[0].trainable = epoch > 0
+
+    def run(folder, epochs, **options):
+        model = network(optimizers.Adam(0.01))
+        model.layers[0].trainable = False
+        saver = callbacks.StateCheckpoint(folder)
+        model.fit(
+            X, Y, epochs=epochs, callbacks=[Unfreeze(), saver], verbose=0, **options
+        )
+        return values(model)
+
+    whole = run(tmp_path / "whole", 3)
+    run(tmp_path / "part", 2)
+    with pytest.warns(UserWarning, match="frozen as in the run"):
+        resumed = run(tmp_path / "part", 3, resume="auto")
+    for path, value in resumed.items():
         np.testing.assert_array_equal(value, whole[path])

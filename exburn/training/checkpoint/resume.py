@@ -23,7 +23,7 @@ from exburn.training.checkpoint.run_points import flatten, layouts_of, unflatten
 from exburn.training.feed.base import Feed, StreamFeed
 from exburn.training.state import TrainState
 
-_STATE, _PARAMS = "state/", "state/params/"
+_STATE, _PARAMS, _SLOTS = "state/", "state/params/", "state/opt_state/"
 _PARTS = "ended stop plan logs callbacks data seed savers provenance".split()
 
 
@@ -146,6 +146,14 @@ class Resume:
                 "frozen otherwise now: then start without resuming.",
             )
         target: TrainState = trainer.preparer.initial_state()
+        optimizer = trainer.holder.optimizer
+        target = target.replace(
+            opt_state=optimizer.with_newcomers(
+                optimizer.without_newcomers(target.opt_state),
+                target.params,
+                [k.removeprefix(_SLOTS) for k in names if k.startswith(_SLOTS)],
+            )
+        )
         arrays: dict[str, Any] = {
             k: v for k, v in saved.arrays.items() if k.startswith(_STATE)
         } | {
@@ -159,7 +167,6 @@ class Resume:
         if saved.left:  # each process reads what its devices are to hold
             arrays |= saved.read_left(layouts_of(target))
         state = unflatten(target, arrays)
-        optimizer = trainer.holder.optimizer
         if "optimizer" in may_differ and optimizer.schedule is None:
             rate = {"learning_rate": optimizer.learning_rate}
             new = optimizer.with_hyperparameters(state.opt_state, **rate)
