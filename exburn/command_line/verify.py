@@ -119,6 +119,8 @@ def _run(found: Found, checked: list[str], wrong: list[str]) -> None:
     checked.append(f"{run.state}; {len(run.epochs)} epochs, {len(run.events)} events")
     if run.damaged:
         wrong.append(f"damaged lines of metrics and events: {run.damaged}")
+    if (predictions := run.predictions) is not None:
+        checked.append(f"predictions of {predictions['rows']} rows, with a digest")
     _each_checkpoint(
         CheckpointDirectory(found.path / CHECKPOINTS), None, checked, wrong
     )

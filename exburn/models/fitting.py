@@ -21,10 +21,12 @@ from exburn.models.fit_data import (
     read_fit_data,
 )
 from exburn.models.options import warm_up, with_accuracy
+from exburn.models.output_kinds import output_kinds
 from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.saving import warmup_config
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import require_built
+from exburn.runs.predictions import Classifier
 from exburn.runtime.sharding import processes
 from exburn.runtime.signals import defer_signals
 from exburn.training.checkpoint.provenance import check_allowed
@@ -257,7 +259,7 @@ def steps_of_fit(
     ):
         if run is not None:
             asked = {"shuffle": shuffle, "initial_epoch": initial_epoch, **changes}
-            history.run = _record(self, callbacks, run, resume, asked)
+            history.run = _record(self, callbacks, run, resume, asked, data)
         begun = trainer.begin_fit(
             dataset,
             batch_size=data.batch_size,
@@ -296,7 +298,12 @@ def _options_of(data: FitData, warmup: Any, validation_freq: Any) -> dict[str, A
 
 
 def _record(
-    model: Model, callbacks: CallbackList, run: Any, resume: Any, asked: dict
+    model: Model,
+    callbacks: CallbackList,
+    run: Any,
+    resume: Any,
+    asked: dict,
+    data: FitData,
 ) -> Path:
     """Begins a run's folder, and adds the callbacks that write into it."""
     from exburn.runs.beginning import begin_run
@@ -309,7 +316,15 @@ def _record(
         "seed": model.history.seed,
         "callbacks": [type(callback).__name__ for callback in callbacks.callbacks],
     }
-    path, recorders = begin_run(run, model, asked, resume=resume, together=together)
+    path, recorders = begin_run(
+        run,
+        model,
+        asked,
+        resume=resume,
+        together=together,
+        rows=None if together else _examined(data),
+        classifier=lambda: _classifier(model),
+    )
     for recorder in recorders:
         recorder.together = together
         callbacks.append(recorder)
@@ -317,6 +332,35 @@ def _record(
     if numbered and params["verbose"] and processes.is_main():
         print_text(f"Run: {path}")
     return path
+
+
+def _examined(data: FitData) -> tuple[Any, str] | None:
+    """The rows for which a classifier predicts in the end: none of a loader's own.
+
+    To read a loader once more could change what its next epoch gives. A data set of
+    files, which names its classes, reads them anew.
+    """
+    for rows, part in zip(
+        reversed(data.sources), ("validation", "training"), strict=True
+    ):
+        if rows is None:
+            continue
+        named = getattr(rows, "class_names", None) is not None
+        return (rows, part) if named or isinstance(rows, ArrayDataset) else None
+    return None
+
+
+def _classifier(model: Model) -> Classifier | None:
+    """How a model's one output tells a class, if it does."""
+    kinds = output_kinds(model)
+    if len(kinds) != 1 or len(kinds[0].shape) != 2:
+        return None
+    kind, width = kinds[0], kinds[0].shape[1]
+    if kind.family == "sigmoid" and width == 1:
+        return Classifier(binary=True, logits=kind.logits)
+    if kind.family == "softmax" and width > 1:
+        return Classifier(binary=False, logits=kind.logits)
+    return None
 
 
 def load_checkpoint(self: Model, checkpoint: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.runs.directory import CHECKPOINTS, RunDirectory, check_place, is_run
 from exburn.runs.environment import describe_environment
+from exburn.runs.predictions import Classifier, RunPredictions
 from exburn.runs.recorder import RunCheckpoint, RunRecorder
 from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import CheckpointDirectory
@@ -26,6 +27,8 @@ def begin_run(
     *,
     resume: Any = None,
     together: bool = False,
+    rows: tuple[Any, str] | None = None,
+    classifier: Callable[[], Classifier | None] | None = None,
 ) -> tuple[Path, list[Callback]]:
     """The folder of a run, and the callbacks that write into it.
 
@@ -36,6 +39,8 @@ def begin_run(
         asked: What ``fit`` was asked for, JSON-able.
         resume: As ``fit`` was told.
         together: Whether several processes train the model.
+        rows: Data for which the model predicts in the end, and what they are.
+        classifier: Tells how the outputs of the model tell a class, if they do.
 
     Raises:
         ArgumentError: Something else is in the place, or another process writes there.
@@ -66,7 +71,10 @@ def begin_run(
         directory = begin()
         place = directory.path
     checkpoint = RunCheckpoint(place)
-    return place, [checkpoint, RunRecorder(directory, checkpoint)]
+    callbacks: list[Callback] = [checkpoint, RunRecorder(directory, checkpoint)]
+    if rows is not None and classifier is not None and directory is not None:
+        callbacks.append(RunPredictions(directory, *rows, classifier))
+    return place, callbacks
 
 
 def _goes_on(resume: Any, place: Path) -> bool:

@@ -25,8 +25,13 @@ from exburn.saving.seal import read_document, seal_document
 
 CONFIG, ENVIRONMENT = "config.json", "environment.json"
 METRICS, EVENTS = "metrics.jsonl", "events.jsonl"
+PREDICTIONS = "predictions.json"
 CHECKPOINTS, REPORT = "checkpoints", "report.html"
-_FORMATS = {CONFIG: "exburn-run-1", ENVIRONMENT: "exburn-run-environment-1"}
+_FORMATS = {
+    CONFIG: "exburn-run-1",
+    ENVIRONMENT: "exburn-run-environment-1",
+    PREDICTIONS: "exburn-run-predictions-1",
+}
 _UNFINISHED = ".unfinished"
 _PATIENCE = 5.0  # seconds to wait for another process to let go of the folder
 _TYPES = {
@@ -37,6 +42,16 @@ _TYPES = {
         "fit": {"epochs": int, "steps": int, "batch_size": int, "samples": int},
     },
     ENVIRONMENT: {"device": str},
+    PREDICTIONS: {
+        "rows": int,
+        "classes": int,
+        "correct": int | float,
+        "part": str,
+        "names": list,
+        "matrix": list,
+        "errors": list,
+        "examples": list,
+    },
 }
 
 
@@ -142,10 +157,20 @@ class RunDirectory:
             SaveError: The system refuses.
         """
         for name, value in ((ENVIRONMENT, environment), (CONFIG, config)):
-            data = _sealed(name, value)
-            write_atomically(
-                self.path / name, lambda file, data=data: file.write(data), op="fit"
-            )
+            self.keep(name, value)
+
+    def keep(self, name: str, value: Mapping[str, Any]) -> None:
+        """Writes a description, or what is known at the end.
+
+        Args:
+            name: Of the file: ``"predictions.json"``.
+            value: JSON values.
+
+        Raises:
+            SaveError: The system refuses.
+        """
+        data = _sealed(name, value)
+        write_atomically(self.path / name, lambda file: file.write(data), op="fit")
 
     def close(self) -> None:
         """Brings all lines to the disk, and lets go of the folder."""
@@ -220,7 +245,7 @@ def is_held(path: Path) -> bool:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """``config.json`` or ``environment.json``.
+    """``config.json``, ``environment.json`` or ``predictions.json``.
 
     Raises:
         ModelFormatError: It is damaged, or absent.

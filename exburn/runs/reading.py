@@ -23,6 +23,7 @@ from exburn.runs.directory import (
     ENVIRONMENT,
     EVENTS,
     METRICS,
+    PREDICTIONS,
     absent,
     is_held,
     is_run,
@@ -179,6 +180,16 @@ class Run:
             if (best := best_point(name, points)) is not None:
                 found[name] = (best[1], int(best[0]))
         return found
+
+    @property
+    def predictions(self) -> dict[str, Any] | None:
+        """A classifier's predictions at the end: right, wrong, a matrix, examples.
+
+        Raises:
+            ModelFormatError: The file is damaged.
+        """
+        path = self.path / PREDICTIONS
+        return read_description(path) if path.is_file() else None
 
     @property
     def checkpoints(self) -> list[Checkpoint]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import html
 import math
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from exburn.core.printing import amount_text, size_text
+from exburn.errors import ExBurnError
 from exburn.runs.directory import REPORT
+from exburn.runs.json_lines import number_of
 from exburn.runs.reading import Run, read
 from exburn.runs.wording import layer_rows, setting_rows, setting_text
 from exburn.runtime.files.atomic import write_atomically
@@ -26,6 +29,8 @@ _MOST_EVENTS = 200
 _MOST_TEXT = 60_000  # characters of a summary or a configuration
 _MOST_NAME = 120  # characters of a name
 _MOST_ROWS = 300  # of a table
+_MOST_EXAMPLES = 12
+_BASE64 = re.compile("[A-Za-z0-9+/=]{1,60000}")
 _MOST_NAN = 10  # events of values that are no numbers
 # The panels and the characters of a text with which a page is tried, one by one.
 _SIZES = ((_MOST_PANELS, _MOST_TEXT), (12, 10_000), (4, 2_000), (0, 100))
@@ -71,6 +76,17 @@ td.k{{color:var(--muted);white-space:nowrap;width:1%;padding-right:24px}}
 td.v:not(:last-child){{white-space:nowrap}}td.v{{overflow-wrap:anywhere}}
 pre{{background:var(--raised);border-radius:8px;padding:12px;overflow-x:auto;
 font:12.5px/1.35 ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}}
+table.matrix{{width:auto;text-align:right}}
+.matrix td{{text-align:right;padding:4px 8px;min-width:38px;
+border:1px solid var(--grid)}}
+.matrix th{{text-align:right;padding:4px 8px;white-space:nowrap}}
+.matrix td{{background:color-mix(in srgb,var(--cell) calc(var(--share)*80%),#0000)}}
+.matrix td.right{{--cell:var(--good)}}.matrix td.wrong{{--cell:var(--bad)}}
+.examples{{display:flex;flex-wrap:wrap;gap:10px;margin-top:14px}}
+figure{{margin:0;background:var(--raised);border-radius:8px;padding:8px;width:132px;
+font-size:13px}}
+figure img{{display:block;width:100%;image-rendering:pixelated;border-radius:4px}}
+figure span{{display:block;overflow-wrap:anywhere}}figcaption{{margin-top:6px}}
 details>summary{{cursor:pointer;color:var(--muted);margin:10px 0}}
 {style}
 </style></head><body><main>
@@ -140,7 +156,8 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
         parts.append(f'<h2>Curves</h2><div class="panels">{drawn}</div>')
     if left := [panel.title for panel in panels[most_panels:]]:
         parts.append(f"<p class=sub>Not drawn: {_text(', '.join(left), 2000)}</p>")
-    parts += [_results(run), _checkpoints(run), _events(run, most_text)]
+    parts += [_results(run), _predictions(run, most_text)]
+    parts += [_checkpoints(run), _events(run, most_text)]
     model = run.part("model")
     if summary := model.get("summary"):
         parts.append(f"<h2>Model</h2><pre>{_text(summary, most_text)}</pre>")
@@ -272,6 +289,94 @@ def _best_text(run: Run, name: str) -> tuple[str, str]:
         return number_text(low), str(first)
     lowest, highest = number_text(low), number_text(high)
     return f"{lowest} (lowest), {highest} (highest)", f"{first}, {last}"
+
+
+def _predictions(run: Run, most_text: int) -> str:
+    """A classifier's matrix, or its errors, and some of its rows."""
+    try:
+        found = run.predictions
+    except ExBurnError as error:
+        return f"<h2>Predictions</h2><p class=bad>{_text(error.reason, _MOST_NAME)}</p>"
+    if found is None or most_text < _MOST_TEXT // 10:
+        return ""
+    names = found.get("names") or []
+
+    def name(label: Any) -> str:
+        known = isinstance(label, int) and 0 <= label < len(names)
+        return _text(names[label] if known else label, 40)
+
+    share, rows = float(found.get("correct") or 0), found.get("rows") or 0
+    told = f"{share:.1%} of {rows:,} {found.get('part')} rows are right."
+    parts = [f"<h2>Predictions</h2><p class=sub>{_text(told, _MOST_NAME)}</p>"]
+    parts.append(_matrix(found.get("matrix") or [], name))
+    errors = [(name(a), name(b), f"{n:,}") for a, b, n in _triples(found.get("errors"))]
+    if errors:
+        lines = "".join(
+            "<tr>" + "".join(f"<td class=n>{cell}</td>" for cell in row) + "</tr>"
+            for row in errors
+        )
+        head = "<tr><th>class</th><th>taken for</th><th>rows</th></tr>"
+        parts.append(f"<div class=scroll><table>{head}{lines}</table></div>")
+    shown = [one for one in found.get("examples") or [] if isinstance(one, dict)]
+    cards = "".join(_example(one, name) for one in shown[:_MOST_EXAMPLES])
+    parts.append(f"<div class=examples>{cards}</div>" if cards else "")
+    return "".join(parts)
+
+
+def _triples(value: Any) -> list[tuple[Any, Any, int]]:
+    rows = value if isinstance(value, list) else []
+    return [
+        (row[0], row[1], row[2])
+        for row in rows[:_MOST_ROWS]
+        if isinstance(row, list) and len(row) == 3 and isinstance(row[2], int)
+    ]
+
+
+def _matrix(matrix: list[Any], name: Callable[[Any], str]) -> str:
+    """Counts, the darker the greater their share of the true class; rows are true."""
+    lines = []
+    for true, counts in enumerate(matrix[:_MOST_ROWS]):
+        if not isinstance(counts, list) or len(counts) != len(matrix):
+            return ""
+        numbers = [count if isinstance(count, int) else 0 for count in counts]
+        total = max(sum(numbers), 1)
+        cells = "".join(
+            f'<td class="{"right" if place == true else "wrong"}" '
+            f'style="--share:{count / total:.3f}">{count or ""}</td>'
+            for place, count in enumerate(numbers)
+        )
+        lines.append(f"<tr><th>{name(true)}</th>{cells}</tr>")
+    if not lines:
+        return ""
+    heads = "".join(f"<th>{name(place)}</th>" for place in range(len(matrix)))
+    table = f"<tr><th>true ↓ predicted →</th>{heads}</tr>{''.join(lines)}"
+    return f'<div class=scroll><table class="matrix">{table}</table></div>'
+
+
+def _example(one: dict[str, Any], name: Callable[[Any], str]) -> str:
+    right = one.get("true") == one.get("predicted")
+    picture, text, values = (one.get(key) for key in ("picture", "text", "values"))
+    if isinstance(picture, str) and _BASE64.fullmatch(picture):
+        shown = f'<img alt="" src="data:image/png;base64,{picture}">'
+    elif isinstance(values, dict | list):
+        pairs = values.items() if isinstance(values, dict) else enumerate(values)
+        figures = {key: _figure_text(value) for key, value in pairs}
+        named = isinstance(values, dict)
+        told = setting_text(figures if named else [*figures.values()])
+        more = f", {one['more']} more" if one.get("more") else ""
+        shown = f"<span>{_text(told + more, _MOST_NAME)}</span>"
+    else:
+        shown = f"<span>{_text(text or '', 300)}</span>"
+    probability = number_of(one.get("probability"))
+    sure = "" if probability is None else f" ({probability:.0%})"
+    said = f"{name(one.get('predicted'))}{sure}"
+    said += "" if right else f", true {name(one.get('true'))}"
+    kind = "good" if right else "bad"
+    return f"<figure>{shown}<figcaption class={kind}>{said}</figcaption></figure>"
+
+
+def _figure_text(value: Any) -> Any:
+    return number_text(value) if isinstance(value, float) else value
 
 
 def _checkpoints(run: Run) -> str:

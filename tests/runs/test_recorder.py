@@ -31,6 +31,7 @@ def test_a_run_holds_what_history_holds(first):
         "environment.json",
         "events.jsonl",
         "metrics.jsonl",
+        "predictions.json",
         "report.html",
     }
 
