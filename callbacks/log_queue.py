@@ -202,6 +202,5 @@ def _finish_all() -> None:
         if queue.waiting:
             print_text(
                 f"exburn: Logger: {queue.waiting} records are lost, the receiver took "
-                f"{queue.sent} in time",
-                flush=True,
+                f"{queue.sent} in time"
             )

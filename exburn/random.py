@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn.config import floatx
-from exburn.core.annotations import DType, Sizes, Tensor
+from exburn.core.annotations import DType, Tensor
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError
 from exburn.module.seed_generator import SeedGenerator, draw_key
@@ -50,7 +50,7 @@ def _float(op: str, dtype: Any) -> Any:
 
 
 def normal(
-    shape: Sizes,
+    shape: Sequence[int],
     mean: float = 0.0,
     stddev: float = 1.0,
     dtype: DType = None,
@@ -77,7 +77,7 @@ def normal(
 
 
 def truncated_normal(
-    shape: Sizes,
+    shape: Sequence[int],
     mean: float = 0.0,
     stddev: float = 1.0,
     dtype: DType = None,
@@ -98,7 +98,7 @@ def truncated_normal(
 
 
 def uniform(
-    shape: Sizes,
+    shape: Sequence[int],
     minval: Tensor = 0.0,
     maxval: Tensor = 1.0,
     dtype: DType = None,
@@ -123,7 +123,7 @@ def uniform(
 
 
 def randint(
-    shape: Sizes,
+    shape: Sequence[int],
     minval: Tensor,
     maxval: Tensor,
     dtype: DType = "int32",
@@ -242,7 +242,7 @@ def shuffle(
 
 
 def gamma(
-    shape: Sizes,
+    shape: Sequence[int],
     alpha: Tensor,
     dtype: DType = None,
     seed: int | SeedGenerator | None = None,
@@ -264,7 +264,7 @@ def gamma(
 
 
 def beta(
-    shape: Sizes,
+    shape: Sequence[int],
     alpha: Tensor,
     beta: Tensor,
     dtype: DType = None,
@@ -288,7 +288,7 @@ def beta(
 
 
 def binomial(
-    shape: Sizes,
+    shape: Sequence[int],
     counts: Tensor,
     probabilities: Tensor,
     dtype: DType = None,

@@ -24,7 +24,7 @@ from exburn.core.checks import (
     check_rate,
     check_text,
 )
-from exburn.core.methods import with_methods
+from exburn.core.methods import overridable, with_methods
 from exburn.errors import ArgumentError, unknown_name
 from exburn.module.building import spec_like
 from exburn.optimizers import (
@@ -617,6 +617,7 @@ class Optimizer(abc.ABC):
         return config
 
     @classmethod
+    @overridable
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:

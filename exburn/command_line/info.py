@@ -93,11 +93,11 @@ def _model(path: Path) -> tuple[dict[str, Any], str]:
     model = load_model(path, compile=False)
     facts: dict[str, Any] = {"model": dict(describe(model))}
     inputs, outputs = part_names(model)
-    if inputs is not None:
+    if inputs is not None and (graph := model.graph) is not None:
         facts["inputs"], facts["outputs"] = list(inputs), list(outputs)
         facts["input_shapes"] = [
             [n if isinstance(n, int) else None for n in spec.shape]
-            for spec in model.graph.inputs
+            for spec in graph.inputs
         ]
     lines: list[str] = []
     model.summary(print_fn=lambda text, **_: lines.append(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,15 @@ from exburn.kernels.conv.dispatch import convolve
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
 
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _kernels: dict[str, Callable] = {}
 
 
-def register_kernel(name: str, fn: Callable | None = None) -> Any:
+@overload
+def register_kernel(name: str, fn: _Kernel) -> _Kernel: ...
+@overload
+def register_kernel(name: str, fn: None = ...) -> Callable[[_Kernel], _Kernel]: ...
+def register_kernel(name: str, fn: Any = None) -> Any:
     """Names a kernel: a JAX function, or one around ``pallas_call``.
 
     Positional arguments are arrays, keyword arguments are compiled in. Also a

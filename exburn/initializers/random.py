@@ -10,6 +10,7 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.core.checks import check_float
+from exburn.core.methods import overridable
 from exburn.errors import ArgumentError, DTypeError
 from exburn.initializers.base import (
     Initializer,
@@ -60,6 +61,7 @@ class RandomInitializer(Initializer):
             )
         self.seed = seed
 
+    @overridable
     def __call__(self, shape, dtype=None, *, rng=None) -> np.ndarray:
         shape, dtype = as_shape(self, shape), as_dtype(self, dtype)
         if not jnp.issubdtype(dtype, jnp.floating):

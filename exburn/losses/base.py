@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from exburn.core import registry
 from exburn.core.constructors import with_default
 from exburn.core.forward_context import carried_mask
+from exburn.core.methods import overridable
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.cross_entropy import (
@@ -87,6 +88,7 @@ class Loss:
         """Name of the dtype that the loss computes in."""
         return jnp.promote_types(self._dtype or jnp.float32, jnp.float32).name
 
+    @overridable
     def call(self, y_true: Any, y_pred: Any) -> jax.Array:
         """Unreduced values: the leading axis is the batch. To be overridden."""
         raise NotImplementedError(f"{type(self).__name__} must override call().")
@@ -111,6 +113,7 @@ class Loss:
             y_pred: Anything with the predictions' ``shape``.
         """
 
+    @overridable
     def __call__(
         self,
         y_true: Any,

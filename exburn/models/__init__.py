@@ -5,9 +5,9 @@ from exburn.models.cloning import clone_model
 from exburn.models.function import Function
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
-from exburn.saving import load_model as load
-from exburn.saving import model_from_json as read_json
-from exburn.saving import save_model
+from exburn.saving.model import load_model as load
+from exburn.saving.model import model_from_json as read_json
+from exburn.saving.model import save_model
 
 load_model = returns(Model)(load)
 model_from_json = returns(Model)(read_json)

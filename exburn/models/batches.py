@@ -10,6 +10,7 @@ from exburn.models.arguments import logs_as
 from exburn.models.encoding import read_batch
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import guard_run, prepare
+from exburn.models.results import Outputs, Scores
 from exburn.models.training_settings import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
 
@@ -34,7 +35,17 @@ def train_on_batch(
     y: Any = None,
     sample_weight: Any = None,
     class_weight: Mapping[int, float] | None = None,
-    return_dict: bool = False,
+    return_dict: Literal[False] = False,
+) -> Scores: ...
+@overload
+def train_on_batch(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: Mapping[int, float] | None = None,
+    *,
+    return_dict: bool,
 ) -> Any: ...
 def train_on_batch(
     self: Model,
@@ -85,7 +96,16 @@ def test_on_batch(
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
-    return_dict: bool = False,
+    return_dict: Literal[False] = False,
+) -> Scores: ...
+@overload
+def test_on_batch(
+    self: Model,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    return_dict: bool,
 ) -> Any: ...
 def test_on_batch(
     self: Model,
@@ -128,7 +148,7 @@ def _run_on_batch(
         return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 
 
-def predict_on_batch(self: Model, x) -> Any:
+def predict_on_batch(self: Model, x: Any) -> Outputs:
     """Outputs for one batch.
 
     Args:

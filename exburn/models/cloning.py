@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -20,14 +20,16 @@ from exburn.module.building import copying_parts, fresh_clone, unbuilt_copy
 from exburn.module.graph import named_by
 from exburn.module.layer import Layer
 
+_Model = TypeVar("_Model", bound=Model)
+
 
 def clone_model(
-    model: Model,
+    model: _Model,
     input_tensors: Any = None,
     clone_function: Callable[[Layer], Layer] | None = None,
     call_function: Callable[..., Any] | None = None,
     recursive: bool = False,
-) -> Any:
+) -> _Model:
     """A model of the same architecture with fresh weights; see ``model.clone()``.
 
     It has the adapters and the quantized layers of the model, unless a function makes
@@ -61,7 +63,7 @@ def clone_model(
         0.5
     """
     if clone_function is call_function is input_tensors is None:
-        made = fresh_clone(model)
+        made: Any = fresh_clone(model)
     else:
         # A function of the user's may change a configuration, and finds descriptions.
         own = clone_function is not None

@@ -22,6 +22,7 @@ from exburn.models.preparing import (
     make_callback_list,
     prepare,
 )
+from exburn.models.results import Outputs, Scores
 from exburn.models.training_settings import require_trainer
 from exburn.training.trainer import Trainer
 
@@ -52,7 +53,20 @@ def evaluate(
     sample_weight: Any = None,
     steps: int | None = None,
     callbacks: Any = None,
-    return_dict: bool = False,
+    return_dict: Literal[False] = False,
+) -> Scores: ...
+@overload
+def evaluate(
+    self: Model,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    verbose: int | str = "auto",
+    sample_weight: Any = None,
+    steps: int | None = None,
+    callbacks: Any = None,
+    *,
+    return_dict: bool,
 ) -> Any: ...
 def evaluate(
     self: Model,
@@ -112,7 +126,7 @@ def predict(
     verbose: int | str = "auto",
     steps: int | None = None,
     callbacks: Any = None,
-) -> Any:
+) -> Outputs:
     """Outputs for every row, as NumPy arrays in the structure of the outputs.
 
     Works without ``compile``.

@@ -6,7 +6,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import jax
 from flax import nnx
@@ -464,7 +464,7 @@ class Model(Layer):
     def callable(self) -> bool:
         return self.graph is not None or type(self).call is not Model.call
 
-    def clone(self):
+    def clone(self) -> Self:
         """A copy with the same configuration and weights, sharing no arrays.
 
         It is not compiled, and lies on the same mesh, if the model has one.
@@ -845,7 +845,8 @@ class Model(Layer):
         return describe(self)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
+    @overridable
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         """The model of a ``get_config``, with fresh weights.
 
         Args:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
+from exburn.core.methods import overridable
 from exburn.core.symbolic_shapes import canonical_spec
 from exburn.data.packing import unpack_x_y_sample_weight
 from exburn.errors import ArgumentError
@@ -166,9 +167,15 @@ def predict_step(self: Model, state: tuple, data: Any) -> tuple[Any, ...]:
     return self.stateless_call(*state, x, training=False)
 
 
+@overridable
 def compute_loss(
-    self: Model, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
-):
+    self: Model,
+    x: Any = None,
+    y: Any = None,
+    y_pred: Any = None,
+    sample_weight: Any = None,
+    training: bool = True,
+) -> Any:
     """The loss of ``compile`` for a batch; override it to train on another one.
 
     Args:

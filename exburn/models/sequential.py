@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Self
 
 from flax import nnx
 
 from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
+from exburn.core.methods import overridable
 from exburn.core.registry import deserialize, register_builtin
 from exburn.core.symbolic_shapes import TEXT, is_text
 from exburn.errors import ArgumentError, DataError, DTypeError, NotBuiltError
@@ -273,12 +274,13 @@ class Sequential(Model):
         return config | axes_entry(self)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
+    @overridable
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         with registry.custom_objects(custom_objects):
             layers = deserialize(config["layers"])
         stack = (layer for layer in layers if not getattr(layer, "is_input", False))
         with graphs.named_by(dict(zip(config.get("keys", ()), stack, strict=False))):
-            model = cls(
+            model: Any = cls(
                 layers,
                 trainable=config.get("trainable", True),
                 name=config.get("name"),
@@ -287,7 +289,8 @@ class Sequential(Model):
         if not model.built and config.get("build_input_shape"):  # Keras'
             model.build(config["build_input_shape"])
         model._learnt = bool(config.get("learnt"))
-        return restore_axes(model, config)
+        restore_axes(model, config)
+        return model
 
 
 def as_layer(item: Any) -> Layer:

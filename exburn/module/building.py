@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ from exburn.runtime.failures import is_exhausted
 _keeping: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_keeping_specs", default=False
 )
+_Layer = TypeVar("_Layer")
 _LARGE = 1 << 16  # numbers that are worth a thread's while
 _SETTINGS = bool, int, float, str, type(None)  # attributes that a copy may share
 
@@ -451,7 +452,7 @@ def _join_traces(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
     return found
 
 
-def clone(layer: Any) -> Any:
+def clone(layer: _Layer) -> _Layer:
     """A layer of the same configuration with copies of the weights."""
     made = fresh_clone(layer)
     pairs = {path: w for path, w, _ in iter_weights(layer)}

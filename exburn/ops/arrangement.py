@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -198,7 +198,8 @@ def dsplit(x: Tensor, indices_or_sections: Places) -> list[jax.Array]:
         >>> [part.shape for part in dsplit(np.ones((1, 2, 4)), 2)]
         [(1, 2, 2), (1, 2, 2)]
     """
-    return jnp.dsplit(x, indices_or_sections=indices_or_sections)
+    places: Any = indices_or_sections  # jax.numpy says arrays alone
+    return jnp.dsplit(x, places)
 
 
 @op_on_lists("xs")
@@ -297,7 +298,8 @@ def hsplit(x: Tensor, indices_or_sections: Places) -> list[jax.Array]:
         >>> [part.tolist() for part in hsplit([1, 2, 3, 4], 2)]
         [[1, 2], [3, 4]]
     """
-    return jnp.hsplit(x, indices_or_sections=indices_or_sections)
+    places: Any = indices_or_sections  # jax.numpy says arrays alone
+    return jnp.hsplit(x, places)
 
 
 @op_on_lists("xs")
@@ -568,7 +570,7 @@ def triu(x: Tensor, k: int = 0) -> jax.Array:
 
 
 @op
-def unravel_index(indices: Tensor, shape: Sizes) -> tuple[jax.Array, ...]:
+def unravel_index(indices: Tensor, shape: Sequence[int]) -> tuple[jax.Array, ...]:
     """The row, column, … of entries that are counted row by row.
 
     It is ``jax.numpy.unravel_index``, with Keras' arguments.
@@ -598,7 +600,8 @@ def vsplit(x: Tensor, indices_or_sections: Places) -> list[jax.Array]:
         >>> [part.tolist() for part in vsplit([[1], [2]], 2)]
         [[[1]], [[2]]]
     """
-    return jnp.vsplit(x, indices_or_sections=indices_or_sections)
+    places: Any = indices_or_sections  # jax.numpy says arrays alone
+    return jnp.vsplit(x, places)
 
 
 @op_on_lists("xs")
@@ -704,7 +707,7 @@ def size(x: Tensor) -> int:
         3
     """
     count = jnp.size(x)
-    return count if isinstance(count, int) else jnp.asarray(count)
+    return count if isinstance(count, int) else cast("int", jnp.asarray(count))
 
 
 @of_many

@@ -57,11 +57,13 @@ def tensors(value: Any) -> Any:
     return tensor(value)
 
 
-def _axis(value: Any) -> Any:
+def hashable_axis(value: Any) -> Any:
     """An axis as an integer, several as a tuple: JAX' functions want them hashable."""
     if isinstance(value, np.ndarray | np.integer):
         value = value.tolist()
-    return tuple(map(_axis, value)) if isinstance(value, list | tuple) else value
+    return (
+        tuple(map(hashable_axis, value)) if isinstance(value, list | tuple) else value
+    )
 
 
 def _dtype(value: Any) -> Any:
@@ -116,7 +118,7 @@ def _bind(function: Any, lists: Sequence[str]) -> Any:
         for name in names
         if name in lists or name in TENSORS
     }
-    for key, rule in (("axis", _axis), ("dtype", _dtype)):
+    for key, rule in (("axis", hashable_axis), ("dtype", _dtype)):
         if key in names:
             convert[key] = rule
     # The operators of symbols have some of the names: files know one function by each.

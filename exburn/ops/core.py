@@ -86,7 +86,8 @@ def convert_to_tensor(
     refuse_sparse("convert_to_tensor", sparse or ragged)
     x = tensor(x)
     if isinstance(x, Symbol):
-        return x if dtype is None else _cast(x, standardize_dtype(dtype))
+        symbol: Any = x
+        return symbol if dtype is None else _cast(x, standardize_dtype(dtype))
     return jnp.asarray(x, None if dtype is None else standardize_dtype(dtype))
 
 

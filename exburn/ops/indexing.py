@@ -173,7 +173,8 @@ def top_k(
         ([3, 2], [1, 2])
     """
     order = {"is_stable": is_stable} if _HAS_ORDERS else {}  # else it is stable
-    return tuple(lax.top_k(x, k, **order))
+    values, places = lax.top_k(x, k, **order)
+    return values, places
 
 
 @op

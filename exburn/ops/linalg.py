@@ -318,7 +318,8 @@ def lu_factor(x: Tensor) -> tuple[jax.Array, jax.Array]:
         [[2.0, 0.0], [0.5, 3.0]]
     """
     x = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float32)
-    return tuple(jax.lax.linalg.lu(x)[:2])
+    factors, exchanged, _ = jax.lax.linalg.lu(x)
+    return factors, exchanged
 
 
 @op

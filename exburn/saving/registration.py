@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from exburn.core import registry
 from exburn.errors import UnknownNameError
@@ -18,6 +18,8 @@ __all__ = [
     "register_keras_serializable",
     "serialize_keras_object",
 ]
+
+_Object = TypeVar("_Object")  # a class or a function
 
 custom_object_scope = CustomObjectScope = registry.custom_objects
 
@@ -36,7 +38,7 @@ def get_custom_objects() -> dict[str, Any]:
 
 def register_keras_serializable(
     package: str = "Custom", name: str | None = None
-) -> Callable:
+) -> Callable[[_Object], _Object]:
     """Decorator: registers a class or function, so that a saved model may name it.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.core.checks import check_choice
+from exburn.core.methods import overridable
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.layers import Input
@@ -186,7 +187,8 @@ class Ensemble(Model):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
+    @overridable
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         with registry.custom_objects(custom_objects):
             members = [registry.deserialize(member) for member in config["members"]]
         return cls(**{**config, "members": members})

@@ -161,7 +161,7 @@ class PReLU(Layer):
         self.alpha_initializer = initializers.get(alpha_initializer)
         self.alpha_regularizer = regularizers.get(alpha_regularizer)
         self.alpha_constraint = constraints.get(alpha_constraint)
-        if shared_axes is not None and not isinstance(shared_axes, list | tuple):
+        if isinstance(shared_axes, int):
             shared_axes = (shared_axes,)
         self.shared_axes = None if shared_axes is None else tuple(shared_axes)
 

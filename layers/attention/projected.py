@@ -12,6 +12,7 @@ from exburn import constraints, initializers, regularizers
 from exburn.core import forward_context
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_float, check_seed
+from exburn.core.methods import overridable
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.flash_attention import takes_cudnn
 from exburn.kernels.position_mask import position_mask
@@ -169,6 +170,7 @@ class ProjectedAttention(Layer):
     _value_dense, _output_dense = value_dense, output_dense
 
     # ------------------------------------------------------------------ computation
+    @overridable
     def call(
         self,
         query,

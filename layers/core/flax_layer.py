@@ -13,12 +13,6 @@ from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import Static
 
 
-class FlaxOptions(LayerOptions, total=False):
-    """Keyword arguments of ``FlaxLayer``."""
-
-    state: Any
-
-
 @register_builtin
 class FlaxLayer(PureLayer):
     """Wraps a ``flax.linen.Module``; one of ``flax.nnx`` is a ``ModuleLayer``.
@@ -56,7 +50,7 @@ class FlaxLayer(PureLayer):
         variables: Any = None,
         *,
         seed: Any = None,
-        **kwargs: Unpack[FlaxOptions],
+        **kwargs: Unpack[LayerOptions],
     ):
         import flax.linen as nn
 

@@ -34,6 +34,11 @@ class PureLayer(Layer):
         **kwargs: As for every layer.
     """
 
+    params_leaves: Any
+    state_leaves: Any
+    _params_form: Static
+    _state_form: Static
+
     seed_generator = SeedOfLayer(lambda layer: "rng" in layer._takes)
 
     def __init__(

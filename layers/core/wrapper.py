@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from exburn.core.methods import overridable
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
@@ -44,5 +45,6 @@ class Wrapper(Layer):
         if not self.layer.built:
             self.layer.build(*shapes)
 
+    @overridable
     def call(self, inputs, **kwargs):
         return self.layer(inputs, **kwargs)

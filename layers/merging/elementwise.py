@@ -6,6 +6,7 @@ from functools import partial, reduce
 
 import jax.numpy as jnp
 
+from exburn.core.methods import overridable
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
@@ -33,6 +34,7 @@ class Merge(Layer):
                 hint=f"{type(self).__name__}()([a, b])",
             )
 
+    @overridable
     def call(self, inputs, mask=None):
         ndim = max(x.ndim for x in inputs)
         wide = [_widen(x, ndim) for x in inputs]

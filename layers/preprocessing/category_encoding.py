@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
@@ -86,7 +86,7 @@ class CategoryEncoding(Layer):
                 self.name,
                 f'count_weights need output_mode="count", not {self.output_mode!r}',
             )
-        if not isinstance(inputs, jax.core.Tracer):
+        if not isinstance(inputs, Tracer):
             self._check(np.asarray(inputs))
         if jnp.issubdtype(inputs.dtype, jnp.floating) or inputs.dtype == bool:
             inputs = inputs.astype(jnp.int32)

@@ -130,8 +130,8 @@ class HashedCrossing(HostLayer):
         **kwargs: Unpack[UntypedOptions],
     ):
         self.output_mode = check_mode("HashedCrossing", output_mode, "int", "one_hot")
-        kwargs = {"dtype": dtype, **kwargs}
-        super().__init__(name=name, **_with_dtype(kwargs, self.output_mode))
+        options = _with_dtype({"dtype": dtype, **kwargs}, self.output_mode)
+        super().__init__(name=name, **options)
         refuse_sparse("HashedCrossing", sparse)
         self.num_bins = check_count("HashedCrossing", "num_bins", num_bins)
 
@@ -176,7 +176,7 @@ class HashedCrossing(HostLayer):
         return result % self.num_bins
 
 
-def _with_dtype(kwargs: dict, output_mode: str) -> dict:
+def _with_dtype(kwargs: Any, output_mode: str) -> dict[str, Any]:
     """Bins are integers unless they become vectors."""
     if kwargs.get("dtype") is None and output_mode == "int":
         kwargs = {**kwargs, "dtype": "int32"}

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from exburn.core.symbolic_shapes import describe
 from exburn.core.tensorflow_graphs import maps_datasets
@@ -62,7 +63,7 @@ def is_traced(inputs: Any) -> bool:
     if isinstance(inputs, np.ndarray):
         return False
     leaves = jax.tree.leaves(inputs)
-    return has_symbol(inputs) or any(isinstance(v, jax.core.Tracer) for v in leaves)
+    return has_symbol(inputs) or any(isinstance(v, Tracer) for v in leaves)
 
 
 def string_array(op: str, values: Any, encoding: str = "utf-8") -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -72,7 +72,7 @@ class IndexLookup(HostLayer):
         output_mode: str | None,
         sparse: bool,
         pad_to_max_tokens: bool,
-        salt: int | Sequence[int] | None = None,
+        salt: tuple[int, int] | None = None,
         oov_method: str = "floormod",
         **kwargs: Unpack[LayerOptions],
     ):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from exburn.core.checks import check_choice
 from exburn.core.constructors import arguments_for
@@ -123,7 +123,7 @@ class IntegerLookup(IndexLookup):
         return Layer._call_symbols(self, args, kwargs)
 
     def call(self, inputs):
-        if not isinstance(inputs, jax.core.Tracer):
+        if not isinstance(inputs, Tracer):
             return super().call(inputs)
         inputs = inputs.astype(jnp.int32)
         if self.invert:

@@ -50,6 +50,10 @@ class Bidirectional(Layer):
     Source: Schuster & Paliwal, *Bidirectional Recurrent Neural Networks*, 1997.
     """
 
+    stateful: bool
+    return_sequences: bool
+    return_state: bool
+
     def __init__(
         self,
         layer: Any,

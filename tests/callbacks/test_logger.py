@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.callbacks import Callback, Every, Logger
+from exburn.callbacks import Callback, Every, Logger, log_queue
 from exburn.callbacks import logger as logger_module
 from exburn.callbacks.log_queue import LogQueue, Record
 from exburn.errors import (
@@ -95,6 +95,19 @@ def test_a_receiver_that_fails_costs_a_warning(drive, model):
         drive([logger], model, ROWS * 10, steps=2)
     assert "ConnectionError: no network; the training goes on" in str(warned[0].message)
     assert logger.failed == 10 and logger.failed + logger.dropped == 20
+
+
+def test_the_end_of_the_interpreter_tells_what_is_lost(monkeypatch, capsys):
+    gate = threading.Event()
+    queue = LogQueue(lambda record: gate.wait(5))
+    for step in range(3):
+        queue.put(Record({"loss": 1.0}, step, 0.0, False))
+    monkeypatch.setattr(log_queue, "_AT_EXIT", 0.01)
+    monkeypatch.setattr(log_queue, "_waited_for", {queue})
+    log_queue._finish_all()
+    assert "3 records are lost, the receiver took 0 in time" in capsys.readouterr().out
+    gate.set()
+    assert queue.close(wait=5)
 
 
 def test_thinning_keeps_the_shape_of_a_curve():

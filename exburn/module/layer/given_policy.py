@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from exburn.core import late_binding, registry
+from exburn.core.methods import overridable
 from exburn.core.precision import DTypePolicy, DTypePolicyMap
 from exburn.core.precision.policies import CLASSES
 from exburn.module.building import cast_weights
@@ -54,6 +55,7 @@ def follow_map(layer: Any) -> None:
             cast_weights(part, part._policy)
 
 
+@overridable
 def quantize(
     self: Layer,
     mode: Any = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 from flax import nnx
@@ -519,7 +519,8 @@ class Layer(nnx.Module, metaclass=LayerType):
 
     # ------------------------------------------------------------------ copies
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
+    @overridable
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         """Makes a layer from ``get_config``'s result; weights are fresh.
 
         What the built-in class takes, and the user's class on it does not, is left out:
@@ -533,7 +534,7 @@ class Layer(nnx.Module, metaclass=LayerType):
         args, kwargs = configuration.arguments_from(cls, config, custom_objects)
         return cls(*args, **kwargs)
 
-    def clone(self):
+    def clone(self) -> Self:
         """A copy with the same configuration and weights, sharing no arrays.
 
         Raises:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from flax import nnx
 
 from exburn.core.substitution import clone_scope, moment
+
+if TYPE_CHECKING:  # the type of a call is no base class to every checker
+    from flax.nnx.module import ModuleMeta
+else:
+    ModuleMeta = type(nnx.Module)
 
 
 class Filled(WeakValueDictionary[str, Any]):
@@ -76,7 +81,7 @@ class LayerMeta:
             self.building = False
 
 
-class LayerType(type(nnx.Module)):
+class LayerType(ModuleMeta):
     """Notes that a layer is made: what is set later, its configuration tells."""
 
     def __call__(cls, *args, **kwargs):

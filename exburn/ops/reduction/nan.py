@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.annotations import Axis, DType, Tensor
-from exburn.ops.binding import op
+from exburn.ops.binding import hashable_axis, op
 
 __all__ = [
     "nanargmax",
@@ -156,7 +156,7 @@ def nanmedian(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array
         >>> float(nanmedian([1.0, np.nan, 3.0]))
         2.0
     """
-    return jnp.nanmedian(x, axis=axis, keepdims=keepdims)
+    return jnp.nanmedian(x, axis=hashable_axis(axis), keepdims=keepdims)
 
 
 @op
@@ -203,7 +203,9 @@ def nanpercentile(
         >>> float(nanpercentile([1.0, np.nan, 3.0], 50))
         2.0
     """
-    return jnp.nanpercentile(x, q, axis=axis, method=method, keepdims=keepdims)
+    return jnp.nanpercentile(
+        x, q, axis=hashable_axis(axis), method=method, keepdims=keepdims
+    )
 
 
 @op
@@ -250,7 +252,9 @@ def nanquantile(
         >>> float(nanquantile([1.0, np.nan, 3.0], 0.5))
         2.0
     """
-    return jnp.nanquantile(x, q, axis=axis, method=method, keepdims=keepdims)
+    return jnp.nanquantile(
+        x, q, axis=hashable_axis(axis), method=method, keepdims=keepdims
+    )
 
 
 @op

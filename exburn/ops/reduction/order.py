@@ -13,7 +13,7 @@ from jax.core import Tracer
 from exburn.core.annotations import Axis, Tensor
 from exburn.core.checks import check_count, refuse_sparse
 from exburn.errors import ArgumentError
-from exburn.ops.binding import op
+from exburn.ops.binding import hashable_axis, op
 
 __all__ = [
     "argmax",
@@ -147,7 +147,9 @@ def percentile(
         >>> float(percentile([1.0, 2.0, 3.0], 50))
         2.0
     """
-    return jnp.percentile(x, q, axis=axis, method=method, keepdims=keepdims)
+    return jnp.percentile(
+        x, q, axis=hashable_axis(axis), method=method, keepdims=keepdims
+    )
 
 
 @op
@@ -174,7 +176,9 @@ def quantile(
         >>> float(quantile([1.0, 2.0, 3.0], 0.5))
         2.0
     """
-    return jnp.quantile(x, q, axis=axis, method=method, keepdims=keepdims)
+    return jnp.quantile(
+        x, q, axis=hashable_axis(axis), method=method, keepdims=keepdims
+    )
 
 
 @op

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.annotations import Axis, DType, Tensor
-from exburn.ops.binding import op
+from exburn.ops.binding import hashable_axis, op
 
 __all__ = [
     "all",
@@ -253,7 +253,7 @@ def median(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
         >>> float(median([1.0, 9.0, 2.0]))
         2.0
     """
-    return jnp.median(x, axis=axis, keepdims=keepdims)
+    return jnp.median(x, axis=hashable_axis(axis), keepdims=keepdims)
 
 
 @op

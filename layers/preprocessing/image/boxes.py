@@ -521,7 +521,7 @@ def compute_iou(
     op = "compute_iou"
     height, width = _size(image_shape)
     first, second = (
-        convert_format(boxes, bounding_box_format, "xyxy", height, width)
+        jnp.asarray(convert_format(boxes, bounding_box_format, "xyxy", height, width))
         for boxes in (boxes1, boxes2)
     )
     for boxes in (first, second):

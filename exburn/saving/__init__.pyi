@@ -1,0 +1,27 @@
+"""The package to type checkers: its functions that return models say so.
+
+A model's class lies on a level above this one, where nothing here may look.
+"""
+
+from exburn.models import load_model as load_model
+from exburn.models import model_from_json as model_from_json
+from exburn.saving.file_editor import KerasFileEditor as KerasFileEditor
+from exburn.saving.model import model_to_json as model_to_json
+from exburn.saving.model import save_model as save_model
+from exburn.saving.registration import CustomObjectScope as CustomObjectScope
+from exburn.saving.registration import custom_object_scope as custom_object_scope
+from exburn.saving.registration import (
+    deserialize_keras_object as deserialize_keras_object,
+)
+from exburn.saving.registration import get_custom_objects as get_custom_objects
+from exburn.saving.registration import get_registered_name as get_registered_name
+from exburn.saving.registration import get_registered_object as get_registered_object
+from exburn.saving.registration import (
+    register_keras_serializable as register_keras_serializable,
+)
+from exburn.saving.registration import serialize_keras_object as serialize_keras_object
+from exburn.saving.report import LoadReport as LoadReport
+from exburn.saving.weight_file import WeightFile as WeightFile
+from exburn.saving.weight_file import read_weights as read_weights
+from exburn.saving.weights import load_weights as load_weights
+from exburn.saving.weights import save_weights as save_weights
