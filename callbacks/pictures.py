@@ -148,7 +148,9 @@ class ConfusionMatrix(_Pictures):
         classes = None if self.labels is None else len(self.labels)
         chosen = _chosen(outputs)
         self.matrix = predictions.confusion_matrix(self.y, chosen, classes)
-        return predictions.plot_confusion_matrix(self.matrix, self.labels, title)
+        return predictions.plot_confusion_matrix(
+            self.matrix, labels=self.labels, title=title
+        )
 
 
 class PredictionGallery(_Pictures):

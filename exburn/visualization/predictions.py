@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from exburn.core.printing import show_figures_as_png
-from exburn.errors import ArgumentError, ShapeError, require
+from exburn.core.symbolic_shapes import describe as describe_array
+from exburn.data import frame_array, is_frame
+from exburn.errors import ArgumentError, ShapeError, require, unknown_name
 
 _FEW = 24  # classes up to which each cell has its number
 _RIGHT, _WRONG = "#2e7d32", "#c62828"
@@ -22,8 +24,9 @@ def confusion_matrix(
     """How often each class (row) was taken for each class (column).
 
     Args:
-        y_true, y_pred: [samples] integers; or [samples, classes], whose largest entry
-            counts.
+        y_true, y_pred: [samples] integers, names, or a column of a table; or
+            [samples, classes], whose largest entry counts. Names are in the order of
+            the alphabet.
         classes: Number of classes; as many as there are by default.
 
     Returns:
@@ -31,22 +34,62 @@ def confusion_matrix(
 
     Raises:
         ShapeError: There are not as many predictions as labels.
-        ArgumentError: A class is negative, or not below ``classes``.
+        ArgumentError: A class is negative, not below ``classes``, or no whole number.
 
     Example:
         >>> confusion_matrix([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]]).tolist()
         [[1, 0], [1, 1]]
     """
+    return _count(*_as_pair("confusion_matrix", y_true, y_pred), classes)[0]
+
+
+def _as_pair(op: str, y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and predictions as arrays; columns of tables are read."""
+    true, pred = (
+        frame_array(y, op=op, name=name) if is_frame(y) else np.asarray(y)
+        for y, name in ((y_true, "y_true"), (y_pred, "y_pred"))
+    )
+    return true, pred
+
+
+def _count(
+    true: np.ndarray,
+    pred: np.ndarray,
+    classes: int | None = None,
+    names: Sequence[str] | None = None,
+) -> tuple[np.ndarray, list[str] | None]:
+    """The matrix, and the names of the classes where those are strings.
+
+    Args:
+        true, pred: Labels and predictions.
+        classes: The number of classes.
+        names: The names of the classes in their order.
+    """
     op = "confusion_matrix"
-    true, pred = as_classes(y_true), as_classes(y_pred)
+    texts = [y.dtype.kind in "OSUT" for y in (true, pred)]
+    words = None
+    if any(texts):
+        if not all(texts):
+            raise ArgumentError(
+                op,
+                "labels and predictions must both be names, or both be numbers",
+                {"y_true": describe_array(true), "y_pred": describe_array(pred)},
+            )
+        words = _sorted_names(op, true, pred, names)
+        number = {name: i for i, name in enumerate(words)}
+        true, pred = (
+            np.array([number[str(v)] for v in y.reshape(-1)], np.int64)
+            for y in (true, pred)
+        )
+        classes = len(words)
+    shapes = {"y_true": true.shape, "y_pred": pred.shape}
+    wide = [y.shape[-1] for y in (true, pred) if y.ndim > 1]
+    true, pred = as_classes(true), as_classes(pred)
     if true.shape != pred.shape:
         raise ShapeError(
-            op,
-            "labels and predictions must be one class for each sample",
-            {"y_true": np.shape(y_true), "y_pred": np.shape(y_pred)},
+            op, "labels and predictions must be one class for each sample", shapes
         )
     if classes is None:
-        wide = [np.shape(y)[-1] for y in (y_true, y_pred) if np.ndim(y) > 1]
         most = max(true.max(initial=0), pred.max(initial=0)) + 1
         classes = int(max([*wide, most]))
     low, high = (
@@ -58,20 +101,44 @@ def confusion_matrix(
             f"classes are from 0 to {classes - 1}, received {low if low < 0 else high}",
         )
     counts = np.bincount(true * classes + pred, minlength=classes**2)
-    return counts.reshape(classes, classes)
+    return counts.reshape(classes, classes), words
+
+
+def _sorted_names(
+    op: str, true: np.ndarray, pred: np.ndarray, names: Sequence[str] | None
+) -> list[str]:
+    """Names of all classes: in the order that is given, or in that of the alphabet."""
+    seen = sorted({str(v) for y in (true, pred) for v in y.reshape(-1)})
+    if names is None:
+        return seen
+    order = [str(name) for name in names]
+    if unknown := [name for name in seen if name not in order]:
+        raise unknown_name("class", unknown[0], order, op=op)
+    return order
 
 
 def as_classes(y: Any) -> np.ndarray:
-    """[samples] integers of labels, of probabilities for each class, or of one."""
+    """[samples] integers of labels, of probabilities for each class, or of one.
+
+    Raises:
+        ArgumentError: Numbers are neither whole nor between 0 and 1.
+    """
     y = np.asarray(y)
     if y.ndim > 1 and y.shape[-1] > 1:
         return y.argmax(-1).reshape(-1)
     y = y.reshape(-1)
-    return (
-        (y > 0.5).astype(np.int64)
-        if y.dtype.kind == "f" and _is_share(y)
-        else y.astype(np.int64)
-    )
+    if y.dtype.kind == "f" and _is_share(y):
+        return (y > 0.5).astype(np.int64)
+    strange = y != np.rint(y) if y.dtype.kind == "f" else np.zeros(len(y), bool)
+    if strange.any():
+        at = int(strange.argmax())
+        raise ArgumentError(
+            "confusion_matrix",
+            "classes must be whole numbers, or probabilities of class 1",
+            {"first other value": f"{y[at]} at row {at}"},
+            hint="Of logits make probabilities: keras.ops.sigmoid(logits).",
+        )
+    return y.astype(np.int64)
 
 
 def _is_share(y: np.ndarray) -> bool:
@@ -80,34 +147,70 @@ def _is_share(y: np.ndarray) -> bool:
 
 
 def plot_confusion_matrix(
-    matrix: Any,
+    y_true: Any,
+    y_pred: Any = None,
     labels: Sequence[str] | Mapping[int, str] | None = None,
     title: str = "",
 ) -> Any:
     """Draws a confusion matrix: shares of each true class as colours, counts as text.
 
     Args:
-        matrix: [classes, classes]; rows are the true classes.
-        labels: Names of the classes.
+        y_true: [samples] classes: numbers, names, or a column of a table; or
+            [samples, classes], whose largest entry counts. Alone a matrix,
+            [classes, classes], whose rows are the true classes.
+        y_pred: The same of the predictions, which may be what ``predict`` returns:
+            probabilities of all classes, or of class 1. Beside a matrix the names of
+            the classes.
+        labels: Names of the classes. Where classes are names, their order; that of the
+            alphabet by default.
         title: Stands above it.
 
     Returns:
         The ``matplotlib.figure.Figure``.
 
     Raises:
-        ShapeError: The matrix is not square.
-        ArgumentError: There is no label for a class.
+        ShapeError: The matrix is not square, or there are not as many predictions as
+            labels.
+        ArgumentError: There is no label for a class, or a class is no whole number.
         MissingDependencyError: matplotlib is not installed.
 
     Example:
+        >>> figure = plot_confusion_matrix([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [1, 0]])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['1', '0', '1', '1']
+        >>> figure = plot_confusion_matrix(["cat", "dog"], ["cat", "cat"])
+        >>> [text.get_text() for text in figure.axes[0].get_xticklabels()]
+        ['cat', 'dog']
         >>> figure = plot_confusion_matrix([[8, 2], [1, 9]], ["cat", "dog"])
         >>> [text.get_text() for text in figure.axes[0].texts]
         ['8', '2', '1', '9']
     """
     op = "plot_confusion_matrix"
-    counts = np.asarray(matrix)
-    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size:
-        raise ShapeError(op, f"a square matrix is drawn, received shape {counts.shape}")
+    if _are_names(y_pred) and np.ndim(y_true) == 2 and not is_frame(y_true):
+        y_pred, labels = None, y_pred
+    if y_pred is None:
+        counts = np.asarray(y_true)
+        square = counts.ndim == 2 and counts.shape[0] == counts.shape[1]
+        if not square or not counts.size:
+            raise ShapeError(
+                op,
+                f"a square matrix is drawn, received shape {counts.shape}",
+                hint="Give predictions, too: plot_confusion_matrix(y_true, y_pred).",
+            )
+    else:
+        true, pred = _as_pair(op, y_true, y_pred)
+        if true.ndim > 1 and true.shape[-1] > 1 and not np.allclose(true.sum(-1), 1):
+            raise ArgumentError(
+                op,
+                "y_true must be classes, one-hot or probabilities beside y_pred",
+                {"y_true": describe_array(true)},
+                hint="A matrix is drawn alone: plot_confusion_matrix(matrix, "
+                "labels=[…]).",
+            )
+        given = None if isinstance(labels, Mapping) else labels
+        size = None if labels is None else len(labels)
+        counts, words = _count(true, pred, size, given)
+        labels = labels if words is None else words
     size = len(counts)
     names = label_names(op, labels, size)
     inches = min(max(3.5, 0.45 * size + 2), 14)
@@ -278,6 +381,14 @@ def plot_prediction_table(
         elif column == len(shown) - 1:
             cell.set_text_props(color=colors[row - 1], weight="bold")
     return _as_written(figure)
+
+
+def _are_names(values: Any) -> bool:
+    """Whether these are names of classes, as a list or by their numbers."""
+    if isinstance(values, Mapping):
+        return True
+    listed = isinstance(values, list | tuple) and bool(values)
+    return listed and all(isinstance(name, str) for name in values)
 
 
 def label_names(
