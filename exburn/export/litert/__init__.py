@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jax import lax
 
 from exburn.core.checks import check_choice, check_count
 from exburn.errors import ArgumentError, ExportError
@@ -25,6 +26,7 @@ from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
 from exburn.export.litert.file import Signature, operators, signatures
 from exburn.export.litert.rewriting import RULES
+from exburn.export.litert.windows import join_means
 from exburn.export.operations import rounds
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
@@ -73,7 +75,10 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         jobs = []
         for number, rows in enumerate(sizes):
             file = f"program_{number}.stablehlo"
-            function, specs = flatten(fix_rows(program, rows), RULES)
+            fixed = _with_rows(program, rows)
+            function, specs = flatten(fixed, RULES)
+            if quantize == "int8":
+                function = _with_copies(function, fixed)
             (folder / file).write_bytes(artifact(function, specs, "litert"))
             jobs.append(
                 {
@@ -120,7 +125,36 @@ def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
 def problems(program: Program) -> list[Problem]:
     """What LiteRT's converter cannot convert, or converts wrongly."""
     rows = _row_counts(program, None)[0]
-    return find_problems(fix_rows(program, rows), SCRIPT, NAME, RULES)
+    return find_problems(_with_rows(program, rows), SCRIPT, NAME, RULES)
+
+
+def _with_rows(program: Program, rows: int) -> Program:
+    """The program for so many rows, of operations that the rules know."""
+    fixed = fix_rows(program, rows)
+    fixed.operations = join_means(fixed.operations)
+    return fixed
+
+
+def _with_copies(function: Callable[..., list], program: Program) -> Callable:
+    """A program whose outputs no operation takes: where one does, a copy is given out.
+
+    Outputs are floats, and the quantizer would have the operation take these.
+    """
+    operations = program.operations
+    taken = {id(slot) for step in operations.steps for slot in step.inputs}
+    copied = [id(slot) in taken for slot in operations.outputs]
+
+    def copying(*leaves: Any) -> list[Any]:
+        pairs = zip(function(*leaves), copied, strict=True)
+        return [_copy(x) if needed else x for x, needed in pairs]
+
+    return copying
+
+
+def _copy(x: Any) -> Any:
+    """An array that the converter does not find to be another one."""
+    flat = x.reshape(-1) if x.ndim > 1 else x.reshape(1, -1)
+    return lax.optimization_barrier(flat).reshape(x.shape)
 
 
 def _run(

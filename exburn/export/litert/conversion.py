@@ -147,8 +147,26 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
     # By default it averages the ends of all samples, and so cuts off what most exceed.
     measured = calibrator.Calibrator(data, qsv_update_func=qsv_utils.min_max_update)
     measured.calibrate(seen, recipes)
-    made = work.quantize(measured.get_model_qsvs(), enable_progress_report=False)
+    if not (ranges := measured.get_model_qsvs()):
+        names = ", ".join(operators(data)) or "none"
+        raise ValueError(f"none of its operators has a form in integers: {names}")
+    made = work.quantize(ranges, enable_progress_report=False)
     return bytes(made.quantized_model or b"")
+
+
+def operators(data: bytes) -> list[str]:
+    """Names of the operators of a file."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    kinds = vars(schema.BuiltinOperator).items()
+    names = {code: name for name, code in kinds if isinstance(code, int)}
+    model = schema.ModelT.InitFromPackedBuf(data, 0)
+    codes = {
+        model.operatorCodes[operation.opcodeIndex].builtinCode
+        for graph in model.subgraphs
+        for operation in graph.operators or []
+    }
+    return sorted(names.get(code, str(code)) for code in codes)
 
 
 def add_text(data: bytes, key: str, text: str) -> bytes:

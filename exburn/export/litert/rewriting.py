@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from exburn.export.litert import windows
 from exburn.export.operations import Known, Operation, Rule, inline, outputs_of, run
 from exburn.transforms.quantization.marks import READ, ROUND
 
@@ -163,17 +164,6 @@ def _with_shape(x: Any, sizes: Sequence[int]) -> Any:
     return shaped
 
 
-def _pool(step: Operation, values: Sequence[Any]) -> Any:
-    """A window that slides over what is not a transposed array, for the converter.
-
-    It moves the transposition behind the window, which then lies along axes that its
-    pooling does not have.
-    """
-    x, *others = values
-    flat = x.reshape(x.shape[:1] + (-1,)).reshape(x.shape) if x.ndim > 2 else x
-    return step.primitive.bind(flat, *others, **step.params)
-
-
 def _unroll(step: Operation, values: Sequence[Any]) -> Any:
     """A loop of known length, written out."""
     params = step.params
@@ -250,11 +240,12 @@ RULES: dict[str, Rule] = {
     "dot_general": _multiply,
     "le_to": _total_order(lax.le, lambda found, a, b: found | b),
     "lt_to": _total_order(lax.lt, lambda found, a, b: found | (b & ~a)),
-    "reduce_window": _pool,
-    "reduce_window_max": _pool,
-    "reduce_window_sum": _pool,
+    "reduce_window_max": windows.largest,
+    "reduce_window_min": windows.smallest,
+    "reduce_window_sum": windows.total,
     "reshape": _reshape,
     "scan": _unroll,
     "sort": _sort,
+    windows.Mean.name: windows.mean,
     "xor": _differ,
 }

@@ -13,12 +13,6 @@ X = np.random.default_rng(0).standard_normal((11, 8, 8, 3)).astype(np.float32)
 longest = pytest.mark.longest
 
 
-@pytest.fixture
-def litert():
-    for package in ("litert_converter", "ai_edge_litert", "litert_quantizer"):
-        pytest.importorskip(package)
-
-
 def convnet():
     return exburn.Sequential(
         [
@@ -205,3 +199,18 @@ def test_products_along_an_axis_behind_one_of_one_entry(tmp_path, litert, shape,
     options = {"quantize": "int8"} if how == "int8" else {}
     report = model.export(tmp_path / "m.tflite", samples=x, **options)
     assert report.error < (1e-5 if how == "float" else 0.02)
+
+
+@longest
+def test_an_output_may_feed_further_layers(tmp_path, litert):
+    """The quantizer would give the float output to the layer in integers."""
+    x = np.random.default_rng(0).standard_normal((32, 7, 6)).astype(np.float32)
+    symbol = exburn.Input((7, 6))
+    first = layers.Permute((2, 1))(layers.Dense(4, "relu")(symbol))
+    second = layers.Flatten()(layers.Dense(3)(first))
+    model = exburn.Model(symbol, [first, second, layers.Dense(2)(second)])
+    report = model.export(tmp_path / "m.tflite", samples=x, quantize="int8")
+    assert report.error < 0.02
+    found = exburn.predict(tmp_path / "m.tflite", x)
+    for got, want in zip(found, model.predict(x, verbose=0), strict=True):
+        assert np.abs(got - want).max() < 0.05 * np.abs(want).max()
