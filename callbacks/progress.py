@@ -8,7 +8,8 @@ from typing import Any
 
 from exburn.callbacks.contract import Callback, CallbackList
 from exburn.callbacks.contract.every import Every, check_every
-from exburn.callbacks.progress_view import Line, View, choose_view
+from exburn.callbacks.progress_layout import Line
+from exburn.callbacks.progress_view import View, choose_view
 from exburn.errors import warn
 
 _SHARE = 0.01  # of the time may go into drawing
@@ -23,9 +24,16 @@ class ProgressBar(Callback):
     most ten times a second, and less often where drawing is slow, so that it takes
     about one hundredth of the time at most.
 
+    Each epoch has one row, and its values stand below those of the one before. Where a
+    row would be too long for the terminal or the notebook, the epochs become a table:
+    the names stand above the values. Before a program is compiled, the live line, or a
+    line of its own in a file, says so; afterwards the epoch's line says how long it
+    took.
+
     Args:
-        verbose: 0 silent, 1 live, 2 one line for each epoch, `"auto"` 1 in a terminal
-            or notebook and 2 elsewhere; None for what `fit` was given.
+        verbose: 0 silent, 1 live, 2 one line for each epoch, `"table"` a table of the
+            epochs at any width, `"auto"` 1 in a terminal or notebook and 2 elsewhere;
+            None for what `fit` was given.
         console: A `rich.console.Console` to draw on instead of standard output.
         every: Which epochs are shown: 10, or an `Every` of epochs; all by default.
 
@@ -49,7 +57,7 @@ class ProgressBar(Callback):
         >>> bar.on_epoch_begin(0)
         >>> bar.on_chunk_end(10, {"loss": 0.5})
         >>> bar.on_epoch_end(0, {"loss": 0.5, "val_loss": 0.25})
-        >>> bar.console.file.getvalue().startswith("Epoch 1/3 - 10/10 - 0.0s - ")
+        >>> bar.console.file.getvalue().startswith("Epoch 1/3 - 10/10 -  0.0s - ")
         True
     """
 
@@ -72,17 +80,24 @@ class ProgressBar(Callback):
         self._fitting = False
         self._steps: int | None = None  # of the last epoch, if nobody knew before
         self._draw_at = 0.0
+        self._compiled = 0.0  # seconds, since the last line that stays
         self._meter = _Meter("", 0, {}, None, 0.0)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._open()
         self._fitting = True
         self._steps = None
+        names = list(self._params().get("metrics") or ())
+        if self._params().get("validation"):
+            names += [f"val_{name}" for name in names]
+        if self._view is not None:
+            self._view.expect(names)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         epochs = self._params().get("epochs")
         width = len(f"Epoch {epochs}/{epochs}")
-        self._start(f"Epoch {epoch + 1}/{epochs}", width, self._steps)
+        name = f"{epoch + 1}/{epochs}"
+        self._start(f"Epoch {name}", width, self._steps, epoch=name)
 
     def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
         self._advance(step, logs)
@@ -96,9 +111,17 @@ class ProgressBar(Callback):
         self._close()
 
     def on_compile(self, program: str) -> None:
-        if self._view is not None and self._view.live and self._meter.label:
-            self._draw_at = 0.0
+        if self._view is None:
+            return
+        if not self._view.live:
+            self._write_safely(self._view.announce, f"Compiling {program} …")
+        elif self._meter.label:
+            self._draw_at, self._meter.compiling = 0.0, program
             self._draw(self._clock())
+
+    def on_compile_end(self, program: str, seconds: float) -> None:
+        self._meter.compiling = ""
+        self._compiled += seconds
 
     def on_data_wait(self) -> None:
         if self._view is not None and self._view.live and self._meter.label:
@@ -146,7 +169,7 @@ class ProgressBar(Callback):
         verbose = verbose if self.verbose is None else self.verbose
         verbose = verbose if self.writes else 0
         self._view = choose_view(verbose, self.console, alone=self.alone)
-        self._draw_at = 0.0
+        self._draw_at, self._compiled = 0.0, 0.0
         self._meter = _Meter("", 0, {}, None, 0.0)
 
     def _close(self) -> None:
@@ -154,9 +177,15 @@ class ProgressBar(Callback):
         if view is not None:
             self._write_safely(view.close)
 
-    def _start(self, label: str, width: int = 0, steps: int | None = None) -> None:
+    def _start(
+        self,
+        label: str,
+        width: int = 0,
+        steps: int | None = None,
+        epoch: str = "",
+    ) -> None:
         now = self._clock()
-        self._meter = _Meter(label, width, self._params(), steps, now)
+        self._meter = _Meter(label, width, self._params(), steps, now, epoch)
         if self._view is not None:
             if self._draw_at == 0.0 and self._view.live and not self.quick:
                 self._draw(now)
@@ -172,7 +201,7 @@ class ProgressBar(Callback):
         view = self._view
         if view is None or not self._meter.label or now < self._draw_at:
             return
-        line = self._meter.line(now, interim=True, data_wait=self.data_wait)
+        line = self._meter.line(now, True, self.data_wait)
         self._write_safely(view.show, line)
         done = self._clock()
         pause = min((done - now) / _SHARE, _LONGEST_PAUSE)
@@ -182,10 +211,11 @@ class ProgressBar(Callback):
         if self._view is not None:
             now, meter = self._clock(), self._meter
             meter.logs = logs or {}
-            line = meter.line(now, interim=False, data_wait=self.data_wait)
+            compiled, self._compiled = self._compiled, 0.0
+            line = meter.line(now, False, self.data_wait, compiled)
             self._write_safely(self._view.finish, line)
 
-    def _write_safely(self, write: Callable[..., None], *line: Line) -> None:
+    def _write_safely(self, write: Callable[..., None], *line: Line | str) -> None:
         """Calls it; a full disk or a closed pipe ends the bar, not the training."""
         try:
             write(*line)
@@ -208,8 +238,9 @@ class _Meter:
         params: Mapping[str, Any],
         steps: int | None,
         now: float,
+        epoch: str = "",
     ):
-        self.label = label
+        self.label, self.epoch, self.compiling = label, epoch, ""
         self.width = width
         self.total = params.get("steps") or steps
         self.batch_size = params.get("batch_size")
@@ -225,61 +256,79 @@ class _Meter:
         if self.first is None:
             self.first = (step, now)
 
-    def line(self, now: float, interim: bool, data_wait: float | None) -> Line:
-        fields = tuple(self._fields(now, interim, data_wait))
+    def line(
+        self,
+        now: float,
+        interim: bool,
+        data_wait: float | None = None,
+        compiled: float = 0.0,
+    ) -> Line:
         total = self.total if interim else (self.total or self.step)
-        metrics = tuple(f"{name}: {_number(v)}" for name, v in self.logs.items())
-        return Line(self.label, self.width, self.step, total, fields, metrics)
+        count = f"{self.step}/{total}" if total else f"{self.step} steps"
+        if total:  # it gets no longer
+            count = count.rjust(2 * len(str(total)) + 1)
+        waits = interim and self.compiling
+        return Line(
+            self.label,
+            self.width,
+            self.step,
+            total,
+            f"compiling {self.compiling} …" if waits else count,
+            "" if waits else duration_text(now - self.began),
+            tuple(self.logs.items()),
+            tuple(self._fields(interim, data_wait)),
+            self.epoch,
+            f"compiled in {duration_text(compiled)}" if compiled else "",
+            self._speed(interim),
+        )
 
-    def _fields(
-        self, now: float, interim: bool, data_wait: float | None
-    ) -> Iterator[str]:
-        total = self.total if interim else (self.total or self.step)
-        yield f"{self.step}/{total}" if total else f"{self.step} steps"
-        yield _duration(now - self.began)
-        # While running, leave out the first chunk: it may have waited for the compiler.
-        start_step, start = 0, self.began
-        steady = self.first is not None and self.first[0] < self.step
-        if interim and steady and self.first is not None:
-            start_step, start = self.first
-        seconds = self.latest - start
-        if seconds > 0 and self.step > start_step:
-            pace = (self.step - start_step) / seconds
-            left = (total or 0) - self.step
-            if interim and steady and left > 0:
-                yield f"ETA {_duration(left / pace)}"
-            if self.batch_size:
-                count = self._samples(self.step) - self._samples(start_step)
-                yield f"{_rate(count / seconds)} samples/s"
-            else:
-                yield f"{_rate(pace)} steps/s"
-        if data_wait is not None and data_wait >= 0.05:
-            yield f"data wait {data_wait:.0%}"
+    def _fields(self, interim: bool, data_wait: float | None) -> Iterator[str]:
+        if interim and (pace := self._pace(True)) and self._is_steady():
+            left = (self.total or 0) - self.step
+            if left > 0:
+                yield f"ETA {duration_text(left / pace[1])}"
         if interim and self.validated:
             yield f"validation {self.validated}"
+        if data_wait is not None and data_wait >= 0.05:
+            yield f"data wait {data_wait:.0%}"
+
+    def _speed(self, interim: bool) -> str:
+        if not (pace := self._pace(interim)):
+            return ""
+        samples, steps = pace
+        return f"{_rate(samples)} samples/s" if samples else f"{_rate(steps)} steps/s"
+
+    def _is_steady(self) -> bool:
+        return self.first is not None and self.first[0] < self.step
+
+    def _pace(self, interim: bool) -> tuple[float, float] | None:
+        """Samples and steps in a second; ``None`` while nothing tells them."""
+        # While running, leave out the first chunk: it may have waited for the compiler.
+        start_step, start = 0, self.began
+        if interim and self._is_steady() and self.first is not None:
+            start_step, start = self.first
+        seconds, steps = self.latest - start, self.step - start_step
+        if seconds <= 0 or steps <= 0:
+            return None
+        samples = self._samples(self.step) - self._samples(start_step)
+        return samples / seconds, steps / seconds
 
     def _samples(self, step: int) -> int:
         count = step * (self.batch_size or 0)
         return count if self.samples is None else min(count, self.samples)
 
 
-def _duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
     if not minutes:
         return f"{rest}s"
     hours, minutes = divmod(minutes, 60)
+    if hours >= 10:
+        return f"{hours}h"
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
 def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def _number(value: Any) -> str:
-    if not isinstance(value, (int, float)):
-        return str(value)
-    if value == 0 or 1e-3 <= abs(value) < 1e6:
-        return f"{value:.4f}"
-    return f"{value:.4e}"  # NaN and infinity come out as themselves

@@ -127,6 +127,10 @@ class Callback:
         """Called before a program, such as `"train"`, is compiled: the first time, and
         for data of another shape. That takes up to minutes."""
 
+    def on_compile_end(self, program: str, seconds: float) -> None:
+        """Called when it is compiled, with the seconds that this took: tracing it, and
+        compiling it or reading it from the cache on disk."""
+
     def on_data_wait(self) -> None:
         """Called twice a second while `fit` waits for its next data."""
 

@@ -391,6 +391,10 @@ class CallbackList:
         for callback in self._hooks["on_compile"]:
             _run(callback, "on_compile", program)
 
+    def on_compile_end(self, program: str, seconds: float) -> None:
+        for callback in self._hooks["on_compile_end"]:
+            _run(callback, "on_compile_end", program, seconds)
+
     def on_data_wait(self) -> None:
         for callback in self._hooks["on_data_wait"]:
             _run(callback, "on_data_wait")

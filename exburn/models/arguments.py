@@ -171,9 +171,11 @@ def positive(op: str, name: str, value: Any, default: Any = None) -> Any:
 
 
 def check_verbose(op: str, verbose: Any) -> Any:
-    if verbose in ("auto", 0, 1, 2, True, False):
+    if verbose in ("auto", "table", 0, 1, 2):
         return verbose
-    raise ArgumentError(op, f"verbose must be 0, 1, 2 or 'auto', received {verbose!r}")
+    raise ArgumentError(
+        op, f"verbose must be 0, 1, 2, 'auto' or 'table', received {verbose!r}"
+    )
 
 
 def validation_epochs(freq: Any):

@@ -80,7 +80,7 @@ def fit(
         batch_size: Rows of a step; 32 by default, and with ``steps_per_epoch`` as
             many as make one epoch of all rows.
         epochs: Epoch number to stop at.
-        verbose: 0 silent, 1 progress bar, 2 a line per epoch.
+        verbose: 0 silent, 1 progress bar, 2 a line per epoch, ``"table"`` a table.
         callbacks: Callbacks, or functions called with each epoch's logs.
         validation_split: Fraction of the rows, taken from the end, to validate on.
         validation_data: ``(x, y)``, ``(x, y, sample_weight)`` or a loader.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -38,9 +39,14 @@ class Compilation:
 
 
 class CompileLog:
-    """Notes each compilation; warns once when a shape or dtype keeps changing."""
+    """Notes each compilation; warns once when a shape or dtype keeps changing.
 
-    def __init__(self):
+    Args:
+        tell: Called with the program and the seconds of each.
+    """
+
+    def __init__(self, tell: Callable[[str, float], None] | None = None):
+        self._tell = tell
         self.entries: list[Compilation] = []
         self._seen: dict[str, list[dict[str, Spec]]] = {}
         self._settings: dict[str, Settings] = {}
@@ -80,6 +86,8 @@ class CompileLog:
             texts += settings.changes_from(before)
             reason = "; ".join(texts) or "the model or an option changed"
         self.entries.append(Compilation(name, reason, seconds, time.time()))
+        if self._tell is not None:
+            self._tell(name, seconds)
         kinds = {kind for _, kind in changes or ()}
         self._shapes[name] += "row" in kinds
         self._sizes[name] += kinds == {"size"}

@@ -90,7 +90,7 @@ class Preparer:
         self.steps_per_execution, self.eager = steps_per_execution, eager
         self.asked_unroll, self.join_batches = unroll, join_batches
         self.trace_counts: Counter[str] = Counter()
-        self.compilations = CompileLog()
+        self.compilations = CompileLog(self.holder.tell_compiled)
         self.variant: Any = None
         self.batch_specs: dict[str, tuple] = {}
         self._predictions = 0

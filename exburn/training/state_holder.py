@@ -413,6 +413,10 @@ class StateHolder:
         if self._told is not None:
             self._told.on_compile(program)
 
+    def tell_compiled(self, program: str, seconds: float) -> None:
+        if self._told is not None:
+            self._told.on_compile_end(program, seconds)
+
 
 def _busy(op: str) -> BusyError:
     return BusyError(

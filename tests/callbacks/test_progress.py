@@ -1,31 +1,30 @@
 """Tests of ``exburn.callbacks.progress``."""
 
 import io
+import re
 import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 from tests.callbacks.bars import FIT, Clock, run, terminal
 
+import exburn
 from exburn.callbacks import CallbackList, ProgbarLogger, ProgressBar
 from exburn.callbacks.progress import _rate
 from exburn.errors import CallbackError
 
 GOLDEN_TERMINAL = (
     "\x1b[?25l"
-    "Epoch 1/2  ────────────────────  0/100 · 0.0s"
+    "Epoch 1/2  ────────────────────    0/100 ·  0.0s"
     "\r\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━──────────  50/100 · 0.5s · 3,200 samples/s\n"
-    "    loss: 1.0000 · accuracy: 0.5000"
-    "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.0s · 3,180 samples/s\n"
-    "    loss: 0.5000 · accuracy: 0.5000"
-    "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,180 samples/s · validation 7\n"
-    "    loss: 0.5000 · accuracy: 0.5000"
-    "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,190 samples/s\n"
-    "    loss: 0.2500 · val_loss: 0.7500"
+    "Epoch 1/2  ━━━━━━──────   50/100 ·  0.5s · loss: 1.0000 · accuracy: 0.5000"
+    "\r\x1b[2K"
+    "Epoch 1/2  ━━━━━━━━━━━━  100/100 ·  1.0s · loss: 0.5000 · accuracy: 0.5000"
+    "\r\x1b[2K"
+    "Epoch 1/2  ━━━━━━━━━━━━  100/100 ·  1.5s · loss: 0.5000 · validation 7"
+    "\r\x1b[2K"
+    "Epoch 1/2  ━━━━━━━━━━━━  100/100 ·  1.5s · loss: 0.2500 · val_loss: 0.7500"
     "\n\x1b[?25h"
 )
 
@@ -38,27 +37,27 @@ def columns(monkeypatch):
 def test_golden_plain_text_one_line_an_epoch(capsys):
     run(ProgressBar(verbose=2))
     assert capsys.readouterr().out == (
-        "Epoch 1/2 - 100/100 - 2.5s - 1,595 samples/s - loss: 0.2500 - "
-        "val_loss: 0.7500\n"
-        "Epoch 2/2 - 100/100 - 2.5s - 1,595 samples/s - loss: 0.2500 - "
-        "val_loss: 0.7500\n"
+        "Epoch 1/2 - 100/100 -  2.5s - loss: 0.2500 - val_loss: 0.7500 - "
+        "1,595 samples/s\n"
+        "Epoch 2/2 - 100/100 -  2.5s - loss: 0.2500 - val_loss: 0.7500 - "
+        "1,595 samples/s\n"
     )
 
 
 def test_golden_plain_text_of_long_epochs(capsys):
     run(ProgressBar(verbose=1), seconds=8.0)
     assert capsys.readouterr().out.splitlines()[:3] == [
-        "Epoch 1/2 - 50/100 - 16s - ETA 16s - 100 samples/s - loss: 0.5000 - "
-        "accuracy: 0.5000",
-        "Epoch 1/2 - 100/100 - 32s - 100 samples/s - loss: 0.2500 - accuracy: 0.5000",
-        "Epoch 1/2 - 100/100 - 40s - 100 samples/s - loss: 0.2500 - val_loss: 0.7500",
+        "Epoch 1/2 -  50/100 -   16s - loss: 0.5000 - accuracy: 0.5000 - ETA 16s - "
+        "100 samples/s",
+        "Epoch 1/2 - 100/100 -   32s - loss: 0.2500 - accuracy: 0.5000 - 100 samples/s",
+        "Epoch 1/2 - 100/100 -   40s - loss: 0.2500 - val_loss: 0.7500 - 100 samples/s",
     ]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 300])
-def test_plain_lines_break_only_where_there_is_a_width(columns):
+def test_epochs_become_a_table_only_where_there_is_a_width(columns):
     logs = {f"metric_{i}": i / 10 for i in range(8)}
-    for known, heights in ((True, {60: 4, 80: 3, 300: 1}), (False, {})):
+    for known, heights in ((True, {60: 4, 80: 4, 300: 1}), (False, {})):
         file = io.StringIO()
         console = Console(file=file, width=columns, force_terminal=known)
         bar = ProgressBar(verbose=2, console=console)
@@ -69,8 +68,40 @@ def test_plain_lines_break_only_where_there_is_a_width(columns):
         lines = file.getvalue().splitlines()
         assert len(lines) == heights.get(columns, 1)
         assert not known or max(len(line) for line in lines) <= columns
-        assert all(line.startswith("    metric_") for line in lines[1:])
-        assert " - ".join(lines).count("metric_") == 8
+        assert "".join(lines).count("metric_") == 8
+
+
+@pytest.mark.parametrize("verbose", [1, 2, "table"])
+def test_compiling_is_seen_before_the_first_step(verbose):
+    console = terminal()
+    bar = ProgressBar(verbose=verbose, console=console)
+    bar._clock = Clock()
+    callbacks = CallbackList([bar], params=FIT)
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    callbacks.on_compile("train")
+    text = console.file.getvalue()
+    assert ("Compiling" if verbose == 2 else "compiling") + " train …" in text
+    bar._clock.now += 2.5
+    callbacks.on_compile_end("train", 2.0)
+    for epoch in range(2):
+        callbacks.on_chunk_end(100, {"loss": 0.5})
+        callbacks.on_epoch_end(epoch, {"loss": 0.5})
+        callbacks.on_epoch_begin(epoch + 1)
+    after = console.file.getvalue()[len(text) :]
+    assert after.count("compiled in 2.0s") == 1 and "compiling" not in after
+    callbacks.on_exit()
+
+
+def test_a_real_fit_says_what_it_compiles(capsys):
+    model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((8, 1), np.float32)
+    model.fit(x, x, validation_data=(x, x), epochs=2, verbose=2)
+    first, second, *epochs = capsys.readouterr().out.splitlines()
+    assert {first, second} == {"Compiling train …", "Compiling evaluate …"}
+    assert re.search(r" - compiled in \d+\.\ds", epochs[0])
+    assert len(epochs) == 2 and "compiled" not in epochs[1]
 
 
 def test_golden_terminal():
@@ -79,17 +110,17 @@ def test_golden_terminal():
     output = bar.console.file.getvalue()
     first, second = output.split("\x1b[?25h")[:2]
     assert first + "\x1b[?25h" == GOLDEN_TERMINAL
-    assert second.startswith("\x1b[?25lEpoch 2/2  ━━━━━━━━━━──────────  50/100")
+    assert second.startswith("\x1b[?25lEpoch 2/2  ━━━━━━──────   50/100")
 
 
 def test_golden_terminal_colours():
     bar = ProgressBar(console=terminal(width=120, color_system="standard"))
     run(bar, chunks=1)
     output = bar.console.file.getvalue()
-    assert "Epoch 1/2  \x1b[90m────────────────────\x1b[0m  0/100 · 0.0s" in output
+    assert "Epoch 1/2  \x1b[90m────────────────────\x1b[0m    0/100 ·  0.0s" in output
     assert (
-        "Epoch 2/2  \x1b[32m━━━━━━━━━━━━━━━━━━━━\x1b[0m  100/100 · 1.0s · "
-        "6,380 samples/s · loss: 0.2500 · val_loss: 0.7500\n" in output
+        "Epoch 2/2  \x1b[32m━━━━━━━━━━━━━━━━━━━━\x1b[0m  100/100 ·  1.0s · "
+        "loss: 0.2500 · val_loss: 0.7500 · 6,380 samples/s\n" in output
     )
 
 
@@ -99,8 +130,8 @@ def test_epochs_too_short_for_a_bar_leave_one_line_each():
     output = bar.console.file.getvalue()
     assert output.count("\x1b[?25l") == 1  # only the first shows itself at once
     assert output.endswith(
-        "Epoch 2/10   ━━━━━━━━━━━━━━━━━━━━  100/100 · 0.0s · 797,500 samples/s · "
-        "loss: 0.2500 · val_loss: 0.7500\n"
+        "Epoch 2/10   ━━━━━━━━━━━━━━━━━━━━  100/100 ·  0.0s · loss: 0.2500 · "
+        "val_loss: 0.7500 · 797,500 samples/s\n"
     )
 
 
@@ -124,7 +155,7 @@ def test_an_exception_leaves_the_terminal_in_order():
     assert sys.stdout is not stdout
     callbacks.on_exit(KeyboardInterrupt())
     assert sys.stdout is stdout
-    assert bar.console.file.getvalue().endswith("0/100 · 0.0s\n\x1b[?25h")
+    assert bar.console.file.getvalue().endswith("0/100 ·  0.0s\n\x1b[?25h")
     # The next evaluate of the same bar is not taken for validation.
     bar.set_params({"steps": 4, "verbose": 1})
     bar.on_test_begin()
@@ -185,7 +216,7 @@ def test_evaluate_shows_its_metrics(capsys):
     bar.on_test_chunk_end(5, {"loss": 0.5})
     bar.on_test_end({"loss": 0.5, "accuracy": 0.125})
     assert capsys.readouterr().out == (
-        "Evaluate - 5/5 - 2.0s - 2.5 steps/s - loss: 0.5000 - accuracy: 0.1250\n"
+        "Evaluate - 5/5 - 2.0s - loss: 0.5000 - accuracy: 0.1250 - 2.5 steps/s\n"
     )
 
 
@@ -194,8 +225,8 @@ def test_a_stream_knows_its_length_from_the_second_epoch_on():
     params = {"epochs": 2, "steps": None, "batch_size": 32, "verbose": 1}
     run(bar, params=params, chunks=2)
     first, second = bar.console.file.getvalue().split("\x1b[?25h")[:2]
-    assert "Epoch 1/2  50 steps · 0.5s" in first and "ETA" not in first
-    assert "Epoch 2/2  ━━━━━━━━━━──────────  50/100" in second
+    assert "Epoch 1/2  50 steps ·  0.5s" in first and "ETA" not in first
+    assert "Epoch 2/2  ━━━━━━━━────────   50/100" in second
 
 
 def test_time_left_leaves_the_first_chunk_out():
@@ -208,7 +239,8 @@ def test_time_left_leaves_the_first_chunk_out():
         clock.now += seconds
         callbacks.on_chunk_end(step, {"loss": 0.5})
     callbacks.on_exit()
-    assert "20/100 · 31s · ETA 8.0s · 320 samples/s" in bar.console.file.getvalue()
+    text = bar.console.file.getvalue()
+    assert "20/100 ·   31s · loss: 0.5000 · ETA 8.0s · 320 samples/s" in text
 
 
 def test_the_share_of_waiting_for_data_is_shown_where_it_matters(capsys):

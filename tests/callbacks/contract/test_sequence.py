@@ -36,6 +36,7 @@ def test_every_hook_reaches_an_overriding_callback_with_its_arguments():
                 "error": None,
                 "point": "here",
                 "program": "train",
+                "seconds": 2.5,
             }[p]
             for p in list(inspect.signature(getattr(Callback, hook)).parameters)[1:]
         ]
