@@ -1,4 +1,4 @@
-"""Docstrings prepared for griffe: as Python has them, with names of its sections."""
+"""Docstrings prepared for griffe: its names of sections, and links to JAX's pages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import griffe
 
 _TITLE = re.compile(r"^Example:$", re.MULTILINE)
 _ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):`~?([^`]+)`")
+_JAX = re.compile(r"``(jax\.(?:lax|nn|numpy|scipy)(?:\.\w+)+)``")
+_PAGE = r"[`\1`](https://docs.jax.dev/en/latest/_autosummary/\1.html)"
 
 
 def prepare(doc: str) -> str:
-    """A docstring with the section that griffe calls examples, and without roles."""
-    return _ROLE.sub(r"`\1`", _TITLE.sub("Examples:", doc))
+    """A docstring whose examples griffe finds, without roles, with links to JAX."""
+    return _JAX.sub(_PAGE, _ROLE.sub(r"`\1`", _TITLE.sub("Examples:", doc)))
 
 
 class Examples(griffe.Extension):

@@ -160,8 +160,7 @@ def _text(name: Name) -> Iterator[str]:
     home, own = getattr(value, "__module__", "") or "", getattr(value, "__name__", "")
     doc = inspect.getdoc(value) or ""
     if home.startswith(_OWN):
-        for part in _sections(doc):
-            yield re.sub(r"``(jax\.\w+)\.(\w+)``", _link, part)
+        yield from _sections(doc)
         return
     yield doc.split("\n\n")[0]
     for space in _PAGES:
@@ -169,12 +168,6 @@ def _text(name: Name) -> Iterator[str]:
             yield f"It is [`{space}.{own}`]({_PAGES[space].format(own)})."
             return
     yield f"It is `{home}.{own}`."
-
-
-def _link(match: re.Match) -> str:
-    """A function of JAX, with the address of its page."""
-    page, path = _PAGES.get(match[1]), f"`{match[1]}.{match[2]}`"
-    return f"[{path}]({page.format(match[2])})" if page else path
 
 
 def static_path(value: Any) -> str | None:

@@ -78,7 +78,11 @@ def expected(checkout) -> set[str]:
         "exburn/serving/http/page.html",
     }
     for folder in (checkout / "exburn", *(checkout / "exburn" / n for n in LINKS)):
-        found |= {p.relative_to(checkout).as_posix() for p in folder.rglob("*.py")}
+        found |= {
+            p.relative_to(checkout).as_posix()
+            for p in folder.rglob("*.py*")
+            if p.suffix in {".py", ".pyi"}
+        }
     return found
 
 

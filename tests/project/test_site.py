@@ -42,8 +42,13 @@ def test_every_public_name_has_a_page_with_its_docstring():
     model = reference.page(known["exburn.Model"])
     assert "## fit\n\n::: exburn.models.fitting.fit\n" in model
     if importlib.util.find_spec("griffe"):  # reads what no source defines by its name
-        text = reference.page(known["exburn.ops.abs"])
-        assert "[`jax.numpy.abs`](https://" in text and "- `x`: An array." in text
+        text = load("docs.site.examples").prepare(exburn.ops.abs.__doc__)
+        page = "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.abs.html"
+        assert f"[`jax.numpy.abs`]({page})" in text and "Examples:" in text
+        text = reference.page(known["exburn.applications.ResNet50"])
+        assert "- `weights`: " in text  # a function that no source defines by its name
+    text = reference.page(known["exburn.ops.abs"])
+    assert "::: exburn.ops.elementwise.arithmetic.abs" in text
     assert "exburn.datasets.adapters" not in {path[:24] for path in known}
 
 
