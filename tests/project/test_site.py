@@ -1,6 +1,7 @@
 """The documentation site: what is gathered, and that links lead somewhere."""
 
 import importlib.util
+import inspect
 import tomllib
 
 import pytest
@@ -42,7 +43,7 @@ def test_every_public_name_has_a_page_with_its_docstring():
     model = reference.page(known["exburn.Model"])
     assert "## fit\n\n::: exburn.models.fitting.fit\n" in model
     if importlib.util.find_spec("griffe"):  # reads what no source defines by its name
-        text = load("docs.site.examples").prepare(exburn.ops.abs.__doc__)
+        text = load("docs.site.examples").prepare(inspect.getdoc(exburn.ops.abs))
         page = "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.abs.html"
         assert f"[`jax.numpy.abs`]({page})" in text and "Examples:" in text
         text = reference.page(known["exburn.applications.ResNet50"])
