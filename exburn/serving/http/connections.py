@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 import orjson
@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from exburn.serving.http.logs import LOGGER
 from exburn.serving.http.origins import absolute_form
 
-__all__ = ["MOST_HEAD", "MOST_LINES", "WatchedProtocol"]
+__all__ = ["MOST_HEAD", "MOST_LINES", "WatchedProtocol", "make_room"]
 
 MOST_HEAD = 64 << 10  # bytes of a request line and its headers
 MOST_LINES = 100  # headers
@@ -89,6 +89,53 @@ class HeadHolder:
             self._transport.write(head)
 
 
+class Connection(Protocol):
+    """A connection that can make room for another.
+
+    Attributes:
+        caller: The client's address.
+        waiting_since: Since when the server waits for it; ``None`` while it waits for
+            an answer.
+    """
+
+    waiting_since: float | None
+
+    @property
+    def caller(self) -> str: ...
+
+    def abort(self) -> None: ...
+
+
+def make_room(connections: set[Any], newcomer: Connection, most: int) -> bool:
+    """Closes a connection if there are too many: another one takes its place.
+
+    It is one of the address that has the most of them, the one that keeps the server
+    waiting the longest.
+
+    Args:
+        connections: All of them.
+        newcomer: The one that came last.
+        most: How many there may be.
+
+    Returns:
+        Whether there is room; there is none where all others wait for answers.
+    """
+    if len(connections) <= most:
+        return True
+    counts = Counter(other.caller for other in connections)
+    slow = [
+        (-counts[other.caller], other.waiting_since, id(other), other)
+        for other in connections
+        if other is not newcomer and other.waiting_since is not None
+    ]
+    if not slow:
+        return False
+    *_, slowest = min(slow)
+    connections.discard(slowest)  # it is lost in a later turn of the loop
+    slowest.abort()
+    return True
+
+
 class WatchedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with limits for what a client may send, and how slowly.
 
@@ -105,6 +152,8 @@ class WatchedProtocol(HttpToolsProtocol):
 
     seconds = 10.0
     most = 1000
+    waiting_since: float | None = 0.0  # None: for an answer
+    replaces: Any = None  # what was counted for the connection until now
     _alarm: Any = None
     _unread: Any = None
     _refused = False
@@ -119,28 +168,13 @@ class WatchedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """A connection came: its first headers have so long."""
         self._backlog: list[bytes] = []  # what came while a request is being answered
-        self._waiting_since: float | None = self.loop.time()
+        self.waiting_since = self.loop.time()
+        self.connections.discard(self.replaces)
         super().connection_made(transport)
         self._holder = HeadHolder(transport, self.loop, self.seconds)
         self.transport = cast(asyncio.Transport, self._holder)
         self._watch()
-        if len(self.connections) > self.most:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """Closes a connection: of the address that has the most, the slowest one."""
-        others = [c for c in self.connections if isinstance(c, WatchedProtocol)]
-        counts = Counter(other._caller() for other in others)
-        slow = [
-            (-counts[other._caller()], other._waiting_since, id(other), other)
-            for other in others
-            if other is not self and other._waiting_since is not None
-        ]
-        if slow:
-            *_, slowest = min(slow)
-            self.connections.discard(slowest)  # it is lost in a later turn of the loop
-            slowest._abort()
-        else:
+        if not make_room(self.connections, self, self.most):
             self._refuse(503, "there are too many connections: try again later")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -157,7 +191,7 @@ class WatchedProtocol(HttpToolsProtocol):
         if self._refused:
             self._discarded += len(data)
             if self._discarded > _MOST_DISCARDED:
-                self._abort()
+                self.abort()
             return
         self._unset_keepalive_if_required()
         if self._backlog:
@@ -314,13 +348,13 @@ class WatchedProtocol(HttpToolsProtocol):
         if self._body_left and self.parser.should_upgrade():
             return  # see _read_body_anyway
         self._complete = self._in_head = True
-        self._waiting_since = None
+        self.waiting_since = None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """The answer is written; what waited behind it is parsed."""
         super().on_response_complete()
-        self._waiting_since = self.loop.time()
+        self.waiting_since = self.loop.time()
         if self.transport.is_closing():
             return
         unread = self.cycle.response_complete and self.cycle.more_body
@@ -340,10 +374,10 @@ class WatchedProtocol(HttpToolsProtocol):
         """Answers what is no request, and listens no more."""
         if self._refused:
             return
-        self._refused, self._waiting_since = True, 0.0  # the first to make room
+        self._refused, self.waiting_since = True, 0.0  # the first to make room
         self._unwatch()
         cycle = self.cycle if self._is_answering() else None
-        fields = {"status": status, "reason": message, "caller": self._caller()}
+        fields = {"status": status, "reason": message, "caller": self.caller}
         LOGGER.info("refused", extra={"fields": fields})
         if self.pipeline:  # an earlier request is being answered, which is the last
             self.pipeline.clear()
@@ -369,14 +403,16 @@ class WatchedProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self._alarm = self.loop.call_later(_LINGER, self._close)
 
-    def _caller(self) -> str:
+    @property
+    def caller(self) -> str:
+        """The client's address."""
         return self.client[0] if self.client else ""
 
     # ------------------------------------------------------------------ times
     def pause_writing(self) -> None:
         """The client has much to read: it has so long for it."""
         super().pause_writing()
-        self._unread = self.loop.call_later(self.seconds, self._abort)
+        self._unread = self.loop.call_later(self.seconds, self.abort)
 
     def resume_writing(self) -> None:
         """The client has read."""
@@ -398,7 +434,8 @@ class WatchedProtocol(HttpToolsProtocol):
         else:
             self._close()
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Closes the connection at once."""
         self.transport.abort()  # close() would wait for the client
 
     def _close(self) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import uvicorn
 
+from exburn.serving.http.handshake import SecureServer
 from exburn.serving.http.health import Health
 
 __all__ = ["DrainingServer"]
@@ -40,6 +41,7 @@ class DrainingServer(uvicorn.Server):
         health: Of the server: says that it is not ready.
         seconds: How long it goes on to answer.
         handshake: Seconds that a client has for the handshake of TLS.
+        most: Connections that there may be.
     """
 
     def __init__(
@@ -49,29 +51,20 @@ class DrainingServer(uvicorn.Server):
         health: Health,
         seconds: float,
         handshake: float = 10.0,
+        most: int = 1000,
     ):
         super().__init__(config)
-        self._handshake = handshake if config.is_ssl else None
+        self._handshake, self._most = handshake, most
         self._listening = listening
         self._health, self._seconds = health, seconds
         self._ends: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn's, which would give a handshake of TLS a minute."""
+        """uvicorn's, which would not know of connections in the handshake of TLS."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             sys.exit(_FAILED)
-        loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(
-                self._protocol,
-                sock=listening,
-                ssl=self.config.ssl,
-                backlog=self.config.backlog,
-                ssl_handshake_timeout=self._handshake,
-            )
-            for listening in sockets or []
-        ]
+        self.servers = [await self._accepting(place) for place in sockets or []]
         self.started = True
 
     def drain(self, seconds: float | None = None) -> None:
@@ -115,18 +108,35 @@ class DrainingServer(uvicorn.Server):
             waiting.append(self._connect(connection))
         self._listening.close()
         await asyncio.gather(*waiting)
-        until = time.monotonic() + _MOMENT
+        until = time.monotonic() + (2 * _MOMENT if self.config.is_ssl else _MOMENT)
         while self.server_state.connections and time.monotonic() < until:
             await asyncio.sleep(0.01)
         await super().shutdown(sockets)
 
-    async def _connect(self, connection: socket.socket) -> None:
-        tls: dict[str, Any] = {}
-        if self._handshake is not None:
-            tls = {"ssl": self.config.ssl, "ssl_handshake_timeout": _MOMENT}
+    async def _accepting(self, listening: socket.socket) -> Any:
+        """What accepts the connections of a socket."""
+        if self.config.is_ssl and self.config.ssl is not None:
+            return SecureServer(
+                listening,
+                self.server_state,
+                self.config.ssl,
+                self._protocol,
+                self._handshake,
+                self._most,
+            )
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):  # no handshake came, or another one
-            await loop.connect_accepted_socket(self._protocol, connection, **tls)
+        return await loop.create_server(
+            self._protocol, sock=listening, backlog=self.config.backlog
+        )
+
+    async def _connect(self, connection: socket.socket) -> None:
+        for server in self.servers:
+            if isinstance(server, SecureServer):
+                server.take(connection)
+                return
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):  # it is gone
+            await loop.connect_accepted_socket(self._protocol, connection)
 
     def _protocol(self) -> Any:
         make: Any = self.config.http_protocol_class

@@ -366,7 +366,12 @@ class Server:
             timeout_graceful_shutdown=int(self._timeout + self._read_timeout) + 1,
         )
         self._engine = DrainingServer(
-            config, listening, self._health, self._drain, self._read_timeout
+            config,
+            listening,
+            self._health,
+            self._drain,
+            self._read_timeout,
+            self._connections,
         )
         return self._engine, listening.dup()
 
