@@ -3,8 +3,9 @@
 The state follows the parameters by their paths. A parameter that joins later begins
 with slots of its own, and has its own count of updates: a moment that is young, divided
 by the correction of an old one, would give steps that are several times too large
-(seven times with Adam's defaults). Numbers that a rule has for all parameters, as the
-product of Nadam's momentums, newcomers have for themselves, too.
+(seven times with Adam's defaults). Those that join together are a group, for which the
+rule runs by itself. Numbers that a rule has for all parameters, as the product of
+Nadam's momentums, each group has for itself, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from exburn.optimizers import complex_parameters
 from exburn.optimizers.rate import host_value
 from exburn.optimizers.trees import initial_state, widen
 
-#: The entry of a state with the newcomers: the update each joined at, and its numbers.
+#: The entry of a state with the groups of newcomers, by numbers. Each tells the update
+#: that it joined at (``since``), the rule's own ``numbers``, and its paths (``of``).
 NEWCOMERS = "newcomers"
 
 _Path = tuple[Any, ...]
@@ -47,19 +49,22 @@ def refit(
     if optimizer.searches or not _is_divided(old["inner"], fresh["inner"], params):
         return {**state, "inner": fresh["inner"]}
     joined = _joined(old["inner"], fresh["inner"], params)
-    stay = params.keys() - joined
-    entries = {n: v for n, v in old.get(NEWCOMERS, {}).items() if n in stay}
+    groups = []
+    for group in old.get(NEWCOMERS, {}).values():
+        names = {n: v for n, v in group["of"].items() if n in params.keys() - joined}
+        if names:
+            groups.append({**group, "of": names})
     new = {name: p for name, p in params.items() if name in joined}
     count = host_value(old["rate"]["count"])
     if new and np.any(count) and _has_age(optimizer, new):
-        entries |= _entries(optimizer, new, count)
-    return {**state, NEWCOMERS: entries} if entries else state
+        groups.append(_group(optimizer, new, count))
+    return _with_groups(state, groups)
 
 
-def with_entries(
+def with_groups_of(
     optimizer: Any, state: dict[str, Any], params: Any, paths: Iterable[str]
 ) -> dict[str, Any]:
-    """A fresh state with entries for newcomers, to be filled from a file.
+    """A fresh state with groups of newcomers, to be filled from a file.
 
     Args:
         optimizer: The optimizer.
@@ -67,19 +72,18 @@ def with_entries(
         params: The parameters by path.
         paths: Paths of the arrays in the file, as ``path_of`` tells them.
     """
-    there = set(paths)
-    named = {n: p for n, p in params.items() if f"{NEWCOMERS}/{n}/since" in there}
-    if not named:
-        return state
-    return {**state, NEWCOMERS: _entries(optimizer, named, 0)}
+    there, groups = set(paths), []
+    while f"{NEWCOMERS}/{(number := len(groups))}/since" in there:
+        start = f"{NEWCOMERS}/{number}/of/"
+        named = {n: p for n, p in params.items() if start + n in there}
+        groups.append(_group(optimizer, named, 0))
+    return _with_groups(state, groups)
 
 
 def apply_rules(
     optimizer: Any, grads: Any, state: Mapping[str, Any], params: Any, rate: Any
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """What is added to parameters, the rule's new state, and the newcomers' entries.
-
-    The rule runs for each newcomer alone, with its own count, and for all others.
+    """What is added to parameters, the rule's new state, and the groups of newcomers.
 
     Args:
         optimizer: The optimizer.
@@ -90,95 +94,87 @@ def apply_rules(
     """
     count, inner = state["rate"]["count"], state["inner"]
     slots = dict(jax.tree_util.tree_leaves_with_path(inner))
-    deltas, entries = {}, {}
-    for name, entry in state[NEWCOMERS].items():
-        own, treedef = _places(optimizer, {name: params[name]})
-        numbers = iter(entry["numbers"])
-        values = [
-            slots[p] if _is_common(optimizer, p, name) else next(numbers) for p in own
+    deltas, groups, rest = {}, {}, set(params)
+
+    def apply(names: Iterable[str], own: dict[_Path, Any], count: Any) -> dict:
+        """Runs the rule for some parameters; returns all arrays of its new state."""
+        part = {name: params[name] for name in names}
+        specs = jax.eval_shape(optimizer.init_rule, part)
+        places = [path for path, _ in jax.tree_util.tree_leaves_with_path(specs)]
+        structure = jax.tree.structure(specs)
+        before = structure.unflatten((slots | own)[path] for path in places)
+        slopes = {name: grads[name] for name in part}
+        delta, new = optimizer.apply_rule(slopes, before, part, rate, count)
+        deltas.update(delta)
+        return dict(zip(places, structure.flatten_up_to(new), strict=True))
+
+    for number, group in state[NEWCOMERS].items():
+        names = group["of"].keys()
+        part = {name: params[name] for name in names}
+        places = _own_numbers(
+            optimizer, jax.eval_shape(optimizer.init_rule, part), names
+        )
+        own = dict(zip(places, group["numbers"], strict=True))
+        new = apply(names, own, jnp.maximum(count - group["since"], 0))
+        slots |= {p: v for p, v in new.items() if _owner(p, names) is not None}
+        numbers = [
+            jax.lax.convert_element_type(new[p], jnp.result_type(own[p])) for p in own
         ]
-        age = jnp.maximum(count - entry["since"], 0)
-        part = {name: grads[name]}, treedef.unflatten(values), {name: params[name]}
-        delta, new = optimizer.apply_rule(*part, rate, age)
-        deltas |= delta
-        found = dict(zip(own, treedef.flatten_up_to(new), strict=True))
-        slots |= {p: v for p, v in found.items() if _is_owned(p, name)}
-        rest = [v for p, v in found.items() if not _is_common(optimizer, p, name)]
-        entries[name] = {"since": entry["since"], "numbers": _like(rest, entry)}
-    others = {name: p for name, p in params.items() if name not in entries}
-    if others:
-        own, treedef = _places(optimizer, others)
-        part = {n: grads[n] for n in others}, treedef.unflatten(slots[p] for p in own)
-        delta, new = optimizer.apply_rule(*part, others, rate, count)
-        deltas |= delta
-        slots |= dict(zip(own, treedef.flatten_up_to(new), strict=True))
+        groups[number] = {**group, "numbers": numbers}
+        rest -= names
+    if rest:
+        slots |= apply([name for name in params if name in rest], {}, count)
     jax.eval_shape(optimizer.init_rule, params)  # a rule's own variables are all again
     inner = jax.tree_util.tree_map_with_path(lambda p, _: slots[p], inner)
-    return {name: deltas[name] for name in params}, inner, entries
+    return {name: deltas[name] for name in params}, inner, groups
 
 
 def set_count(state: Mapping[str, Any], count: Any) -> dict[str, Any]:
     """The state at another number of updates; newcomers keep their age within it."""
-    before = host_value(state["rate"]["count"])
+    before, now = host_value(state["rate"]["count"]), host_value(count)
     state = {**state, "rate": {**state["rate"], "count": count}}
-    if NEWCOMERS not in state:
+    groups = [
+        group | {"since": np.int32(now - min(before - host_value(group["since"]), now))}
+        for group in state.get(NEWCOMERS, {}).values()
+    ]
+    return _with_groups(state, groups)
+
+
+def _with_groups(state: dict[str, Any], groups: list[Any]) -> dict[str, Any]:
+    if not groups:
         return state
-    now = host_value(count)
-    entries = {
-        name: entry
-        | {"since": np.int32(now - min(before - host_value(entry["since"]), now))}
-        for name, entry in state[NEWCOMERS].items()
-    }
-    return {**state, NEWCOMERS: entries}
+    return {**state, NEWCOMERS: {str(i): group for i, group in enumerate(groups)}}
 
 
-def _entries(optimizer: Any, params: Any, count: int) -> dict[str, Any]:
-    """An entry for each of the parameters, all of which join at a count."""
+def _group(optimizer: Any, params: Any, count: int) -> dict[str, Any]:
+    """The group of parameters that join at a count."""
 
-    def numbers(tree: Any) -> dict[str, list[Any]]:
-        wide = widen(tree) if optimizer.widens else tree
-        return {
-            name: [
-                leaf
-                for path, leaf in jax.tree_util.tree_leaves_with_path(
-                    optimizer.init_rule({name: part})
-                )
-                if not _is_common(optimizer, path, name)
-            ]
-            for name, part in complex_parameters.split(wide).items()
-        }
+    def numbers(tree: Any) -> list[Any]:
+        wide = complex_parameters.split(widen(tree) if optimizer.widens else tree)
+        inner = optimizer.init_rule(wide)
+        return [*_own_numbers(optimizer, inner, params).values()]
 
-    made = initial_state(numbers, params)
     return {
-        name: {"since": jax.device_put(np.int32(count)), "numbers": made[name]}
-        for name in params
+        "since": jax.device_put(np.int32(count)),
+        "numbers": initial_state(numbers, params),
+        "of": {name: jax.device_put(np.False_) for name in params},
     }
 
 
-def _places(optimizer: Any, params: Any) -> tuple[list[_Path], Any]:
-    """Paths of the arrays of a rule's state for parameters, and its structure."""
-    specs = jax.eval_shape(optimizer.init_rule, params)
-    leaves = jax.tree_util.tree_leaves_with_path(specs)
-    return [path for path, _ in leaves], jax.tree.structure(specs)
+def _own_numbers(optimizer: Any, inner: Any, names: Any) -> dict[_Path, Any]:
+    """Arrays of a rule's state that a group has for itself: of no single parameter.
 
-
-def _is_owned(path: _Path, name: str) -> bool:
-    """Whether an array of a rule's state belongs to a parameter."""
-    return any(getattr(key, "key", None) == name for key in path)
-
-
-def _is_common(optimizer: Any, path: _Path, name: str) -> bool:
-    """Whether a newcomer's array lies among those of all parameters."""
-    return _is_owned(path, name) or optimizer.is_setting(path)
+    Numbers that one sets are the same for all.
+    """
+    return {
+        path: leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(inner)
+        if _owner(path, names) is None and not optimizer.is_setting(path)
+    }
 
 
 def _fits(slot: Any, leaf: Any) -> bool:
     return slot is not None and np.shape(slot) == np.shape(leaf)
-
-
-def _like(new: list[Any], entry: Mapping[str, Any]) -> list[Any]:
-    pairs = zip(new, entry["numbers"], strict=True)
-    return [jax.lax.convert_element_type(n, jnp.result_type(o)) for n, o in pairs]
 
 
 def _is_divided(old: Any, fresh: Any, params: Any) -> bool:
@@ -207,10 +203,7 @@ def _has_age(optimizer: Any, params: Any) -> bool:
     wide = complex_parameters.split(widen(params) if optimizer.widens else params)
     specs = jax.tree.map(lambda p: jax.ShapeDtypeStruct(p.shape, p.dtype), wide)
     inner = jax.eval_shape(optimizer.init_rule, specs)
-    if any(
-        _owner(path, params) is None and not optimizer.is_setting(path)
-        for path, _ in jax.tree_util.tree_leaves_with_path(inner)
-    ):
+    if _own_numbers(optimizer, inner, params):
         return True
     scalars = jax.ShapeDtypeStruct((), np.float32), jax.ShapeDtypeStruct((), np.int32)
     traced = jax.make_jaxpr(optimizer.apply_rule)(specs, inner, specs, *scalars)

@@ -331,7 +331,7 @@ class Optimizer(abc.ABC):
             params: Its parameters by path.
             paths: Paths of all arrays in the file, within the state.
         """
-        return newcomers.with_entries(self, opt_state, params, paths)
+        return newcomers.with_groups_of(self, opt_state, params, paths)
 
     def is_setting(self, path: tuple) -> bool:
         """Whether an array of the rule's state is a number that one sets."""

@@ -83,10 +83,10 @@ def step(
     )
     grads, wide = _decay(optimizer, grads, wide, learning_rate)
     if NEWCOMERS in state:
-        deltas, inner, entries = apply_rules(
+        deltas, inner, groups = apply_rules(
             optimizer, grads, state, wide, learning_rate
         )
-        state = state | {NEWCOMERS: entries}
+        state = state | {NEWCOMERS: groups}
     else:
         deltas, inner = optimizer.apply_rule(
             grads, state["inner"], wide, learning_rate, count
