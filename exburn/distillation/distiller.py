@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,11 +17,16 @@ from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.layers import Identity
 from exburn.metrics import Mean
 from exburn.models import Model
-from exburn.models.copies import compile_like
+from exburn.models.copies import compile_like, hand_over
 from exburn.models.hooks import path_of_layer
 from exburn.module.building import infer, inspect_call, materialize
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
+
+
+def _like_fit(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that is documented as ``Model.fit`` is."""
+    return functools.wraps(Model.fit)(method)
 
 
 @register_builtin
@@ -41,6 +47,7 @@ class Distiller(Model):
         student: The model that is trained, with the same inputs and outputs; it is
             ready for use by itself at any time. If it is compiled, so is the distiller,
             alike; else ``compile`` the distiller, and the student is compiled alike.
+            Then the optimizer's state goes with the student, from ``fit`` to ``fit``.
         distillation_losses: One of :mod:`exburn.distillation`, or a list of them.
         distillation_loss_weights: A weight for each; 1 by default.
         student_loss_weight: w, from 0 to 1.
@@ -105,6 +112,7 @@ class Distiller(Model):
                 )
         self._losses = Static((tuple(losses), tuple(weights)))
         self._losses_for_models = Static(tuple(losses))
+        self._trains_alike = Static(False)
         self.teacher, self.student = teacher, student
         self.projections: list[Any] = []
         teacher.trainable = False
@@ -122,6 +130,7 @@ class Distiller(Model):
         materialize(self)
         if student.loss is not None:
             compile_like(self, student, {})
+            self._trains_alike = Static(True)
 
     def build(self, input_shape: Any = None) -> None:
         """Builds both models where they are not, and what makes features alike."""
@@ -176,8 +185,25 @@ class Distiller(Model):
         self._losses_for_models = Static(
             tuple(one.for_models(*models, loss) for one in self.distillation_losses)
         )
+        self._trains_alike = Static(not self.student.compiled)
         if not self.student.compiled:
             compile_like(self.student, self, {})
+
+    @_like_fit
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        alike = self._trains_alike.value
+        if alike and self._is_behind():
+            hand_over(self.student, self)
+        history = super().fit(*args, **kwargs)
+        if alike:
+            hand_over(self, self.student)
+        return history
+
+    def _is_behind(self) -> bool:
+        """Whether the student was trained alone since, and has all that is trained."""
+        mine, its = (int(m.optimizer.iterations) for m in (self, self.student))
+        projected = any(layer.trainable_weights for layer in self.projections)
+        return mine != its and (mine == 0 or not projected)
 
     def call(self, inputs, training=None, **kwargs):
         with _capturing(self, "student"):

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import DictKey
 
 from exburn.models.saving import (
     compile_arguments,
     set_training_state,
     training_state,
 )
+from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
+from exburn.optimizers.trees import path_of
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -84,3 +87,50 @@ def carry_training(
     if slots is not None:
         trainer.holder.fit_to_weights()
         trainer.holder.optimizer.restart_schedule(slots)
+
+
+def hand_over(giver: Model, taker: Model) -> None:
+    """Lets a model go on with the optimizer's state of another that has its weights.
+
+    One of them holds the other, so that a weight has other paths in it. Nothing is
+    copied: whoever trains next makes the arrays its own.
+
+    Args:
+        giver: The model that was trained last.
+        taker: The other one, whose optimizer is of the same kind.
+    """
+    state = training_state(giver)
+    if state is None or state["opt_state"] is None:
+        return
+    paths = {id(weight): path for path, weight, _ in iter_weights(taker)}
+    names = {
+        path: paths[id(weight)]
+        for path, weight, learns in iter_weights(giver)
+        if learns and id(weight) in paths
+    }
+
+    def renamed(place: tuple) -> tuple:
+        keys = [(key, getattr(key, "key", None)) for key in place]
+        return tuple(DictKey(names[n]) if n in names else key for key, n in keys)
+
+    leaves = jax.tree_util.tree_leaves_with_path(state["opt_state"])
+    slots = {renamed(place): leaf for place, leaf in leaves}
+    holders = [model._run.value.trainer.holder for model in (giver, taker)]
+    holder = holders[1]
+    params = {
+        path: spec_like(weight.get_raw_value())
+        for path, weight, _ in iter_weights(taker)
+        if path in names.values()
+    }
+    form = holder.optimizer.with_newcomers(
+        holder.optimizer.init(params), params, map(path_of, slots)
+    )
+    places = [place for place, _ in jax.tree_util.tree_leaves_with_path(form)]
+    if not slots.keys() >= {*places}:  # only one of them scales its loss
+        return
+    structure = jax.tree.structure(form)
+    holder.opt_state = structure.unflatten([slots[place] for place in places])
+    for each in holders:
+        each.current_opt_state()  # they share arrays from here on
+    holder.optimizer.restart_schedule(holder.opt_state)
+    holder.fit_to_weights()

@@ -224,3 +224,51 @@ def test_errors_say_what_to_do():
         compiled(exburn, Rows()).fit(X, Y, verbose=0)
     with pytest.raises(DataError, match="each output"):
         compiled(exburn, d.LogitsDistillation(loss=["mse", "mse"])).fit(X, Y, verbose=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", ["student", "distiller"])
+def test_the_optimizers_state_goes_with_the_student(first):
+    """To the distiller, and back: whoever trains goes on with the moments."""
+    student = stack(exburn, "h", "o")
+    x, y = np.resize(X, (24, 4)).astype("f"), np.resize(Y, 24)
+    options = {"loss": "cross_entropy", "metrics": ["accuracy"]}
+    if first == "student":
+        student.compile("adam", **options)
+        student.fit(x, y, epochs=2, verbose=0)
+    model = exburn.Distiller(
+        stack(exburn, "hidden", "out"), student, exburn.distillation.SoftTargets()
+    )
+    if first == "distiller":
+        model.compile("adam", **options)
+    before = int(student.optimizer.iterations)
+    model.fit(x, y, epochs=3, verbose=0)
+    after = int(student.optimizer.iterations)
+    assert after - before == 3 and model.optimizer.iterations == after
+    mine, its = (
+        m._run.value.trainer.holder.opt_state["inner"] for m in (student, model)
+    )
+    for path, slots in mine.items():
+        for name, slot in slots.items():
+            np.testing.assert_array_equal(slot, its[f"student/{path}"][name])
+    aware = exburn.quantize_aware(student, "int8")
+    for one, updates in (
+        (student, 1),
+        (model, 2),
+        (model, 3),
+        (student, 4),
+        (aware, 1),
+    ):
+        one.fit(x, y, epochs=1, verbose=0)
+        assert one.optimizer.iterations == after + updates
+
+
+def test_a_distiller_that_is_compiled_otherwise_keeps_to_itself():
+    student = stack(exburn, "h", "o")
+    student.compile("sgd", loss="cross_entropy")
+    model = exburn.Distiller(
+        stack(exburn, "hidden", "out"), student, exburn.distillation.SoftTargets()
+    )
+    model.compile("adam", loss="cross_entropy")
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert student.optimizer.iterations == 0
