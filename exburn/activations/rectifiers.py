@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from exburn.core import quick_trace
 from exburn.core.annotations import Tensor
+from exburn.core.jax_dispatch import one_operation
 from exburn.kernels.gelu import erf_gelu
 from exburn.runtime.cached_trace import traced_once
 
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 
+@one_operation
 def relu(
     x: Tensor,
     negative_slope: float = 0.0,
@@ -71,6 +73,7 @@ def relu(
     return out
 
 
+@one_operation
 def leaky_relu(x: Tensor, negative_slope: float = 0.2) -> jax.Array:
     """``x`` if positive, else ``negative_slope * x``.
 
@@ -85,6 +88,7 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.2) -> jax.Array:
     return jax.nn.leaky_relu(jnp.asarray(x), negative_slope)
 
 
+@one_operation
 def relu6(x: Tensor) -> jax.Array:
     """``min(max(x, 0), 6)``.
 
@@ -98,6 +102,7 @@ def relu6(x: Tensor) -> jax.Array:
     return jax.nn.relu6(jnp.asarray(x))
 
 
+@one_operation
 def elu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     """Exponential linear unit: ``x`` if positive, else ``alpha * (exp(x) - 1)``.
 
@@ -115,6 +120,7 @@ def elu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     return jax.nn.elu(jnp.asarray(x), alpha)
 
 
+@one_operation
 def selu(x: Tensor) -> jax.Array:
     """Scaled ELU, ``1.0507 * elu(x, 1.6733)``: keeps mean 0 and variance 1.
 
@@ -132,6 +138,7 @@ def selu(x: Tensor) -> jax.Array:
     return jax.nn.selu(jnp.asarray(x))
 
 
+@one_operation
 def celu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     """Smooth ELU: ``x`` if positive, else ``alpha * (exp(x / alpha) - 1)``.
 
@@ -148,6 +155,7 @@ def celu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     return jax.nn.celu(jnp.asarray(x), alpha)
 
 
+@one_operation
 def gelu(x: Tensor, approximate: bool = False) -> jax.Array:
     """Gaussian error linear unit: ``x * Φ(x)``, Φ the normal distribution function.
 
@@ -165,6 +173,7 @@ def gelu(x: Tensor, approximate: bool = False) -> jax.Array:
     return _tanh_gelu(x) if approximate else erf_gelu(x)
 
 
+@one_operation
 def gelu_tanh(x: Tensor) -> jax.Array:
     """``gelu`` by a formula with tanh: that of GPT-2 and Gemma.
 
@@ -187,6 +196,7 @@ def _tanh_gelu(x):
     return jax.nn.gelu(x, approximate=True)
 
 
+@one_operation
 def quick_gelu(x: Tensor) -> jax.Array:
     """``x * sigmoid(1.702 x)``, close to ``gelu``.
 
@@ -203,6 +213,7 @@ def quick_gelu(x: Tensor) -> jax.Array:
     return x * jax.nn.sigmoid(1.702 * x)
 
 
+@one_operation
 def squared_relu(x: Tensor) -> jax.Array:
     """``relu(x) ** 2``.
 
@@ -219,6 +230,7 @@ def squared_relu(x: Tensor) -> jax.Array:
     return jnp.square(jax.nn.relu(jnp.asarray(x)))
 
 
+@one_operation
 def silu(x: Tensor) -> jax.Array:
     """``x * sigmoid(x)``, also called swish.
 
@@ -234,6 +246,7 @@ def silu(x: Tensor) -> jax.Array:
     return jax.nn.silu(jnp.asarray(x))
 
 
+@one_operation
 def mish(x: Tensor) -> jax.Array:
     """``x * tanh(softplus(x))``.
 
@@ -249,6 +262,7 @@ def mish(x: Tensor) -> jax.Array:
     return jax.nn.mish(jnp.asarray(x))
 
 
+@one_operation
 def softplus(x: Tensor) -> jax.Array:
     """``log(1 + exp(x))``, without overflow.
 
@@ -262,6 +276,7 @@ def softplus(x: Tensor) -> jax.Array:
     return jax.nn.softplus(jnp.asarray(x))
 
 
+@one_operation
 def sparse_plus(x: Tensor) -> jax.Array:
     """0 up to -1, ``(x + 1)² / 4`` up to 1, then ``x``.
 
@@ -277,6 +292,7 @@ def sparse_plus(x: Tensor) -> jax.Array:
     return jax.nn.sparse_plus(jnp.asarray(x))
 
 
+@one_operation
 def squareplus(x: Tensor, b: float = 4) -> jax.Array:
     """``(x + √(x² + b)) / 2``.
 
@@ -293,6 +309,7 @@ def squareplus(x: Tensor, b: float = 4) -> jax.Array:
     return jax.nn.squareplus(jnp.asarray(x), b)
 
 
+@one_operation
 def hard_silu(x: Tensor) -> jax.Array:
     """``x * hard_sigmoid(x)``, also called hard swish.
 
@@ -308,6 +325,7 @@ def hard_silu(x: Tensor) -> jax.Array:
     return jax.nn.hard_silu(jnp.asarray(x))
 
 
+@one_operation
 def exponential(x: Tensor) -> jax.Array:
     """``exp(x)``.
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
+from exburn.core.jax_dispatch import one_operation
 
 __all__ = [
     "hard_shrink",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@one_operation
 def sigmoid(x: Tensor) -> jax.Array:
     """``1 / (1 + exp(-x))``.
 
@@ -35,6 +37,7 @@ def sigmoid(x: Tensor) -> jax.Array:
     return jax.nn.sigmoid(jnp.asarray(x))
 
 
+@one_operation
 def log_sigmoid(x: Tensor) -> jax.Array:
     """``log(sigmoid(x))``, without overflow.
 
@@ -48,6 +51,7 @@ def log_sigmoid(x: Tensor) -> jax.Array:
     return jax.nn.log_sigmoid(jnp.asarray(x))
 
 
+@one_operation
 def sparse_sigmoid(x: Tensor) -> jax.Array:
     """0 up to -1, ``(x + 1) / 2`` up to 1, then 1.
 
@@ -63,6 +67,7 @@ def sparse_sigmoid(x: Tensor) -> jax.Array:
     return jax.nn.sparse_sigmoid(jnp.asarray(x))
 
 
+@one_operation
 def hard_sigmoid(x: Tensor) -> jax.Array:
     """``relu6(x + 3) / 6``: a sigmoid of straight lines.
 
@@ -76,6 +81,7 @@ def hard_sigmoid(x: Tensor) -> jax.Array:
     return jax.nn.hard_sigmoid(jnp.asarray(x))
 
 
+@one_operation
 def tanh(x: Tensor) -> jax.Array:
     """Hyperbolic tangent.
 
@@ -89,6 +95,7 @@ def tanh(x: Tensor) -> jax.Array:
     return jnp.tanh(jnp.asarray(x))
 
 
+@one_operation
 def hard_tanh(x: Tensor) -> jax.Array:
     """``x``, cut off at -1 and 1.
 
@@ -102,6 +109,7 @@ def hard_tanh(x: Tensor) -> jax.Array:
     return jax.nn.hard_tanh(jnp.asarray(x))
 
 
+@one_operation
 def softsign(x: Tensor) -> jax.Array:
     """``x / (1 + abs(x))``.
 
@@ -115,6 +123,7 @@ def softsign(x: Tensor) -> jax.Array:
     return jax.nn.soft_sign(jnp.asarray(x))
 
 
+@one_operation
 def tanh_shrink(x: Tensor) -> jax.Array:
     """``x - tanh(x)``.
 
@@ -129,6 +138,7 @@ def tanh_shrink(x: Tensor) -> jax.Array:
     return x - jnp.tanh(x)
 
 
+@one_operation
 def soft_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     """``x`` moved towards 0 by ``threshold``, and 0 if it is closer than that.
 
@@ -145,6 +155,7 @@ def soft_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     return jnp.where(x > threshold, x - threshold, beyond)
 
 
+@one_operation
 def hard_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     """``x`` if ``abs(x) > threshold``, else 0.
 
@@ -160,6 +171,7 @@ def hard_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     return jnp.where(jnp.abs(x) > threshold, x, 0.0)
 
 
+@one_operation
 def threshold(x: Tensor, threshold: float, default_value: float) -> jax.Array:
     """``x`` if it exceeds ``threshold``, else ``default_value``.
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.annotations import Axis, Tensor
+from exburn.core.jax_dispatch import one_operation
 from exburn.errors import ShapeError, warn
 from exburn.kernels.softmax import shares
 
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 
+@one_operation
 def softmax(x: Tensor, axis: Axis = -1) -> jax.Array:
     """``exp(x) / Σ exp(x)``: positive values that sum to one.
 
@@ -43,6 +45,7 @@ def softmax(x: Tensor, axis: Axis = -1) -> jax.Array:
     return shares(_wide(x), axis).astype(_kind(x))
 
 
+@one_operation
 def log_softmax(x: Tensor, axis: Axis = -1) -> jax.Array:
     """``x - log Σ exp(x)``, without overflow.
 
@@ -61,6 +64,7 @@ def log_softmax(x: Tensor, axis: Axis = -1) -> jax.Array:
     return jax.nn.log_softmax(_wide(x), axis).astype(_kind(x))
 
 
+@one_operation
 def sparsemax(x: Tensor, axis: int = -1) -> jax.Array:
     """The closest point of the probability simplex; many of its values are 0.
 
@@ -91,6 +95,7 @@ def sparsemax(x: Tensor, axis: int = -1) -> jax.Array:
     return jnp.moveaxis(jnp.maximum(x - tau, 0), -1, axis).astype(_kind(given))
 
 
+@one_operation
 def glu(x: Tensor, axis: int = -1) -> jax.Array:
     """Gated linear unit: ``a * sigmoid(b)`` for the two halves ``a, b`` of ``x``.
 

@@ -278,6 +278,9 @@ def _describe_operation(operation: Any) -> Any:
         if fn is operation.fn:
             return name
     name = jax_dispatch.name_of(operation.fn)
+    own = registry.registered_name(operation.fn)  # whole: an op may be its namesake
+    if name is None and own is not None and own not in SPLITTING:
+        return own
     described = name or registry.serialize(operation.fn)
     return described["config"] if isinstance(described, dict) else described
 

@@ -8,6 +8,7 @@ abstractly, so no layer writes a shape rule, and a wrong shape fails at once.
 from __future__ import annotations
 
 import abc
+import functools
 import inspect
 import itertools
 import math
@@ -242,7 +243,8 @@ class Symbol:
         target = getattr(jnp, ufunc.__name__, None)
         if method != "__call__" or target is None:
             return NotImplemented
-        return lift(target)(*inputs, **kwargs)
+        name = _UFUNCS.get(ufunc.__name__)
+        return lift(target, name)(*inputs, **kwargs)
 
     def __array_function__(self, func, types, args, kwargs):
         target = getattr(jnp, func.__name__, None)
@@ -269,6 +271,22 @@ class Symbol:
 
     def squeeze(self, axis=None):
         return lift(jnp.squeeze)(self, axis)
+
+    # Nodes have the names of Keras' functions.
+    def __truediv__(self, other):
+        return lift(jnp.true_divide, "divide")(self, other)
+
+    def __rtruediv__(self, other):
+        return lift(jnp.true_divide, "divide")(other, self)
+
+    def __neg__(self):
+        return lift(jnp.negative)(self)
+
+    def __abs__(self):
+        return lift(jnp.abs, "absolute")(self)
+
+    def __invert__(self):
+        return lift(jnp.logical_not if self.dtype == "bool" else jnp.invert)(self)
 
     @property
     def T(self):
@@ -308,21 +326,36 @@ def _method(fn: Callable, reflected: bool = False):
     return method
 
 
+def _logical(bitwise: Callable, logical: Callable, reflected: bool = False):
+    """An operator on bits, and between truth values one of logic."""
+
+    def method(self, other):
+        args = (other, self) if reflected else (self, other)
+        kinds = {jnp.result_type(getattr(v, "dtype", v)) for v in args}
+        truth = kinds == {jnp.dtype(bool)}
+        return lift(logical if truth else bitwise)(*args)
+
+    return method
+
+
 for _name, _fn in {
     "add": jnp.add,
     "sub": jnp.subtract,
     "mul": jnp.multiply,
-    "truediv": jnp.true_divide,
     "floordiv": jnp.floor_divide,
     "mod": jnp.mod,
     "pow": jnp.power,
     "matmul": matmul,
-    "and": jnp.bitwise_and,
-    "or": jnp.bitwise_or,
-    "xor": jnp.bitwise_xor,
 }.items():
     setattr(Symbol, f"__{_name}__", _method(_fn))
     setattr(Symbol, f"__r{_name}__", _method(_fn, reflected=True))
+for _name, _fn, _of_truth in (
+    ("and", jnp.bitwise_and, jnp.logical_and),
+    ("or", jnp.bitwise_or, jnp.logical_or),
+    ("xor", jnp.bitwise_xor, jnp.logical_xor),
+):
+    setattr(Symbol, f"__{_name}__", _logical(_fn, _of_truth))
+    setattr(Symbol, f"__r{_name}__", _logical(_fn, _of_truth, reflected=True))
 for _name, _fn in {
     "lt": jnp.less,
     "le": jnp.less_equal,
@@ -331,12 +364,6 @@ for _name, _fn in {
     "ge": jnp.greater_equal,
 }.items():
     setattr(Symbol, f"__{_name}__", _method(_fn))
-for _name, _fn in {
-    "neg": jnp.negative,
-    "abs": jnp.abs,
-    "invert": jnp.invert,
-}.items():
-    setattr(Symbol, f"__{_name}__", lambda self, _fn=_fn: lift(_fn)(self))
 
 
 # Functions that a saved graph may name. ``exburn.ops`` adds its own.
@@ -348,7 +375,8 @@ OPERATIONS: dict[str, Callable] = {
         for fn in (
             jnp.add, jnp.subtract, jnp.multiply, jnp.true_divide, jnp.floor_divide,
             jnp.mod, jnp.power, matmul, jnp.bitwise_and, jnp.bitwise_or,
-            jnp.bitwise_xor, jnp.less, jnp.less_equal, jnp.greater, jnp.greater_equal,
+            jnp.bitwise_xor, jnp.logical_and, jnp.logical_or, jnp.logical_xor,
+            jnp.logical_not, jnp.less, jnp.less_equal, jnp.greater, jnp.greater_equal,
             jnp.not_equal,
             jnp.negative, jnp.abs, jnp.invert, jnp.reshape, jnp.squeeze, jnp.transpose,
         )
@@ -622,7 +650,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
             hint="Wrap it as a layer: exburn.layers.ModuleLayer(module)(x).",
         )
     fn = jax_dispatch.original(fn)
-    label = name or getattr(fn, "__name__", type(fn).__name__).strip("_<>")
+    label = name or _label(fn)
 
     def call_lifted(*args, **kwargs):
         if not has_symbol((args, kwargs)):
@@ -632,6 +660,14 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     call_lifted.__name__ = label
     call_lifted.__doc__ = fn.__doc__
     return call_lifted
+
+
+def _label(fn: Any) -> str:
+    """The name of a function; of an object that is called, that of its class."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    name = getattr(fn, "__name__", None) or snake_case(type(fn).__name__)
+    return name.strip("_<>")
 
 
 def _size(x: Symbol, axis: Any = None) -> int:
@@ -656,8 +692,19 @@ def _is_complex(x: Symbol) -> bool:
     return jnp.issubdtype(x.spec.dtype, jnp.complexfloating)
 
 
+def _as_array(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """The symbol itself, which stands for an array, where its dtype stays."""
+    if isinstance(a, Symbol) and not args and not set(kwargs) - {"copy", "order"}:
+        same = dtype is None or jnp.dtype(dtype) == a.spec.dtype
+        return a if same else a.astype(dtype)
+    return lift(jnp.asarray)(a, dtype, *args, **kwargs)
+
+
+_UFUNCS = {"remainder": "mod"}  # of NumPy, which Keras calls otherwise
+
 # What JAX's functions answer without computing anything.
 _ANSWERS: dict[str, Callable] = {
+    "asarray": _as_array,
     "shape": lambda x: x.shape,
     "ndim": lambda x: x.ndim,
     "size": _size,

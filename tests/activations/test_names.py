@@ -5,9 +5,11 @@ import json
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from tests.golden import keras
 
+import exburn
 from exburn import activations
 from exburn.core import registry
 from exburn.core.jax_dispatch import original
@@ -86,3 +88,31 @@ def test_custom_functions():
     assert activations.deserialize(config, {"_cube": _cube}) is _cube
     registry.register(_cube, package="own")
     assert activations.deserialize(activations.serialize(_cube)) is _cube
+
+
+OPTIONS = {"threshold": {"threshold": 0.5, "default_value": 0.0}}
+ON_SYMBOLS = sorted(set(activations._names) - {"linear"})
+
+
+@pytest.mark.parametrize("name", ON_SYMBOLS)
+def test_an_activation_is_one_node_of_its_name(name):
+    x = exburn.Input((4,))
+    function, options = getattr(activations, name), OPTIONS.get(name, {})
+    y = function(x, **options)
+    alias = {"swish": "silu", "hard_swish": "hard_silu"}.get(name, name)
+    assert y.call.callee.name == alias and y.call.args[0] is x
+    model = exburn.Model(x, y)
+    rows = np.linspace(-2, 2, 8, dtype="float32").reshape(2, 4)
+    np.testing.assert_array_equal(model(rows), function(rows, **options))
+    again = exburn.Model.from_config(model.get_config())
+    assert [node.name for node in again.graph.nodes] == [alias]
+    np.testing.assert_array_equal(again(rows), model(rows))
+
+
+def test_a_file_names_an_activation(tmp_path):
+    x = exburn.Input((4,))
+    model = exburn.Model(x, activations.leaky_relu(x, negative_slope=0.3))
+    model.save(tmp_path / "model.exburn")
+    rows = np.array([[-1.0, 2, -3, 4]], "float32")
+    again = exburn.load_model(tmp_path / "model.exburn")
+    np.testing.assert_allclose(again(rows), [[-0.3, 2, -0.9, 4]], rtol=1e-6)

@@ -1,5 +1,9 @@
 """``KerasTensor`` by hand, and what layers say of shapes and masks without data."""
 
+import functools
+
+import jax
+import jax.numpy as jnp
 import keras as peer
 import numpy as np
 import pytest
@@ -7,6 +11,7 @@ import pytest
 import exburn as keras
 from exburn import layers
 from exburn.errors import ArgumentError, DTypeError
+from exburn.module.symbolic_tensor import Symbol
 
 
 def test_a_tensor_is_made_of_its_shape():
@@ -171,3 +176,84 @@ def test_a_function_on_symbols_may_draw():
         first = model.predict(np.zeros((2, 3)), verbose=0)
         assert first.shape == (2, 3)
         assert first.any()
+
+
+A, B = (Symbol((None, 4), "float32", name=name) for name in "ab")
+TRUE, FALSE = (Symbol((None, 4), "bool", name=name) for name in "tf")
+N, M = (Symbol((None, 4), "int32", name=name) for name in "nm")
+
+
+class Scale:
+    def __call__(self, x):
+        return x * 2
+
+
+# What is written, and the name of its node, which is that of Keras' function.
+NODES = {
+    "A - B": (lambda: A - B, "subtract"),
+    "1 - A": (lambda: 1 - A, "subtract"),
+    "A + B": (lambda: A + B, "add"),
+    "A * B": (lambda: A * B, "multiply"),
+    "A / B": (lambda: A / B, "divide"),
+    "1 / A": (lambda: 1 / A, "divide"),
+    "A // B": (lambda: A // B, "floor_divide"),
+    "A % B": (lambda: A % B, "mod"),
+    "A ** 2": (lambda: A**2, "power"),
+    "A @ w": (lambda: A @ np.ones((4, 2), "float32"), "matmul"),
+    "-A": (lambda: -A, "negative"),
+    "abs(A)": (lambda: abs(A), "absolute"),
+    "A < B": (lambda: A < B, "less"),
+    "A <= B": (lambda: A <= B, "less_equal"),
+    "A > B": (lambda: A > B, "greater"),
+    "A >= B": (lambda: A >= B, "greater_equal"),
+    "A != B": (lambda: A != B, "not_equal"),
+    "TRUE & FALSE": (lambda: TRUE & FALSE, "logical_and"),
+    "TRUE | FALSE": (lambda: TRUE | FALSE, "logical_or"),
+    "TRUE ^ True": (lambda: TRUE ^ True, "logical_xor"),
+    "~TRUE": (lambda: ~TRUE, "logical_not"),
+    "N & M": (lambda: N & M, "bitwise_and"),
+    "1 | N": (lambda: 1 | N, "bitwise_or"),
+    "A[:, 0]": (lambda: A[:, 0], "get_item"),
+    "A.T": (lambda: A.T, "transpose"),
+    "A.astype": (lambda: A.astype("int32"), "cast"),
+    "jnp.divide": (lambda: jnp.divide(A, B), "divide"),
+    "jnp.tanh": (lambda: jnp.tanh(A), "tanh"),
+    "np.subtract": (lambda: np.subtract(A, B), "subtract"),
+    "np.mod": (lambda: np.mod(A, B), "mod"),
+    "jax.nn.relu": (lambda: jax.nn.relu(A), "relu"),
+    "ops.divide": (lambda: keras.ops.divide(A, B), "divide"),
+    "ops.true_divide": (lambda: keras.ops.true_divide(A, B), "true_divide"),
+    "image": (
+        lambda: keras.ops.image.rgb_to_grayscale(Symbol((None, 4, 4, 3), "float32")),
+        "rgb_to_grayscale",
+    ),
+    "partial": (
+        lambda: keras.fn(functools.partial(jnp.sum, axis=-1))(A),
+        "sum",
+    ),
+    "object": (lambda: keras.fn(Scale())(A), "scale"),
+    "lambda": (lambda: keras.fn(lambda x: x * 2)(A), "lambda"),
+}
+
+
+@pytest.mark.parametrize("written", NODES)
+def test_a_node_has_the_name_of_its_function(written):
+    make, name = NODES[written]
+    result = make()
+    assert result.call.callee.name == name
+    assert all(v.call is None for v in jax.tree.leaves(result.call.args)
+               if isinstance(v, Symbol))  # fmt: skip
+
+
+def test_numbers_of_equal_functions_count_up_as_in_keras():
+    x, y = keras.Input((4,)), keras.Input((4,))
+    model = keras.Model([x, y], (x - y) / (x + y) / (x - y))
+    names = [node.name for node in model.graph.nodes]
+    assert names == ["subtract", "add", "divide", "subtract_1", "divide_1"]
+
+
+def test_a_symbol_is_an_array_already():
+    assert jnp.asarray(A) is A and jnp.asarray(A, jnp.float32) is A
+    whole = jnp.asarray(A, dtype="int32")
+    assert (whole.dtype, whole.call.callee.name) == ("int32", "cast")
+    assert jnp.asarray([A, B]).shape == (2, None, 4)

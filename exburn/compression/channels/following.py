@@ -53,9 +53,9 @@ _MERGES = (
     layers.Minimum,
 )
 _OPERATIONS = frozenset(  # functions of one tensor, entry by entry
-    "abs cast clip elu exp gelu hard_sigmoid hard_silu hard_swish hard_tanh identity "
-    "leaky_relu log_sigmoid negative relu relu6 selu sigmoid silu softplus softsign "
-    "sqrt square swish tanh".split()
+    "abs absolute cast clip elu exp gelu hard_sigmoid hard_silu hard_swish hard_tanh "
+    "identity leaky_relu log_sigmoid negative relu relu6 selu sigmoid silu softplus "
+    "softsign sqrt square swish tanh".split()
 )
 _JOINING = frozenset("add divide maximum minimum multiply subtract true_divide".split())
 _REDUCTIONS = frozenset("amax amin max mean min prod std sum var".split())
