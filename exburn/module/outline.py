@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from flax import nnx
 
 from exburn.core.printing import amount_text, size_text
 from exburn.core.symbolic_shapes import TEXT, public_shape
+from exburn.errors import ArgumentError
 from exburn.module.building import inspect_call
 from exburn.module.graph import Graph, Node, Ref
 from exburn.module.layer import Layer
@@ -62,6 +64,42 @@ def outline(
     shapes = {} if traced is None else traced[1]
     rows = _rows(model, shapes, "", 0, opens, set(frozen_paths(model)))
     return rows, None if traced is None else count(traced[0]).flops
+
+
+def match_range(op: str, layer_range: Any, names: list[str]) -> tuple[int, int]:
+    """The places of the first and the last name of a range, as Keras reads it.
+
+    Args:
+        op: The operation named in errors.
+        layer_range: Two beginnings of names, or regular expressions.
+        names: The names.
+
+    Raises:
+        ArgumentError: They are none, or match nothing.
+    """
+    pair = layer_range if isinstance(layer_range, list | tuple) else ()
+    if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+        raise ArgumentError(
+            op,
+            "layer_range must be the names of a first and a last layer, received "
+            f"{layer_range!r}",
+        )
+    try:
+        first, last = (
+            [i for i, name in enumerate(names) if re.match(pattern, name)]
+            for pattern in pair
+        )
+    except re.error as error:
+        raise ArgumentError(
+            op, f"layer_range {layer_range!r} is no regular expression: {error}"
+        ) from error
+    if not first or not last:
+        raise ArgumentError(
+            op,
+            f"layer_range {tuple(layer_range)!r} matches no layer",
+            {"layers": ", ".join(names)},
+        )
+    return (first[0], last[-1]) if first[0] <= last[-1] else (last[0], first[-1])
 
 
 def inner_layers(layer: Any) -> list[Layer]:

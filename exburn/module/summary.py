@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +24,7 @@ from exburn.core.printing import (
 )
 from exburn.core.short_names import ShortNames
 from exburn.errors import ArgumentError
-from exburn.module.outline import Row, outline, totals
+from exburn.module.outline import Row, match_range, outline, totals
 
 _LEAST = 4  # characters of the narrowest column
 
@@ -102,34 +101,10 @@ def _within(rows: list[Row], layer_range: Any) -> list[Row]:
     """The rows from a first to a last layer of the model, with what these hold."""
     if layer_range is None:
         return rows
-    pair = layer_range if isinstance(layer_range, list | tuple) else ()
-    if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
-        raise ArgumentError(
-            "summary",
-            "layer_range must be the names of a first and a last layer, received "
-            f"{layer_range!r}",
-        )
     tops = [i for i, row in enumerate(rows) if not row.depth]
-    first, last = ([i for i in tops if _matches(name, rows[i])] for name in pair)
-    if not first or not last:
-        raise ArgumentError(
-            "summary",
-            f"layer_range {tuple(layer_range)!r} matches no layer",
-            {"layers": ", ".join(rows[i].name for i in tops)},
-        )
-    ends = (first[0], last[-1]) if first[0] <= last[-1] else (last[0], first[-1])
-    after = next((i for i in tops if i > ends[1]), len(rows))
-    return rows[ends[0] : after]
-
-
-def _matches(pattern: str, row: Row) -> bool:
-    """Tells whether a name begins as the pattern says, as in Keras."""
-    try:
-        return re.match(pattern, row.name) is not None
-    except re.error as error:
-        raise ArgumentError(
-            "summary", f"layer_range has no regular expression: {pattern!r}, {error}"
-        ) from error
+    first, last = match_range("summary", layer_range, [rows[i].name for i in tops])
+    after = tops[last + 1] if last + 1 < len(tops) else len(rows)
+    return rows[tops[first] : after]
 
 
 # ------------------------------------------------------------------------ table

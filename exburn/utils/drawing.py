@@ -1,33 +1,27 @@
-"""A model's layers and calls as a picture, drawn by Graphviz."""
+"""A model's layers and calls as a picture."""
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from exburn.core.checks import check_count
 from exburn.core.symbolic_shapes import public_shape
-from exburn.errors import (
-    ArgumentError,
-    ExBurnError,
-    MissingDependencyError,
-    NotBuiltError,
-    require,
-    unknown_name,
-)
+from exburn.errors import ArgumentError, NotBuiltError, require, unknown_name
 from exburn.models import Model
-from exburn.module.graph import Graph, Ref
+from exburn.module.graph import Graph, Node, Ref
+from exburn.module.outline import match_range
 from exburn.module.symbolic_tensor import Operation
 from exburn.runtime.files.atomic import write_atomically
-from exburn.utils.progress import in_notebook
+from exburn.visualization.diagram import DIRECTIONS, LINES, Box, Diagram, Frame
 
-_DIRECTIONS = ("TB", "BT", "LR", "RL")
+_FORMATS = "svg dot gv png pdf jpg jpeg webp tif tiff eps ps".split()
 
 
 def plot_model(
@@ -42,78 +36,82 @@ def plot_model(
     show_layer_activations: bool = False,
     show_trainable: bool = False,
     splines: str = "ortho",
-) -> Any:
-    """Draws a model into a file, and shows it in a notebook.
+    *,
+    layer_range: Any = None,
+) -> Diagram:
+    """Draws a model into a file: its layers as boxes, its calls as arrows.
+
+    SVG (``.svg``), which follows a page's light or dark theme, and Graphviz' source
+    (``.dot``) need nothing else; other formats are drawn by matplotlib.
 
     Args:
         model: A model that is built.
-        to_file: The file; its suffix says the format (``.png``, ``.svg``, ``.pdf``;
-            ``.dot`` is written without Graphviz).
+        to_file: The file; its suffix says the format: ``.svg``, ``.png``, ``.pdf``,
+            ``.jpg``, ``.dot`` … ``None`` for no file.
         show_shapes: Shapes of inputs and outputs.
         show_dtype: Dtype of each layer.
         show_layer_names: Names of the layers.
         rankdir: Direction: ``"TB"`` (down), ``"BT"``, ``"LR"`` (right) or ``"RL"``.
-        expand_nested: Whether models inside are drawn with their layers.
-        dpi: Dots per inch.
+        expand_nested: Whether models inside are drawn with their layers, in a frame;
+            else they are a box.
+        dpi: Dots per inch, of pictures that have dots.
         show_layer_activations: Activation of each layer.
         show_trainable: Whether each layer is trained.
-        splines: How arrows run: ``"ortho"``, ``"curved"`` …
+        splines: How arrows run: ``"ortho"`` (with right angles), ``"curved"`` or
+            ``"line"``, and Graphviz' other names for these.
+        layer_range: Beginnings of names (or regular expressions) of the first and the
+            last layer that are drawn.
+
+    Returns:
+        The drawing, which shows itself in a notebook, and writes itself:
+        ``to_svg()``.
 
     Raises:
-        MissingDependencyError: Graphviz is not installed.
+        MissingDependencyError: matplotlib is not installed, and the format needs it.
         NotBuiltError: The model has no shapes yet.
-        UnknownNameError: An unknown ``rankdir``.
+        UnknownNameError: An unknown ``rankdir``, ``splines`` or format.
+        ArgumentError: ``layer_range`` matches no layer, or the picture would be too
+            large.
 
     Example:
         >>> import pathlib, tempfile
         >>> from exburn import Input, Sequential, layers
-        >>> model = Sequential([Input((2,)), layers.Dense(3)])
-        >>> path = pathlib.Path(tempfile.mkdtemp(), "model.dot")
-        >>> _ = plot_model(model, path, show_shapes=True)
-        >>> path.read_text().startswith("digraph")
+        >>> model = Sequential([Input((2,)), layers.Dense(3)], name="small")
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "model.svg")
+        >>> plot_model(model, path, show_shapes=True)
+        <Diagram of small: 2 boxes, 1 arrow>
+        >>> path.read_text().startswith("<svg")
         True
     """
-    source = dot_source(
-        model,
+    op = "plot_model"
+    dpi = check_count(op, "dpi", dpi)
+    kind = "" if to_file is None else _format(os.fspath(to_file))
+    drawing = _Drawing(
         show_shapes=show_shapes,
         show_dtype=show_dtype,
         show_layer_names=show_layer_names,
-        rankdir=rankdir,
         expand_nested=expand_nested,
-        dpi=dpi,
         show_layer_activations=show_layer_activations,
         show_trainable=show_trainable,
-        splines=splines,
     )
-    path = os.fspath(to_file)
-    kind = os.path.splitext(path)[1].lstrip(".").lower() or "png"
-    if kind == "dot":
-        write_atomically(
-            Path(path), lambda file: file.write(source.encode()), op="plot_model"
-        )
-        return None
-    program = shutil.which("dot")
-    if program is None:
-        raise MissingDependencyError(
-            "plot_model",
-            "the program `dot` of Graphviz is needed",
-            hint="Install it (apt install graphviz, brew install graphviz), "
-            "or write the source: plot_model(model, 'model.dot').",
-        )
-    run = subprocess.run(
-        [program, f"-T{kind}"], input=source.encode(), capture_output=True, check=False
-    )
-    if run.returncode:
-        raise ExBurnError(
-            "plot_model", "dot failed", {"said": run.stderr.decode(errors="replace")}
-        )
-    write_atomically(Path(path), lambda file: file.write(run.stdout), op="plot_model")
-    if not in_notebook() or kind not in ("png", "svg", "jpg", "jpeg"):
-        return None
-    from IPython.core.display import SVG
-    from IPython.core.display import Image as Picture
+    diagram = drawing.diagram(model, rankdir, splines, layer_range)
+    if to_file is None:
+        return diagram
+    if kind in ("dot", "gv"):
+        data = _dot_source(diagram, dpi, splines).encode()
+    elif kind == "svg":
+        data = diagram.to_svg().encode()
+    else:
+        data = diagram.to_picture(kind, dpi)
+    write_atomically(Path(to_file), lambda file: file.write(data), op=op)
+    return diagram
 
-    return SVG(path) if kind == "svg" else Picture(filename=path)
+
+def _format(path: str) -> str:
+    kind = os.path.splitext(path)[1].lstrip(".").lower() or "png"
+    if kind not in _FORMATS:
+        raise unknown_name("format", kind, _FORMATS, op="plot_model")
+    return kind
 
 
 def model_to_dot(
@@ -162,36 +160,144 @@ def model_to_dot(
         )
     reason = "pydot is needed; plot_model(model, 'model.dot') works without it"
     pydot = require("pydot", "model_to_dot", reason)
-    source = dot_source(
-        model,
+    drawing = _Drawing(
         show_shapes=show_shapes,
         show_dtype=show_dtype,
         show_layer_names=show_layer_names,
-        rankdir=rankdir,
         expand_nested=expand_nested,
-        dpi=dpi,
         show_layer_activations=show_layer_activations,
         show_trainable=show_trainable,
-        splines=splines,
     )
-    return pydot.graph_from_dot_data(source)[0]
+    diagram = drawing.diagram(model, rankdir, splines)
+    return pydot.graph_from_dot_data(_dot_source(diagram, dpi, splines))[0]
 
 
-def dot_source(model: Any, *, rankdir: str, dpi: int, splines: str, **options) -> str:
-    """The model in Graphviz' language."""
-    if rankdir not in _DIRECTIONS:
-        raise unknown_name("rankdir", rankdir, _DIRECTIONS, op="plot_model")
-    _graph_of(model)
-    font = 'fontname="Helvetica"'
-    lines = [
-        "digraph model {",
-        f"  graph [rankdir={rankdir}, dpi={dpi}, splines={splines}, {font}];",
-        f"  node [shape=plaintext, margin=0, {font}];",
-        "  edge [arrowsize=0.7];",
-        *_Drawing(options).model(model, "", []),
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
+@dataclasses.dataclass(frozen=True)
+class _Drawing:
+    """The boxes and arrows of a model, with what was asked for.
+
+    Attributes:
+        show_shapes, show_dtype, show_layer_names, expand_nested,
+            show_layer_activations, show_trainable: As of ``plot_model``.
+    """
+
+    show_shapes: bool
+    show_dtype: bool
+    show_layer_names: bool
+    expand_nested: bool
+    show_layer_activations: bool
+    show_trainable: bool
+
+    def diagram(
+        self, model: Any, rankdir: str, splines: str, layer_range: Any = None
+    ) -> Diagram:
+        """The drawing of a model, laid out."""
+        op = "plot_model"
+        if rankdir not in DIRECTIONS:
+            raise unknown_name("rankdir", rankdir, DIRECTIONS, op=op)
+        lines = LINES.get(str(splines).lower())
+        if lines is None:
+            raise unknown_name("splines", splines, LINES, op=op)
+        _graph_of(model)
+        boxes: dict[str, Box] = {}
+        frames: dict[str, Frame] = {}
+        arrows: list[tuple[str, str]] = []
+        self._add(model, "", [], None, boxes, frames, arrows)
+        if layer_range is not None:
+            boxes, frames, arrows = _within(model, layer_range, boxes, frames, arrows)
+        return Diagram(model.name, boxes, frames, arrows, rankdir, lines)
+
+    def _add(
+        self,
+        model: Any,
+        prefix: str,
+        sources: list[str],
+        frame: str | None,
+        boxes: dict[str, Box],
+        frames: dict[str, Frame],
+        arrows: list[tuple[str, str]],
+    ) -> None:
+        """Adds what is in a model; ``sources`` are the boxes that feed a nested one."""
+        graph = _graph_of(model)
+        if not sources:
+            for i, spec in enumerate(graph.inputs):
+                lines = self._shapes(None, public_shape(spec.shape))
+                lines += self._dtype(spec.dtype)
+                name = graph.input_names[i] if self.show_layer_names else ""
+                boxes[f"{prefix}input{i}"] = Box("Input", name, lines, "input", frame)
+        for i, node in enumerate(graph.nodes):
+            key = f"{prefix}n{i}"
+            layer = _layer_of(model, node)
+            feeds = self._feeds(model, i, prefix, sources)
+            if self._opens(layer):
+                frames[key] = Frame(f"{node.name} ({type(layer).__name__})", frame)
+                self._add(layer, f"{key}_", feeds, key, boxes, frames, arrows)
+                continue
+            boxes[key] = self._box(graph, node, layer, frame)
+            arrows += [(feed, key) for feed in feeds]
+
+    def _opens(self, layer: Any) -> bool:
+        return self.expand_nested and getattr(layer, "graph", None) is not None
+
+    def _feeds(self, model: Any, i: int, prefix: str, sources: list[str]) -> list[str]:
+        """The boxes that the arguments of node ``i`` come from, in their order."""
+        refs = [v for v in _graph_of(model).nodes[i].leaves if isinstance(v, Ref)]
+        return [self._maker(model, ref, prefix, sources) for ref in refs]
+
+    def _maker(self, model: Any, ref: Ref, prefix: str, sources: list[str]) -> str:
+        """The box that makes a value; inside of a nested model, if that is drawn."""
+        if ref.node < 0:
+            return sources[ref.index] if sources else f"{prefix}input{ref.index}"
+        key = f"{prefix}n{ref.node}"
+        layer = _layer_of(model, _graph_of(model).nodes[ref.node])
+        if not self._opens(layer):
+            return key
+        inner = _graph_of(layer).outputs[ref.index]
+        feeds = self._feeds(model, ref.node, prefix, sources)
+        return self._maker(layer, inner, f"{key}_", feeds)
+
+    def _box(self, graph: Graph, node: Node, layer: Any, frame: str | None) -> Box:
+        target = node.target
+        title = target.name if isinstance(target, Operation) else type(layer).__name__
+        lines: tuple[tuple[str, str], ...] = ()
+        activation = getattr(layer, "activation", None)
+        if self.show_layer_activations and activation is not None:
+            text = getattr(activation, "__name__", type(activation).__name__)
+            lines += (("activation", text),)
+        received = [_shape_of(graph, v) for v in node.leaves if isinstance(v, Ref)]
+        lines += self._shapes(received, *node.shapes)
+        lines += self._dtype(getattr(layer, "compute_dtype", None))
+        weights = [] if layer is None else jax.tree.leaves(layer.weights)
+        if self.show_trainable and layer is not None and weights:
+            lines += (("trainable", "yes" if layer.trainable else "no"),)
+        nested = getattr(layer, "graph", None) is not None
+        kind = "frame" if nested else "weights" if weights else "plain"
+        return Box(
+            title, node.name if self.show_layer_names else "", lines, kind, frame
+        )
+
+    def _shapes(self, received: Any, *made: Any) -> tuple[tuple[str, str], ...]:
+        if not self.show_shapes:
+            return ()
+        lines = () if received is None else (("input", ", ".join(map(str, received))),)
+        return (*lines, ("output", ", ".join(map(str, made))))
+
+    def _dtype(self, dtype: Any) -> tuple[tuple[str, str], ...]:
+        if not self.show_dtype or dtype is None:
+            return ()
+        return (("dtype", str(dtype)),)
+
+
+def _layer_of(model: Any, node: Node) -> Any:
+    """The layer that a node calls; ``None`` if it is a function."""
+    target = node.target
+    return None if isinstance(target, Operation) else vars(model.nodes)[target]
+
+
+def _shape_of(graph: Graph, ref: Ref) -> Any:
+    if ref.node < 0:
+        return public_shape(graph.inputs[ref.index].shape)
+    return graph.nodes[ref.node].shapes[ref.index]
 
 
 def _graph_of(model: Any) -> Graph:
@@ -206,85 +312,64 @@ def _graph_of(model: Any) -> Graph:
     return graph
 
 
-class _Drawing:
-    """The lines of a model, nested ones included."""
+def _within(
+    model: Any, layer_range: Any, boxes: dict, frames: dict, arrows: list
+) -> tuple[dict, dict, list]:
+    """What lies between a first and a last layer of the model itself."""
+    graph = _graph_of(model)
+    names = [*graph.input_names, *(node.name for node in graph.nodes)]
+    first, last = match_range("plot_model", layer_range, names)
+    keys = [f"input{i}" for i in range(len(graph.input_names))]
+    keys += [f"n{i}" for i in range(len(graph.nodes))]
+    chosen = set(keys[first : last + 1])
 
-    def __init__(self, options: dict[str, bool]):
-        self.options = options
+    def stays(key: str) -> bool:
+        return key.split("_")[0] in chosen
 
-    def model(self, model: Any, prefix: str, sources: list[str]) -> Iterator[str]:
-        """Boxes and arrows; ``sources`` are the boxes that feed a nested model."""
-        graph = _graph_of(model)
-        if not sources:
-            for i, spec in enumerate(graph.inputs):
-                name, shape = graph.input_names[i], public_shape(spec.shape)
-                label = self.label("Input", name, None, shape, spec.dtype)
-                yield f"  {prefix}input{i} [label={label}];"
-        for i, node in enumerate(graph.nodes):
-            target, layer = node.target, None
-            if isinstance(target, Operation):
-                kind = target.name
-            else:
-                layer = vars(model.nodes)[target]
-                kind = type(layer).__name__
-            feeds = self.feeds(model, i, prefix, sources)
-            if self.shows_nested(layer):
-                yield f"  subgraph cluster_{prefix}n{i} {{"
-                yield f"    label={_quote(node.name)}; style=rounded;"
-                yield from self.model(layer, f"{prefix}n{i}_", feeds)
-                yield "  }"
-                continue
-            shapes = node.shapes[0] if len(node.shapes) == 1 else node.shapes
-            label = self.label(kind, node.name, layer, shapes)
-            yield f"  {prefix}n{i} [label={label}];"
-            for feed in dict.fromkeys(feeds):
-                yield f"  {feed} -> {prefix}n{i};"
+    return (
+        {key: box for key, box in boxes.items() if stays(key)},
+        {key: frame for key, frame in frames.items() if stays(key)},
+        [(a, b) for a, b in arrows if stays(a) and stays(b)],
+    )
 
-    def shows_nested(self, layer: Any) -> bool:
-        inner = getattr(layer, "graph", None) is not None
-        return bool(self.options["expand_nested"]) and inner
 
-    def feeds(self, model: Any, i: int, prefix: str, sources: list[str]) -> list[str]:
-        """The boxes that the arguments of node ``i`` come from, in their order."""
-        refs = [v for v in _graph_of(model).nodes[i].leaves if isinstance(v, Ref)]
-        return [self.box(model, ref, prefix, sources) for ref in refs]
+# ------------------------------------------------------------------ Graphviz
+def _dot_source(diagram: Diagram, dpi: int, splines: str) -> str:
+    """A drawing in Graphviz' language, which lays it out itself."""
+    font = 'fontname="Helvetica"'
+    graph = f"rankdir={diagram.direction}, dpi={dpi}, splines={splines}, {font}"
+    lines = [
+        "digraph model {",
+        f"  graph [{graph}];",
+        f"  node [shape=plaintext, margin=0, {font}];",
+        "  edge [arrowsize=0.7];",
+        *_dot_frame(diagram, None),
+        *(f"  {start} -> {end};" for start, end in diagram.arrows),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
 
-    def box(self, model: Any, ref: Ref, prefix: str, sources: list[str]) -> str:
-        """The box that makes a value; inside of a nested model, if that is drawn."""
-        if ref.node < 0:
-            return sources[ref.index] if sources else f"{prefix}input{ref.index}"
-        node = _graph_of(model).nodes[ref.node]
-        here = f"{prefix}n{ref.node}"
-        if isinstance(node.target, Operation):
-            return here
-        layer = vars(model.nodes)[node.target]
-        if not self.shows_nested(layer):
-            return here
-        inner = _graph_of(layer).outputs[ref.index]
-        return self.box(
-            layer, inner, f"{here}_", self.feeds(model, ref.node, prefix, sources)
-        )
 
-    def label(self, kind, name, layer, shapes, dtype=None) -> str:
-        """A table: the kind of layer on top, what was asked for below."""
-        rows = [f"<b>{html.escape(kind)}</b>"]
-        if self.options["show_layer_names"]:
-            rows[0] = f"{html.escape(name)} ({rows[0]})"
-        activation = getattr(layer, "activation", None)
-        if self.options["show_layer_activations"] and activation is not None:
-            text = getattr(activation, "__name__", type(activation).__name__)
-            rows.append(f"Activation: <b>{html.escape(text)}</b>")
-        if self.options["show_shapes"]:
-            rows.append(f"Output shape: <b>{html.escape(str(shapes))}</b>")
-        if self.options["show_dtype"]:
-            dtype = getattr(layer, "compute_dtype", dtype)
-            if dtype is not None:
-                rows.append(f"Dtype: <b>{html.escape(str(dtype))}</b>")
-        if self.options["show_trainable"] and layer is not None:
-            if jax.tree.leaves(layer.weights):
-                rows.append(f"Trainable: <b>{layer.trainable}</b>")
-        cells = "".join(f"<tr><td>{row}</td></tr>" for row in rows)
-        return f'<<table border="0" cellborder="1" cellspacing="0">{cells}</table>>'
+def _dot_frame(diagram: Diagram, frame: Any) -> Iterator[str]:
+    for key, box in diagram.boxes.items():
+        if box.frame == frame:
+            yield f"  {key} [label={_dot_label(box)}];"
+    for key, inner in diagram.frames.items():
+        if inner.frame == frame:
+            yield f"  subgraph cluster_{key} {{"
+            yield f"    label={_quote(inner.title)}; style=rounded;"
+            yield from _dot_frame(diagram, key)
+            yield "  }"
+
+
+def _dot_label(box: Box) -> str:
+    """A table: the kind of layer on top, what was asked for below."""
+    rows = [f"<b>{html.escape(box.title)}</b>"]
+    if box.name:
+        rows[0] = f"{html.escape(box.name)} ({rows[0]})"
+    rows += [f"{label}: <b>{html.escape(value)}</b>" for label, value in box.lines]
+    cells = "".join(f"<tr><td>{row}</td></tr>" for row in rows)
+    return f'<<table border="0" cellborder="1" cellspacing="0">{cells}</table>>'
 
 
 def _quote(text: str) -> str:

@@ -95,16 +95,16 @@ def _hosted(colors: dict[str, str]) -> dict[str, str]:
     return hosted
 
 
-def fragment(*parts: str) -> str:
+def fragment(*parts: str, rules: str = "") -> str:
     """The HTML of a value in a notebook, with a style that touches nothing else.
 
     Args:
         *parts: HTML.
+        rules: Further rules of CSS, whose selectors begin with ``#`` and a blank.
     """
-    style = (theme(".exburn", hosted=True) + _FRAGMENT + svg_style("#")).replace(
-        "#{", ".exburn{"
-    )
-    style = style.replace("# ", ".exburn ").replace("\n", "")
+    rules = (_FRAGMENT + svg_style("#") + rules).replace("#{", ".exburn{")
+    style = theme(".exburn", hosted=True) + rules.replace("# ", ".exburn ")
+    style = style.replace("\n", "")
     return f'<div class="exburn"><style>{style}</style>{"".join(parts)}</div>'
 
 

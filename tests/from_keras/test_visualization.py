@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.from_keras.page import says
 
+import exburn
 from exburn import visualization
 
 keras = pytest.importorskip("keras")
@@ -64,3 +65,12 @@ def test_the_grid_of_a_gallery(tmp_path, monkeypatch):
         images, value_range=(0, 1), path=str(tmp_path / "grid.png")
     )
     assert len([axis for axis in pyplot.gcf().axes if axis.images]) == 3
+
+
+@says("lays models out itself and returns the drawing")
+def test_pictures_of_models(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydot", None)
+    model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(3)])
+    for name in ("model.svg", "model.png"):
+        drawn = exburn.utils.plot_model(model, tmp_path / name, show_shapes=True)
+        assert len(drawn.boxes) == 2 and (tmp_path / name).stat().st_size > 500

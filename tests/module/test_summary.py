@@ -271,7 +271,7 @@ BAD_OPTIONS = {
     "one name": ({"layer_range": ["dense"]}, "a first and a last layer"),
     "a name alone": ({"layer_range": "ab"}, "a first and a last layer"),
     "numbers": ({"layer_range": (0, 1)}, "a first and a last layer"),
-    "no expression": ({"layer_range": ("(", "dense")}, "no regular expression"),
+    "no expression": ({"layer_range": ("(", "dense")}, "is no regular expression"),
 }
 
 

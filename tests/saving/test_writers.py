@@ -117,6 +117,7 @@ ELSEWHERE = {
     "exburn/export/litert/conversion.py": "a temporary folder",
     "exburn/export/core_ml/__init__.py": "a temporary folder, moved into a staged one",
     "exburn/export/core_ml/conversion.py": "a temporary folder",
+    "exburn/visualization/diagram.py": "bytes, which plot_model writes",
 }
 _CALLS = {"write_atomically", "staging", "staged", "Staged", "savez", "savefig"}
 _METHODS = {"write_text", "write_bytes"}
