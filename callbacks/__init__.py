@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from exburn.callbacks.backup_and_restore import BackupAndRestore
 from exburn.callbacks.contract import (
     Callback,
@@ -33,6 +35,7 @@ from exburn.callbacks.tensorboard import TensorBoard
 from exburn.callbacks.terminate_on_nan import TerminateOnNaN
 from exburn.callbacks.warm_up import WarmUp
 from exburn.callbacks.watch import Watch
+from exburn.core.missing_names import refuser
 
 __all__ = [
     "BackupAndRestore",
@@ -69,3 +72,6 @@ __all__ = [
     "screen_callback",
     "standard",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.core.checks import check_number
 from exburn.errors import CallbackError
+from exburn.errors.boundary import api_boundary
 
 
 class ScreenCallback(Callback):
@@ -70,6 +71,7 @@ class ScreenCallback(Callback):
             self._message("failed", None, error=f"{type(error).__name__}: {error}")
 
 
+@api_boundary
 def screen_callback(target: Any, *, interval: float = 0.2) -> ScreenCallback:
     """A callback that sends progress messages while a model trains.
 

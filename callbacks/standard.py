@@ -12,6 +12,7 @@ from exburn.callbacks.model_checkpoint import ModelCheckpoint
 from exburn.callbacks.warm_up import WarmUp
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError
+from exburn.errors.boundary import api_boundary
 
 
 class EpochCheckpoint(ModelCheckpoint):
@@ -58,6 +59,7 @@ class _Stopping(EarlyStopping):
         super().on_train_begin(logs)
 
 
+@api_boundary
 def standard(
     *,
     early_stopping_patience: int = 5,

@@ -28,11 +28,13 @@ if __name__ != "exburn.datasets":
         "Python outside ExBurn's source folder.",
     )
 
+from exburn.core.missing_names import missing
 from exburn.datasets import adapters as adapters
 from exburn.datasets.adapters.huggingface import from_huggingface
 from exburn.datasets.folders import image_folder, text_folder
 from exburn.datasets.prepare import Loader, loader, one_hot, split, stats
 from exburn.datasets.scaling import normalize, normalize_with_stats
+from exburn.errors.boundary import api_boundary
 
 if TYPE_CHECKING:
     from exburn.datasets import (
@@ -115,11 +117,12 @@ __all__ = [
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
 
+    @api_boundary
     def __getattr__(name: str) -> Any:
         """Imports a data set's module when it is first named."""
         if name in _MODULES:
             return importlib.import_module(f"exburn.datasets.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -6,12 +6,14 @@ import os
 
 from exburn.datasets.files import Split, keras_npz
 from exburn.datasets.sequences import seeded_split
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]
 
 DIGEST = "f553886a1f8d56431e820c5b82552d9d95cfcb96d1e678153f8839538947dff5"
 
 
+@api_boundary
 def load_data(
     path: str | os.PathLike = "boston_housing.npz",
     test_split: float = 0.2,

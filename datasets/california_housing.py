@@ -7,12 +7,14 @@ import os
 from exburn.datasets.files import Split, keras_npz
 from exburn.datasets.sequences import seeded_split
 from exburn.errors import unknown_name
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]
 
 DIGEST = "1a2e3a52e0398de6463aebe6f4a8da34fb21fbb6b934cf88c3425e766f2a1a6f"
 
 
+@api_boundary
 def load_data(
     version: str = "large",
     path: str | os.PathLike = "california_housing.npz",

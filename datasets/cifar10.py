@@ -6,6 +6,7 @@ import os
 
 from exburn.datasets.download import fetch, locate
 from exburn.datasets.files import Split, read_records, shuffle_rows
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["CLASSES", "load_data"]
 
@@ -26,6 +27,7 @@ ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 DIGEST = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
 
 
+@api_boundary
 def load_data(
     path: str | os.PathLike = "cifar-10-binary.tar.gz", *, seed: int | None = None
 ) -> Split:

@@ -7,6 +7,7 @@ import os
 from exburn.datasets.download import fetch, locate
 from exburn.datasets.files import Split, read_records, shuffle_rows
 from exburn.errors import unknown_name
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]
 
@@ -14,6 +15,7 @@ ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 DIGEST = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
 
 
+@api_boundary
 def load_data(
     label_mode: str = "fine",
     path: str | os.PathLike = "cifar-100-binary.tar.gz",

@@ -8,10 +8,12 @@ import numpy as np
 
 from exburn.datasets.prepare import train_test
 from exburn.datasets.scikit import Split
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]
 
 
+@api_boundary
 def load_data(test_split: float = 0.2, *, seed: int | None = 0) -> Split:
     """Handwritten digits with pixels from 0 to 16.
 

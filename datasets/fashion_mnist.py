@@ -10,6 +10,7 @@ import numpy as np
 from exburn.datasets.download import KERAS_FOLDER, cache_folder, fetch
 from exburn.datasets.files import Split, read_idx, shuffle_rows
 from exburn.errors import DataError, FileFormatError
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["CLASSES", "load_data"]
 
@@ -43,6 +44,7 @@ DIGESTS = {
 }
 
 
+@api_boundary
 def load_data(
     path: str | os.PathLike | None = None, *, seed: int | None = None
 ) -> Split:

@@ -17,6 +17,7 @@ import numpy as np
 from exburn.datasets.generated import Split
 from exburn.datasets.prepare import train_test
 from exburn.errors import ArgumentError, DataError, require
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.files.ordinary import check_folder, check_ordinary, read_whole
 
 __all__ = ["image_folder", "text_folder"]
@@ -28,6 +29,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 Folder = tuple[Any, Any, tuple[str, ...]]
 
 
+@api_boundary
 def image_folder(
     path: str | os.PathLike[str],
     *,
@@ -106,6 +108,7 @@ def image_folder(
     return _load("image_folder", path, _IMAGES, read, np.stack, test_split, seed)
 
 
+@api_boundary
 def text_folder(
     path: str | os.PathLike[str],
     *,

@@ -8,6 +8,7 @@ import numpy as np
 
 from exburn.datasets import sequences
 from exburn.datasets.files import Split
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["get_word_index", "load_data"]
 
@@ -15,6 +16,7 @@ DIGEST = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"
 INDEX_DIGEST = "bfafd718b763782e994055a2d397834f"
 
 
+@api_boundary
 def load_data(
     path: str | os.PathLike = "imdb.npz",
     num_words: int | None = None,
@@ -70,6 +72,7 @@ def load_data(
     return parts[0], parts[1]
 
 
+@api_boundary
 def get_word_index(path: str | os.PathLike = "imdb_word_index.json") -> dict[str, int]:
     """The rank of every word by frequency.
 

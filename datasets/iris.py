@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from exburn.datasets.scikit import Split, load
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]
 
 
+@api_boundary
 def load_data(test_split: float = 0.2, *, seed: int | None = 0) -> Split:
     """Lengths and widths of sepals and petals in cm, and the species.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 
 from exburn.datasets.files import Split, keras_npz, shuffle_rows
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]
 
 DIGEST = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
 
+@api_boundary
 def load_data(
     path: str | os.PathLike = "mnist.npz", *, seed: int | None = None
 ) -> Split:

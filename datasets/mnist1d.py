@@ -9,10 +9,12 @@ import numpy as np
 from exburn.core.checks import check_number
 from exburn.datasets.generated import Split, check_samples
 from exburn.errors import require
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]
 
 
+@api_boundary
 def load_data(
     samples: int = 5000, *, test_split: float = 0.2, seed: int | None = 42
 ) -> Split:

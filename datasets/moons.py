@@ -8,10 +8,12 @@ import numpy as np
 
 from exburn.datasets.generated import Split, check_samples, scatter_points
 from exburn.datasets.prepare import generator, train_test
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["generate", "load_data"]
 
 
+@api_boundary
 def generate(
     samples: int = 1000, *, noise: float = 0.1, seed: int | None = 0
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -42,6 +44,7 @@ def generate(
     return scatter_points(x, y, noise, rng)
 
 
+@api_boundary
 def load_data(
     samples: int = 1000,
     *,

@@ -19,6 +19,7 @@ from exburn.data import (
     register_adapter,
 )
 from exburn.errors import ArgumentError, DataError, DTypeError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "Loader",
@@ -45,6 +46,7 @@ def generator(seed: Any, op: str) -> np.random.Generator:
         ) from error
 
 
+@api_boundary
 def split(
     x: Any,
     y: Any = None,
@@ -191,6 +193,7 @@ class LoaderAdapter:
         )
 
 
+@api_boundary
 def loader(
     x: Any,
     y: Any = None,
@@ -219,6 +222,7 @@ def loader(
     )
 
 
+@api_boundary
 def one_hot(labels: Any, num_classes: int | None = None) -> np.ndarray:
     """Integer labels as rows of zeros with a single one.
 
@@ -265,6 +269,7 @@ def one_hot(labels: Any, num_classes: int | None = None) -> np.ndarray:
     return rows.reshape(*labels.shape, width)
 
 
+@api_boundary
 def stats(x: Any, y: Any = None) -> dict[str, Any]:
     """Number of samples, and shape and dtype of one input and one target.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from exburn.datasets import sequences
 from exburn.datasets.files import Split
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["get_label_names", "get_word_index", "load_data"]
 
@@ -21,6 +22,7 @@ _LABELS = (
 )
 
 
+@api_boundary
 def load_data(
     path: str | os.PathLike = "reuters.npz",
     num_words: int | None = None,
@@ -73,6 +75,7 @@ def load_data(
     return (xs[:at], labels[:at]), (xs[at:], labels[at:])
 
 
+@api_boundary
 def get_word_index(
     path: str | os.PathLike = "reuters_word_index.json",
 ) -> dict[str, int]:
@@ -95,6 +98,7 @@ def get_word_index(
     )
 
 
+@api_boundary
 def get_label_names() -> tuple[str, ...]:
     """The names of the 46 topics, in the order of their labels.
 

@@ -10,12 +10,14 @@ import numpy as np
 
 from exburn.data import ArrayDataset, check_finite
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["normalize", "normalize_with_stats"]
 
 METHODS = ("standard", "minmax", "l2")
 
 
+@api_boundary
 def normalize(
     x: Any, *, method: str = "standard", axes: int | Sequence[int] | None = None
 ) -> tuple[np.ndarray, dict[str, Any]]:
@@ -66,6 +68,7 @@ def normalize(
     return normalize_with_stats(array, found), found
 
 
+@api_boundary
 def normalize_with_stats(x: Any, stats: Mapping[str, Any]) -> np.ndarray:
     """Scales an array by the statistics that `normalize` found on another.
 

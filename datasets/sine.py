@@ -8,10 +8,12 @@ import numpy as np
 
 from exburn.datasets.generated import Split, check_samples
 from exburn.datasets.prepare import generator, train_test
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["generate", "load_data"]
 
 
+@api_boundary
 def generate(
     samples: int = 1000,
     *,
@@ -44,6 +46,7 @@ def generate(
     return x.astype(np.float32), y.astype(np.float32)
 
 
+@api_boundary
 def load_data(
     samples: int = 1000,
     *,

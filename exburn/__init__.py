@@ -44,6 +44,7 @@ with starting():
     from exburn.core.registry import register
     from exburn.core.symbolic_shapes import SymbolicScope
     from exburn.datasets import loader as data_loader
+    from exburn.errors.boundary import api_boundary
     from exburn.initializers import Initializer
     from exburn.layers import Input
     from exburn.losses import Loss
@@ -210,6 +211,7 @@ start_compilation_cache()
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
 
+    @api_boundary
     def __getattr__(name: str):
         if name in _LAZY:
             return importlib.import_module(f"exburn.{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,10 @@ from exburn.config import (
     set_image_data_format,
 )
 from exburn.core import forward_context
+from exburn.core.missing_names import refuser
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.core.symbolic_shapes import in_symbolic_scope
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol
 from exburn.module.variable import Variable
 
@@ -46,6 +48,7 @@ __all__ = [
 _uids: Counter[str] = Counter()
 
 
+@api_boundary
 def clear_session(free_memory: bool = True) -> None:
     """Begins anew: frees compiled programs, and what nobody refers to any more.
 
@@ -68,6 +71,7 @@ def clear_session(free_memory: bool = True) -> None:
         gc.collect()
 
 
+@api_boundary
 def get_uid(prefix: str = "") -> int:
     """1, 2, 3 … for each prefix.
 
@@ -82,6 +86,7 @@ def get_uid(prefix: str = "") -> int:
     return _uids[prefix]
 
 
+@api_boundary
 def is_float_dtype(dtype: Any) -> bool:
     """Whether a dtype is a floating one.
 
@@ -95,6 +100,7 @@ def is_float_dtype(dtype: Any) -> bool:
     return is_float(standardize_dtype(dtype))
 
 
+@api_boundary
 def is_int_dtype(dtype: Any) -> bool:
     """Whether a dtype is an integer one, signed or not.
 
@@ -108,6 +114,7 @@ def is_int_dtype(dtype: Any) -> bool:
     return jnp.issubdtype(jnp.dtype(standardize_dtype(dtype)), jnp.integer)
 
 
+@api_boundary
 def is_keras_tensor(x: Any) -> bool:
     """Whether a value is a symbol: a tensor of a functional model under construction.
 
@@ -121,6 +128,7 @@ def is_keras_tensor(x: Any) -> bool:
     return isinstance(x, Symbol)
 
 
+@api_boundary
 def result_type(*dtypes: Any) -> str:
     """The dtype that operands of these dtypes are computed in.
 
@@ -139,3 +147,7 @@ def result_type(*dtypes: Any) -> str:
         weak[d] if d in weak else jnp.dtype(standardize_dtype(d)) for d in dtypes
     ]
     return standardize_dtype(jnp.result_type(*operands))
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from exburn.core.checks import check_choice, check_count
+from exburn.core.missing_names import refuser
 from exburn.core.precision import (
     DTypePolicy,
     PrecisionPolicy,
@@ -17,6 +18,7 @@ from exburn.core.precision import (
     standardize_dtype,
 )
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import api_boundary, is_filtering
 
 __all__ = [
     "backend",
@@ -67,6 +69,7 @@ _settings: dict[str, Any] = {
 }
 
 
+@api_boundary
 def floatx() -> str:
     """The floating dtype of tensors that are made without one.
 
@@ -77,6 +80,7 @@ def floatx() -> str:
     return _settings["floatx"]
 
 
+@api_boundary
 def set_floatx(value: Any) -> None:
     """Sets the default floating dtype; layers made from now on follow it.
 
@@ -100,6 +104,7 @@ def set_floatx(value: Any) -> None:
     _settings["floatx"] = name
 
 
+@api_boundary
 def epsilon() -> float:
     """The small number that keeps divisions and logarithms finite.
 
@@ -110,6 +115,7 @@ def epsilon() -> float:
     return _settings["epsilon"]
 
 
+@api_boundary
 def set_epsilon(value: float) -> None:
     """Sets :func:`epsilon`.
 
@@ -127,6 +133,7 @@ def set_epsilon(value: float) -> None:
     _settings["epsilon"] = float(value)
 
 
+@api_boundary
 def image_data_format() -> str:
     """Where images have their channels, unless an argument says otherwise.
 
@@ -137,6 +144,7 @@ def image_data_format() -> str:
     return _settings["image_data_format"]
 
 
+@api_boundary
 def set_image_data_format(data_format: str) -> None:
     """Sets :func:`image_data_format`.
 
@@ -159,6 +167,7 @@ def check_format(op: str, value: Any) -> str:
     return check_choice(op, "data_format", value, FORMATS)
 
 
+@api_boundary
 def dtype_policy() -> DTypePolicy:
     """The policy of layers that are given no ``dtype``.
 
@@ -169,6 +178,7 @@ def dtype_policy() -> DTypePolicy:
     return get_precision()
 
 
+@api_boundary
 def set_dtype_policy(policy: Any) -> None:
     """Sets the policy of layers made from now on.
 
@@ -184,6 +194,7 @@ def set_dtype_policy(policy: Any) -> None:
     set_precision(policy)
 
 
+@api_boundary
 def backend() -> str:
     """``"jax"``, always.
 
@@ -195,6 +206,7 @@ def backend() -> str:
     return "jax"
 
 
+@api_boundary
 def set_backend(backend: str) -> None:
     """Accepts ``"jax"``, for code that chooses its backend.
 
@@ -212,6 +224,7 @@ def set_backend(backend: str) -> None:
         raise unknown_name("backend", backend, ["jax"], op="set_backend")
 
 
+@api_boundary
 def is_nnx_enabled() -> bool:
     """True: every layer is a ``flax.nnx.Module``.
 
@@ -223,6 +236,7 @@ def is_nnx_enabled() -> bool:
     return True
 
 
+@api_boundary
 def enable_flash_attention() -> None:
     """Asks for fused attention kernels where they exist (cuDNN).
 
@@ -234,6 +248,7 @@ def enable_flash_attention() -> None:
     _settings["flash_attention"] = True
 
 
+@api_boundary
 def disable_flash_attention() -> None:
     """Makes attention use plain XLA operations.
 
@@ -245,6 +260,7 @@ def disable_flash_attention() -> None:
     _settings["flash_attention"] = False
 
 
+@api_boundary
 def is_flash_attention_enabled() -> bool | None:
     """True or False if someone chose, ``None`` if the machine decides.
 
@@ -255,6 +271,7 @@ def is_flash_attention_enabled() -> bool | None:
     return _settings["flash_attention"]
 
 
+@api_boundary
 def enable_gpu_kernels() -> None:
     """Lets ExBurn's own kernels run for large half-precision arrays: the default.
 
@@ -267,6 +284,7 @@ def enable_gpu_kernels() -> None:
     _settings["gpu_kernels"] = True
 
 
+@api_boundary
 def disable_gpu_kernels() -> None:
     """Leaves all arrays to XLA, in programs that are compiled from now on.
 
@@ -285,6 +303,7 @@ def disable_gpu_kernels() -> None:
     _settings["gpu_kernels"] = False
 
 
+@api_boundary
 def is_gpu_kernels_enabled() -> bool:
     """Whether ExBurn's own kernels may run.
 
@@ -296,6 +315,7 @@ def is_gpu_kernels_enabled() -> bool:
     return _settings["gpu_kernels"]
 
 
+@api_boundary
 def enable_convolution_forms() -> None:
     """Lets convolutions take ExBurn's own forms: the default.
 
@@ -308,6 +328,7 @@ def enable_convolution_forms() -> None:
     _settings["convolution_forms"] = True
 
 
+@api_boundary
 def disable_convolution_forms() -> None:
     """Leaves all convolutions to XLA, in programs that are compiled from now on.
 
@@ -324,6 +345,7 @@ def disable_convolution_forms() -> None:
     _settings["convolution_forms"] = False
 
 
+@api_boundary
 def is_convolution_forms_enabled() -> bool:
     """Whether convolutions may take ExBurn's own forms.
 
@@ -335,6 +357,7 @@ def is_convolution_forms_enabled() -> bool:
     return _settings["convolution_forms"]
 
 
+@api_boundary
 def enable_interactive_logging() -> None:
     """Makes progress bars draw themselves anew in place.
 
@@ -347,6 +370,7 @@ def enable_interactive_logging() -> None:
     _settings["interactive_logging"] = True
 
 
+@api_boundary
 def disable_interactive_logging() -> None:
     """Makes progress go to the ``exburn`` logger, one line at its end.
 
@@ -360,6 +384,7 @@ def disable_interactive_logging() -> None:
     _settings["interactive_logging"] = False
 
 
+@api_boundary
 def is_interactive_logging_enabled() -> bool:
     """Whether progress is drawn, not logged.
 
@@ -371,8 +396,12 @@ def is_interactive_logging_enabled() -> bool:
     return _settings["interactive_logging"]
 
 
+@api_boundary
 def enable_traceback_filtering() -> None:
-    """Leaves JAX's own frames out of tracebacks.
+    """Shows only the lines of the user's program in tracebacks, as is the default.
+
+    An error that leaves a public function of ExBurn has no frames of ExBurn, JAX and
+    flax then, and neither have its causes.
 
     Example:
         >>> from exburn import config
@@ -383,8 +412,12 @@ def enable_traceback_filtering() -> None:
     jax.config.update("jax_traceback_filtering", "auto")
 
 
+@api_boundary
 def disable_traceback_filtering() -> None:
-    """Shows JAX's own frames in tracebacks too.
+    """Shows the frames of ExBurn, JAX and flax in tracebacks, too.
+
+    The variable ``EXBURN_TRACEBACK_FILTERING=off``, or ``JAX_TRACEBACK_FILTERING=off``,
+    does the same from the start.
 
     Example:
         >>> disable_traceback_filtering()
@@ -395,18 +428,19 @@ def disable_traceback_filtering() -> None:
     jax.config.update("jax_traceback_filtering", "off")
 
 
+@api_boundary
 def is_traceback_filtering_enabled() -> bool:
-    """Whether JAX's own frames are left out of tracebacks.
+    """Whether the frames of ExBurn, JAX and flax are left out of tracebacks.
 
     Example:
         >>> from exburn import config
-        >>> config.is_traceback_filtering_enabled() in (True, False)
+        >>> config.is_traceback_filtering_enabled()
         True
     """
-    values: Any = jax.config
-    return values.jax_traceback_filtering != "off"
+    return is_filtering()
 
 
+@api_boundary
 def max_epochs() -> int | None:
     """The most epochs that ``fit`` runs, for quick trials; ``None`` for no limit.
 
@@ -418,6 +452,7 @@ def max_epochs() -> int | None:
     return _settings["max_epochs"]
 
 
+@api_boundary
 def set_max_epochs(max_epochs: int | None) -> None:
     """Limits the epochs of every ``fit`` from now on.
 
@@ -437,6 +472,7 @@ def set_max_epochs(max_epochs: int | None) -> None:
     _settings["max_epochs"] = _limit("max_epochs", max_epochs)
 
 
+@api_boundary
 def max_steps_per_epoch() -> int | None:
     """The most batches of an epoch, for quick trials; ``None`` for no limit.
 
@@ -448,6 +484,7 @@ def max_steps_per_epoch() -> int | None:
     return _settings["max_steps_per_epoch"]
 
 
+@api_boundary
 def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
     """Limits the batches of every epoch from now on.
 
@@ -472,6 +509,7 @@ def _limit(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(f"set_{name}", name, value)
 
 
+@api_boundary
 def enable_unsafe_deserialization() -> None:
     """Refuses: nothing that runs code is ever read from a file.
 
@@ -490,3 +528,7 @@ def enable_unsafe_deserialization() -> None:
         "files never hold code here, so there is no check to switch off",
         hint="Register the function (exburn.register) or pass custom_objects=.",
     )
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

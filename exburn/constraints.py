@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
+from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "Constraint",
@@ -214,6 +216,7 @@ def _with_norm(op: str, w: Any, axis: Axis) -> tuple[jax.Array, jax.Array]:
 _catalogue = registry.Catalogue("constraint", _names, Constraint)
 
 
+@api_boundary
 def get(identifier: Any) -> Any:
     """The constraint that an identifier stands for.
 
@@ -235,6 +238,7 @@ def get(identifier: Any) -> Any:
     return _catalogue.resolve(identifier, hint)
 
 
+@api_boundary
 def serialize(constraint: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
@@ -248,6 +252,7 @@ def serialize(constraint: Any) -> Any:
     return registry.serialize(constraint)
 
 
+@api_boundary
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """The constraint of a configuration (ExBurn's or Keras') or a name.
 
@@ -276,3 +281,7 @@ def apply_constraints(
 ) -> dict[str, Any]:
     """The parameters, each after its constraint if there is one."""
     return params | {name: f(params[name]) for name, f in constraints.items()}
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from exburn.core import registry
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
 from exburn.core.precision import (
     CLASSES,
     AWQDTypePolicy,
@@ -18,6 +18,7 @@ from exburn.core.precision import (
     QuantizedDTypePolicy,
     QuantizedFloat8DTypePolicy,
 )
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "AWQDTypePolicy",
@@ -37,6 +38,7 @@ for _cls in CLASSES.values():
     registry.register_builtin(_cls)
 
 
+@api_boundary
 def get(identifier: Any) -> DTypePolicy:
     """The policy of a name, a dtype, a configuration, or itself.
 
@@ -53,6 +55,7 @@ def get(identifier: Any) -> DTypePolicy:
     return DTypePolicy.of(identifier)
 
 
+@api_boundary
 def deserialize(
     config: Any, custom_objects: Mapping[str, Any] | None = None
 ) -> DTypePolicy:
@@ -76,6 +79,7 @@ def deserialize(
     return DTypePolicy.of(config)
 
 
+@api_boundary
 def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
     """The policy's class and configuration, JSON-able; see :func:`deserialize`.
 
@@ -97,6 +101,4 @@ def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

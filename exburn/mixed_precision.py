@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from exburn.config import dtype_policy, set_dtype_policy
+from exburn.core.missing_names import refuser
 from exburn.dtype_policies import DTypePolicy
 from exburn.optimizers import LossScaleOptimizer
 
@@ -20,3 +23,6 @@ __all__ = [
 Policy = DTypePolicy
 global_policy = dtype_policy
 set_global_policy = set_dtype_policy
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

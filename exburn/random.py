@@ -25,6 +25,7 @@ from exburn.config import floatx
 from exburn.core.annotations import DType, Tensor
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.module.seed_generator import SeedGenerator, draw_key
 
 __all__ = [
@@ -49,6 +50,7 @@ def _float(op: str, dtype: Any) -> Any:
     return jnp.dtype(name)
 
 
+@api_boundary
 def normal(
     shape: Sequence[int],
     mean: float = 0.0,
@@ -76,6 +78,7 @@ def normal(
     return sample * stddev + mean
 
 
+@api_boundary
 def truncated_normal(
     shape: Sequence[int],
     mean: float = 0.0,
@@ -97,6 +100,7 @@ def truncated_normal(
     return sample * stddev + mean
 
 
+@api_boundary
 def uniform(
     shape: Sequence[int],
     minval: Tensor = 0.0,
@@ -122,6 +126,7 @@ def uniform(
     return jax.random.uniform(draw_key(seed), shape, dtype, minval, maxval)
 
 
+@api_boundary
 def randint(
     shape: Sequence[int],
     minval: Tensor,
@@ -150,6 +155,7 @@ def randint(
     return jax.random.randint(draw_key(seed), shape, minval, maxval, name)
 
 
+@api_boundary
 def categorical(
     logits: Tensor,
     num_samples: int,
@@ -186,6 +192,7 @@ def categorical(
     )
 
 
+@api_boundary
 def dropout(
     inputs: Tensor,
     rate: float,
@@ -224,6 +231,7 @@ def dropout(
     return jnp.where(kept, inputs / (1 - rate), 0).astype(inputs.dtype)
 
 
+@api_boundary
 def shuffle(
     x: Tensor, axis: int = 0, seed: int | SeedGenerator | None = None
 ) -> jax.Array:
@@ -241,6 +249,7 @@ def shuffle(
     return jax.random.permutation(draw_key(seed), jnp.asarray(x), axis)
 
 
+@api_boundary
 def gamma(
     shape: Sequence[int],
     alpha: Tensor,
@@ -263,6 +272,7 @@ def gamma(
     return jax.random.gamma(draw_key(seed), jnp.asarray(alpha), shape, dtype)
 
 
+@api_boundary
 def beta(
     shape: Sequence[int],
     alpha: Tensor,
@@ -287,6 +297,7 @@ def beta(
     return jax.random.beta(draw_key(seed), a, b, shape, dtype)
 
 
+@api_boundary
 def binomial(
     shape: Sequence[int],
     counts: Tensor,

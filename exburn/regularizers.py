@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
 from exburn.core.checks import check_number
+from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "L1",
@@ -209,6 +211,7 @@ def _sum_square(x: Any) -> jax.Array:
 _catalogue = registry.Catalogue("regularizer", _names, Regularizer)
 
 
+@api_boundary
 def get(identifier: Any) -> Any:
     """The regularizer that an identifier stands for.
 
@@ -233,6 +236,7 @@ def get(identifier: Any) -> Any:
     return _catalogue.resolve(identifier, hint)
 
 
+@api_boundary
 def serialize(regularizer: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
@@ -246,6 +250,7 @@ def serialize(regularizer: Any) -> Any:
     return registry.serialize(regularizer)
 
 
+@api_boundary
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """The regularizer of a configuration (ExBurn's or Keras') or a name.
 
@@ -261,3 +266,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         if not isinstance(config, Mapping):
             return get(config)
         return _catalogue.from_config(config)
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

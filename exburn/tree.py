@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from exburn.errors import ArgumentError, DTypeError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "MAP_TO_NONE",
@@ -37,6 +38,7 @@ class MAP_TO_NONE:
     """
 
 
+@api_boundary
 def is_nested(structure: Any) -> bool:
     """Whether a value is a list, a tuple or a dict.
 
@@ -58,6 +60,7 @@ def _structure(value: Any, is_leaf: Callable = _is_leaf) -> Any:
     return jax.tree.structure(value, is_leaf=is_leaf)
 
 
+@api_boundary
 def flatten(structure: Any) -> list[Any]:
     """The leaves in order; those of a dict in the order of its sorted keys.
 
@@ -71,6 +74,7 @@ def flatten(structure: Any) -> list[Any]:
     return jax.tree.leaves(structure, is_leaf=_is_leaf)
 
 
+@api_boundary
 def flatten_with_path(structure: Any) -> list[tuple[tuple, Any]]:
     """Every leaf with the keys and positions that lead to it.
 
@@ -101,6 +105,7 @@ def _children(value: Any) -> Iterable[tuple[Any, Any]]:
     return [(key, value[key]) for key in (value if ordered else sorted(value))]
 
 
+@api_boundary
 def map_structure(func: Callable, *structures: Any, none_is_leaf: bool = True) -> Any:
     """``func`` of the leaves of one structure, or of several of the same form.
 
@@ -130,6 +135,7 @@ def map_structure(func: Callable, *structures: Any, none_is_leaf: bool = True) -
     return jax.tree.map(call, first, *others, is_leaf=_is_leaf)
 
 
+@api_boundary
 def map_structure_up_to(
     shallow_structure: Any, func: Callable, *structures: Any
 ) -> Any:
@@ -157,6 +163,7 @@ def map_structure_up_to(
     return treedef.unflatten([func(*part) for part in zip(*parts, strict=True)])
 
 
+@api_boundary
 def assert_same_structure(a: Any, b: Any, check_types: Any = None) -> None:
     """Raises unless two structures have the same containers, keys and lengths.
 
@@ -191,6 +198,7 @@ def _with_plain_dicts(structure: Any) -> Any:
     return structure
 
 
+@api_boundary
 def assert_same_paths(a: Any, b: Any) -> None:
     """Raises unless two structures have leaves at the same keys and positions.
 
@@ -214,6 +222,7 @@ def assert_same_paths(a: Any, b: Any) -> None:
         )
 
 
+@api_boundary
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     """The inverse of :func:`flatten`: a structure with other leaves.
 
@@ -237,6 +246,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     return treedef.unflatten(flat)
 
 
+@api_boundary
 def lists_to_tuples(structure: Any) -> Any:
     """A tree with tuples instead of lists.
 
@@ -252,6 +262,7 @@ def lists_to_tuples(structure: Any) -> Any:
     )
 
 
+@api_boundary
 def map_shape_structure(func: Callable, structure: Any) -> Any:
     """``func`` of every shape, a tuple or list of sizes, in a structure.
 
@@ -273,6 +284,7 @@ def map_shape_structure(func: Callable, structure: Any) -> Any:
     return jax.tree.map(func, structure, is_leaf=is_shape)
 
 
+@api_boundary
 def traverse(func: Callable, structure: Any, top_down: bool = True) -> Any:
     """Replaces what ``func`` gives something for: containers as well as leaves.
 

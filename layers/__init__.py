@@ -47,10 +47,11 @@ Keras' second names stand for the same classes, as ``MaxPool2D`` for ``MaxPoolin
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from exburn.core import registry
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
+from exburn.errors.boundary import api_boundary
 from exburn.layers.activation.activation import Activation
 from exburn.layers.activation.rectified import ELU, LeakyReLU, PReLU, ReLU
 from exburn.layers.activation.softmax import Softmax
@@ -170,6 +171,7 @@ Convolution3DTranspose = Conv3DTranspose
 SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D
 
 
+@api_boundary
 def serialize(layer: Layer) -> dict[str, Any]:
     """The layer's class name and configuration; see :func:`deserialize`.
 
@@ -183,6 +185,7 @@ def serialize(layer: Layer) -> dict[str, Any]:
     return registry.serialize(layer)
 
 
+@api_boundary
 def deserialize(
     config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
 ) -> Layer:
@@ -204,6 +207,4 @@ def deserialize(
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

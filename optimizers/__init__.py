@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import optax
 
 from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
 from exburn.errors import DTypeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.optimizers import schedules
 from exburn.optimizers.adadelta import Adadelta
 from exburn.optimizers.adafactor import Adafactor
@@ -83,6 +84,7 @@ _CLASSES = (
 _named: dict[str, type[Optimizer]] = {cls.__name__.lower(): cls for cls in _CLASSES}
 
 
+@api_boundary
 def get(identifier: Any) -> Optimizer:
     """The optimizer for a name, a configuration, an optax transformation, or itself.
 
@@ -122,6 +124,7 @@ def get(identifier: Any) -> Optimizer:
     )
 
 
+@api_boundary
 def serialize(optimizer: Optimizer) -> dict[str, Any]:
     """The optimizer's class name and configuration, JSON-able.
 
@@ -135,6 +138,7 @@ def serialize(optimizer: Optimizer) -> dict[str, Any]:
     return registry.serialize(optimizer)
 
 
+@api_boundary
 def deserialize(
     config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
 ) -> Optimizer:
@@ -166,6 +170,4 @@ def deserialize(
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 from exburn.core import registry
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, DTypeError
+from exburn.errors.boundary import api_boundary
 from exburn.module.traversal import iter_weights
 from exburn.optimizers.multi import MultiOptimizer, OptimizerMap
 from exburn.optimizers.optimizer import Optimizer
@@ -18,6 +19,7 @@ _OP = "by_depth"
 _MOST_GROUPS = 12
 
 
+@api_boundary
 def by_depth(
     optimizer: Optimizer,
     model: Any,

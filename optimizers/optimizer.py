@@ -25,7 +25,8 @@ from exburn.core.checks import (
     check_text,
 )
 from exburn.core.methods import overridable, with_methods
-from exburn.errors import ArgumentError, unknown_name
+from exburn.errors import ArgumentError, SignatureError, unknown_argument
+from exburn.errors.boundary import Guarded, api_boundary
 from exburn.module.building import spec_like
 from exburn.optimizers import (
     complex_parameters,
@@ -46,7 +47,7 @@ _OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 
 @with_methods
-class Optimizer(abc.ABC):
+class Optimizer(Guarded, abc.ABC):
     """Turns gradients into new parameters; a subclass supplies the update rule.
 
     The rule is either a ``transformation``, one of optax, or as in Keras an
@@ -154,6 +155,7 @@ class Optimizer(abc.ABC):
     set_hyperparameters = live.set_hyperparameters
     _change, _set_iterations = live.change, live.set_iterations
 
+    @api_boundary
     def __new__(cls, *args: Any, **kwargs: Any):
         if not cls._takes_options:
             _refuse_unknown(cls, set(kwargs) - set(cls.__signature__.parameters))
@@ -672,16 +674,17 @@ def _options_told() -> dict[str, str]:
 
 
 def _refuse_unknown(cls: type, arguments: Iterable[str]) -> None:
-    """Raises for the first of the arguments that a constructor does not have."""
+    """Raises for the arguments that a constructor does not have."""
     for argument in sorted(arguments):
         if argument in _OLD_NAMES:
-            raise ArgumentError(
+            raise SignatureError(
                 cls.__name__,
                 f"there is no argument {argument!r}",
                 hint=f"Use {_OLD_NAMES[argument]}.",
             )
+    if unknown := sorted(arguments):
         known = inspect.signature(cls).parameters
-        raise unknown_name("argument", argument, known, op=cls.__name__)
+        raise unknown_argument(cls.__name__, unknown, known)
 
 
 def _meant_by(kind: type, name: str) -> str | None:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.errors import CallbackError
+from exburn.errors.boundary import Guarded
 from exburn.runtime.sharding import processes
 
 Logs = dict[str, Any]
 
 
-class Callback:
+class Callback(Guarded):
     """Base of all callbacks: override the hooks you need.
 
     Hooks run in the order of the list, and all of them receive the same `logs`

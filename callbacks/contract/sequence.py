@@ -12,7 +12,7 @@ from exburn.callbacks.contract.function import FunctionCallback
 from exburn.callbacks.contract.history import History
 from exburn.callbacks.contract.reading import reads_logs
 from exburn.callbacks.contract.sharing import runs_own_code, share
-from exburn.errors import CallbackError, ExBurnError
+from exburn.errors import CallbackError, ExBurnError, locate
 
 _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 _POINTS = "on_checkpoint"
@@ -458,7 +458,7 @@ def _run(callback: Callback, hook: str, *args: Any) -> None:
         where = hook
         if args and isinstance(args[0], int):
             where += f", {'epoch' if 'epoch' in hook else 'step'} {args[0]}"
-        error.add_note(f"in callback '{_name(callback)}' ({where})")
+        locate(error, f"in callback '{_name(callback)}' ({where})")
         raise
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.data import ArrayDataset, StreamDataset, register_adapter
 from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.errors.boundary import api_boundary
 
 
 def _base(value: Any) -> str | None:
@@ -62,6 +63,7 @@ class HuggingFaceAdapter:
         return ArrayDataset(dict(value[:]))
 
 
+@api_boundary
 def from_huggingface(
     dataset: Any,
     inputs: str | Sequence[str],

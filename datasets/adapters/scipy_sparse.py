@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.data import register_adapter
 from exburn.errors import DataError
+from exburn.errors.boundary import api_boundary
 
 LIMIT = 2**30
 """Largest dense size, in bytes, that is made without being asked for."""
@@ -32,6 +33,7 @@ class SparseAdapter:
         return np.asarray(value.todense())
 
 
+@api_boundary
 def check_dense_size(shape: tuple[int, ...], itemsize: int, name: str, op: str) -> None:
     """Refuses what would not fit when dense.
 

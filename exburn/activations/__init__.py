@@ -7,7 +7,7 @@ and lists are taken as well. ``get("gelu")`` finds one by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -17,7 +17,9 @@ from exburn.activations.squashing import *
 from exburn.activations.vectors import *
 from exburn.core import registry
 from exburn.core.jax_dispatch import original
+from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 
 # fmt: off
 __all__ = [
@@ -64,6 +66,7 @@ def acts_on_rows(activation: Callable[..., Any]) -> bool:
     return any(activation is known for known in _names.values())
 
 
+@api_boundary
 def get(identifier: Any) -> Callable[..., Any]:
     """The activation that an identifier stands for.
 
@@ -87,6 +90,7 @@ def get(identifier: Any) -> Callable[..., Any]:
     return _catalogue.resolve(identifier, hint)
 
 
+@api_boundary
 def serialize(activation: Any) -> Any:
     """The name of an activation, or the configuration of one that is not built in.
 
@@ -107,6 +111,7 @@ def serialize(activation: Any) -> Any:
     return registry.serialize(activation)
 
 
+@api_boundary
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """The inverse of :func:`serialize`; also reads Keras' configurations.
 
@@ -134,3 +139,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
                 )
             config = registry.deserialize(config)
         return get(config)
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -13,6 +13,8 @@ Example:
     'mobilenetv2_1.00_32'
 """
 
+from typing import TYPE_CHECKING
+
 from exburn.applications import (
     bert,
     convnext,
@@ -127,6 +129,7 @@ from exburn.applications.vit import (
 from exburn.applications.xception import (
     Xception,
 )
+from exburn.core.missing_names import refuser
 
 __all__ = [
     "BERT",
@@ -209,3 +212,6 @@ __all__ = [
     "vit",
     "xception",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

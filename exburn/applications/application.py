@@ -28,6 +28,7 @@ from exburn.errors import (
     require,
     warn,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.module.building import materialize, place
 from exburn.module.symbolic_tensor import Symbol
@@ -441,7 +442,7 @@ def describe(make, function: str, about: str, module: str, **own: str):
     first, _, rest = about.partition("\n\nSource: ")
     parts = [first, "", "Args:", *told, _RAISES.format(function)]
     make.__doc__ = "\n".join([*parts, f"Source: {rest}"] if rest else parts)
-    return make
+    return api_boundary(make)
 
 
 _PIXELS = """
@@ -473,6 +474,7 @@ Example:
 def preprocessing(mode: str | None):
     """A family's ``preprocess_input``; ``None`` where the model does it itself."""
 
+    @api_boundary
     def preprocess_input(x: Any, data_format: str | None = None):
         if mode is None:
             return x

@@ -13,6 +13,7 @@ from exburn import config, ops
 from exburn.applications.scaling import BLUE_GREEN_RED, DEVIATION, MEAN
 from exburn.core.checks import check_choice, check_count
 from exburn.errors import FileFormatError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol
 from exburn.utils.files import get_file
 
@@ -28,6 +29,7 @@ _INDEX = (
 _INDEX_DIGEST = "c2c37ea517e94d9795004a39431a14cb"
 
 
+@api_boundary
 def preprocess_input(x: Any, data_format: str | None = None, mode: str = "caffe"):
     """Pixels from 0 to 255, brought to the range that a network was trained on.
 
@@ -76,6 +78,7 @@ def preprocess_input(x: Any, data_format: str | None = None, mode: str = "caffe"
     return flip(pixels, axis=axis) - by_channel(BLUE_GREEN_RED)
 
 
+@api_boundary
 def decode_predictions(
     preds: Any, top: int = 5, *, class_index: Any = None
 ) -> list[list[tuple[str, str, Any]]]:

@@ -12,6 +12,7 @@ from exburn import config
 from exburn.applications.application import Application, Pretrained, preprocessing
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.core.checks import check_count, check_number
+from exburn.errors.boundary import api_boundary
 from exburn.layers import (
     Activation,
     Conv2D,
@@ -70,6 +71,7 @@ def _block(app: Application, x: Any, filters: int, stride: int, depth: int, numb
     return ReLU(6.0, name=f"conv_pw_{number}_relu")(x)
 
 
+@api_boundary
 def MobileNet(
     input_shape: Any = None,
     alpha: float = 1.0,

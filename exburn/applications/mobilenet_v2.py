@@ -12,6 +12,7 @@ from exburn.applications.efficientnet import rounded
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.applications.mobilenet import SIZES, label_of, size_of
 from exburn.core.checks import check_number
+from exburn.errors.boundary import api_boundary
 from exburn.layers import Add, Conv2D, DepthwiseConv2D, ReLU, ZeroPadding2D
 from exburn.models import Model
 
@@ -57,6 +58,7 @@ def _block(app: Application, x: Any, filters: int, stride: int, number: int) -> 
     return x
 
 
+@api_boundary
 def MobileNetV2(
     input_shape: Any = None,
     alpha: float = 1.0,

@@ -27,6 +27,7 @@ from exburn.errors import (
     ShapeError,
     unknown_name,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.module.building import materialize, place
 from exburn.module.layer.configuration import given_arguments
@@ -666,6 +667,7 @@ def architecture(config: Mapping[str, Any]) -> str:
     return named if isinstance(named, str) else ""
 
 
+@api_boundary
 def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
     """The model of a folder with ``config.json`` and weights, of any known family.
 

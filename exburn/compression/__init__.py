@@ -4,10 +4,13 @@ Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruni
 Model Compression*, 2017.
 """
 
+from typing import TYPE_CHECKING
+
 from exburn.compression.compressing import plan
 from exburn.compression.pruning import apply_masks, masks, prune, strip
 from exburn.compression.quantization_aware import quantize_aware
 from exburn.compression.sparsity import sparsity
+from exburn.core.missing_names import refuser
 from exburn.transforms.pruning import (
     ConstantSparsity,
     PolynomialSparsity,
@@ -26,3 +29,6 @@ __all__ = [
     "sparsity",
     "strip",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -21,6 +21,7 @@ from exburn.compression.report import Attempt, CompressionReport
 from exburn.core.checks import check_count, check_number
 from exburn.data.conversion import split
 from exburn.errors import ArgumentError, ExBurnError, unknown_name, warn
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.arguments import check_verbose
 from exburn.models.encoding import read_batch, read_dataset
@@ -35,6 +36,7 @@ _ROWS = 256  # of the batch that is timed
 _TURNS, _SECONDS = 4, 0.04  # of the measurements of speed, and of each
 
 
+@api_boundary
 def plan(
     model: Model,
     target: Any = "4x",

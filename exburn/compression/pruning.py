@@ -8,6 +8,7 @@ import numpy as np
 
 from exburn.compression.channels import narrow
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.layers import Embedding
 from exburn.models import Model
 from exburn.models.copies import go_on_like
@@ -21,6 +22,7 @@ from exburn.transforms.pruning import SparsitySchedule
 from exburn.transforms.quantization import choose
 
 
+@api_boundary
 def prune(
     model: Model,
     sparsity: float | None = None,
@@ -109,6 +111,7 @@ def prune(
     return made
 
 
+@api_boundary
 def strip(model: Model) -> Any:
     """A new model without the masks: zeros are as any other number; this one stays.
 
@@ -138,6 +141,7 @@ def strip(model: Model) -> Any:
     return made
 
 
+@api_boundary
 def masks(model: Model) -> dict[str, np.ndarray]:
     """The masks of a pruned model: True where a number may be used, by weight's path.
 
@@ -167,6 +171,7 @@ def masks(model: Model) -> dict[str, np.ndarray]:
     }
 
 
+@api_boundary
 def apply_masks(model: Model) -> None:
     """Sets weights to zero where their masks are, in place.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.changes import records, simulate_in_place
 from exburn.models.copies import go_on_like
@@ -29,6 +30,7 @@ RANGES = ("observed", "learned")
 MODES = ("int8", "int4", "float8")
 
 
+@api_boundary
 def quantize_aware(
     model: Model,
     mode: str = "int8",

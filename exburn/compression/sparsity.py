@@ -13,6 +13,7 @@ from rich.text import Text
 
 from exburn.compression.pruning import require_model
 from exburn.core.printing import Plain, page_text
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.module.selection import layer_paths
 from exburn.runtime.sharding.arrays import to_host
@@ -112,6 +113,7 @@ class SparsityReport:
     __repr__ = __str__
 
 
+@api_boundary
 def sparsity(model: Model) -> SparsityReport:
     """The zeros of a model, weight by weight.
 

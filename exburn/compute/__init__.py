@@ -10,6 +10,8 @@ Example:
     [1.0, 0.0, 3.0]
 """
 
+from typing import TYPE_CHECKING
+
 from jax import vmap as vectorize
 
 from exburn.compute.buffers import *
@@ -17,6 +19,7 @@ from exburn.compute.commands import Command, poll, submit, wait
 from exburn.compute.kernels import *
 from exburn.compute.memory import device_count, memory_info, synchronize
 from exburn.compute.pipeline import ComputePipeline, Slot
+from exburn.core.missing_names import refuser
 
 __all__ = [
     "Command",
@@ -43,3 +46,6 @@ __all__ = [
     "vectorize",
     "wait",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

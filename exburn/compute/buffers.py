@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import DataError, DTypeError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.device import device_of
 
 __all__ = ["buffer", "dtype", "dtypes", "free", "read", "shape", "size", "to_binary"]
@@ -23,6 +24,7 @@ _DTYPES = (
 _WIDE = ("int64", "uint64", "float64", "complex128")
 
 
+@api_boundary
 def buffer(
     data: Any,
     shape: tuple[int, ...] | None = None,
@@ -132,6 +134,7 @@ def _dtype(value: Any) -> np.dtype:
     return found
 
 
+@api_boundary
 def read(array: jax.Array) -> np.ndarray:
     """The contents in host memory; waits for the device.
 
@@ -148,6 +151,7 @@ def read(array: jax.Array) -> np.ndarray:
     return np.asarray(array)
 
 
+@api_boundary
 def to_binary(array: jax.Array) -> bytes:
     """The contents as bytes in row order, as `buffer` takes them.
 
@@ -164,6 +168,7 @@ def to_binary(array: jax.Array) -> bytes:
     return read(array).tobytes()
 
 
+@api_boundary
 def shape(array: jax.Array) -> tuple[int, ...]:
     """The shape.
 
@@ -180,6 +185,7 @@ def shape(array: jax.Array) -> tuple[int, ...]:
     return tuple(array.shape)
 
 
+@api_boundary
 def dtype(array: jax.Array) -> str:
     """The dtype's name.
 
@@ -196,6 +202,7 @@ def dtype(array: jax.Array) -> str:
     return array.dtype.name
 
 
+@api_boundary
 def size(array: jax.Array) -> int:
     """Bytes on the device.
 
@@ -212,6 +219,7 @@ def size(array: jax.Array) -> int:
     return array.nbytes
 
 
+@api_boundary
 def free(array: jax.Array) -> None:
     """Gives the memory back now; the array must not be used any more.
 
@@ -229,6 +237,7 @@ def free(array: jax.Array) -> None:
     array.delete()
 
 
+@api_boundary
 def dtypes(device: Any = None) -> list[str]:
     """Names of the dtypes that a device holds.
 

@@ -12,6 +12,7 @@ import jax
 from exburn.compute.kernels import run_kernel
 from exburn.core.checks import check_number, check_optional
 from exburn.errors import ArgumentError, DTypeError
+from exburn.errors.boundary import api_boundary
 
 
 @dataclasses.dataclass
@@ -38,6 +39,7 @@ class Command:
     error: Exception | None = None
 
 
+@api_boundary
 def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
     """Starts a kernel, a pipeline's ``run`` or any JAX function, and returns.
 
@@ -71,6 +73,7 @@ def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
     return command
 
 
+@api_boundary
 def poll(command: Command) -> str:
     """``"running"``, ``"completed"`` or ``"failed"``; never waits.
 
@@ -102,6 +105,7 @@ def poll(command: Command) -> str:
     return "completed"
 
 
+@api_boundary
 def wait(command: Command, timeout: float | None = None) -> Any:
     """The command's output, once it is there.
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.kernels.conv.dispatch import convolve
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
@@ -23,6 +24,7 @@ _kernels: dict[str, Callable] = {}
 def register_kernel(name: str, fn: _Kernel) -> _Kernel: ...
 @overload
 def register_kernel(name: str, fn: None = ...) -> Callable[[_Kernel], _Kernel]: ...
+@api_boundary
 def register_kernel(name: str, fn: Any = None) -> Any:
     """Names a kernel: a JAX function, or one around ``pallas_call``.
 
@@ -54,6 +56,7 @@ def register_kernel(name: str, fn: Any = None) -> Any:
     return fn
 
 
+@api_boundary
 def kernels() -> list[str]:
     """Names of the registered kernels.
 
@@ -65,6 +68,7 @@ def kernels() -> list[str]:
     return sorted(_kernels)
 
 
+@api_boundary
 def kernel(name: str) -> Callable:
     """The function behind a name.
 
@@ -84,6 +88,7 @@ def kernel(name: str) -> Callable:
     return _kernels[name]
 
 
+@api_boundary
 def run_kernel(name: str, *inputs: Any, **params: Any) -> Any:
     """Runs a kernel; returns at once, with an array that the device still computes.
 
@@ -107,6 +112,7 @@ def run_kernel(name: str, *inputs: Any, **params: Any) -> Any:
         raise refusal(name, inputs, params, error) from error
 
 
+@api_boundary
 def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
     """Compiles a kernel ahead, for inputs like these; ``.cost_analysis()`` tells more.
 

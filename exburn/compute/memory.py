@@ -7,9 +7,11 @@ from typing import Any
 
 import jax
 
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.device import device_of
 
 
+@api_boundary
 def device_count() -> int:
     """Number of devices of the default kind.
 
@@ -21,6 +23,7 @@ def device_count() -> int:
     return jax.device_count()
 
 
+@api_boundary
 def memory_info(device: Any = None) -> dict[str, int | None]:
     """Bytes of a device: ``total``, ``used``, ``free``; None where it does not tell.
 
@@ -49,6 +52,7 @@ def memory_info(device: Any = None) -> dict[str, int | None]:
     }
 
 
+@api_boundary
 def synchronize() -> None:
     """Waits until the devices have done all that was asked of them so far.
 

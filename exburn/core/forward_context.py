@@ -20,6 +20,7 @@ from exburn.core.checks import check_integer
 from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.sharding.current import active
 from exburn.runtime.sharding.joining import shared_seed
 
@@ -205,6 +206,7 @@ def forward(context: Context) -> AbstractContextManager[Context]:
     return value_scope(_current, context)
 
 
+@api_boundary
 @contextlib.contextmanager
 def key_scope(key: jax.Array | Callable[[], jax.Array]) -> Iterator[None]:
     """Gives layers such as Dropout a PRNG key in hand-written training code.
@@ -261,6 +263,7 @@ class _Seeds:
 _seeds = _Seeds()
 
 
+@api_boundary
 def set_random_seed(seed: int) -> None:
     """Makes everything that follows reproducible: weights, shuffling, dropout.
 

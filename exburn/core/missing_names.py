@@ -1,6 +1,13 @@
-"""Names of Keras that ExBurn does not have, and what to write instead."""
+"""Names that a module does not have, and what to write instead."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from exburn.errors import did_you_mean
+from exburn.errors.boundary import api_boundary
 
 _INSTEAD = {
     "exburn.layers": {
@@ -11,6 +18,33 @@ _INSTEAD = {
         "legacy": "write exburn.optimizers.Adam …; Keras 3 refuses to make those, too"
     },
 }
+
+
+# Where a name is looked for that stands in another namespace.
+_NAMESPACES = (
+    "layers optimizers losses metrics callbacks initializers regularizers constraints"
+    " activations ops models utils datasets applications random saving tuning export"
+).split()
+
+
+def refuser(module: str) -> Callable[[str], NoReturn]:
+    """The ``__getattr__`` of a module all of whose names are there.
+
+    Args:
+        module: The module, ``"exburn.layers"``.
+
+    Example:
+        >>> refuser("exburn.layers")("Dens")
+        Traceback (most recent call last):
+        AttributeError: module 'exburn.layers' has no attribute 'Dens'
+          → Did you mean 'Dense'?
+    """
+
+    @api_boundary
+    def __getattr__(name: str) -> NoReturn:
+        raise missing(module, name)
+
+    return __getattr__
 
 
 def missing(module: str, name: str) -> AttributeError:
@@ -24,8 +58,28 @@ def missing(module: str, name: str) -> AttributeError:
         >>> print(missing("exburn.layers", "TorchModuleWrapper"))
         module 'exburn.layers' has no attribute 'TorchModuleWrapper'
           → rewrite the module as a Layer
+        >>> print(missing("exburn.layers", "Adam"))
+        module 'exburn.layers' has no attribute 'Adam'
+          → It is exburn.optimizers.Adam.
     """
     text = f"module {module!r} has no attribute {name!r}"
-    if (instead := _INSTEAD.get(module, {}).get(name)) is not None:
-        text += f"\n  → {instead}"
-    return AttributeError(text, name=name)
+    instead = _INSTEAD.get(module, {}).get(name)
+    if instead is None and not name.startswith("_"):
+        instead = _elsewhere(module, name) or _alike(module, name)
+    return AttributeError(f"{text}\n  → {instead}" if instead else text, name=name)
+
+
+def _elsewhere(module: str, name: str) -> str:
+    """The namespace that has the name; those that are not imported are not asked."""
+    root = module.partition(".")[0]
+    for space in _NAMESPACES:
+        full = f"{root}.{space}"
+        if full != module and name in vars(sys.modules.get(full, object)):
+            return f"It is {full}.{name}."
+    return ""
+
+
+def _alike(module: str, name: str) -> str:
+    holder = sys.modules[module]
+    public = getattr(holder, "__all__", ())
+    return did_you_mean(name, public or [n for n in dir(holder) if n[:1] != "_"])

@@ -29,6 +29,7 @@ from exburn.errors import (
     UnknownNameError,
     unknown_name,
 )
+from exburn.errors.boundary import Guarded, api_boundary
 
 _T = TypeVar("_T")
 _C = TypeVar("_C", bound=type)
@@ -97,6 +98,7 @@ def register(obj: _T, *, package: str = ..., name: str | None = ...) -> _T: ...
 def register(
     obj: None = None, *, package: str = ..., name: str | None = ...
 ) -> Callable[[_T], _T]: ...
+@api_boundary
 def register(
     obj: Any = None, *, package: str = "Custom", name: str | None = None
 ) -> Any:
@@ -135,6 +137,7 @@ def register_builtin(cls: _C, *names: str) -> _C:
     return cls
 
 
+@api_boundary
 @contextlib.contextmanager
 def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
     """Names that ``deserialize`` resolves besides the registry, within the block.
@@ -612,7 +615,7 @@ def check_name(op: str, name: Any) -> str:
     return name
 
 
-class Configured:
+class Configured(Guarded):
     """Base of small objects that the arguments of their constructor describe.
 
     A subclass keeps each argument as an attribute of its name.

@@ -19,7 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, ShapeError
+from exburn.errors import (
+    ArgumentError,
+    ExBurnError,
+    NotBuiltError,
+    ShapeError,
+    locate,
+    places_of,
+)
+from exburn.errors.boundary import api_boundary
 
 #: The dtype of strings, as Keras calls it. Arrays and specs of them hold objects.
 TEXT = "string"
@@ -88,6 +96,7 @@ class SymbolicScope:
         _symbolic.reset(self._token)
 
 
+@api_boundary
 def in_symbolic_scope() -> bool:
     """Whether shapes are being inferred around the caller, or a block says so.
 
@@ -344,13 +353,12 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
     try:
         with SymbolicScope():
             return _trace(run, specs)
-    except ExBurnError as error:
-        plain(error)
+    except ExBurnError:
         raise
     except (TypeError, ValueError) as error:
-        if not getattr(error, "_exburn_noted", False):  # by a layer inside
+        if not places_of(error):  # a layer inside has said it
             received = ", ".join(describe(s) for s in specs)
-            error.add_note(f"in {where}: received {received}")
+            locate(error, f"in {where}, which received {received}")
         raise
 
 
@@ -499,13 +507,6 @@ def _power(tokens: list[str], known: Mapping[str, Any], functions: Mapping) -> A
         tokens.pop()
         value **= int(tokens.pop())
     return value
-
-
-def plain(error: ExBurnError) -> ExBurnError:
-    """The error without JAX's note on hidden frames: its own text says it all."""
-    notes = getattr(error, "__notes__", [])
-    notes[:] = [note for note in notes if "JAX has removed" not in note]
-    return error
 
 
 def _concrete(spec: Any, numbers: dict[str, int]) -> jax.ShapeDtypeStruct:

@@ -15,7 +15,7 @@ from exburn.data.arrays import KEPT, as_array
 from exburn.data.checks import prepare
 from exburn.data.frames import ReadOptions
 from exburn.data.trees import as_values, leaves, map_leaves
-from exburn.errors import DataError, ExBurnError, ShapeError
+from exburn.errors import DataError, ExBurnError, ShapeError, locate
 
 _END = object()
 ENDLESS = 1 << 48  # batches: grain counts those of an endless set from the rows
@@ -207,7 +207,7 @@ class StreamDataset:
             of = f" of epoch {epoch} ({self.name})"
             if self.op != "fit":
                 of = f" ({self.name}, {self.op})"
-            error.add_note(f"while reading batch {index}{of}")
+            locate(error, f"while reading batch {index}{of}")
             raise
         if raw is _END:
             return None
@@ -237,7 +237,7 @@ class StreamDataset:
         try:
             self.check(batch)
         except ExBurnError as error:
-            error.add_note(f"in batch {index} of the {self.name}")
+            locate(error, f"in batch {index} of the {self.name}")
             raise
 
     def _plain(self, raw: Any) -> tuple | None:
@@ -285,7 +285,7 @@ class StreamDataset:
                     {"received": reprlib.repr(raw)},
                     hint=f"Batch the rows: {_BATCHING}.",
                 ) from None
-            error.add_note(f"in {what}")
+            locate(error, f"in {what}")
             raise
         batch = map_leaves(lambda _, leaf: np.asarray(leaf), tree, "")
         form = [(path, leaf.ndim) for path, leaf in leaves(batch, "")]

@@ -7,6 +7,9 @@ Example:
     DataParallel(DeviceMesh(batch=1))
 """
 
+from typing import TYPE_CHECKING
+
+from exburn.core.missing_names import refuser
 from exburn.distribution import ray, step_time
 from exburn.distribution.tensor_parallel import tensor_parallel
 from exburn.distribution.tensors import distribute_tensor
@@ -43,3 +46,6 @@ __all__ = [
     "step_time",
     "tensor_parallel",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -15,12 +15,14 @@ from typing import Any
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["fit", "run_folder"]
 
 OP = "ray.fit"  # in errors
 
 
+@api_boundary
 def fit(
     train_fn: Callable[..., Any],
     config: Mapping[str, Any] | None = None,
@@ -113,6 +115,7 @@ def fit(
     return trainer.fit()
 
 
+@api_boundary
 def run_folder() -> Path:
     """The folder of the run, in a training function: all workers see the same one.
 

@@ -34,6 +34,7 @@ import numpy as np
 
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 
 # Seconds before the first byte moves: NCCL's own figure for a ring (src/graph/tuning.cc
 # of NCCL 2.12, ``baseLat``); those of a hop are its ``hwLat`` for NVLink, PCI, network.
@@ -84,6 +85,7 @@ LINKS: dict[str, Link] = {
 }
 
 
+@api_boundary
 def get_link(link: Any, op: str = "plan") -> Link:
     """The link by its name in ``LINKS``, or by its bytes a second, or as it is.
 
@@ -202,6 +204,7 @@ class StepTime:
         return self.compute / self.seconds if self.seconds else 1.0
 
 
+@api_boundary
 def estimate(
     flops: float,
     rate: float,
@@ -244,6 +247,7 @@ def estimate(
     )
 
 
+@api_boundary
 def data_parallel(nbytes: float, devices: int) -> list[Collective]:
     """The sum of all gradients.
 
@@ -258,6 +262,7 @@ def data_parallel(nbytes: float, devices: int) -> list[Collective]:
     return [Collective("all-reduce", int(nbytes), devices)]
 
 
+@api_boundary
 def fsdp(layers: Sequence[float], devices: int) -> list[Collective]:
     """Each layer's weights gathered twice, and its gradients summed into parts.
 
@@ -273,6 +278,7 @@ def fsdp(layers: Sequence[float], devices: int) -> list[Collective]:
     return [Collective(kind, int(b), devices) for b in layers for kind in kinds]
 
 
+@api_boundary
 def tensor_parallel(nbytes: float, pairs: int, devices: int) -> list[Collective]:
     """For each pair of layers one sum of activations forward, and one backward.
 
@@ -295,6 +301,7 @@ _LINE = re.compile(
 _ARRAY = re.compile(r"\b([a-z]+[0-9a-z]*)\[([0-9,]*)\]")
 
 
+@api_boundary
 def read_collectives(hlo: str) -> Iterator[Collective]:
     """The collectives in the text of a compiled program, each once.
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from exburn.errors import LayoutError
+from exburn.errors.boundary import api_boundary
 from exburn.layers import Dense, EinsumDense, Embedding, ReversibleEmbedding
 from exburn.layers.attention.projected import ProjectedAttention
 from exburn.module.building import require_built
@@ -41,6 +42,7 @@ _MIXING = frozenset("glu log_softmax softmax sparsemax sparse_sigmoid".split())
 Shape = tuple[int, ...]
 
 
+@api_boundary
 def tensor_parallel(
     model: Any, axis: str = "model", device_mesh: DeviceMesh | None = None
 ) -> LayoutMap:

@@ -9,11 +9,13 @@ import numpy as np
 from jax.core import Tracer
 
 from exburn.errors import LayoutError
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol
 from exburn.runtime.sharding.arrays import put
 from exburn.runtime.sharding.layouts import TensorLayout, fits
 
 
+@api_boundary
 def distribute_tensor(tensor: Any, layout: Any) -> Any:
     """Lays an array out over the devices of a mesh.
 

@@ -17,6 +17,7 @@ from exburn.core.checks import check_count
 from exburn.core.printing import Plain, page_text
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.arguments import positive
 from exburn.models.interop import predict
@@ -172,6 +173,7 @@ class MachineReport(_Printed):
         return Plain(table)
 
 
+@api_boundary
 def benchmark(
     model: Any = None,
     input: Any = None,

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ExBurnError
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.compilation_cache import nearest
 from exburn.runtime.device import device_info, device_of
 
@@ -27,6 +28,7 @@ _OPTIONAL = (
 ).split()
 
 
+@api_boundary
 def version() -> str:
     """ExBurn's version.
 
@@ -37,6 +39,7 @@ def version() -> str:
     return sys.modules["exburn"].__version__
 
 
+@api_boundary
 def configure(device: Any = None) -> str:
     """Chooses the device that new arrays are put on, for the whole process.
 
@@ -62,6 +65,7 @@ def configure(device: Any = None) -> str:
     return device_info()["name"]
 
 
+@api_boundary
 def smoke_test() -> float:
     """Compiles and runs a small computation and its gradient on the default device.
 
@@ -110,6 +114,7 @@ def smoke_test() -> float:
     return time.perf_counter() - start
 
 
+@api_boundary
 def summary() -> str:
     """Version, device and backends of this process, for a bug report.
 
@@ -178,6 +183,7 @@ class Report:
     __repr__ = __str__
 
 
+@api_boundary
 def doctor() -> Report:
     """Looks at versions, devices, folders and optional packages; never raises.
 

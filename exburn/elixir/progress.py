@@ -17,9 +17,11 @@ from typing import Any
 
 from exburn.callbacks import LoggingCallback, screen_callback
 from exburn.callbacks.contract import Callback, CallbackList, History
+from exburn.errors.boundary import api_boundary
 from exburn.models.arguments import check_model
 
 
+@api_boundary
 def fit_with_progress(
     model: Any,
     data: Any,
@@ -75,6 +77,7 @@ def fit_with_progress(
     return model, _entries(history)
 
 
+@api_boundary
 def fit_with_accuracy(
     model: Any, data: Any, **options: Any
 ) -> tuple[Any, list[dict[str, Any]]]:

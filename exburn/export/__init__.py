@@ -1,5 +1,8 @@
 """Models for other runtimes, and several functions of models in one folder."""
 
+from typing import TYPE_CHECKING
+
+from exburn.core.missing_names import refuser
 from exburn.export.archive import ExportArchive
 from exburn.export.exporting import check
 from exburn.export.mobile.verification import verify
@@ -17,3 +20,6 @@ __all__ = [
     "portable",
     "verify",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

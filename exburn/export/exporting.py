@@ -9,6 +9,7 @@ from typing import Any
 
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, ExportError
+from exburn.errors.boundary import api_boundary
 from exburn.export.comparison import compare
 from exburn.export.formats import Format, format_named, format_of
 from exburn.export.program import Program, warn_of_lookups
@@ -106,6 +107,7 @@ def write_checked(
     )
 
 
+@api_boundary
 def check(
     model: Any,
     target: str = "onnx",

@@ -13,6 +13,7 @@ import numpy as np
 
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError, MissingFileError, ModelFormatError
+from exburn.errors.boundary import api_boundary
 from exburn.export import stablehlo
 from exburn.export.archive import ARRAYS, FORMAT, MANIFEST
 from exburn.export.open_sizes import solve_sizes
@@ -73,6 +74,7 @@ class LoadedArchive:
         return f"<LoadedArchive endpoints={list(self.endpoints)}>"
 
 
+@api_boundary
 def load_archive(filepath: Any) -> LoadedArchive:
     """Reads a folder that ``ExportArchive.write_out`` wrote.
 

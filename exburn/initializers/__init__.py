@@ -8,12 +8,14 @@ the weight's path.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from exburn.core import registry
+from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
 from exburn.initializers.constants import Constant, Identity, Ones, Zeros
 from exburn.initializers.householder import Orthogonal
@@ -65,6 +67,7 @@ _names |= {"normal": RandomNormal, "uniform": RandomUniform, "one": Ones, "zero"
 _catalogue = registry.Catalogue("initializer", _names, Initializer)
 
 
+@api_boundary
 def get(identifier: Any) -> Any:
     """The initializer that an identifier stands for.
 
@@ -95,6 +98,7 @@ def get(identifier: Any) -> Any:
     return _adapt(identifier)
 
 
+@api_boundary
 def serialize(initializer: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
@@ -108,6 +112,7 @@ def serialize(initializer: Any) -> Any:
     return registry.serialize(initializer)
 
 
+@api_boundary
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """The initializer of a configuration (ExBurn's or Keras') or a name.
 
@@ -139,3 +144,7 @@ def _adapt(value: Any) -> Initializer:
         f"{value!r} is no initializer",
         hint="Pass a name, a configuration, an Initializer, an array or a function.",
     )
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 from exburn.core import registry
 from exburn.core.checks import check_choice, check_float
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.initializers.random import (
     RandomInitializer,
     normal,
@@ -31,6 +32,7 @@ __all__ = [
 _TRUNCATED_STD = 0.87962566103423978
 
 
+@api_boundary
 def compute_fans(
     shape: Sequence[int],
     input_axes: Sequence[int] | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.initializers.base import Initializer, as_dtype, as_shape
 
 
@@ -71,6 +72,7 @@ _windows: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@api_boundary
 def window(name: str, length: int, periodic: bool = True) -> np.ndarray:
     """The values of a window function, in float64.
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import api_boundary
 
 
+@api_boundary
 def serialize_keras_object(instance: Any) -> Any:
     """The class and configuration of an object; a function's name.
 
@@ -39,6 +41,7 @@ def serialize_keras_object(instance: Any) -> Any:
     )
 
 
+@api_boundary
 def deserialize_keras_object(
     identifier: Any,
     module_objects: Mapping[str, Any] | None = None,

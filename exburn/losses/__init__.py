@@ -9,6 +9,9 @@ Example:
     [2.0]
 """
 
+from typing import TYPE_CHECKING
+
+from exburn.core.missing_names import refuser
 from exburn.losses.any_targets import *
 from exburn.losses.base import FunctionLoss, Loss
 from exburn.losses.catalogue import deserialize, get, serialize
@@ -43,3 +46,6 @@ __all__ = [
     "squared_hinge", "tversky",
 ]
 # fmt: on
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_integer, check_rate, is_known
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss, copy_with
 from exburn.losses.crossentropy import (
     BinaryCrossentropy,
@@ -22,6 +23,7 @@ from exburn.losses.targets import check_class_range, check_unit_interval
 __all__ = ["AutoCrossentropy", "CrossEntropy", "auto_crossentropy", "cross_entropy"]
 
 
+@api_boundary
 def cross_entropy(
     y_true: Any,
     y_pred: Any,
@@ -146,6 +148,7 @@ class CrossEntropy(FormulaLoss):
         return cross_entropy(y_true, y_pred, logits, self.label_smoothing, self.axis)
 
 
+@api_boundary
 def auto_crossentropy(y_true: Any, y_pred: Any) -> jax.Array:
     """Binary, categorical or sparse cross-entropy of probabilities, by the shapes.
 

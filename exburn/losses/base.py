@@ -16,7 +16,8 @@ from exburn.core.constructors import with_default
 from exburn.core.forward_context import carried_mask
 from exburn.core.methods import overridable
 from exburn.core.precision import standardize_dtype
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ArgumentError, ShapeError, locate
+from exburn.errors.boundary import Guarded, api_boundary
 from exburn.kernels.cross_entropy import (
     gives_gradient,
     reduced_cross_entropy,
@@ -34,7 +35,7 @@ from exburn.losses.shapes import (
 )
 
 
-class Loss:
+class Loss(Guarded):
     """Base class of all losses: override :meth:`call`, and get reductions, weights
     and masks.
 
@@ -269,7 +270,8 @@ def name_constructor(cls: Any) -> None:
     """
     if "formula" in vars(cls) and "__init__" not in vars(cls):
         name = vars(cls).get("_default_name", cls.formula.__name__)
-        cls.__init__ = with_default(cls.__init__, "name", name)
+        constructor = with_default(inspect.unwrap(cls.__init__), "name", name)
+        cls.__init__ = api_boundary(constructor)
 
 
 class FormulaLoss(Loss):
@@ -394,7 +396,7 @@ class FunctionLoss(Loss):
             out = jax.eval_shape(values, *specs)
         except Exception as error:
             if certain:
-                error.add_note(f"in loss {self.name!r}")
+                locate(error, f"in loss {self.name!r}")
                 raise
             return  # the made-up sizes may be to blame: the real trace will tell
         if out.ndim and out.shape[0] != batch:

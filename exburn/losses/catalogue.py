@@ -10,6 +10,7 @@ from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
 from exburn.core.registry import snake_case
 from exburn.errors import DTypeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.losses.any_targets import *
 from exburn.losses.base import FormulaLoss, FunctionLoss, Loss
 from exburn.losses.circle_loss import *
@@ -61,6 +62,7 @@ for _cls in CLASSES.values():
 registry.register(FunctionLoss, package="losses")
 
 
+@api_boundary
 def get(identifier: Any) -> Any:
     """What a name means: the function of a loss, or an object for a class's name.
 
@@ -148,6 +150,7 @@ def _lookup_registered(name: str) -> Any:
     return found
 
 
+@api_boundary
 def serialize(loss: Any) -> dict[str, Any] | str:
     """A JSON-able description of a loss, for :func:`deserialize`.
 
@@ -167,6 +170,7 @@ def serialize(loss: Any) -> dict[str, Any] | str:
     return registry.serialize(loss)
 
 
+@api_boundary
 def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """A loss from what :func:`serialize` made, or from a name.
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.reduction import reduce_values
 from exburn.losses.shapes import as_float, check_labels
@@ -15,6 +16,7 @@ from exburn.losses.shapes import as_float, check_labels
 __all__ = ["Circle", "circle"]
 
 
+@api_boundary
 def circle(
     y_true: Any,
     y_pred: Any,

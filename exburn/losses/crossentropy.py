@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import check_integer, check_rate, is_known
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
     clip_probability,
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 
+@api_boundary
 def binary_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -71,6 +73,7 @@ def binary_crossentropy(
     return jnp.mean(-y_true * log_p - (1 - y_true) * log_q, axis=axis)
 
 
+@api_boundary
 def categorical_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -108,6 +111,7 @@ def categorical_crossentropy(
     return -jnp.sum(weighted_log(y_true, log), axis=axis)
 
 
+@api_boundary
 def sparse_categorical_crossentropy(
     y_true: Any,
     y_pred: Any,

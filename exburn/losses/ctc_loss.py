@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.shapes import as_float
 from exburn.losses.targets import check_sequences
@@ -15,6 +16,7 @@ from exburn.losses.targets import check_sequences
 __all__ = ["CTC", "ctc"]
 
 
+@api_boundary
 def ctc(y_true: Any, y_pred: Any) -> jax.Array:
     """Negative log-probability of label sequences, summed over all alignments.
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import check_number
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import EPSILON
 from exburn.losses.shapes import as_float, check_labels, class_labels, pair_dtypes
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 
+@api_boundary
 def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:
     """``Σ y_true · log(y_true / y_pred)`` over the last axis.
 
@@ -52,6 +54,7 @@ def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.sum(y_true * jnp.log(y_true / y_pred), axis=-1)
 
 
+@api_boundary
 def poisson(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``y_pred - y_true · log(y_pred + 1e-7)``.
 
@@ -73,6 +76,7 @@ def poisson(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(y_pred - y_true * jnp.log(y_pred + EPSILON), axis=-1)
 
 
+@api_boundary
 def categorical_generalized_cross_entropy(
     y_true: Any, y_pred: Any, q: float = 0.5
 ) -> jax.Array:

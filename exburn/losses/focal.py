@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_integer, check_rate
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
     chosen,
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@api_boundary
 def binary_focal_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -96,6 +98,7 @@ def _power(base: jax.Array, exponent: float) -> jax.Array:
     return jnp.where(positive, power, 0.0 if exponent else 1.0)
 
 
+@api_boundary
 def categorical_focal_crossentropy(
     y_true: Any,
     y_pred: Any,
@@ -143,6 +146,7 @@ def categorical_focal_crossentropy(
     return -jnp.sum(weight * weighted_log(y_true, log), axis=axis)
 
 
+@api_boundary
 def sparse_categorical_focal_crossentropy(
     y_true: Any,
     y_pred: Any,

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.shapes import pair_dtypes
 from exburn.losses.targets import check_hinge_labels, check_unit_interval
@@ -27,6 +28,7 @@ def _margins(op: str, y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.maximum(1 - signs * y_pred, 0)
 
 
+@api_boundary
 def hinge(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``max(1 - y_true · y_pred, 0)``.
 
@@ -47,6 +49,7 @@ def hinge(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(_margins("hinge", y_true, y_pred), axis=-1)
 
 
+@api_boundary
 def squared_hinge(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``max(1 - y_true · y_pred, 0)²``.
 
@@ -67,6 +70,7 @@ def squared_hinge(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.square(_margins("squared_hinge", y_true, y_pred)), axis=-1)
 
 
+@api_boundary
 def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
     """``max(1 + highest wrong score - right score, 0)``.
 

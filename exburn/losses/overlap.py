@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import EPSILON
 from exburn.losses.reduction import blank_out
@@ -23,6 +24,7 @@ def _axes(axis: Axes) -> int | tuple[int, ...] | None:
     return tuple(axis) if isinstance(axis, list) else axis
 
 
+@api_boundary
 def dice(y_true: Any, y_pred: Any, axis: Axes = None) -> jax.Array:
     """``1 - 2·Σ y_true·y_pred / (Σ y_true + Σ y_pred + 1e-7)``.
 
@@ -48,6 +50,7 @@ def dice(y_true: Any, y_pred: Any, axis: Axes = None) -> jax.Array:
     return 1 - 2 * both / (sizes + EPSILON)
 
 
+@api_boundary
 def tversky(
     y_true: Any,
     y_pred: Any,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.losses.base import FormulaLoss
 from exburn.losses.shapes import pair_dtypes
 from exburn.losses.targets import check_not_below
@@ -32,6 +33,7 @@ __all__ = [
 EPSILON = 1e-7
 
 
+@api_boundary
 def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``(y_true - y_pred)²``.
 
@@ -53,6 +55,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.square(y_true - y_pred), axis=-1)
 
 
+@api_boundary
 def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``|y_true - y_pred|``.
 
@@ -74,6 +77,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.abs(y_true - y_pred), axis=-1)
 
 
+@api_boundary
 def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``100 · |y_true - y_pred| / max(|y_true|, 1e-7)``.
 
@@ -96,6 +100,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
     return 100 * jnp.mean(jnp.abs(relative), axis=-1)
 
 
+@api_boundary
 def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``(log(1 + y_true) - log(1 + y_pred))²``.
 
@@ -121,6 +126,7 @@ def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
     return jnp.mean(jnp.square(log_pred - log_true), axis=-1)
 
 
+@api_boundary
 def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
     """Squared error near zero, absolute error beyond ``delta``.
 
@@ -148,6 +154,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
     return jnp.mean(near * (error - 0.5 * near), axis=-1)
 
 
+@api_boundary
 def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
     """Mean over the last axis of ``log(cosh(y_pred - y_true))``, without overflow.
 
@@ -176,6 +183,7 @@ def _unit(x: jax.Array, axis: int) -> jax.Array:
     return x * jax.lax.rsqrt(jnp.maximum(squares, EPSILON**2))
 
 
+@api_boundary
 def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
     """Minus the cosine of the angle between the vectors along ``axis``.
 

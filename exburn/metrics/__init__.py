@@ -12,6 +12,9 @@ Example:
     0.5
 """
 
+from typing import TYPE_CHECKING
+
+from exburn.core.missing_names import refuser
 from exburn.losses import (
     binary_crossentropy,
     binary_focal_crossentropy,
@@ -92,3 +95,6 @@ __all__ = [
     "squared_hinge", "top_k_categorical_accuracy",
 ]
 # fmt: on
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -11,6 +11,7 @@ from jax.core import Tracer
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.kernels.cross_entropy import is_long, ranks_first, without_spare
 from exburn.losses.probabilities import chosen
 from exburn.losses.shapes import (
@@ -62,6 +63,7 @@ def accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     return (y_true.astype(common) == y_pred.astype(common)).astype(jnp.float32)
 
 
+@api_boundary
 def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Array:
     """1 where ``y_pred > threshold`` is what the target says, else 0.
 
@@ -86,6 +88,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Arr
     return (y_true == (y_pred > threshold).astype(y_true.dtype)).astype(jnp.float32)
 
 
+@api_boundary
 def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     """1 where the highest score is at the one-hot target's class, else 0.
 
@@ -109,6 +112,7 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     return _hits(jnp.argmax(y_true, axis=-1), y_pred)
 
 
+@api_boundary
 def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     """1 where the highest score is at the label, else 0.
 
@@ -180,6 +184,7 @@ def _in_top_k(labels: jax.Array, scores: jax.Array, k: int) -> jax.Array:
     return ((higher < k) & ~jnp.isnan(own)).astype(jnp.float32)
 
 
+@api_boundary
 def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Array:
     """1 where the one-hot target's class is among the ``k`` highest scores, else 0.
 
@@ -205,6 +210,7 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Arra
     return _in_top_k(jnp.argmax(y_true, axis=-1), y_pred, k)
 
 
+@api_boundary
 def sparse_top_k_categorical_accuracy(
     y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
 ) -> jax.Array:

@@ -14,7 +14,8 @@ import numpy as np
 from exburn.core.checks import check_text
 from exburn.core.precision import standardize_dtype
 from exburn.core.registry import snake_case
-from exburn.errors import ArgumentError, ExBurnError, NotBuiltError
+from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, locate
+from exburn.errors.boundary import Guarded
 from exburn.losses.reduction import blank_out
 from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value
@@ -25,7 +26,7 @@ _NESTED = "metrics"  # key of the states of metrics inside a metric
 _CORE = {"init": "reset_state", "update": "update_state", "compute": "result"}
 
 
-class Metric:
+class Metric(Guarded):
     """Base class of all metrics.
 
     There are two ways to write one. The pure way is three functions over a dict of
@@ -166,7 +167,7 @@ class Metric:
         try:
             self._prepare(y_true, y_pred)
         except ExBurnError as error:
-            error.add_note(f"in metric {self.name!r}")
+            locate(error, f"in metric {self.name!r}")
             raise
         specs, certain = stand_ins(y_true, y_pred)
         before = [(metric, metric._state) for metric in self._tree()]
@@ -174,7 +175,7 @@ class Metric:
             jax.eval_shape(lambda t, p: self.update(self.init(), t, p), *specs)
         except Exception as error:
             if certain:  # else the made-up sizes may be to blame
-                error.add_note(f"in metric {self.name!r}")
+                locate(error, f"in metric {self.name!r}")
                 raise
         finally:  # variables and metrics made by the first update stay, without tracers
             for metric in self._tree():

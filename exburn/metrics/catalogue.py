@@ -11,6 +11,7 @@ from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
 from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.losses.catalogue import FUNCTIONS as LOSS_FUNCTIONS
 from exburn.losses.shapes import check_labels, check_one_hot, check_same
 from exburn.metrics import accuracy as accuracies
@@ -78,6 +79,7 @@ for _fn in FUNCTIONS.values():
 def get(identifier: None) -> None: ...
 @overload
 def get(identifier: Any) -> Metric: ...
+@api_boundary
 def get(identifier: Any) -> Metric | None:
     """Turns anything that names a metric into a `Metric`.
 
@@ -151,6 +153,7 @@ def _unknown(name: str) -> Exception:
     return unknown_name("metric", name, known, op="metrics.get")
 
 
+@api_boundary
 def check_name(name: str) -> None:
     """Raises unless some metric has that name.
 
@@ -176,6 +179,7 @@ def check_name(name: str) -> None:
                 raise _unknown(name) from None
 
 
+@api_boundary
 def resolve(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
     """The metric that an entry of ``compile(metrics=[...])`` means for an output.
 
@@ -231,6 +235,7 @@ def _by_shapes(name: str, y_true: Any, y_pred: Any) -> Metric:
     return CategoricalAccuracy() if accuracy else CategoricalCrossentropy()
 
 
+@api_boundary
 def serialize(metric: Any) -> dict[str, Any] | str:
     """A JSON-able description of a metric, for :func:`deserialize`.
 
@@ -251,6 +256,7 @@ def serialize(metric: Any) -> dict[str, Any] | str:
     return registry.serialize(metric)
 
 
+@api_boundary
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Metric:
     """A metric from what :func:`serialize` made, or from a name.
 

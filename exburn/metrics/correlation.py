@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_integer
 from exburn.errors import ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.losses.shapes import pair_dtypes
 from exburn.metrics.base import State, without_rows
 from exburn.metrics.means import FormulaMetric, Mean, ratio, row_weights
@@ -82,6 +83,7 @@ def _concordance(
     )
 
 
+@api_boundary
 def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
     """``cov(t, p) / (σ_t · σ_p)`` along ``axis``; 0 where one of them is constant.
 
@@ -103,6 +105,7 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
     return _pearson(y_true, y_pred, axis)
 
 
+@api_boundary
 def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
     """``2·cov(t, p) / (σ_t² + σ_p² + (mean_t - mean_p)² + 1e-7)`` along ``axis``.
 

@@ -1,6 +1,9 @@
 """Models: the facade a user holds."""
 
+from typing import TYPE_CHECKING
+
 from exburn.core.methods import returns
+from exburn.core.missing_names import refuser
 from exburn.models.cloning import clone_model
 from exburn.models.function import Function
 from exburn.models.model import Model
@@ -21,3 +24,6 @@ __all__ = [
     "model_from_json",
     "save_model",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

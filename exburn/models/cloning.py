@@ -12,6 +12,7 @@ import jax
 from exburn.core.substitution import making_clone
 from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.layers import Input
 from exburn.models.copies import set_up_like
 from exburn.models.model import Model
@@ -23,6 +24,7 @@ from exburn.module.layer import Layer
 _Model = TypeVar("_Model", bound=Model)
 
 
+@api_boundary
 def clone_model(
     model: _Model,
     input_tensors: Any = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from exburn import config
 from exburn.data import ArrayDataset, StreamDataset, split, with_targets_like
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, locate
 from exburn.models.arguments import (
     check_ends,
     check_enough,
@@ -237,5 +237,5 @@ def _noting(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        error.add_note(what)
+        locate(error, what)
         raise

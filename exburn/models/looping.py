@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
+from exburn.errors.boundary import api_boundary
 from exburn.models.fitting import fit, steps_of_fit
 from exburn.models.training_settings import require_trainer
 from exburn.runtime.signals import leave_signals, signal_depth
@@ -125,6 +126,7 @@ def training(
     return _events(self, bound.arguments, loop)
 
 
+@api_boundary
 def _events(
     model: Model, arguments: dict[str, Any], loop: _Loop
 ) -> Generator[TrainingEvent, None, None]:

@@ -12,7 +12,13 @@ from exburn.core.checks import check_not_of_keras
 from exburn.core.methods import overridable
 from exburn.core.registry import deserialize, register_builtin
 from exburn.core.symbolic_shapes import TEXT, is_text
-from exburn.errors import ArgumentError, DataError, DTypeError, NotBuiltError
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    DTypeError,
+    NotBuiltError,
+    SignatureError,
+)
 from exburn.layers import Input, Lambda, ModuleLayer
 from exburn.models.config import (
     axes_entry,
@@ -27,6 +33,8 @@ from exburn.module.layer import Layer
 from exburn.module.layer.given_policy import follow_map
 from exburn.module.symbolic_tensor import Symbol
 from exburn.module.variable import Static
+
+_STACKED = Layer, Symbol
 
 
 @register_builtin
@@ -56,6 +64,16 @@ class Sequential(Model):
 
     _autocast = False  # each layer casts what it needs: ids must stay exact
     _learnt = False  # whether the sizes are those of the first data, not an `Input`'s
+
+    def __new__(cls, *args, **kwargs):
+        parts = [type(part).__name__ for part in args if isinstance(part, _STACKED)]
+        if len(parts) > 1:
+            raise SignatureError(
+                cls.__name__,
+                f"the layers must be one list, received {len(parts)} arguments",
+                hint=f"Pass a list: {cls.__name__}([{', '.join(parts)}]).",
+            )
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from flax import nnx
 from exburn.core import forward_context
 from exburn.core.substitution import substituting
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.module.copying import paths_of, standing_for
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated"})
@@ -133,6 +134,7 @@ def rule_in_scope() -> Remat | None:
     return _scope.get()
 
 
+@api_boundary
 def remat(f: Any, *, policy: Any = "full") -> Any:
     """A function whose intermediate results are computed again for its gradient.
 

@@ -45,6 +45,7 @@ from exburn.errors import (
     ShapeError,
     printable,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.kernels.int8_matmul import matmul
 
 _MOST_AXES, _LARGEST_AXIS = 12, 2**26  # of tensors in a model from a file
@@ -628,6 +629,7 @@ def has_symbol(tree: Any) -> bool:
     return any(map(_is_symbol, jax.tree.leaves(tree)))
 
 
+@api_boundary
 def lift(fn: Callable, name: str | None = None) -> Callable:
     """A pure function that works on arrays and, inside a functional model, on symbols.
 
@@ -659,7 +661,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
 
     call_lifted.__name__ = label
     call_lifted.__doc__ = fn.__doc__
-    return call_lifted
+    return api_boundary(call_lifted)
 
 
 def _label(fn: Any) -> str:

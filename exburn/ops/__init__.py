@@ -10,6 +10,9 @@ Example:
     [0.0, 2.0]
 """
 
+from typing import TYPE_CHECKING
+
+from exburn.core.missing_names import refuser
 from exburn.ops import image as image
 from exburn.ops import linalg as linalg
 from exburn.ops import nn as nn
@@ -24,3 +27,6 @@ from exburn.ops.linalg import logdet as logdet
 from exburn.ops.nn import *
 from exburn.ops.numpy import *
 from exburn.ops.special import *
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -20,6 +20,7 @@ from flax import nnx
 from exburn.core import registry
 from exburn.core.jax_dispatch import SPLITTING
 from exburn.core.precision import standardize_dtype
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -124,13 +125,13 @@ def _bind(function: Any, lists: Sequence[str]) -> Any:
     # The operators of symbols have some of the names: files know one function by each.
     run = lift(OPERATIONS.setdefault(label, function), label)
 
+    known, takes_more = {*names}, len(names) < len(parameters)
+
+    @api_boundary
     @functools.wraps(function)
     def call(*args, **kwargs):
-        if len(args) > len(names):
-            raise TypeError(
-                f"{label}() takes {len(names)} arguments ({', '.join(names)}), "
-                f"{len(args)} were given"
-            )
+        if len(args) > len(names) or not (takes_more or kwargs.keys() <= known):
+            raise TypeError(f"{label}() takes {', '.join(names)}")
         for key, value in zip(names, args, strict=False):
             if key in kwargs:
                 raise TypeError(f"{label}() got two values for argument {key!r}")
@@ -155,6 +156,7 @@ def of_many(function: _Function) -> _Function:
     run = lift(function)
     OPERATIONS.setdefault(function.__name__, function)
 
+    @api_boundary
     @functools.wraps(function)
     def call(*args, **kwargs):
         return run(*map(tensor, args), **kwargs)

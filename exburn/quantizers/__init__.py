@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from exburn.core import registry
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
 from exburn.core.registry import snake_case
 from exburn.errors import DTypeError
+from exburn.errors.boundary import api_boundary
 from exburn.quantizers.calibrated import AWQConfig, GPTQConfig
 from exburn.quantizers.configs import *
 from exburn.quantizers.fake_quant import *
@@ -63,6 +64,7 @@ _names = registry.Catalogue(
 )
 
 
+@api_boundary
 def get(identifier: Any, **kwargs: Any) -> Any:
     """A quantizer from its name, configuration, class, or itself.
 
@@ -91,6 +93,7 @@ def get(identifier: Any, **kwargs: Any) -> Any:
     return identifier
 
 
+@api_boundary
 def serialize(initializer: Quantizer | QuantizationConfig) -> dict[str, Any]:
     """The quantizer's class name and configuration; see :func:`deserialize`.
 
@@ -104,6 +107,7 @@ def serialize(initializer: Quantizer | QuantizationConfig) -> dict[str, Any]:
     return registry.serialize(initializer)
 
 
+@api_boundary
 def deserialize(
     config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
 ) -> Any:
@@ -122,6 +126,4 @@ def deserialize(
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

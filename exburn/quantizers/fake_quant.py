@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "compute_float8_amax_history",
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 
+@api_boundary
 def fake_quant_with_min_max_vars(
     inputs: Any,
     min_vals: Any,
@@ -108,6 +110,7 @@ def _backward(bits, narrow, kept, upstream):
 _fake_quant.defvjp(_forward, _backward)
 
 
+@api_boundary
 def compute_float8_scale(
     amax: Any, scale: Any, dtype_max: Any, margin: int = 0
 ) -> jax.Array:
@@ -129,6 +132,7 @@ def compute_float8_scale(
     return jnp.where(usable, amax * 2.0**margin / dtype_max, scale)
 
 
+@api_boundary
 def compute_float8_amax_history(x: Any, amax_history: Any) -> jax.Array:
     """The largest magnitudes of the last arrays, with this one's as the newest.
 
@@ -144,6 +148,7 @@ def compute_float8_amax_history(x: Any, amax_history: Any) -> jax.Array:
     return history.at[0].set(jnp.max(jnp.abs(jnp.asarray(x))).astype(history.dtype))
 
 
+@api_boundary
 def quantize_and_dequantize(
     inputs: Any, scale: Any, quantized_dtype: Any, compute_dtype: Any
 ) -> jax.Array:

@@ -11,6 +11,7 @@ import numpy as np
 
 from exburn.core.checks import check_choice, check_count
 from exburn.errors import ArgumentError, DTypeError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "pack_int2",
@@ -25,6 +26,7 @@ __all__ = [
 TERNARY_PLACES = (1, 3, 9, 27, 81)
 
 
+@api_boundary
 def pack_int4(
     arr: Any, axis: int = 0, dtype: str = "int8"
 ) -> tuple[jax.Array, tuple[int, ...], int]:
@@ -48,6 +50,7 @@ def pack_int4(
     return _pack_bits("pack_int4", arr, axis, dtype, 4)
 
 
+@api_boundary
 def unpack_int4(
     packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8"
 ) -> jax.Array:
@@ -70,6 +73,7 @@ def unpack_int4(
     return _unpack_bits("unpack_int4", packed, orig_len, axis, dtype, 4)
 
 
+@api_boundary
 def pack_int2(
     arr: Any, axis: int = 0, dtype: str = "int8"
 ) -> tuple[jax.Array, tuple[int, ...], int]:
@@ -95,6 +99,7 @@ def pack_int2(
     return _pack_bits("pack_int2", arr, axis, dtype, 2)
 
 
+@api_boundary
 def unpack_int2(
     packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8"
 ) -> jax.Array:
@@ -119,6 +124,7 @@ def unpack_int2(
     return _unpack_bits("unpack_int2", packed, orig_len, axis, dtype, 2)
 
 
+@api_boundary
 def pack_ternary(arr: Any, axis: int = 0) -> tuple[jax.Array, tuple[int, ...], int]:
     """Puts five neighbours of -1, 0 and 1 along an axis into each byte.
 
@@ -142,6 +148,7 @@ def pack_ternary(arr: Any, axis: int = 0) -> tuple[jax.Array, tuple[int, ...], i
     return _pack(trits, axis, len(TERNARY_PLACES), join_ternary)
 
 
+@api_boundary
 def unpack_ternary(packed: Any, orig_len: int, axis: int = 0) -> jax.Array:
     """The inverse of :func:`pack_ternary`, as ``int8``.
 

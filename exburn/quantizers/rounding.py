@@ -14,6 +14,7 @@ from exburn.config import epsilon as smallest
 from exburn.core.precision import standardize_dtype
 from exburn.core.registry import Configured
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "AbsMaxQuantizer",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@api_boundary
 def abs_max_quantize(
     inputs: Any,
     axis: int | Sequence[int],
@@ -60,6 +62,7 @@ def abs_max_quantize(
     return jnp.asarray(values, dtype), jnp.asarray(scale)
 
 
+@api_boundary
 def abs_max_quantize_grouped_with_zero_point(
     inputs: Any,
     block_size: int,

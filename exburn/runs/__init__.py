@@ -8,9 +8,9 @@ that as one page).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
 from exburn.runs.comparison import Comparison, compare
 from exburn.runs.reading import Run, find, read
 from exburn.runs.report import write_report
@@ -19,6 +19,4 @@ __all__ = ["Comparison", "Run", "compare", "find", "read", "write_report"]
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

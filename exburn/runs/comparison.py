@@ -8,6 +8,7 @@ from typing import Any
 
 from exburn.core.printing import page_text
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.runs.reading import Run, read
 from exburn.visualization.curves import number_text
 
@@ -90,6 +91,7 @@ class Comparison:
         }
 
 
+@api_boundary
 def compare(*runs: Any) -> Comparison:
     """Compares runs.
 

@@ -17,6 +17,7 @@ from exburn.errors import (
     MissingFileError,
     printable,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.runs.directory import (
     CHECKPOINTS,
     CONFIG,
@@ -231,6 +232,7 @@ class Run:
         }
 
 
+@api_boundary
 def read(path: Any) -> Run:
     """Reads a run, also one that goes on.
 
@@ -291,6 +293,7 @@ def _lines(path: Path, types: Mapping[str, Any]) -> tuple[list[dict[str, Any]], 
         raise absent(path, error) from error
 
 
+@api_boundary
 def find(folder: Any = "runs") -> list[Run]:
     """The runs in a folder and in the folders of it, oldest first.
 

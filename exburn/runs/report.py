@@ -12,6 +12,7 @@ from typing import Any
 
 from exburn.core.printing import amount_text, size_text
 from exburn.errors import ExBurnError
+from exburn.errors.boundary import api_boundary
 from exburn.runs.directory import REPORT
 from exburn.runs.json_lines import number_of
 from exburn.runs.reading import Run, read
@@ -95,6 +96,7 @@ details>summary{{cursor:pointer;color:var(--muted);margin:10px 0}}
 """
 
 
+@api_boundary
 def write_report(run: Any, path: Any = None, *, ends: bool = False) -> Path:
     """Writes the page of a run; it takes its place as a whole.
 

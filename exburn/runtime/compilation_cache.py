@@ -11,6 +11,8 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
+from exburn.errors.boundary import api_boundary
+
 SWITCH = "EXBURN_COMPILATION_CACHE"
 LARGEST = 2 << 30  # bytes
 DAY = 86_400.0  # seconds
@@ -37,6 +39,7 @@ def start_compilation_cache() -> None:
     _prune(Path(compilation_cache() or ""))
 
 
+@api_boundary
 def set_compilation_cache(folder: str | os.PathLike | None) -> None:
     """Keeps the programs that are compiled from now on in a folder, or nowhere.
 

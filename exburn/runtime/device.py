@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.huge_pages import huge_pages
 
 # Names that `jax.devices` takes → what ExBurn calls them. CUDA and ROCm devices both
@@ -43,6 +44,7 @@ _GPUS = frozenset({"cuda", "rocm", "metal", "gpu"})
 _LAST_JAX_FOR_JAX_METAL = (0, 5)
 
 
+@api_boundary
 def device_name() -> str:
     """Names the device that arrays are put on by default.
 
@@ -58,6 +60,7 @@ def device_name() -> str:
     return device_info()["name"]
 
 
+@api_boundary
 def describe(backend: str | None = None) -> str:
     """Describes a backend: its name, its hardware and its memory, as far as it tells.
 
@@ -98,6 +101,7 @@ def describe(backend: str | None = None) -> str:
     return f"{text}, {memory / 2**30:.1f} GiB" + (" each" if len(devices) > 1 else "")
 
 
+@api_boundary
 def default_device() -> str:
     """Tells which kind of device arrays are put on by default.
 
@@ -112,6 +116,7 @@ def default_device() -> str:
     return device_info()["device"]
 
 
+@api_boundary
 def cuda_available() -> bool:
     """Tells whether JAX offers an NVIDIA GPU.
 
@@ -122,6 +127,7 @@ def cuda_available() -> bool:
     return bool(_devices("cuda"))
 
 
+@api_boundary
 def metal_available() -> bool:
     """Tells whether JAX offers an Apple GPU and that GPU computes.
 
@@ -162,6 +168,7 @@ def device_of(device: Any, op: str) -> Any:
     return found[int(number or 0)]
 
 
+@api_boundary
 def device(device_name: Any) -> contextlib.AbstractContextManager[Any]:
     """A block whose arrays and eager computations are on a device.
 
@@ -187,6 +194,7 @@ def device(device_name: Any) -> contextlib.AbstractContextManager[Any]:
     return jax.default_device(device_of(named, "device"))
 
 
+@api_boundary
 def device_info() -> dict[str, Any]:
     """Describes the devices of this process; never raises.
 

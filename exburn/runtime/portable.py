@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from exburn.errors import unknown_name
+from exburn.errors.boundary import api_boundary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +66,7 @@ _current: contextvars.ContextVar[Target | None] = contextvars.ContextVar(
 _OPEN, _CLOSE = "⟨", "⟩"  # around a layer's path in JAX's stack of names
 
 
+@api_boundary
 @contextlib.contextmanager
 def portable(target: str) -> Iterator[Target]:
     """Within the block programs are traced for another runtime.

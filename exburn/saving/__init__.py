@@ -1,8 +1,8 @@
 """Models and weights in files, and the names of classes in configurations."""
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
 from exburn.saving.file_editor import KerasFileEditor
 from exburn.saving.model import *
 from exburn.saving.registration import *
@@ -33,6 +33,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

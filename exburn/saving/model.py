@@ -17,6 +17,7 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, ModelFormatError
+from exburn.errors.boundary import api_boundary
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
@@ -46,6 +47,7 @@ FORMAT = "exburn-model-1"
 
 
 # ---------------------------------------------------------------------- saving
+@api_boundary
 def save_model(
     model: Any,
     filepath: Any,
@@ -191,6 +193,7 @@ def _path(filepath: Any, overwrite: bool) -> Path:
 
 
 # ---------------------------------------------------------------------- loading
+@api_boundary
 def load_model(
     filepath: Any,
     custom_objects: Mapping[str, Any] | None = None,
@@ -254,6 +257,7 @@ def load_model(
 
 
 # ---------------------------------------------------------------------- JSON
+@api_boundary
 def model_to_json(model: Any, **options: Any) -> str:
     """The architecture as JSON; the inverse of :func:`model_from_json`.
 
@@ -273,6 +277,7 @@ def model_to_json(model: Any, **options: Any) -> str:
     return to_json(describe_model(model), **options)
 
 
+@api_boundary
 def model_from_json(
     json_string: str, custom_objects: Mapping[str, Any] | None = None
 ) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from exburn.core import registry
 from exburn.errors import UnknownNameError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "CustomObjectScope",
@@ -24,6 +25,7 @@ _Object = TypeVar("_Object")  # a class or a function
 custom_object_scope = CustomObjectScope = registry.custom_objects
 
 
+@api_boundary
 def get_custom_objects() -> dict[str, Any]:
     """Names that resolve everywhere; put classes and functions into this dict.
 
@@ -36,6 +38,7 @@ def get_custom_objects() -> dict[str, Any]:
     return registry._global_objects
 
 
+@api_boundary
 def register_keras_serializable(
     package: str = "Custom", name: str | None = None
 ) -> Callable[[_Object], _Object]:
@@ -58,6 +61,7 @@ def register_keras_serializable(
     return registry.register(package=package, name=name)
 
 
+@api_boundary
 def get_registered_name(obj: Any) -> str:
     """The name that a class or function is registered under, else its own.
 
@@ -71,6 +75,7 @@ def get_registered_name(obj: Any) -> str:
     return registry.registered_name(obj) or obj.__name__
 
 
+@api_boundary
 def get_registered_object(
     name: str,
     custom_objects: Mapping[str, Any] | None = None,
@@ -94,6 +99,7 @@ def get_registered_object(
             return (module_objects or {}).get(name)
 
 
+@api_boundary
 def serialize_keras_object(obj: Any) -> Any:
     """A JSON-able description of an object.
 
@@ -112,6 +118,7 @@ def serialize_keras_object(obj: Any) -> Any:
     return registry.serialize(obj)
 
 
+@api_boundary
 def deserialize_keras_object(
     config: Any,
     custom_objects: Mapping[str, Any] | None = None,

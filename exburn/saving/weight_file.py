@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.files.atomic import path_of
 from exburn.saving.stored import open_stored
 
@@ -64,6 +65,7 @@ class WeightFile(Mapping[str, np.ndarray]):
         return f"WeightFile({str(self.path)!r}, {len(self)} arrays)"
 
 
+@api_boundary
 def read_weights(path: Any) -> WeightFile:
     """The arrays of a file by their names there, as a mapping that reads lazily.
 

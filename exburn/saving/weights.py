@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import assign
 from exburn.runtime.files.atomic import path_of, target_of
@@ -39,6 +40,7 @@ FORMAT = "exburn-weights-1"
 _OP = "load_weights"
 
 
+@api_boundary
 def save_weights(
     model: Any,
     filepath: Any,
@@ -110,6 +112,7 @@ def check_rules(op: str, rules: Any) -> Rules | None:
     return rules
 
 
+@api_boundary
 def load_weights(
     model: Any,
     filepath: Any,

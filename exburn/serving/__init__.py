@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from exburn.core.missing_names import missing
 from exburn.errors import require
+from exburn.errors.boundary import api_boundary
 from exburn.serving import ray
 from exburn.serving.answer import Answer
 from exburn.serving.hooks import emit
@@ -36,6 +37,7 @@ _OF_SERVERS = {"Endpoint": "endpoint", "Images": "images", "Server": "server"}
 _NEEDED = ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client")
 
 
+@api_boundary
 def __getattr__(name: str) -> Any:
     if name not in _OF_SERVERS:
         raise missing(__name__, name)

@@ -15,6 +15,7 @@ from jax.experimental import io_callback
 
 from exburn.core.scoped import value_scope
 from exburn.errors import unknown_name
+from exburn.errors.boundary import api_boundary
 
 
 class Hooks:
@@ -77,6 +78,7 @@ _sink: contextvars.ContextVar[tuple[Hooks, Any, int] | None] = contextvars.Conte
 )
 
 
+@api_boundary
 def emit(name: str, value: Any) -> Any:
     """Sends a value out of a served program while it runs, under the name of a hook.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
+from exburn.errors.boundary import api_boundary
 
 if TYPE_CHECKING:
     from exburn.serving.http.server import Server
@@ -21,6 +22,7 @@ __all__ = ["deployment"]
 OP = "ray.deployment"  # in errors
 
 
+@api_boundary
 def deployment(
     server: Server | Callable[[], Server],
     *,

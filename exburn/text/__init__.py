@@ -9,9 +9,9 @@ Example:
     (5,)
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
 from exburn.text.samplers import (
     Contrastive,
     Greedy,
@@ -38,6 +38,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.core.symbolic_shapes import describe, plain, tracer_hint
-from exburn.errors import DataError, ExBurnError
+from exburn.core.symbolic_shapes import describe, tracer_hint
+from exburn.errors import DataError, ExBurnError, locate, places_of
 
 _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
 
@@ -94,18 +94,13 @@ def noting(
     try:
         yield
     except Exception as error:
-        notes = getattr(error, "__notes__", [])
-        known = where in notes
-        notes[:] = [note for note in notes if note != where]  # a longer one follows
         if isinstance(error, ExBurnError):
-            plain(error)
-            if known or output is not None:
-                error.add_note(place)
+            if where in places_of(error) or output is not None:
+                locate(error, place, instead_of=where)
             raise
         received = ", ".join(describe(v) for v in jax.tree.leaves((y_true, y_pred)))
-        error.add_note(f"{place}: received {received}")
-        if (hint := tracer_hint(error)) is not None:
-            error.add_note(f"  → {hint}")
+        place = f"{place}, which received {received}"
+        locate(error, place, instead_of=where, hint=tracer_hint(error))
         raise
 
 
@@ -115,5 +110,5 @@ def in_batch(done: int, of: str) -> Iterator[None]:
     try:
         yield
     except ExBurnError as error:
-        error.add_note(f"in batch {done} of the {of}, or after it")
+        locate(error, f"in batch {done} of the {of}, or after it")
         raise

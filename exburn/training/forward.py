@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
-from exburn.core.symbolic_shapes import plain
-from exburn.errors import ExBurnError, UnheldLayerError
+from exburn.errors import UnheldLayerError
 from exburn.kernels.conv.dispatch import pointwise_products
 from exburn.module.building import spec_like, untouched_metrics
 from exburn.module.reached import Discovery
@@ -75,15 +74,11 @@ def trace(
         return out
 
     groups = jax.tree.map(spec_like, split.peek())
-    try:
-        with untouched_metrics(split.module), pointwise_products(False):
-            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
-            cost = count(jaxpr)  # of these rows
-            mixes = model_mixes_rows(split.module, forward, groups, x)
-            mixes |= told.pop("sums")
-    except ExBurnError as error:
-        plain(error)
-        raise
+    with untouched_metrics(split.module), pointwise_products(False):
+        jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+        cost = count(jaxpr)  # of these rows
+        mixes = model_mixes_rows(split.module, forward, groups, x)
+        mixes |= told.pop("sums")
     ends = last_functions(jaxpr, weights=len(jax.tree.leaves(groups)))
     return Forward(cost, specs, ends=ends, mixes_rows=mixes, **told)
 

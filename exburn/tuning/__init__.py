@@ -1,5 +1,8 @@
 """Sweeps: many variants of a model, trained side by side as one program."""
 
+from typing import TYPE_CHECKING
+
+from exburn.core.missing_names import refuser
 from exburn.tuning import ray
 from exburn.tuning.calibration import Calibration, calibration
 from exburn.tuning.callbacks import Progress, SweepCallback
@@ -51,3 +54,6 @@ __all__ = [
 ]
 
 vars(sweep)["plan"] = plan  # as ``exburn.sweep.plan``
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import DataError, ShapeError, require
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["Calibration", "calibration", "class_probabilities"]
 
@@ -81,6 +82,7 @@ class Calibration:
         return axes.figure
 
 
+@api_boundary
 def calibration(y_true: Any, probabilities: Any, bins: int = 15) -> Calibration:
     """The expected calibration error of predictions, with the bins it is made of.
 

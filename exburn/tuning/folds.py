@@ -11,6 +11,7 @@ import numpy as np
 
 from exburn.core.checks import check_count, check_flag, check_number
 from exburn.errors import ArgumentError, DataError
+from exburn.errors.boundary import api_boundary
 
 __all__ = ["ConfidenceInterval", "Folds", "confidence_interval", "fold_masks"]
 
@@ -173,6 +174,7 @@ class ConfidenceInterval:
         return f"{self.mean:.4g} ± {self.high - self.mean:.2g}"
 
 
+@api_boundary
 def confidence_interval(
     scores: Any, level: float = 0.95, folds: int | None = None
 ) -> ConfidenceInterval:

@@ -28,7 +28,7 @@ from flax import nnx
 
 from exburn import optimizers
 from exburn.core.checks import check_count, check_number
-from exburn.errors import ArgumentError, ExBurnError, unknown_name
+from exburn.errors import ArgumentError, ExBurnError, locate, unknown_name
 from exburn.models import Model
 from exburn.models.compiling import replace_optimizer
 from exburn.module.input_spec import InputSpec
@@ -107,7 +107,7 @@ class Place:
         try:
             self._check(model, value)
         except ExBurnError as error:
-            error.add_note(f"in over={{{self.path!r}: …}}")
+            locate(error, f"in over={{{self.path!r}: …}}")
             raise
 
     def _check(self, model: Model, value: Any) -> None:
@@ -197,7 +197,7 @@ class Place:
         try:
             return self._put(model, value)
         except ExBurnError as error:
-            error.add_note(f"in over={{{self.path!r}: …}}")
+            locate(error, f"in over={{{self.path!r}: …}}")
             raise
 
     def _put(self, model: Model, value: Any) -> Model:

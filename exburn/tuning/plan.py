@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from exburn.core.printing import size_text
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.preparing import on_device
 from exburn.models.report import Figures
@@ -87,6 +88,7 @@ class SweepPlan(Figures):
         return f"A sweep of {self.lanes:,} lanes", lines
 
 
+@api_boundary
 def plan(model: Model, x: Any = None, y: Any = None, **options: Any) -> SweepPlan:
     """What ``sweep`` with the same arguments comes to; nothing is trained.
 

@@ -19,6 +19,7 @@ import jax
 from exburn.callbacks import Callback
 from exburn.core.checks import check_count, check_number, check_optional
 from exburn.errors import ArgumentError, require
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.saving import load_model
 from exburn.tuning.records import LaneRecord, Trial, check_mode
@@ -61,6 +62,7 @@ class Report(Callback):
             tune.report(told, checkpoint=tune.Checkpoint.from_directory(folder))
 
 
+@api_boundary
 def sweep(
     train_fn: Callable[[Trial], Any],
     *,

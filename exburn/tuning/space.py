@@ -12,6 +12,7 @@ import numpy as np
 
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.tuning.records import LaneRecord, Trial
 
 __all__ = [
@@ -143,6 +144,7 @@ class Condition:
         return self.then.nearest(value)
 
 
+@api_boundary
 def uniform(low: float, high: float, n: int | None = None) -> Interval:
     """Numbers between two bounds, all equally likely.
 
@@ -161,6 +163,7 @@ def uniform(low: float, high: float, n: int | None = None) -> Interval:
     return _interval("uniform", low, high, n)
 
 
+@api_boundary
 def log_uniform(low: float, high: float, n: int | None = None) -> Interval:
     """Positive numbers between two bounds whose logarithms are equally likely.
 
@@ -178,6 +181,7 @@ def log_uniform(low: float, high: float, n: int | None = None) -> Interval:
     return _interval("log_uniform", low, high, n, log=True)
 
 
+@api_boundary
 def integers(
     low: int, high: int, n: int | None = None, *, log: bool = False
 ) -> Interval:
@@ -202,6 +206,7 @@ def integers(
     return _interval("integers", low, high, n, log=log, whole=True)
 
 
+@api_boundary
 def choice(values: Any) -> Choice:
     """One of several values, all equally likely; a plain list in ``over`` is one, too.
 
@@ -218,6 +223,7 @@ def choice(values: Any) -> Choice:
     return _as_choice("choice", "values", values)
 
 
+@api_boundary
 def when(path: str, values: Any, then: Any) -> Condition:
     """Values of a path that exists only in trials where another has some value.
 
@@ -268,6 +274,7 @@ class GridSampler:
     """Tries all combinations; see :func:`grid`."""
 
 
+@api_boundary
 def grid() -> GridSampler:
     """The sampler of all combinations; the last path of ``over`` changes fastest.
 
@@ -278,6 +285,7 @@ def grid() -> GridSampler:
     return GridSampler()
 
 
+@api_boundary
 def random(n: int, *, each: Sequence[str] = ()) -> RandomSampler:
     """The sampler of ``n`` combinations at random.
 

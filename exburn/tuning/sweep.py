@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.preparing import guard_run
 from exburn.tuning.checkpoint import (
@@ -20,6 +21,7 @@ from exburn.tuning.set_up import notes_of, set_up
 from exburn.tuning.width_choice import WidthChoice
 
 
+@api_boundary
 def sweep(
     model: Model,
     x: Any = None,

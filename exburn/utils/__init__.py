@@ -4,7 +4,7 @@ Each group of functions has a module; optional packages (Pillow, pydot, Graphviz
 looked for when they are needed.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from exburn.backend import clear_session as clear_session
 from exburn.backend import is_keras_tensor as is_keras_tensor
@@ -14,7 +14,7 @@ from exburn.config import (
     is_interactive_logging_enabled as is_interactive_logging_enabled,
 )
 from exburn.core.forward_context import set_random_seed as set_random_seed
-from exburn.core.missing_names import missing
+from exburn.core.missing_names import refuser
 from exburn.core.precision import standardize_dtype as standardize_dtype
 from exburn.data import PyDataset as PyDataset
 from exburn.data.packing import pack_x_y_sample_weight as pack_x_y_sample_weight
@@ -47,6 +47,4 @@ Sequence = PyDataset
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    def __getattr__(name: str) -> NoReturn:
-        raise missing(__name__, name)
+    __getattr__ = refuser(__name__)

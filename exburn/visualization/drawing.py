@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.config import check_format
 from exburn.errors import ArgumentError, DTypeError, ShapeError, require, unknown_name
+from exburn.errors.boundary import api_boundary
 
 Color = Sequence[int]
 # Of a box: which of its four numbers are left, top, right (or width), bottom (height).
@@ -23,6 +24,7 @@ _FORMATS = [*_ORDERS, *(f"rel_{name}" for name in _ORDERS)]
 _PALETTE = np.array([2**25 - 1, 2**15 - 1, 2**21 - 1])  # Keras' colors
 
 
+@api_boundary
 def draw_bounding_boxes(
     images: Any,
     bounding_boxes: Mapping[str, Any],
@@ -108,6 +110,7 @@ def draw_bounding_boxes(
     return result if last else result.transpose(0, 3, 1, 2)
 
 
+@api_boundary
 def draw_segmentation_masks(
     images: Any,
     segmentation_masks: Any,

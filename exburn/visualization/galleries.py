@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, require
+from exburn.errors.boundary import api_boundary
 from exburn.visualization.drawing import (
     Color,
     as_images,
@@ -18,6 +19,7 @@ from exburn.visualization.drawing import (
 )
 
 
+@api_boundary
 def plot_image_gallery(
     images: Any,
     y_true: Any = None,
@@ -114,6 +116,7 @@ def plot_image_gallery(
     return None
 
 
+@api_boundary
 def plot_bounding_box_gallery(
     images: Any,
     bounding_box_format: str,
@@ -202,6 +205,7 @@ def plot_bounding_box_gallery(
     )
 
 
+@api_boundary
 def plot_segmentation_mask_gallery(
     images: Any,
     num_classes: int | None,

@@ -13,11 +13,13 @@ from exburn.core.printing import show_figures_as_png
 from exburn.core.symbolic_shapes import describe as describe_array
 from exburn.data import frame_array, is_frame
 from exburn.errors import ArgumentError, ShapeError, require, unknown_name
+from exburn.errors.boundary import api_boundary
 
 _FEW = 24  # classes up to which each cell has its number
 _RIGHT, _WRONG = "#2e7d32", "#c62828"
 
 
+@api_boundary
 def confusion_matrix(
     y_true: Any, y_pred: Any, classes: int | None = None
 ) -> np.ndarray:
@@ -146,6 +148,7 @@ def _is_share(y: np.ndarray) -> bool:
     return bool(((y >= 0) & (y <= 1)).all())
 
 
+@api_boundary
 def plot_confusion_matrix(
     y_true: Any,
     y_pred: Any = None,
@@ -247,6 +250,7 @@ def plot_confusion_matrix(
     return _as_written(figure)
 
 
+@api_boundary
 def plot_prediction_images(
     images: Any, y_true: Any, y_pred: Any, columns: int = 6, title: str = ""
 ) -> Any:
@@ -302,6 +306,7 @@ def plot_prediction_images(
     return _as_written(figure)
 
 
+@api_boundary
 def plot_prediction_table(
     rows: Any,
     y_true: Any,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.weights.transforms import Transform, identity
 
 _OP = "rules"
@@ -348,6 +349,7 @@ class Rules:
         return len(self._rules)
 
 
+@api_boundary
 def rules(
     entries: Sequence[Any], *, prefix: str = "", write_prefix: bool = False
 ) -> Rules:

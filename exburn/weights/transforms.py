@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
@@ -429,6 +430,7 @@ class _Add(Transform):
         return "add"
 
 
+@api_boundary
 def permute(order: Sequence[int], axis: int = -1) -> Transform:
     """Reorders equal blocks along an axis, such as the gates of a recurrent layer.
 

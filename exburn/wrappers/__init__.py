@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from exburn.core.missing_names import missing
+from exburn.errors.boundary import api_boundary
 
 if TYPE_CHECKING:
     from exburn.wrappers.estimators import (
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SKLearnClassifier", "SKLearnRegressor", "SKLearnTransformer"]
 
 
+@api_boundary
 def __getattr__(name: str):
     if name not in __all__:
         raise missing(__name__, name)

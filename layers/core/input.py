@@ -8,6 +8,7 @@ from exburn.core.precision import standardize_dtype
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT, checked_sizes, spec_of
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.module.layer import Layer
 from exburn.module.layer.options import UntypedOptions
 from exburn.module.symbolic_tensor import Symbol, record
@@ -150,6 +151,7 @@ def _axes(axes, shape) -> tuple[str, ...]:
     return names
 
 
+@api_boundary
 def Input(
     shape=None,
     batch_size=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+from exburn.errors.boundary import api_boundary
 from exburn.layers.merging.concatenate import Concatenate, Dot
 from exburn.layers.merging.elementwise import (
     Add,
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@api_boundary
 def add(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Sum of a list of inputs; see :class:`exburn.layers.Add`.
 
@@ -42,6 +44,7 @@ def add(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     return Add(**kwargs)(inputs)
 
 
+@api_boundary
 def subtract(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """First input minus the second; see :class:`exburn.layers.Subtract`.
 
@@ -56,6 +59,7 @@ def subtract(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     return Subtract(**kwargs)(inputs)
 
 
+@api_boundary
 def multiply(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Product of a list of inputs; see :class:`exburn.layers.Multiply`.
 
@@ -70,6 +74,7 @@ def multiply(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     return Multiply(**kwargs)(inputs)
 
 
+@api_boundary
 def average(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Mean of a list of inputs; see :class:`exburn.layers.Average`.
 
@@ -84,6 +89,7 @@ def average(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     return Average(**kwargs)(inputs)
 
 
+@api_boundary
 def maximum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Largest of a list of inputs; see :class:`exburn.layers.Maximum`.
 
@@ -98,6 +104,7 @@ def maximum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     return Maximum(**kwargs)(inputs)
 
 
+@api_boundary
 def minimum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     """Smallest of a list of inputs; see :class:`exburn.layers.Minimum`.
 
@@ -112,6 +119,7 @@ def minimum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
     return Minimum(**kwargs)(inputs)
 
 
+@api_boundary
 def concatenate(inputs, axis: int = -1, **kwargs: Unpack[LayerOptions]) -> Any:
     """Joins a list of inputs along an axis; see :class:`exburn.layers.Concatenate`.
 
@@ -127,6 +135,7 @@ def concatenate(inputs, axis: int = -1, **kwargs: Unpack[LayerOptions]) -> Any:
     return Concatenate(axis, **kwargs)(inputs)
 
 
+@api_boundary
 def dot(inputs, axes: int | Sequence[int] = -1, **kwargs: Unpack[LayerOptions]) -> Any:
     """Dot product of two inputs, sample by sample; see :class:`exburn.layers.Dot`.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn.core import registry
+from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.optimizers.schedules.cosine import CosineDecay, CosineDecayRestarts
 from exburn.optimizers.schedules.decay import *
 from exburn.optimizers.schedules.epochs import *
@@ -44,6 +46,7 @@ _PER_EPOCH: dict[str, type[LearningRateSchedule]] = {
 }
 
 
+@api_boundary
 def get(identifier: Any) -> Callable[[Any], Any]:
     """A schedule from a configuration, ExBurn's tuple, or a function of the step.
 
@@ -84,6 +87,7 @@ def get(identifier: Any) -> Callable[[Any], Any]:
     )
 
 
+@api_boundary
 def serialize(learning_rate_schedule: Callable[[Any], Any]) -> Any:
     """The schedule's class name and configuration, JSON-able.
 
@@ -97,6 +101,7 @@ def serialize(learning_rate_schedule: Callable[[Any], Any]) -> Any:
     return registry.serialize(learning_rate_schedule)
 
 
+@api_boundary
 def deserialize(
     config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
 ) -> Any:
@@ -112,3 +117,7 @@ def deserialize(
     """
     with registry.custom_objects(custom_objects):
         return registry.deserialize(dict(config))
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -14,10 +14,11 @@ from exburn.core import registry
 from exburn.core.batch_independence import our_class
 from exburn.core.checks import check_count
 from exburn.errors import require
+from exburn.errors.boundary import Guarded
 from exburn.module.layer.signature import init_names
 
 
-class LearningRateSchedule(abc.ABC):
+class LearningRateSchedule(Guarded, abc.ABC):
     """A learning rate as a pure function of the training step, counted from 0.
 
     A subclass keeps its constructor's arguments as attributes of the same names, and

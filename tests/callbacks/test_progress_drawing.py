@@ -8,6 +8,7 @@ from tests.callbacks.bars import FIT, Clock, terminal
 
 import exburn
 from exburn.callbacks import Callback, CallbackList, ProgressBar
+from exburn.errors import places_of
 
 
 def short_epochs(epochs, error=None, *, alone=True):
@@ -85,7 +86,7 @@ def test_the_bar_shows_that_a_loader_is_slow(monkeypatch):
 
     with pytest.raises(ValueError, match="patience") as caught:
         model.fit(slow(), verbose=0, callbacks=[Bad()])
-    assert caught.value.__notes__[0] == "in callback 'Bad' (on_data_wait)"
+    assert places_of(caught.value)[0] == "in callback 'Bad' (on_data_wait)"
 
 
 def test_the_bar_of_a_model_knows_what_it_is_used_for(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from tests.datasets.countdown import Countdown
 
 from exburn.data import StreamDataset, as_dataset
-from exburn.errors import DataError, DTypeError, ShapeError
+from exburn.errors import DataError, DTypeError, ShapeError, places_of
 
 X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
 
@@ -223,4 +223,4 @@ def test_an_error_of_the_source_says_where():
 
     with pytest.raises(OSError, match="disk gone") as caught:
         list(as_dataset(batches()).iterate(3))
-    assert caught.value.__notes__ == ["while reading batch 1 of epoch 3 (generator)"]
+    assert places_of(caught.value) == ["while reading batch 1 of epoch 3 (generator)"]

@@ -168,7 +168,8 @@ def check_refused(case: Case) -> None:
 
 def check_text(error: ExBurnError, says: tuple[str, ...]) -> None:
     """What must hold, what was received, and what to do next, in twelve lines."""
-    text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    text = str(error)
+    assert not hasattr(error, "__notes__"), error.__notes__  # would stand below
     assert len(text.splitlines()) <= LINES, text
     assert text.startswith(f"{error.op}: {error.reason}"), text
     for words in says:

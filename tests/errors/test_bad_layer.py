@@ -5,7 +5,7 @@ from tests.errors.bench import Case, check_refused, untrained
 
 import exburn
 from exburn import activations, initializers, layers, regularizers
-from exburn.errors import ArgumentError, UnknownNameError
+from exburn.errors import ArgumentError, SignatureError, UnknownNameError
 
 Input = exburn.Input
 
@@ -65,7 +65,8 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_an_argument_is_refused(name):
     make, *says = LAYERS[name]
-    check_refused(Case(lambda b: make(), ArgumentError, tuple(says), untrained))
+    kind = SignatureError if name == "option" else ArgumentError
+    check_refused(Case(lambda b: make(), kind, tuple(says), untrained))
 
 
 NAMES = {

@@ -198,18 +198,18 @@ def test_capitals_do_not_double_the_names_that_are_meant():
     with pytest.raises(UnknownNameError) as caught:
         exburn.metrics.get("acuracy")
     hint = str(caught.value.hint)
-    assert hint.startswith("Did you mean 'accuracy' or ") and "'Accuracy'" not in hint
+    assert hint.startswith("Did you mean 'accuracy'") and "'Accuracy'" not in hint
 
 
 def test_errors_of_several_outputs_say_which():
     model = two_outputs()
     with pytest.raises(ShapeError) as caught:
         model.fit(X, {"kind": LABELS, "size": LABELS})
-    assert caught.value.__notes__ == ["in metric 'mae' of the output 'kind'"]
+    assert caught.value.places == ["in metric 'mae' of the output 'kind'"]
     model.compile("adam", {"kind": "mse", "size": "mse"})
     with pytest.raises(ShapeError) as caught:
         model.fit(X, {"kind": LABELS, "size": LABELS})
-    assert "of the output 'kind'" in caught.value.__notes__[0]
+    assert "of the output 'kind'" in caught.value.places[0]
 
 
 class Own(exburn.Model):
@@ -243,4 +243,4 @@ def test_values_that_a_traced_call_does_not_have(change, said):
     model.compile("adam", "cross_entropy", seed=0)
     with pytest.raises(jax.errors.JAXTypeError) as caught:
         model.fit(X, LABELS)
-    assert any(said in note for note in caught.value.__notes__)
+    assert said in str(caught.value).splitlines()[-1]

@@ -133,7 +133,7 @@ def test_without_a_key_the_error_says_which_line_to_write():
     model = keras.Model(point, layers.Dropout(0.5)(point))
     with pytest.raises(keras.errors.ArgumentError) as raised:
         jax.jit(lambda x: model(x, training=True))(X)
-    assert "in layer 'dropout'" in raised.value.__notes__[0]
+    assert "in layer 'dropout'" in str(raised.value)
     lines = [line.strip() for line in str(raised.value).splitlines()]
     (scoped,) = (line for line in lines if line.startswith("with "))
     (stateless,) = (line for line in lines if line.startswith("y, rest ="))

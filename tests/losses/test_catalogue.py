@@ -11,7 +11,13 @@ from tests.losses.reference import PROBS_TRUE, close
 
 import exburn as keras_api
 from exburn import losses
-from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError
+from exburn.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    UnknownNameError,
+    places_of,
+)
 from exburn.losses.catalogue import as_loss
 
 
@@ -88,7 +94,7 @@ def test_function_losses_know_whether_they_have_rows():
     assert as_loss(scalar_error)(PROBS, LOGITS).shape == ()
     with pytest.raises(TypeError) as caught:
         as_loss(scaled_error).check_shapes(spec("b", 3), spec("b", 2))
-    assert caught.value.__notes__[-1] == "in loss 'scaled_error'"
+    assert places_of(caught.value)[-1] == "in loss 'scaled_error'"
     with pytest.raises(ShapeError, match="one value per row"):
         as_loss(lambda t, p: jnp.mean(p, axis=0)).check_shapes(
             spec("b", 3), spec("b", 3)

@@ -48,7 +48,7 @@ def test_arguments_may_be_named_as_in_keras():
     assert ops.where(condition=ROWS > 0, x1=1, x2=0).sum() == (ROWS > 0).sum()
     with pytest.raises(TypeError, match="takes 3 arguments"):
         ops.sum(ROWS, 0, True, None)
-    with pytest.raises(TypeError, match="two values for argument 'x'"):
+    with pytest.raises(TypeError, match="multiple values for argument 'x'"):
         ops.sum(ROWS, x=ROWS)
     with pytest.raises(TypeError):
         ops.sum(ROWS, axes=0)

@@ -21,7 +21,7 @@ def test_a_batch_of_another_width_is_told(model, where):
     data = Batches() if where == "validation" else Narrower()
     with pytest.raises(ShapeError) as caught:
         getattr(model, method)(data, verbose=0, **options)
-    assert f"in batch 7 of the {where}, or after it" in caught.value.__notes__
+    assert f"in batch 7 of the {where}, or after it" in caught.value.places
 
 
 def test_the_first_batch_of_a_loader_is_read_once(model):

@@ -7,11 +7,13 @@ from typing import Any
 import jax
 
 from exburn.errors import unknown_name
+from exburn.errors.boundary import api_boundary
 
 # JAX's names, from the fastest to the most exact; "default" is the device's own choice.
 _MATMUL = ("default", "bfloat16", "tensorfloat32", "high", "highest", "float32")
 
 
+@api_boundary
 def get_matmul_precision() -> str | None:
     """The precision of matrix products; ``None`` leaves it to the device.
 
@@ -22,6 +24,7 @@ def get_matmul_precision() -> str | None:
     return jax.config.values["jax_default_matmul_precision"]
 
 
+@api_boundary
 def set_matmul_precision(precision: str | None) -> str | None:
     """Sets how exactly float32 matrices are multiplied, and returns what was before.
 

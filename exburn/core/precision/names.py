@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import DTypeError
+from exburn.errors.boundary import api_boundary
 
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -19,6 +20,7 @@ DTYPES = (
 _PYTHON = {int: "int32", "int": "int32", float: "float32", "float": "float32"}
 
 
+@api_boundary
 def standardize_dtype(dtype: Any) -> str:
     """The dtype's name.
 

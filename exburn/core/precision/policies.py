@@ -15,6 +15,7 @@ from exburn.core.precision.matmul import check_matmul
 from exburn.core.precision.names import DTYPES, is_float, standardize_dtype
 from exburn.core.scoped import value_scope
 from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "CLASSES",
@@ -303,6 +304,7 @@ _inside: contextvars.ContextVar[DTypePolicy | None] = contextvars.ContextVar(
 )
 
 
+@api_boundary
 def get_precision() -> DTypePolicy:
     """The policy that new layers take when they are given no ``dtype``.
 
@@ -320,6 +322,7 @@ def default_precision(policy: Any) -> AbstractContextManager[Any]:
     return value_scope(_inside, PrecisionPolicy.of(policy))
 
 
+@api_boundary
 def set_precision(policy: Any) -> DTypePolicy:
     """Sets the policy of layers made from now on, and returns the one before.
 

@@ -18,6 +18,7 @@ from exburn.elixir.gradients.programs import (
     prepare_batch,
 )
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 
 _OTHER = {"numerical": "numerical_batch", "numerical_batch": "numerical"}
 
@@ -78,6 +79,7 @@ class GradientCheck:
         return "\n".join(lines)
 
 
+@api_boundary
 def check_gradients(
     model: Any,
     batch: Any,

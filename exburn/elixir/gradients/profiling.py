@@ -17,8 +17,10 @@ from exburn.elixir.gradients.programs import (
     on_device,
     prepare_batch,
 )
+from exburn.errors.boundary import api_boundary
 
 
+@api_boundary
 def profile_step(
     model: Any, batch: Any, *, warmup: int = 3, runs: int = 10
 ) -> dict[str, float]:

@@ -13,9 +13,11 @@ from exburn.elixir.gradients.programs import (
     prepare_batch,
     update_of,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.models.arguments import check_model
 
 
+@api_boundary
 def train_step(
     model: Any,
     batch: Any,
@@ -77,6 +79,7 @@ def train_step(
         return float(loss), model
 
 
+@api_boundary
 def compute_gradients(
     model: Any,
     batch: Any,

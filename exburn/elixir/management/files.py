@@ -20,6 +20,7 @@ from exburn.errors import (
     FileFormatError,
     unknown_name,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.files.atomic import write_atomically
 from exburn.runtime.files.ordinary import BytesSource, read_whole
 from exburn.saving.shards import TensorFile, tensor_bytes
@@ -34,6 +35,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _NX = {"f": "float", "bf": "bfloat", "s": "int", "u": "uint", "c": "complex"}
 
 
+@api_boundary
 def serialize_params(model: Any) -> bytes:
     """All weights as the bytes of a safetensors file.
 
@@ -51,6 +53,7 @@ def serialize_params(model: Any) -> bytes:
     return tensor_bytes(arrays, format=_FORMAT)
 
 
+@api_boundary
 def deserialize_params(model: Any, data: bytes) -> Any:
     """Puts the weights of `serialize_params` into a model. All or nothing.
 
@@ -82,6 +85,7 @@ def deserialize_params(model: Any, data: bytes) -> Any:
     return _replace_all(model, arrays, "deserialize_params")
 
 
+@api_boundary
 def export_params(model: Any, path: Any = None, *, format: str | None = None) -> Any:
     """Writes all weights in a format that other programs read.
 
@@ -125,6 +129,7 @@ def export_params(model: Any, path: Any = None, *, format: str | None = None) ->
     return Path(path)
 
 
+@api_boundary
 def import_params(model: Any, source: Any, *, format: str | None = None) -> Any:
     """Puts the weights that `export_params` wrote into a model. All or nothing.
 

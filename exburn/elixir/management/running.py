@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_count
 from exburn.data import as_batch
+from exburn.errors.boundary import api_boundary
 from exburn.models.arguments import check_model
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import on_device, prepare
@@ -17,6 +18,7 @@ from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call
 
 
+@api_boundary
 def forward(model: Any, x: Any, *, training: bool = False) -> Any:
     """The outputs for one batch, from one compiled program; they stay on the device.
 
@@ -57,6 +59,7 @@ def forward(model: Any, x: Any, *, training: bool = False) -> Any:
         return program(programs.split.read(), dataset.tree[0])
 
 
+@api_boundary
 def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
     """The loss of ``compile`` for given outputs; penalties of weights are not in it.
 
@@ -90,6 +93,7 @@ def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
     return loss
 
 
+@api_boundary
 def forward_pattern(model: Any, batch_size: int | None = None) -> dict[str, Any]:
     """Shape and type of the outputs; nothing is computed.
 

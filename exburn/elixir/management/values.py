@@ -12,6 +12,7 @@ import numpy as np
 
 from exburn.core.precision import is_float
 from exburn.errors import DTypeError, ShapeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.models.arguments import check_model
 from exburn.module.building import require_built
 from exburn.module.traversal import iter_weights
@@ -20,6 +21,7 @@ from exburn.module.variable import assign
 __all__ = ["clone", "info", "parameters", "to_device", "update_params"]
 
 
+@api_boundary
 def parameters(model: Any) -> dict[str, jax.Array]:
     """All weights by path, those that training does not change included.
 
@@ -39,6 +41,7 @@ def parameters(model: Any) -> dict[str, jax.Array]:
     return {path: weight.get_value() for path, weight, _ in iter_weights(model)}
 
 
+@api_boundary
 def update_params(model: Any, params: Mapping[str, Any]) -> Any:
     """Replaces weights by path; those not named stay. All or nothing.
 
@@ -100,6 +103,7 @@ def _numbers(op: str, path: str, value: Any) -> Any:
     return array
 
 
+@api_boundary
 def info(model: Any) -> dict[str, Any]:
     """Key figures of a model under ExBurn's names; ``model.info()`` tells more.
 
@@ -140,6 +144,7 @@ def info(model: Any) -> dict[str, Any]:
     }
 
 
+@api_boundary
 def clone(model: Any) -> Any:
     """A deep copy: weights, compile settings and optimizer state; nothing is shared.
 
@@ -181,6 +186,7 @@ def clone(model: Any) -> Any:
     return twin
 
 
+@api_boundary
 def to_device(model: Any, device: Any) -> Any:
     """Moves a model to ``"cpu"``, ``"gpu"`` or a JAX device: ``model.to_device``.
 

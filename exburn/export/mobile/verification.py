@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exburn.errors import ArgumentError, ExportError, ModelFormatError, require
+from exburn.errors.boundary import api_boundary
 from exburn.export.comparison import difference
 from exburn.export.formats import FORMATS
 from exburn.runtime.files.ordinary import read_whole
@@ -27,6 +28,7 @@ _RUNTIMES = {
 }
 
 
+@api_boundary
 def verify(folder: Any) -> dict[str, str]:
     """Checks a mobile bundle: its digests, and its outputs on the golden inputs.
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.batch_independence import mixes_rows
-from exburn.core.symbolic_shapes import describe, plain
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ExBurnError
 from exburn.layers.attention.key_value_cache import CacheProbe
 from exburn.models.generation.memory import run_model
@@ -112,7 +112,7 @@ def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:
     try:
         jax.eval_shape(forward, groups, spec, spec)
     except ExBurnError as error:
-        return plain(error).reason, probes[-1]
+        return error.reason, probes[-1]
     probe = probes[-1]
     if not probe.entries:
         return "it has no layer of attention that keeps keys and values", probe

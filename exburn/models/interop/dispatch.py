@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 
 from exburn.errors import ArgumentError, DTypeError
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.arguments import positive
 from exburn.models.interop import core_ml, litert, onnx_models, stablehlo
@@ -24,6 +25,7 @@ _STABLEHLO = (".stablehlo", ".jax_exported")
 _CORE_ML = (".mlmodel", ".mlpackage", ".mlmodelc")
 
 
+@api_boundary
 def predict(
     model: Any,
     x: Any,

@@ -16,7 +16,13 @@ from exburn.core import forward_context
 from exburn.core.forward_context import Context
 from exburn.core.substitution import stand_in
 from exburn.core.symbolic_shapes import describe, tracer_hint
-from exburn.errors import ExBurnError, NotBuiltError
+from exburn.errors import (
+    ExBurnError,
+    NotBuiltError,
+    locate,
+    places_of,
+    unknown_argument,
+)
 from exburn.kernels.dropout_mask import keep_mask
 from exburn.module import forward_hooks, remat, stateless_scope
 from exburn.module.building import infer, intact, materialize, spec_like, with_masks
@@ -174,7 +180,7 @@ def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
         if ctx.layouts is not None:
             outputs = lay_out_results(_path_in(ctx, self), outputs, ctx)
     except Exception as error:
-        _explain(self, error, args, ctx)
+        _explain(self, error, args, kwargs, ctx)
         raise
     if ctx.shapes is not None:
         specs = jax.tree.map(spec_like, outputs)
@@ -271,35 +277,41 @@ def _not_built(layer: Any) -> NotBuiltError:
     )
 
 
-def _explain(layer: Any, error: Exception, args: tuple, ctx: Context) -> None:
-    """Notes on an error of a call which layer it was.
+def _explain(
+    layer: Any, error: Exception, args: tuple, kwargs: dict, ctx: Context
+) -> None:
+    """Says in an error of a call which layer it was.
 
     Raises:
         NotBuiltError: A layer was not built, and the error comes from that.
+        SignatureError: ``call`` does not take an argument.
     """
+    if isinstance(error, TypeError) and not layer._call_info.takes_any:
+        names = layer.call_signature_parameters
+        if not kwargs.keys() <= {*names}:
+            raise unknown_argument(layer.name, kwargs, names) from None
     if (unbuilt := _called_unbuilt(error)) is None:
-        _add_note(layer, error, args, ctx)
+        _add_place(layer, error, args, ctx)
         return
     cause = NotBuiltError(
         unbuilt.name,
         "its `call` runs by itself, which builds no layer",
         hint="Call the layer, layer(x), or build it: layer.build(shape).",
     )
-    _add_note(layer, cause, args, ctx)
+    _add_place(layer, cause, args, ctx)
     raise cause from error
 
 
-def _add_note(layer: Any, error: Exception, args: tuple, ctx: Context) -> None:
-    if getattr(error, "_exburn_noted", False):
+def _add_place(layer: Any, error: Exception, args: tuple, ctx: Context) -> None:
+    if any(place.startswith("in layer ") for place in places_of(error)):
         return
     path = ctx.paths.get(id(layer)) or layer.name
     leaves = jax.tree.leaves(args)
     shapes = ", ".join(describe(v) for v in leaves[:_SHOWN])
     shapes += ", …" if len(leaves) > _SHOWN else ""
-    error.add_note(f"in layer {path!r} ({type(layer).__name__}): received {shapes}")
-    if (hint := tracer_hint(error)) is not None:
-        error.add_note(f"  → {hint}")
-    error._exburn_noted = True  # type: ignore[attr-defined]
+    received = f", which received {shapes}" if shapes else ""
+    place = f"in layer {path!r} ({type(layer).__name__}){received}"
+    locate(error, place, hint=tracer_hint(error))
 
 
 def _called_unbuilt(error: Exception) -> Any:

@@ -21,7 +21,13 @@ from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.core.tensorflow_graphs import as_node, has_graph_tensor
-from exburn.errors import ArgumentError, UncalledLayerError, printable
+from exburn.errors import (
+    ArgumentError,
+    UncalledLayerError,
+    printable,
+    unknown_argument,
+)
+from exburn.errors.boundary import boundary_itself, guard_methods, leave_boundary
 from exburn.module import remat
 from exburn.module.building import clone, spread_precision
 from exburn.module.copying import set_owner
@@ -47,6 +53,7 @@ from exburn.module.traversal import (
 from exburn.module.variable import Static, Weight
 
 
+@guard_methods
 @with_methods
 class Layer(nnx.Module, metaclass=LayerType):
     """A piece of a model with weights: subclass it and write ``build`` and ``call``.
@@ -154,11 +161,7 @@ class Layer(nnx.Module, metaclass=LayerType):
                 shape = checked_sizes(type(self).__name__, value)
                 self._given_shape = shape[1:] if key.startswith("batch") else shape
         if kwargs:
-            raise ArgumentError(
-                type(self).__name__,
-                f"unknown argument {next(iter(kwargs))!r}",
-                {"known": ", ".join(init_names(type(self)))},
-            )
+            raise unknown_argument(type(self).__name__, kwargs, init_names(type(self)))
         if name is not None:
             self._name, self._auto_name = check_name(type(self).__name__, name), False
         if not check_flag(type(self).__name__, "trainable", trainable):
@@ -175,6 +178,8 @@ class Layer(nnx.Module, metaclass=LayerType):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if not is_foreign(cls):
+            guard_methods(cls)
         _describe(cls)
         own = vars(cls)
         if "__init__" in own and not is_foreign(cls):
@@ -453,16 +458,21 @@ class Layer(nnx.Module, metaclass=LayerType):
         """
         return previous_mask if self.supports_masking else None
 
+    @boundary_itself
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not args:
-            args, kwargs = self._call_info.by_place(kwargs)
-        if has_symbol((args, kwargs)):
-            return self._call_symbols(args, kwargs)
-        if has_graph_tensor((args, kwargs)):
-            return as_node(self, self, args, kwargs)
-        if (ctx := forward_context.current()) is None:
-            return calls.call_outermost(self, args, kwargs)
-        return calls.call_arrays(calls.find_callee(self, ctx), args, kwargs)
+        try:
+            if not args:
+                args, kwargs = self._call_info.by_place(kwargs)
+            if has_symbol((args, kwargs)):
+                return self._call_symbols(args, kwargs)
+            if has_graph_tensor((args, kwargs)):
+                return as_node(self, self, args, kwargs)
+            if (ctx := forward_context.current()) is None:
+                return calls.call_outermost(self, args, kwargs)
+            return calls.call_arrays(calls.find_callee(self, ctx), args, kwargs)
+        except BaseException as error:
+            leave_boundary(error)
+            raise
 
     @property
     def losses(self) -> list[jax.Array]:

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from flax import nnx
 
 from exburn.core.substitution import clone_scope, moment
+from exburn.errors.boundary import boundary_itself, leave_boundary
 
 if TYPE_CHECKING:  # the type of a call is no base class to every checker
     from flax.nnx.module import ModuleMeta
@@ -84,10 +85,20 @@ class LayerMeta:
 class LayerType(ModuleMeta):
     """Notes that a layer is made: what is set later, its configuration tells."""
 
+    @boundary_itself
     def __call__(cls, *args, **kwargs):
-        layer = super().__call__(*args, **kwargs)
-        layer._meta.value.made = True
-        layer._spread_freezing()
+        try:
+            layer = super().__call__(*args, **kwargs)
+            layer._meta.value.made = True
+            layer._spread_freezing()
+        except BaseException as error:
+            if (refusal := leave_boundary(error, cls, args, kwargs)) is None:
+                raise
+            try:
+                raise refusal from None
+            except TypeError:
+                leave_boundary(refusal)
+                raise
         return layer
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from exburn.errors import LayoutError
+from exburn.errors.boundary import api_boundary
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -21,6 +22,7 @@ _of_model: ContextVar[tuple | None] = ContextVar("exburn_distribution", default=
 _by_hand: ContextVar[bool] = ContextVar("exburn_spread_by_hand", default=False)
 
 
+@api_boundary
 def set_distribution(value: Distribution | None) -> None:
     """Sets the distribution of all models that have none of their own.
 
@@ -42,6 +44,7 @@ def set_distribution(value: Distribution | None) -> None:
     _for_all[0] = value
 
 
+@api_boundary
 def distribution() -> Any:
     """The distribution that was set for all models; ``None`` if there is none.
 

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 from exburn.errors import ArgumentError, ProcessError
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.sharding.liveness import FAREWELL, GRACE, LOST, begin_watch, watch
 from exburn.runtime.sharding.processes import (
     broadcast,
@@ -40,6 +41,7 @@ class _Cluster:
 _cluster: _Cluster | None = None
 
 
+@api_boundary
 def initialize(
     job_addresses: str | None = None,
     num_processes: int | None = None,

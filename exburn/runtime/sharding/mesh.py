@@ -12,8 +12,10 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from exburn.errors import LayoutError
+from exburn.errors.boundary import api_boundary
 
 
+@api_boundary
 def list_devices(device_type: str | None = None) -> list[str]:
     """Names the devices of all processes, as ``keras.distribution`` does.
 
@@ -33,6 +35,7 @@ def list_devices(device_type: str | None = None) -> list[str]:
     return list(_devices_by_name(None if device_type is None else device_type.lower()))
 
 
+@api_boundary
 def get_device_count(device_type: str | None = None) -> int:
     """Counts the devices that ``list_devices`` names.
 

@@ -7,7 +7,7 @@ from tests.golden import keras
 import exburn
 from exburn import layers
 from exburn.callbacks.contract import CallbackList
-from exburn.errors import CallbackError
+from exburn.errors import CallbackError, places_of
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 4)).astype(np.float32)
@@ -91,7 +91,7 @@ def test_errors_name_the_class():
 
     with pytest.raises(ZeroDivisionError) as caught:
         CallbackList([Broken()]).on_epoch_end(4)
-    assert caught.value.__notes__ == ["in callback 'Broken' (on_epoch_end, epoch 4)"]
+    assert places_of(caught.value) == ["in callback 'Broken' (on_epoch_end, epoch 4)"]
 
 
 def test_one_object_twice_is_refused():

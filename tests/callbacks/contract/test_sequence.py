@@ -7,7 +7,7 @@ import pytest
 
 from exburn.callbacks import EarlyStopping, LambdaCallback, ReduceLROnPlateau
 from exburn.callbacks.contract import Callback, CallbackList, History
-from exburn.errors import CallbackError
+from exburn.errors import CallbackError, places_of
 
 HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
 
@@ -173,7 +173,7 @@ def test_an_exception_tells_where_it_came_from():
 
     with pytest.raises(ZeroDivisionError) as caught:
         CallbackList([Broken()]).on_epoch_end(4)
-    assert caught.value.__notes__ == ["in callback 'Broken' (on_epoch_end, epoch 4)"]
+    assert places_of(caught.value) == ["in callback 'Broken' (on_epoch_end, epoch 4)"]
 
 
 def test_all_callbacks_may_clean_up_after_an_exception():

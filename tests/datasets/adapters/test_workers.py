@@ -11,7 +11,7 @@ import pytest
 from tests.datasets.adapters.squares import Squares, values
 
 from exburn.data import as_dataset
-from exburn.errors import DataError
+from exburn.errors import DataError, places_of
 from exburn.runtime.threads import Threads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ def test_an_error_in_a_worker_is_the_users_own(workers):
 
     with pytest.raises(KeyError) as caught:
         values(as_dataset(Failing(workers=workers)))
-    assert caught.value.__notes__ == ["while reading batch 0 of epoch 0 (Failing)"]
+    assert places_of(caught.value) == ["while reading batch 0 of epoch 0 (Failing)"]
 
 
 @pytest.mark.slow

@@ -90,4 +90,4 @@ def test_a_bad_value_is_found_in_the_part_that_holds_it(model, monkeypatch):
     bad[7][0][2, 1] = np.nan
     with pytest.raises(DataError) as caught:
         model.fit(StreamDataset(lambda epoch: iter(bad)), verbose=0)
-    assert "in batch 7 of the loader" in "".join(caught.value.__notes__)
+    assert "in batch 7 of the loader" in str(caught.value)

@@ -43,8 +43,8 @@ def test_a_loaders_error_comes_with_its_own_traceback(model):
     with pytest.raises(OSError, match="the disk is gone") as caught:
         model.fit(Batches(fails_at=3), verbose=0)
     names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert names[-1] == "read" and "fit" in names
-    assert "reading batch 3 of epoch 0" in "".join(caught.value.__notes__)
+    assert names[0].startswith("test_") and names[1:] == ["__iter__", "read"]
+    assert "reading batch 3 of epoch 0" in str(caught.value)
 
 
 class Failing(Numbered):
@@ -119,7 +119,7 @@ def test_an_error_in_the_validation_says_so(model):
     with pytest.raises(OSError) as caught:
         model.fit(X, Y, validation_data=Batches(fails_at=2), verbose=0)
     said = "while reading batch 2 (Batches, fit (validation data))"
-    assert said in caught.value.__notes__
+    assert said in str(caught.value)
     few = (batch for batch in Batches())  # ten of them
     with pytest.raises(DataError, match="3 of 7 steps.*\n.*validation_steps"):
         model.fit(X, Y, validation_data=few, validation_steps=7, epochs=2, verbose=0)
@@ -263,4 +263,4 @@ def test_a_bad_value_of_a_loader_is_found_in_its_batch(model):
 
     with pytest.raises(TargetError, match="7") as caught:
         model.fit(batches(), verbose=0)
-    assert "in batch 4 of the generator" in "".join(caught.value.__notes__)
+    assert "in batch 4 of the generator" in str(caught.value)

@@ -51,18 +51,25 @@ __all__ = [
     "SaveError",
     "ServingClosedError",
     "ShapeError",
+    "SignatureError",
     "TargetError",
     "TrainingWarning",
     "UncalledLayerError",
     "UnheldLayerError",
     "UnknownNameError",
+    "did_you_mean",
+    "locate",
+    "places_of",
     "require",
+    "unknown_argument",
     "unknown_name",
     "warn",
 ]
 
+JAX_NOTE = "JAX has removed its internal frames"
 _MAX_LINES = 12
 _MAX_TEXT = 4000  # characters of a reason
+_SPREAD = 0.2  # of the likeness of names to the one that is not known
 _MAX_NAME = 200  # of a name that others are compared with
 # Characters that act on a terminal, or hide or turn around what stands beside them:
 # controls but tab and newline, marks of direction, separators, halves of a pair.
@@ -71,7 +78,7 @@ _UNPRINTABLE = re.compile(
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _OWN = (
-    os.path.dirname(__file__) + os.sep,
+    os.path.dirname(os.path.dirname(__file__)) + os.sep,
     *(contextlib.__file__, threading.__file__, concurrent.futures.thread.__file__),
 )
 
@@ -121,14 +128,29 @@ class ExBurnError(Exception):
         self.reason = reason
         self.details = dict(details or {})
         self.hint = hint
-        lines = [f"{op}: {_cut(reason)}"]
+        self.places: list[str] = []
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        lines = [f"{self.op}: {_cut(self.reason)}"]
         lines += [f"  {key}: {_short(value)}" for key, value in self.details.items()]
-        if len(lines) > _MAX_LINES - 1:
-            hidden = len(lines) - (_MAX_LINES - 2)
-            lines = lines[: _MAX_LINES - 2] + [f"  … and {hidden} more"]
-        if hint:
-            lines.append(f"  → {_cut(hint)}")
-        super().__init__(printable("\n".join(lines)))
+        most = _MAX_LINES - 1 - len(self.places)
+        if len(lines) > most:
+            hidden = len(lines) - (most - 1)
+            lines = lines[: most - 1] + [f"  … and {hidden} more"]
+        lines += [f"  {_short(place)}" for place in self.places]
+        if self.hint:
+            lines.append(f"  → {_cut(self.hint)}")
+        return printable("\n".join(lines))
+
+    def add_note(self, note: str, /) -> None:
+        """Adds a note, but not that of JAX on hidden frames: it would be the last line.
+
+        Args:
+            note: The note.
+        """
+        if JAX_NOTE not in note:
+            super().add_note(note)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For other processes, such as those of a data loader."""
@@ -138,8 +160,10 @@ class ExBurnError(Exception):
             for key, value in self.details.items()
         }
         make = functools.partial(type(self), hint=self.hint)
-        notes = {"__notes__": self.__notes__} if hasattr(self, "__notes__") else {}
-        return make, (self.op, self.reason, details), notes
+        state = {"places": self.places}
+        if hasattr(self, "__notes__"):
+            state["__notes__"] = self.__notes__
+        return make, (self.op, self.reason, details), state
 
 
 def _short(value: Any) -> str:
@@ -152,6 +176,62 @@ def _cut(text: str, most: int = _MAX_TEXT) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def locate(
+    error: BaseException, place: str, *, instead_of: str = "", hint: str | None = None
+) -> None:
+    """Says in an error's message where it happened; what to do stays its last line.
+
+    Errors that are none of ExBurn's and have no plain text, such as those of a user's
+    own class, are given a note instead, which stands below the message.
+
+    Args:
+        error: The error, on its way to the user.
+        place: The place, ``"in layer 'dense'"``; inner ones come first.
+        instead_of: A place that was said before and is told by this one, too.
+        hint: What to do, for errors that are none of ExBurn's; of their text the first
+            line is left then.
+
+    Example:
+        >>> error = ValueError("shapes differ")
+        >>> locate(error, "in layer 'dense'")
+        >>> print(error)
+        in layer 'dense': shapes differ
+    """
+    places = places_of(error)
+    if instead_of in places:
+        places.remove(instead_of)
+    places.append(place)
+    if isinstance(error, ExBurnError):
+        return
+    state = vars(error)
+    state["_exburn_places"] = places
+    if hint is not None:
+        state["_exburn_hint"] = hint
+    if "_exburn_text" not in state:
+        has_text = len(error.args) == 1 and str(error) == error.args[0] != ""
+        plain = type(error).__module__.partition(".")[0] in ("builtins", "jax")
+        state["_exburn_text"] = str(error) if has_text and plain else None
+    if (text := state["_exburn_text"]) is None:
+        error.add_note(place)
+        error.__notes__[:] = [note for note in error.__notes__ if note != instead_of]
+        return
+    if (hint := state.get("_exburn_hint")) is not None:
+        text = f"{text.partition(chr(10))[0]}\n  → {hint}"
+    error.args = (f"{', '.join(places)}: {text}",)
+
+
+def places_of(error: BaseException) -> list[str]:
+    """The places that an error's message names, inner ones first.
+
+    Example:
+        >>> places_of(ValueError("shapes differ"))
+        []
+    """
+    if isinstance(error, ExBurnError):
+        return error.places
+    return list(vars(error).get("_exburn_places", ()))
+
+
 class ArgumentError(ExBurnError, ValueError):
     """An argument has a value that can never work (``batch_size=0``).
 
@@ -162,6 +242,19 @@ class ArgumentError(ExBurnError, ValueError):
         ... except ValueError as error:
         ...     print(error.op, "·", error.reason)
         Dense · units must be an integer ≥ 1, received 0
+    """
+
+
+class SignatureError(ArgumentError, TypeError):
+    """A call with arguments that a function or a class does not take.
+
+    Example:
+        >>> from exburn import layers
+        >>> try:
+        ...     layers.Dense(3, activaton="relu")
+        ... except TypeError as error:
+        ...     print(error.hint)
+        Did you mean 'activation'?
     """
 
 
@@ -562,22 +655,78 @@ def unknown_name(
           → Did you mean 'mse' or 'mae'?
     """
     known = sorted(known)
-    wanted = str(name)[:_MAX_NAME]
-    short = [one for one in known if len(one) <= _MAX_NAME]
-    near = difflib.get_close_matches(wanted, short, n=3, cutoff=0.5)
-    lowered = {one.lower(): one for one in short}
-    lower = wanted.lower()
-    alike = difflib.get_close_matches(lower, lowered, n=3, cutoff=0.5)
-    longer = [one for one in lowered if len(lower) > 1 and one.startswith(lower)]
-    # Of names that differ by capitals alone the closest one, else that in snake case.
-    nearest = {one.lower(): one for one in reversed(near)}
-    order = dict.fromkeys((*(one.lower() for one in near), *alike, *longer))
-    close = [nearest.get(one, lowered[one]) for one in order][:3]
-    if close:
-        meant = "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+    if meant := did_you_mean(name, known):
         hint = f"{meant} {hint}".strip()
     return UnknownNameError(
         op, f"unknown {kind} {name!r}", {"known": ", ".join(known)}, hint=hint or None
+    )
+
+
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
+    """The question after a name that is not known; empty if none is like it.
+
+    Args:
+        name: The name that was given.
+        known: All names there are.
+
+    Example:
+        >>> did_you_mean("epoch", ["epochs", "verbose"])
+        "Did you mean 'epochs'?"
+        >>> did_you_mean("lr", ["beta", "learning_rate"])
+        "Did you mean 'learning_rate'?"
+    """
+    word = str(name)[:_MAX_NAME]
+    short = [one for one in known if len(one) <= _MAX_NAME]
+    near = difflib.get_close_matches(word, short, n=3, cutoff=0.5)
+    lowered = {one.lower(): one for one in short}
+    lower = word.lower()
+    alike = difflib.get_close_matches(lower, lowered, n=3, cutoff=0.5)
+    if alike:  # beside one that differs by a letter, others are not meant
+        least = _likeness(lower, alike[0]) - _SPREAD
+        alike = [one for one in alike if _likeness(lower, one) > least]
+    near = [one for one in near if one.lower() in alike]
+    longer = [one for one in lowered if len(lower) > 1 and one.startswith(lower)]
+    brief = [one for one in lowered if len(lower) > 1 and _initials(one) == lower]
+    # Of names that differ by capitals alone the closest one, else that in snake case.
+    nearest = {one.lower(): one for one in reversed(near)}
+    order = dict.fromkeys((*brief, *(one.lower() for one in near), *alike, *longer))
+    close = [nearest.get(one, lowered[one]) for one in order][:3]
+    return f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, other, one).ratio()
+
+
+def _initials(name: str) -> str:
+    return "".join(part[:1] for part in name.split("_"))
+
+
+def unknown_argument(
+    op: str, arguments: Iterable[str], known: Iterable[str]
+) -> SignatureError:
+    """Builds the error for an argument that a call does not take.
+
+    Args:
+        op: What was called.
+        arguments: The names that it was given; one at least is not known.
+        known: Those that it takes.
+
+    Example:
+        >>> print(unknown_argument("fit", ["epoch"], ["x", "y", "epochs"]))
+        fit: unknown argument 'epoch'
+          known: x, y, epochs
+          → Did you mean 'epochs'?
+    """
+    known = list(known)
+    unknown = [name for name in arguments if name not in known]
+    plural = "s" if len(unknown) > 1 else ""
+    meant = [did_you_mean(name, known) for name in unknown]
+    return SignatureError(
+        op,
+        f"unknown argument{plural} {', '.join(map(repr, unknown))}",
+        {"known": ", ".join(known) or "none: it takes no arguments"},
+        hint=" ".join(filter(None, meant)) or f"help({op}) describes what it takes.",
     )
 
 

@@ -1,0 +1,321 @@
+"""The line between a user's program and ExBurn, which tracebacks stop at.
+
+An error that leaves a public function shows the user's lines alone: the call, and the
+user's own functions that ran below it. Frames of ExBurn, of JAX and of flax are taken
+out, and so are those of other libraries that ExBurn itself has called. A call whose
+arguments a function does not take is refused here, too, with the name that was meant.
+
+``exburn.config.disable_traceback_filtering()``, or the variable
+``EXBURN_TRACEBACK_FILTERING=off``, leaves tracebacks as they are. The setting is that
+of JAX, ``jax_traceback_filtering``: there is one for both.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import textwrap
+import types
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+
+from exburn.errors import JAX_NOTE, SignatureError, unknown_argument
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound=type)
+_F = TypeVar("_F", bound=types.FunctionType)
+
+_HIDDEN = frozenset(("exburn", "flax", "jax", "jaxlib", "optax"))
+# Hidden only where ExBurn has called them: a user's program calls them, too.
+_BENEATH = frozenset(
+    "PIL h5py jsonschema ml_dtypes narwhals numpy onnx optree orbax pandas polars"
+    " pyarrow safetensors tensorstore zstandard".split()
+)
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_SITES = ("site-packages", "dist-packages")
+_LONGEST_CALL = 150  # characters
+# Methods that subclasses write for ExBurn to call, where each frame counts.
+_OVERRIDABLE = frozenset(
+    "build call compute_loss compute_mask compute_metrics compute_output_shape"
+    " compute_output_spec get_metrics_result predict_step test_step train_step".split()
+)
+
+if os.environ.get("EXBURN_TRACEBACK_FILTERING", "").lower() in ("off", "0", "false"):
+    jax.config.update("jax_traceback_filtering", "off")
+
+_codes: set[types.CodeType] = set()  # of the functions that are the line
+
+
+def api_boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorates a public function: its errors show the lines of the user's program.
+
+    Args:
+        function: The function, or a method.
+
+    Example:
+        >>> @api_boundary
+        ... def area(width, height=1):
+        ...     return width * height
+        >>> area(2, heigth=3)
+        Traceback (most recent call last):
+        exburn.errors.SignatureError: area: unknown argument 'heigth'
+          known: width, height
+          → Did you mean 'height'?
+    """
+    template: Any = _around(function, inspect.isgeneratorfunction(function))
+    # With the globals of its module, where doctest, pickle and typing look for it.
+    guarded = types.FunctionType(
+        template.__code__, function.__globals__, closure=template.__closure__
+    )
+    return functools.update_wrapper(guarded, function)  # type: ignore[return-value]
+
+
+def _around(function: Callable, generates: bool) -> Callable:
+    leave, iterate = leave_boundary, _iterate
+
+    def call(*args, **kwargs):
+        try:
+            if generates:
+                return iterate(function(*args, **kwargs))
+            return function(*args, **kwargs)
+        except BaseException as error:
+            if (refusal := leave(error, function, args, kwargs)) is None:
+                raise  # adds no line of this function, unlike "raise error"
+            try:
+                raise refusal from None
+            except TypeError:
+                leave(refusal)
+                raise
+
+    _codes.add(call.__code__)
+    return call
+
+
+def _iterate(generator: Generator) -> Generator:
+    try:
+        return (yield from generator)
+    except BaseException as error:
+        leave_boundary(error)
+        raise
+
+
+def boundary_itself(function: _F) -> _F:
+    """Decorates a public method that calls `leave_boundary` in its own body.
+
+    For those that run so often that another function around them would be felt.
+
+    Args:
+        function: The method.
+
+    Example:
+        >>> def __call__(self): ...
+        >>> boundary_itself(__call__) is __call__
+        True
+    """
+    _codes.add(function.__code__)
+    return function
+
+
+def guard_methods(cls: _C) -> _C:
+    """Decorates a class of ExBurn's: its constructor and public methods are guarded.
+
+    Those that subclasses write for ExBurn to call, such as ``call``, stay bare.
+
+    Args:
+        cls: The class; methods that it inherits are those of the base.
+
+    Example:
+        >>> @guard_methods
+        ... class Square:
+        ...     def __init__(self, side): ...
+        >>> Square(sied=3)
+        Traceback (most recent call last):
+        exburn.errors.SignatureError: Square: unknown argument 'sied'
+          known: side
+          → Did you mean 'side'?
+    """
+    for name, value in list(vars(cls).items()):
+        bare = type(value) is types.FunctionType and value.__code__ not in _codes
+        if bare and _is_called_by_users(name):
+            type.__setattr__(cls, name, api_boundary(value))
+    return cls
+
+
+def _is_called_by_users(method: str) -> bool:
+    if method.startswith(("_", "on_")):
+        return method in ("__init__", "__call__")
+    return method not in _OVERRIDABLE
+
+
+class Guarded:
+    """Base of the classes of a catalogue: those of ExBurn's own are guarded.
+
+    Example:
+        >>> issubclass(Guarded, object)
+        True
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] == "exburn":
+            guard_methods(cls)
+
+
+def leave_boundary(
+    error: BaseException,
+    function: Callable | None = None,
+    args: tuple = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> SignatureError | None:
+    """Takes lines that are not the user's out of an error's traceback, and its causes'.
+
+    The outermost public function does it; those that ExBurn calls itself leave errors
+    as they are.
+
+    Args:
+        error: What is being raised, caught in the public function itself.
+        function: What the public function has called.
+        args: By which arguments.
+        kwargs: By which arguments of a name.
+
+    Returns:
+        The error to raise in its place if the function does not take the arguments.
+    """
+    line = error.__traceback__
+    if function is not None and isinstance(error, TypeError):
+        ran = isinstance(error, SignatureError) or _of_user(line) is not None
+        refusal = None if ran else _refuse(function, args, kwargs or {})
+        if refusal is not None:
+            return refusal
+    if line is None or not is_filtering() or _is_inside(line.tb_frame.f_back):
+        return None
+    for part in _chain(error):
+        part.__traceback__ = _of_user(part.__traceback__)
+        _drop_notes(part)
+    return None
+
+
+def is_filtering() -> bool:
+    """Whether lines that are not the user's are taken out of tracebacks.
+
+    Example:
+        >>> is_filtering()
+        True
+    """
+    values: Any = jax.config
+    return values.jax_traceback_filtering != "off"
+
+
+def _is_inside(frame: types.FrameType | None) -> bool:
+    """Whether a public function is running around a frame."""
+    while frame is not None:
+        if frame.f_code in _codes:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error, its causes, and the members of groups, each once."""
+    seen, waiting = set(), [error]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        _forget_details(part)
+        yield part
+        waiting += [e for e in (part.__cause__, part.__context__) if e is not None]
+        if isinstance(part, BaseExceptionGroup):
+            waiting += part.exceptions
+
+
+def _forget_details(error: BaseException) -> None:
+    """Takes out of a chain what was raised and caught in libraries alone."""
+    while error.__cause__ is not None and _is_of_jax(error.__cause__):
+        error.__cause__ = error.__cause__.__cause__  # also suppresses the context
+    context = error.__context__
+    if context is not None and error.__cause__ is None:
+        if _of_user(context.__traceback__) is None:
+            error.__suppress_context__ = True
+
+
+def _is_of_jax(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("jax", "jaxlib", "flax")
+
+
+def _of_user(line: types.TracebackType | None) -> types.TracebackType | None:
+    """A traceback without the lines of ExBurn and of what ExBurn calls."""
+    lines, beneath = [], False
+    while line is not None:
+        if not (beneath := _is_hidden(line.tb_frame, beneath)):
+            lines.append(line)
+        line = line.tb_next
+    shown = None
+    for line in reversed(lines):
+        shown = types.TracebackType(shown, line.tb_frame, line.tb_lasti, line.tb_lineno)
+    return shown
+
+
+def _is_hidden(frame: types.FrameType, beneath: bool) -> bool:
+    """Whether a frame is none of the user's; ``beneath`` others that are none."""
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    if package in _HIDDEN or frame.f_code in _codes:
+        return True
+    if not beneath:
+        return False
+    path = frame.f_code.co_filename
+    if package in _BENEATH or path.startswith("<frozen "):
+        return True
+    return path.startswith(_STANDARD) and not any(site in path for site in _SITES)
+
+
+def _drop_notes(error: BaseException) -> None:
+    """Takes away JAX's note that it has removed lines."""
+    notes = getattr(error, "__notes__", None)
+    if notes:
+        notes[:] = [note for note in notes if JAX_NOTE not in note]
+        if not notes:
+            del error.__notes__
+
+
+def _refuse(
+    function: Callable, args: tuple, kwargs: Mapping[str, Any]
+) -> SignatureError | None:
+    """The error for arguments that a function does not take; ``None`` if it does."""
+    name = getattr(function, "__name__", "call")
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        reason = str(error)
+    else:
+        return None
+    parameters = _parameters(function)
+    if args and parameters and parameters[0].name == "self":
+        if name == "__init__":  # a class on this one may have passed its options on
+            parameters = [parameters[0], *_parameters(type(args[0]))]
+        if name in ("__init__", "__call__"):
+            name = type(args[0]).__name__
+        parameters, args = parameters[1:], args[1:]
+    variadic = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
+    named = [p.name for p in parameters if p.kind not in variadic]
+    if not all(name in named for name in kwargs) and len(named) == len(parameters):
+        return unknown_argument(name, kwargs, named)
+    bare = [p.replace(annotation=p.empty) for p in parameters]
+    call = textwrap.shorten(
+        f"{name}{inspect.Signature(bare)}", _LONGEST_CALL, placeholder=" …)"
+    )
+    if reason.startswith("too many"):
+        by_place = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        most = f"{', '.join(by_place)}" if by_place else "none"
+        reason = f"it takes {len(by_place)} arguments by position ({most})"
+        reason += f", received {len(args)}"
+    return SignatureError(name, reason, hint=f"Call it as {call}")
+
+
+def _parameters(function: Callable) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
