@@ -263,6 +263,8 @@ def one_hot(labels: Any, num_classes: int | None = None) -> np.ndarray:
             "one_hot",
             f"labels must lie in 0 … {width - 1}",
             {"first bad value": f"{labels[at]} at {tuple(int(i) for i in at)}"},
+            hint="Classes are counted from 0: num_classes must be the largest label "
+            "and one more, or None.",
         )
     rows = np.zeros((labels.size, width), np.float32)
     rows[np.arange(labels.size), labels.reshape(-1).astype(np.intp)] = 1

@@ -142,12 +142,13 @@ def check_rate(op: str, argument: str, value: Any, *, below_one: bool = False) -
         0.5
         >>> check_rate("LSTM", "dropout", 1, below_one=True)
         Traceback (most recent call last):
-        exburn.errors.ArgumentError: LSTM: 0 <= dropout < 1, received 1
+        exburn.errors.ArgumentError: LSTM: dropout must be 0 <= dropout < 1, received 1
     """
     number = _real(value)
     if number is None or not 0 <= number <= 1 or (below_one and number == 1):
         limit = "<" if below_one else "<="
-        raise ArgumentError(op, f"0 <= {argument} {limit} 1, received {value!r}")
+        must = f"{argument} must be 0 <= {argument} {limit} 1"
+        raise ArgumentError(op, f"{must}, received {value!r}")
     return float(number)
 
 

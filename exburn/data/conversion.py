@@ -214,8 +214,9 @@ def split(
     if not number or not 0 < validation_split < 1:
         raise ArgumentError(
             op,
-            "validation_split must be a fraction between 0 and 1, both excluded",
-            {"received": repr(validation_split)},
+            "validation_split must be a fraction between 0 and 1, both excluded, "
+            f"received {validation_split!r}",
+            hint="0.2 takes the last fifth of the rows.",
         )
     if not isinstance(dataset, ArrayDataset):
         raise ArgumentError(

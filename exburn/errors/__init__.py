@@ -208,16 +208,37 @@ def locate(
     if hint is not None:
         state["_exburn_hint"] = hint
     if "_exburn_text" not in state:
-        has_text = len(error.args) == 1 and str(error) == error.args[0] != ""
-        plain = type(error).__module__.partition(".")[0] in ("builtins", "jax")
-        state["_exburn_text"] = str(error) if has_text and plain else None
+        state["_exburn_text"] = _plain_text(error)
     if (text := state["_exburn_text"]) is None:
         error.add_note(place)
         error.__notes__[:] = [note for note in error.__notes__ if note != instead_of]
         return
     if (hint := state.get("_exburn_hint")) is not None:
         text = f"{text.partition(chr(10))[0]}\n  → {hint}"
-    error.args = (f"{', '.join(places)}: {text}",)
+    text = f"{', '.join(places)}: {text}"
+    if isinstance(error, OSError) and error.strerror:
+        error.strerror = text
+    else:
+        error.args = (_Verbatim(text) if isinstance(error, KeyError) else text,)
+
+
+class _Verbatim(str):
+    """The text of a ``KeyError``, which shows what stands for its key as it is."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _plain_text(error: BaseException) -> str | None:
+    """The text of an error of Python or JAX that is nothing but a text."""
+    if type(error).__module__.partition(".")[0] not in ("builtins", "jax"):
+        return None
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if type(error) is KeyError and len(error.args) == 1:
+        return repr(error.args[0])
+    has_text = len(error.args) == 1 and str(error) == error.args[0] != ""
+    return str(error) if has_text else None
 
 
 def places_of(error: BaseException) -> list[str]:

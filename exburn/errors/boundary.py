@@ -236,8 +236,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _forget_details(error: BaseException) -> None:
     """Takes out of a chain what was raised and caught in libraries alone."""
-    while error.__cause__ is not None and _is_of_jax(error.__cause__):
-        error.__cause__ = error.__cause__.__cause__  # also suppresses the context
+    while (cause := error.__cause__) is not None and _is_of_jax(cause):
+        error.__cause__ = cause.__cause__  # also suppresses the context
     context = error.__context__
     if context is not None and error.__cause__ is None:
         if _of_user(context.__traceback__) is None:
@@ -245,19 +245,28 @@ def _forget_details(error: BaseException) -> None:
 
 
 def _is_of_jax(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in ("jax", "jaxlib", "flax")
+    """Whether JAX or flax has raised an error, about nothing that the user wrote."""
+    packages = [type(error).__module__]
+    line = error.__traceback__
+    if line is not None and _of_user(line) is None:
+        while line.tb_next is not None:
+            line = line.tb_next
+        packages.append(str(line.tb_frame.f_globals.get("__name__", "")))
+    return any(name.partition(".")[0] in ("jax", "jaxlib", "flax") for name in packages)
 
 
 def _of_user(line: types.TracebackType | None) -> types.TracebackType | None:
     """A traceback without the lines of ExBurn and of what ExBurn calls."""
-    lines, beneath = [], False
+    lines: list[types.TracebackType] = []
+    beneath = False
     while line is not None:
         if not (beneath := _is_hidden(line.tb_frame, beneath)):
             lines.append(line)
         line = line.tb_next
     shown = None
-    for line in reversed(lines):
-        shown = types.TracebackType(shown, line.tb_frame, line.tb_lasti, line.tb_lineno)
+    for entry in reversed(lines):
+        place = entry.tb_frame, entry.tb_lasti, entry.tb_lineno
+        shown = types.TracebackType(shown, *place)
     return shown
 
 

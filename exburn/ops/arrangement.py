@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Axis, DType, Places, Sizes, Tensor
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol, lift
 from exburn.ops.binding import nameable, of_many, op, op_on_lists, tensor
 
@@ -626,6 +627,7 @@ _get_item = lift(operator.getitem, "get_item")
 
 
 @nameable
+@api_boundary
 def reshape(x: Tensor, newshape: int | Sequence[Any]) -> jax.Array:
     """The same elements in another shape.
 
@@ -651,6 +653,7 @@ def reshape(x: Tensor, newshape: int | Sequence[Any]) -> jax.Array:
 
 
 @nameable
+@api_boundary
 def squeeze(x: Tensor, axis: Axis = None) -> jax.Array:
     """The same elements without axes of size 1.
 
@@ -668,6 +671,7 @@ def squeeze(x: Tensor, axis: Axis = None) -> jax.Array:
 
 
 @nameable
+@api_boundary
 def get_item(x: Tensor, key: Any) -> jax.Array:
     """``x[key]``.
 
@@ -682,6 +686,7 @@ def get_item(x: Tensor, key: Any) -> jax.Array:
     return _get_item(tensor(x), key)
 
 
+@api_boundary
 def ndim(x: Tensor) -> int:
     """Number of axes.
 
@@ -783,6 +788,7 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int | None = None) -> jax.
     return jnp.take_along_axis(x, indices, axis)
 
 
+@api_boundary
 def vectorize(
     pyfunc: Callable[..., Any],
     *,

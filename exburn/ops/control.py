@@ -14,6 +14,7 @@ from jax.core import Tracer
 from exburn.core.annotations import Tensor
 from exburn.core.checks import check_integer
 from exburn.errors import ArgumentError, GraphError
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
 from exburn.ops.binding import tensor, tensors
 
@@ -46,6 +47,7 @@ def _is_leaf(value: Any) -> bool:
     return hasattr(value, "get_value")
 
 
+@api_boundary
 @_control
 def scan(
     f: Callable[..., Any],
@@ -76,6 +78,7 @@ def scan(
     return lax.scan(f, init, xs, length, reverse, unroll)
 
 
+@api_boundary
 @_control
 def associative_scan(
     f: Callable[..., Any], elems: Tensor, reverse: bool = False, axis: int = 0
@@ -95,6 +98,7 @@ def associative_scan(
     return lax.associative_scan(f, elems, reverse, axis)
 
 
+@api_boundary
 @_control
 def fori_loop(
     lower: Tensor, upper: Tensor, body_fun: Callable[[Any, Any], Any], init_val: Tensor
@@ -114,6 +118,7 @@ def fori_loop(
     return lax.fori_loop(lower, upper, body_fun, init_val)
 
 
+@api_boundary
 @_control
 def map(f: Callable[..., Any], xs: Tensor) -> Any:
     """``f`` of every slice along the first axis, one after the other, stacked.
@@ -129,6 +134,7 @@ def map(f: Callable[..., Any], xs: Tensor) -> Any:
     return lax.map(f, xs)
 
 
+@api_boundary
 @_control
 def vectorized_map(function: Callable[..., Any], elements: Tensor) -> Any:
     """``function`` of every slice along the first axis, all at once, stacked.
@@ -145,6 +151,7 @@ def vectorized_map(function: Callable[..., Any], elements: Tensor) -> Any:
     return jax.vmap(function)(elements)
 
 
+@api_boundary
 @_control
 def switch(
     index: Tensor, branches: Sequence[Callable[..., Any]], *operands: Tensor
@@ -162,6 +169,7 @@ def switch(
     return lax.switch(index, branches, *operands)
 
 
+@api_boundary
 @_control
 def while_loop(
     cond: Callable[..., Any],
@@ -202,6 +210,7 @@ def while_loop(
     return type(loop_vars)(end) if several else end[0]
 
 
+@api_boundary
 def cond(pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
     """``true_fn()`` where ``pred`` holds, else ``false_fn()``.
 
@@ -241,6 +250,7 @@ def _select_symbols(pred, yes, no):
 _where = lift(jnp.where)
 
 
+@api_boundary
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: gives a function its own gradient.
 
@@ -264,6 +274,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+@api_boundary
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """The function that computes the gradient of ``f``, whose result is summed first.
 

@@ -15,6 +15,7 @@ from exburn.core.annotations import DType, Tensor
 from exburn.core.checks import refuse_sparse
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError, ShapeError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol, lift
 from exburn.ops.binding import nameable, op, tensor
 
@@ -44,6 +45,7 @@ def stop_gradient(variable: Tensor) -> jax.Array:
 
 
 @nameable
+@api_boundary
 def cast(x: Tensor, dtype: DType) -> jax.Array:
     """``x`` in another dtype.
 
@@ -62,6 +64,7 @@ def cast(x: Tensor, dtype: DType) -> jax.Array:
 
 
 @nameable
+@api_boundary
 def convert_to_tensor(
     x: Tensor,
     dtype: DType = None,
@@ -91,6 +94,7 @@ def convert_to_tensor(
     return jnp.asarray(x, None if dtype is None else standardize_dtype(dtype))
 
 
+@api_boundary
 def convert_to_numpy(x: Tensor) -> np.ndarray:
     """A NumPy array of the values, a copy that may be changed.
 
@@ -105,6 +109,7 @@ def convert_to_numpy(x: Tensor) -> np.ndarray:
     return np.array(x if given else tensor(x))
 
 
+@api_boundary
 def shape(x: Tensor) -> tuple[Any, ...]:
     """The sizes as a tuple; ``None`` where a symbol's is unknown.
 
@@ -118,6 +123,7 @@ def shape(x: Tensor) -> tuple[Any, ...]:
     return x.shape if isinstance(x, Symbol) else tuple(jnp.shape(tensor(x)))
 
 
+@api_boundary
 def dtype(x: Tensor) -> str:
     """The dtype's name.
 
@@ -133,6 +139,7 @@ def dtype(x: Tensor) -> str:
     return standardize_dtype(jnp.asarray(tensor(x)).dtype)
 
 
+@api_boundary
 def is_tensor(x: Tensor) -> bool:
     """Whether a value is a JAX array.
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from exburn.config import floatx
 from exburn.core.annotations import DType, Sizes, Tensor
+from exburn.errors.boundary import api_boundary
 from exburn.ops.binding import op, tensor
 
 # fmt: off
@@ -337,6 +338,7 @@ def zeros_like(x: Tensor, dtype: DType = None) -> jax.Array:
     return jnp.zeros_like(x, dtype=dtype)
 
 
+@api_boundary
 def array(x: Tensor, dtype: DType = None) -> jax.Array:
     """A new array of the values.
 

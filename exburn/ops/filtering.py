@@ -12,12 +12,14 @@ import numpy as np
 from exburn.config import check_format
 from exburn.core.annotations import Sizes, Tensor
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.kernels.conv.dispatch import convolve
 from exburn.ops.binding import op
 from exburn.ops.convolution import check_padding, spread
 from exburn.ops.warping import on_batches
 
 
+@api_boundary
 def depthwise(x, kernel, padding: str = "SAME"):
     """``[batch, h, w, channels]``, each channel with one kernel ``[height, width]``."""
     kernel = jnp.broadcast_to(kernel[:, :, None, None], (*kernel.shape, 1, x.shape[-1]))
@@ -31,6 +33,7 @@ def depthwise(x, kernel, padding: str = "SAME"):
     )
 
 
+@api_boundary
 def gaussian(size: int, sigma) -> jnp.ndarray:
     """The values of a Gaussian around the middle; their sum is 1."""
     place = np.arange(size) - (size - 1) / 2

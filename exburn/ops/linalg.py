@@ -13,6 +13,7 @@ from jax.scipy import linalg
 from exburn.core.annotations import Axis, Tensor
 from exburn.core.checks import check_integer
 from exburn.errors import DataError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.ops.binding import op
 
 # fmt: off
@@ -91,6 +92,7 @@ def inv(x: Tensor) -> jax.Array:
     return jnp.linalg.inv(x)
 
 
+@api_boundary
 def jvp(
     fun: Callable[..., Any],
     primals: Sequence[Any],

@@ -14,6 +14,7 @@ from exburn.config import check_format
 from exburn.core.annotations import Tensor
 from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.ops.binding import op, tensor
 
 _FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
@@ -21,6 +22,7 @@ _ORDERS = {"nearest": 0, "bilinear": 1}
 _METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 
+@api_boundary
 def on_batches(name: str, images, data_format, run: Callable) -> Any:
     """``run`` on ``[batch, height, width, channels]``, however the images are given."""
     first = check_format(name, data_format) == "channels_first"
@@ -34,6 +36,7 @@ def on_batches(name: str, images, data_format, run: Callable) -> Any:
     return out if images.ndim == 4 else out[0]
 
 
+@api_boundary
 def round_to(x, dtype):
     """Interpolated floats in the dtype of what was interpolated.
 
@@ -327,6 +330,7 @@ def _sample(name, images, y, x, interpolation, fill_mode, fill_value):
     return jax.vmap(channels)(images, y, x)
 
 
+@api_boundary
 def elastic_transform(
     images: Tensor,
     alpha: float = 20.0,

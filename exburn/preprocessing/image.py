@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ShapeError
+from exburn.errors.boundary import api_boundary
 from exburn.ops.image import resize
 from exburn.utils import array_to_img as array_to_img
 from exburn.utils import img_to_array as img_to_array
@@ -14,6 +15,7 @@ from exburn.utils import load_img as load_img
 from exburn.utils import save_img as save_img
 
 
+@api_boundary
 def smart_resize(
     x: Any,
     size: tuple[int, int],

@@ -12,8 +12,10 @@ from jax.core import Tracer
 from exburn import ops
 from exburn.datasets.prepare import one_hot
 from exburn.errors import ArgumentError, DataError, ShapeError
+from exburn.errors.boundary import api_boundary
 
 
+@api_boundary
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     """Integer classes as one-hot vectors.
 
@@ -45,6 +47,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     return jax.device_put(rows) if isinstance(x, jax.Array) else rows
 
 
+@api_boundary
 def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
     """``x`` divided by its norm along an axis; vectors of zeros stay as they are.
 
@@ -65,6 +68,7 @@ def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
     return values / np.expand_dims(norm, axis)
 
 
+@api_boundary
 def pad_sequences(
     sequences: Sequence[Any],
     maxlen: int | None = None,

@@ -12,6 +12,7 @@ import numpy as np
 from exburn.core.symbolic_shapes import describe
 from exburn.data import column_names, has_columns, read_columns
 from exburn.errors import DataError
+from exburn.errors.boundary import api_boundary
 from exburn.layers.preprocessing.adapting import parts
 
 _ROWS = 4096  # samples that adapt reads at once where they come one by one
@@ -30,6 +31,7 @@ class Kept:
             yield batch
 
 
+@api_boundary
 def read_tables(
     op: str, data: Any, texts: Mapping[str, bool]
 ) -> Iterator[Mapping[str, Any]]:
@@ -46,6 +48,7 @@ def read_tables(
         yield as_table(op, part, texts)
 
 
+@api_boundary
 def as_table(op: str, table: Any, texts: Mapping[str, bool]) -> Mapping[str, Any]:
     """A table as a dict of the columns that are needed; a dict with all of its own.
 
@@ -72,6 +75,7 @@ def as_table(op: str, table: Any, texts: Mapping[str, bool]) -> Mapping[str, Any
     )
 
 
+@api_boundary
 def read_column(op: str, table: Mapping[str, Any], name: str) -> np.ndarray:
     if name not in table:
         raise DataError(
@@ -80,6 +84,7 @@ def read_column(op: str, table: Mapping[str, Any], name: str) -> np.ndarray:
     return as_array(name, table[name])
 
 
+@api_boundary
 def as_array(name: str, values: Any) -> np.ndarray:
     try:
         array = np.asarray(values)
@@ -94,11 +99,13 @@ def as_array(name: str, values: Any) -> np.ndarray:
     return array
 
 
+@api_boundary
 def with_axes(array: np.ndarray) -> np.ndarray:
     """A column with an axis for rows and one for their entries."""
     return array.reshape(-1, 1) if array.ndim < 2 else array
 
 
+@api_boundary
 def in_batches(columns: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     """The same values in batches, where they came one by one."""
     for column in columns:
@@ -109,6 +116,7 @@ def in_batches(columns: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         yield np.stack([column, *more]).reshape(-1, 1)
 
 
+@api_boundary
 def first_row(
     table: Mapping[str, Any] | None, names: Mapping[str, Any], op: str
 ) -> Any:
@@ -119,6 +127,7 @@ def first_row(
     return {name: column[:1] for name, column in columns.items()}
 
 
+@api_boundary
 def join_columns(name: str, found: Mapping[str, np.ndarray]) -> np.ndarray:
     values = list(found.values())
     try:

@@ -14,6 +14,7 @@ import numpy as np
 from exburn.config import check_format, floatx
 from exburn.core.printing import print_text
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.files.ordinary import check_folder, check_ordinary
 from exburn.utils.images import img_to_array, in_8_bits, open_image, resize
 from exburn.utils.regrouping import stack
@@ -28,6 +29,7 @@ __all__ = [
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 
+@api_boundary
 def image_dataset_from_directory(
     directory: Any,
     labels: Any = "inferred",
@@ -120,6 +122,7 @@ def image_dataset_from_directory(
     )  # fmt: skip
 
 
+@api_boundary
 def text_dataset_from_directory(
     directory: Any,
     labels: Any = "inferred",
@@ -186,6 +189,7 @@ def text_dataset_from_directory(
     )  # fmt: skip
 
 
+@api_boundary
 def audio_dataset_from_directory(
     directory: Any,
     labels: Any = "inferred",

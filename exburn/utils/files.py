@@ -24,6 +24,7 @@ from exburn.errors import (
     FileFormatError,
     unknown_name,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.export.staging import staged
 from exburn.runtime.files.atomic import staging
 from exburn.runtime.files.bounds import ROOM
@@ -38,6 +39,7 @@ _UNPACKED = 100  # bytes that a byte of an archive may stand for
 _DIGITS = {32: "md5", 64: "sha256"}
 
 
+@api_boundary
 def get_file(
     fname: Any = None,
     origin: str | None = None,

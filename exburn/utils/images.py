@@ -11,6 +11,7 @@ import numpy as np
 
 from exburn.config import check_format, floatx
 from exburn.errors import FileFormatError, ShapeError, require, unknown_name, warn
+from exburn.errors.boundary import api_boundary
 from exburn.runtime.files.atomic import write_atomically
 from exburn.runtime.files.ordinary import check_ordinary
 
@@ -31,11 +32,13 @@ _FILTERS = {
 }
 
 
+@api_boundary
 def pillow(op: str) -> Any:
     """The module ``PIL.Image``."""
     return require("PIL.Image", op, "images need Pillow", package="pillow")
 
 
+@api_boundary
 def load_img(
     path: Any,
     color_mode: str = "rgb",
@@ -83,6 +86,7 @@ def load_img(
     return resize(image, target_size, interpolation, crop=keep_aspect_ratio)
 
 
+@api_boundary
 def open_image(path: Any, color_mode: str) -> Any:
     """The image in a file, whatever its mode.
 
@@ -107,6 +111,7 @@ def open_image(path: Any, color_mode: str) -> Any:
         ) from error
 
 
+@api_boundary
 def in_8_bits(image: Any, path: Any, color_mode: str) -> Any:
     """The image with channels of eight bits; Pillow would cut off deeper ones at 255.
 
@@ -132,6 +137,7 @@ def in_8_bits(image: Any, path: Any, color_mode: str) -> Any:
     return image.convert(mode)
 
 
+@api_boundary
 def resize(
     image: Any, size: Any, interpolation: str, *, crop: bool = False, pad: bool = False
 ) -> Any:
@@ -156,6 +162,7 @@ def resize(
     return image.resize((width, height), kind, box)
 
 
+@api_boundary
 def img_to_array(
     img: Any, data_format: str | None = None, dtype: Any = None
 ) -> np.ndarray:
@@ -186,6 +193,7 @@ def img_to_array(
     return np.moveaxis(x, -1, 0) if first else x
 
 
+@api_boundary
 def array_to_img(
     x: Any, data_format: str | None = None, scale: bool = True, dtype: Any = None
 ) -> Any:
@@ -228,6 +236,7 @@ def array_to_img(
     return image.fromarray(plane.astype("int32" if deep else "uint8"))
 
 
+@api_boundary
 def save_img(
     path: Any,
     x: Any,

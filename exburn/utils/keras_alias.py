@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 
 KERAS_VERSION = "3.15.0"
 """The version of Keras whose names and defaults ExBurn has."""
@@ -67,6 +68,7 @@ class KerasAlias:
 _alias = KerasAlias()
 
 
+@api_boundary
 def as_keras() -> KerasAlias:
     """Makes ``import keras`` mean ExBurn, in this process.
 
@@ -207,6 +209,7 @@ def _is_namespace(value: Any) -> bool:
     )
 
 
+@api_boundary
 def run_as_keras(arguments: Sequence[str]) -> int:
     """Runs ``script.py …`` or ``-m module …`` with ``import keras`` meaning ExBurn.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from exburn.config import is_interactive_logging_enabled
 from exburn.errors import ArgumentError, printable
+from exburn.errors.boundary import api_boundary
 
 
 class Progbar:
@@ -149,6 +150,7 @@ class Progbar:
         sys.stdout.flush()
 
 
+@api_boundary
 def in_notebook() -> bool:
     """Whether IPython runs this program (and was not only imported by it)."""
     ipython = sys.modules.get("IPython")

@@ -10,8 +10,10 @@ import jax
 import numpy as np
 
 from exburn.errors import ArgumentError, DTypeError, ShapeError
+from exburn.errors.boundary import api_boundary
 
 
+@api_boundary
 def elements_of(op: str, dataset: Any, epoch: int = 0) -> Iterator[Any]:
     """The elements of a stream, a dataset of another library, or an iterable.
 
@@ -36,6 +38,7 @@ def elements_of(op: str, dataset: Any, epoch: int = 0) -> Iterator[Any]:
     return iter(dataset)
 
 
+@api_boundary
 def stack(rows: Sequence[Any]) -> Any:
     """Samples of equal structure as one batch."""
     return jax.tree.map(
@@ -43,6 +46,7 @@ def stack(rows: Sequence[Any]) -> Any:
     )
 
 
+@api_boundary
 def rebatched(
     batches: Iterable, sizes: Sequence[int], drop_remainder: bool
 ) -> Iterator[Any]:
@@ -82,6 +86,7 @@ def _join(parts: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
+@api_boundary
 def windows(
     elements: Iterable, size: int, shift: int, stride: int, drop_remainder: bool
 ) -> Iterator[list[Any]]:
@@ -101,6 +106,7 @@ def windows(
             next(itertools.islice(source, missing - 1, missing), None)
 
 
+@api_boundary
 def interleaved(
     elements: Iterable, open_one: Callable[[Any], Iterator], cycle: int, block: int
 ) -> Iterator[Any]:
@@ -133,6 +139,7 @@ def interleaved(
 _END = object()
 
 
+@api_boundary
 def padded(rows: list[Any], shapes: Any, values: Any) -> Any:
     """Samples of several lengths as one batch, with values behind the shorter ones.
 

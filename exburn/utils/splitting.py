@@ -11,9 +11,11 @@ import numpy as np
 from exburn.core.checks import check_count, check_optional
 from exburn.data import frame_array, is_frame
 from exburn.errors import ArgumentError, DataError
+from exburn.errors.boundary import api_boundary
 from exburn.utils.stream import ElementForm, Stream, fresh_seed
 
 
+@api_boundary
 def split_dataset(
     dataset: Any,
     left_size: float | int | None = None,
@@ -139,6 +141,7 @@ def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:
     return first, second
 
 
+@api_boundary
 def timeseries_dataset_from_array(
     data: Any,
     targets: Any,

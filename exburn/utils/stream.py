@@ -16,6 +16,7 @@ import numpy as np
 from exburn.core.checks import check_choice, check_count
 from exburn.data import StreamDataset
 from exburn.errors import ArgumentError, DTypeError, printable
+from exburn.errors.boundary import api_boundary
 from exburn.utils.regrouping import (
     elements_of,
     interleaved,
@@ -750,6 +751,7 @@ def _is_dataset(value: Any) -> bool:
     return not isinstance(value, tuple | dict)
 
 
+@api_boundary
 def fresh_seed() -> int:
     """A seed from NumPy's global generator, which ``set_random_seed`` seeds."""
     return int(np.random.randint(2**31))

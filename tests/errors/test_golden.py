@@ -131,7 +131,7 @@ fit: class 2 is in the data but not in class_weight
 model: the input 'right' is missing
   inputs: left, right
   received: 'left'
-  in layer 'model' (Model), which received float32[12, 8]
+  in layer 'model' (Model), which received left: float32[12, 8]
   → Pass one array for each input: a list in this order, or a dict by name.""",
     ),
     "ids": (

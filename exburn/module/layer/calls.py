@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 import weakref
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -306,12 +307,21 @@ def _add_place(layer: Any, error: Exception, args: tuple, ctx: Context) -> None:
     if any(place.startswith("in layer ") for place in places_of(error)):
         return
     path = ctx.paths.get(id(layer)) or layer.name
-    leaves = jax.tree.leaves(args)
-    shapes = ", ".join(describe(v) for v in leaves[:_SHOWN])
-    shapes += ", …" if len(leaves) > _SHOWN else ""
+    shown = [f"{name}{describe(value)}" for name, value in _named(args)]
+    shapes = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
     received = f", which received {shapes}" if shapes else ""
     place = f"in layer {path!r} ({type(layer).__name__}){received}"
     locate(error, place, hint=tracer_hint(error))
+
+
+def _named(args: tuple) -> Iterator[tuple[str, Any]]:
+    """The arrays among the arguments; those of a dict of arrays with their names."""
+    for value in args:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                yield from ((f"{key}: ", leaf) for leaf in jax.tree.leaves(part))
+        else:
+            yield from (("", leaf) for leaf in jax.tree.leaves(value))
 
 
 def _called_unbuilt(error: Exception) -> Any:

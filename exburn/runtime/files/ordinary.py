@@ -224,7 +224,9 @@ def _no_file(op: str, path: Path, facts: os.stat_result | None) -> MissingFileEr
         op,
         f"there is no file {path}" + (f", it is {kind}" if kind else ""),
         details,
-        hint=f"Did you mean {near}?" if near else None,
+        hint=f"Did you mean {near}?"
+        if near
+        else "Look at the folder: a path without a root begins where Python runs.",
     )
 
 

@@ -16,6 +16,7 @@ from exburn.core.checks import check_choice
 from exburn.core.precision import standardize_dtype
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
+from exburn.errors.boundary import api_boundary
 
 __all__ = [
     "affine_transform",
@@ -62,6 +63,7 @@ def _join(*columns: Any) -> Any:
     return jnp.concatenate(jnp.broadcast_arrays(*columns), -1)
 
 
+@api_boundary
 def convert_format(boxes, source, target, height=None, width=None, dtype="float32"):
     """Boxes of one format in another.
 
@@ -151,6 +153,7 @@ def _in_format(left, top, right, bottom, target: str) -> Any:
     return _join(x, y, w, h) if target == "center_xywh" else _join(y, x, h, w)
 
 
+@api_boundary
 def clip_to_image_size(
     bounding_boxes, height=None, width=None, bounding_box_format="xyxy"
 ):
@@ -220,6 +223,7 @@ def _require_corners(op: str, value: Any, known: tuple = ("xyxy",)) -> None:
         )
 
 
+@api_boundary
 def affine_transform(
     boxes,
     angle,
@@ -315,6 +319,7 @@ def around_moved_corners(boxes, move) -> Any:
     return jnp.stack([x.min(-1), y.min(-1), x.max(-1), y.max(-1)], -1)
 
 
+@api_boundary
 def crop(boxes, top, left, height, width, bounding_box_format="xyxy"):
     """Boxes in a window of the image: their parts inside, counted from its corner.
 
@@ -343,6 +348,7 @@ def crop(boxes, top, left, height, width, bounding_box_format="xyxy"):
     )
 
 
+@api_boundary
 def pad(boxes, top, left, height=None, width=None, bounding_box_format="xyxy"):
     """Boxes in an image that has got borders.
 
@@ -381,6 +387,7 @@ def _check_variance(op: str, variance: Any) -> Any:
     return variance
 
 
+@api_boundary
 def encode_box_to_deltas(
     anchors,
     boxes,
@@ -433,6 +440,7 @@ def encode_box_to_deltas(
     return deltas if variance is None else deltas / variance
 
 
+@api_boundary
 def decode_deltas_to_boxes(
     anchors,
     boxes_delta,
@@ -486,6 +494,7 @@ def decode_deltas_to_boxes(
     return decode(anchors, boxes_delta)
 
 
+@api_boundary
 def compute_iou(
     boxes1,
     boxes2,
@@ -541,6 +550,7 @@ def compute_iou(
     return jnp.where(absent, jnp.asarray(mask_val, share.dtype), share)
 
 
+@api_boundary
 def compute_ciou(boxes1, boxes2, bounding_box_format, image_shape=None):
     """The complete intersection over union of two boxes, which a detector maximises.
 
