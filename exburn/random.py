@@ -15,7 +15,7 @@ Where the numbers come from depends on ``seed`` and on where the call stands:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from flax import nnx
 
 from exburn.config import floatx
 from exburn.core.annotations import DType, Tensor
+from exburn.core.missing_names import refuser
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
@@ -321,3 +322,7 @@ def binomial(
     dtype = _float("binomial", dtype)
     n, p = jnp.asarray(counts), jnp.asarray(probabilities)
     return jax.random.binomial(draw_key(seed), n, p, shape, dtype)
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = refuser(__name__)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from exburn.core import quick_trace
 from exburn.core.annotations import Tensor
 from exburn.core.jax_dispatch import one_operation
+from exburn.errors.boundary import api_boundary
 from exburn.kernels.gelu import erf_gelu
 from exburn.runtime.cached_trace import traced_once
 
@@ -339,6 +340,7 @@ def exponential(x: Tensor) -> jax.Array:
     return jnp.exp(jnp.asarray(x))
 
 
+@api_boundary
 def linear(x: Tensor) -> jax.Array:
     """``x`` itself.
 

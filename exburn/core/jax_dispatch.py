@@ -21,6 +21,8 @@ import jax.extend.source_info_util as source_info
 import jax.image
 import jax.scipy.special
 
+from exburn.errors.boundary import api_boundary
+
 _NAMESPACES: tuple[ModuleType, ...] = (
     *(jax.numpy, jax.numpy.linalg, jax.numpy.fft, jax.nn, jax.lax),
     *(jax.scipy.special, jax.image),
@@ -146,6 +148,7 @@ def one_operation(function: _Function) -> _Function:
         6
     """
 
+    @api_boundary
     @functools.wraps(function)
     def call(*args, **kwargs):
         for kind, handle in _extensions:

@@ -14,6 +14,7 @@ import jax
 from exburn.core.checks import check_count
 from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import ArgumentError, NotBuiltError, require, unknown_name
+from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.module.graph import Graph, Node, Ref
 from exburn.module.outline import match_range
@@ -24,6 +25,7 @@ from exburn.visualization.diagram import DIRECTIONS, LINES, Box, Diagram, Frame
 _FORMATS = "svg dot gv png pdf jpg jpeg webp tif tiff eps ps".split()
 
 
+@api_boundary
 def plot_model(
     model: Any,
     to_file: Any = "model.png",
@@ -114,6 +116,7 @@ def _format(path: str) -> str:
     return kind
 
 
+@api_boundary
 def model_to_dot(
     model: Any,
     show_shapes: bool = False,

@@ -93,7 +93,7 @@ def test_a_file_that_is_absent_has_near_ones(tmp_path, monkeypatch):
         ordinary.check_ordinary("modle.exburn", "load")
     with pytest.raises(MissingFileError) as caught:
         ordinary.check_ordinary("nothing/like/this", "load")
-    assert caught.value.hint is None
+    assert caught.value.hint.startswith("Look at the folder")
 
 
 def test_a_folder_that_may_not_be_listed(monkeypatch, tmp_path):
