@@ -48,6 +48,8 @@ _RULES = """
 # .bar-third{fill:var(--third)}# .bar-muted{fill:var(--muted)}
 """
 _FONT = 'ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace'
+# Charts in the same notebook have letters of another font.
+_LETTERS = f"# .exburn-diagram text{{font-family:{_FONT}}}"
 
 # What matplotlib's own font has no letters for, where one of these is installed.
 _FONTS = (
@@ -155,13 +157,16 @@ class Diagram:
             ) from error
 
     def __repr__(self) -> str:
-        count = len(self.arrows)
-        arrows = f"{count} arrow{'' if count == 1 else 's'}"
-        return one_line(f"<Diagram of {self.name}: {len(self.boxes)} boxes, {arrows}>")
+        parts = {"box": len(self.boxes), "arrow": len(self.arrows)}
+        plurals = {"box": "boxes", "arrow": "arrows"}
+        told = [f"{n} {word if n == 1 else plurals[word]}" for word, n in parts.items()]
+        return one_line(f"<Diagram of {self.name}: {', '.join(told)}>")
 
     def _repr_html_(self) -> str:
         drawn = self._svg(style=False)
-        return page.fragment(f'<div style="overflow:auto">{drawn}</div>', rules=_RULES)
+        return page.fragment(
+            f'<div style="overflow:auto">{drawn}</div>', rules=_RULES + _LETTERS
+        )
 
     # ----------------------------------------------------------------- layout
     def _lay_out(self) -> tuple[float, float]:

@@ -26,8 +26,14 @@ callbacks.on_exit()
 
 SUMMARY = """
 import exburn
-exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)]).summary()
+model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+model.summary()
 """
+SHOWN = {  # a value at the end of a cell, and what its HTML has
+    "model": "Total params: 15",
+    "history": "<polyline",
+    "exburn.utils.plot_model(model, None)": "<svg",
+}
 
 
 @pytest.mark.slow
@@ -37,7 +43,7 @@ def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     pytest.importorskip("ipykernel")
     new = nbformat.v4
     dashboard = TRAIN.replace("ProgressBar", "Dashboard")
-    sources = TRAIN, "history.plot('loss')", SUMMARY, dashboard
+    sources = TRAIN, "history.plot('loss')", SUMMARY, dashboard, *SHOWN
     cells = [new.new_code_cell(source) for source in sources]
     notebook = new.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(ROOT)}}
@@ -45,7 +51,7 @@ def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     (progress,) = notebook.cells[0].outputs
     text = progress.data["text/plain"]
     assert text.startswith("… 18 earlier epochs\nEpoch 19/30  ━")
-    assert text.splitlines()[-1].endswith("loss: 0.2500 · val_loss: 0.5000")
+    assert "loss: 0.2500 · val_loss: 0.5000" in text.splitlines()[-1]
     assert progress.data["text/html"].startswith("<pre")
     (live,) = notebook.cells[3].outputs
     picture = live.data["image/svg+xml"]
@@ -56,3 +62,6 @@ def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     (table,) = notebook.cells[2].outputs
     assert table.data["text/html"].startswith("<pre")
     assert "Total params: 15" in table.data["text/plain"]
+    for cell, text in zip(notebook.cells[4:], SHOWN.values(), strict=True):
+        (value,) = cell.outputs
+        assert text in value.data["text/html"] and value.data["text/plain"][0] == "<"
