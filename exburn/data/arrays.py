@@ -66,7 +66,7 @@ def as_array(
                 op,
                 f"{name} must be an array, not {type(value).__name__}",
                 {"received": reprlib.repr(value)},
-                hint=_of_a_list(name) or "Pass NumPy or JAX arrays: np.array(...).",
+                hint=_of_a_list(name) or _of_one(value),
             )
         try:
             value = np.asarray(value)
@@ -95,6 +95,13 @@ def as_array(
         )
     kept = value.dtype in KEPT or (raw and value.dtype.kind in "OSTUiu")
     return value if kept else _convert(value, name, op)
+
+
+def _of_one(value: Any) -> str:
+    """What to do about something that is no array."""
+    if isinstance(value, str):
+        return "Pass the values, not what they are called: frame[name]."
+    return "Pass NumPy or JAX arrays: np.array(...)."
 
 
 def _of_a_list(name: str) -> str | None:

@@ -16,12 +16,11 @@ from exburn.data.frames import (
     Faults,
     ReadOptions,
     divide_frame,
-    has_columns,
     is_frame,
     read_frame,
 )
 from exburn.data.trees import NAMES, Tree, as_values, leaves, map_leaves
-from exburn.errors import DataError, ShapeError
+from exburn.errors import DataError, ExBurnError, ShapeError
 
 _PART = 4 << 20  # bytes that are worth a thread's while
 _MOST_THREADS = 8
@@ -200,8 +199,30 @@ def prepare(
     return tree
 
 
+def _without_unreadable(x: Mapping, options: ReadOptions, op: str) -> Mapping:
+    """The inputs, without columns that no input is called as and nobody could read.
+
+    A frame as a dict of its columns has others, too: names, dates.
+    """
+    names = options.inputs
+    if not names or not set(names) <= set(x):
+        return x
+
+    def is_readable(value: Any) -> bool:
+        plain = ReadOptions(finite=False)
+        try:
+            prepare(value, None, None, op, options=plain)
+        except ExBurnError:
+            return False
+        return True
+
+    return {k: v for k, v in x.items() if k in names or is_readable(v)}
+
+
 def _arrange(tree: Tree, name: str, options: ReadOptions, op: str) -> Tree:
     """Lists of values as arrays, and a frame as a dict of columns, where one is due."""
-    if has_columns(tree) and not has_adapter(tree):
+    if is_frame(tree) and not has_adapter(tree):
         return divide_frame(tree, name, options, op)
+    if isinstance(tree, Mapping) and name == NAMES[0]:
+        tree = _without_unreadable(tree, options, op)
     return as_values(tree, options.count(name))

@@ -61,7 +61,7 @@ class ColumnFault(Exception):
 
     def hint(self, name: str) -> str:
         """What to do about it in the part of the data with this name."""
-        labels = self.kind == "text" and not name.startswith("x")
+        labels = self.kind == "text" and name.startswith(("y", "sample_weight"))
         return _HINTS["labels" if labels else self.kind]
 
 
@@ -223,7 +223,8 @@ def _of_strange(cells: np.ndarray, strange: np.ndarray, place: Place) -> ColumnF
     """The fault of a column with values that are no numbers."""
 
     def show(at: int) -> str:
-        return repr(cells[at])
+        cell = cells[at]
+        return repr(cell.item() if isinstance(cell, np.generic) else cell)
 
     values = cells[strange]
     if all(isinstance(v, datetime.date | datetime.time) for v in values):

@@ -53,6 +53,7 @@ class ReadOptions:
         inputs: Specs of the model's inputs by name, if it has a graph.
         optional: Names of the inputs that may be left out.
         outputs: Names of its outputs.
+        columns: Names of the columns that it was trained on as one array.
     """
 
     raw: bool = False
@@ -60,6 +61,7 @@ class ReadOptions:
     inputs: Mapping[str, Any] | None = None
     optional: frozenset[str] = frozenset()
     outputs: Sequence[str] | None = None
+    columns: Sequence[Any] | None = None
 
     def count(self, name: str) -> int:
         """How many arrays a part of the data has: 1 where nothing is known."""
@@ -366,17 +368,21 @@ def divide_frame(frame: Any, name: str, options: ReadOptions, op: str) -> Any:
         ShapeError: The model's only input takes another number of columns.
     """
     names = [*(options.inputs or ())] if name == "x" else [*(options.outputs or ())]
-    if not names:
+    if not has_columns(frame):
+        if name == "x" and len(names) > 1:
+            raise _one_column(op, frame, names)
         return frame
     opened = _open(frame, name, op)
     columns = opened.columns
-    if len(names) == 1:
-        spec = (options.inputs or {}).get(names[0]) if name == "x" else None
+    if len(names) < 2:
+        spec = (options.inputs or {}).get(names[0]) if name == "x" and names else None
         if spec is None or len(spec.shape) > 2:
+            _check_order(op, name, columns, options)
             return frame
         width = math.prod(n if isinstance(n, int) else -1 for n in spec.shape[1:])
         if width == 1 and len(columns) > 1 and names[0] in columns:
             return {names[0]: opened.get_column(names[0])}
+        _check_order(op, name, columns, options)
         single = len(columns) == 1  # whose rows may be arrays
         nested = single and not opened.get_column(columns[0]).dtype.is_numeric()
         if columns and width > 0 and width != len(columns) and not nested:
@@ -387,6 +393,45 @@ def divide_frame(frame: Any, name: str, options: ReadOptions, op: str) -> Any:
     if needed:
         raise _lacks_columns(op, name, names, needed, columns)
     return {key: opened.get_column(key) for key in names if key not in missing}
+
+
+def _one_column(op: str, series: Any, names: list[str]) -> DataError:
+    return DataError(
+        op,
+        f"x is one column, and the model has {len(names)} inputs",
+        {"received": type(series).__name__, "inputs": ", ".join(map(repr, names))},
+        hint="Pass a frame, or a dict of columns. For one row: frame.iloc[[0]] of "
+        "pandas, frame[:1] of others.",
+    )
+
+
+def _check_order(op: str, name: str, columns: list[Any], options: ReadOptions) -> None:
+    """Raises if columns that go by their places are others than those of ``fit``.
+
+    A training that goes on may have other columns, but not the same in another order.
+    """
+    known = options.columns
+    named = known is not None and all(isinstance(c, str) for c in (*known, *columns))
+    if name != "x" or known is None or not named or [*known] == columns:
+        return
+    details = {"in fit": ", ".join(map(repr, known))}
+    details["received"] = ", ".join(map(repr, columns))
+    hint = "Put them in order: frame[[name, …]]; or pass frame.to_numpy()."
+    if sorted(known) == sorted(columns):
+        raise DataError(
+            op, f"{name} has its columns in another order than in fit", details,
+            hint=hint,
+        )  # fmt: skip
+    if op == "fit":
+        return
+    for what, some, others in (
+        ("missing", known, columns),
+        ("not in fit", columns, known),
+    ):
+        lacking = [c for c in some if c not in others]
+        if lacking:
+            details[what] = ", ".join(map(repr, lacking))
+    raise DataError(op, f"{name} has other columns than in fit", details, hint=hint)
 
 
 def _wrong_width(

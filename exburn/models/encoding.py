@@ -21,6 +21,8 @@ from exburn.data import (
     as_batch,
     as_dataset,
     as_validation_dataset,
+    column_names,
+    has_columns,
 )
 from exburn.models.arguments import part_names
 from exburn.models.host_graph import HostGraph
@@ -33,8 +35,15 @@ _MOST = 1 << 30  # bytes of encoded arrays that are held; else they are made by 
 def read_dataset(
     model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, op: str
 ) -> ArrayDataset | StreamDataset:
-    """``as_dataset``, as the model takes data."""
-    return as_dataset(x, y, sample_weight, op=op, options=read_options(model, op))
+    """``as_dataset``, as the model takes data.
+
+    The columns of a frame that is one array for ``fit`` are remembered: frames that
+    come later have the same, in the same order.
+    """
+    dataset = as_dataset(x, y, sample_weight, op=op, options=read_options(model, op))
+    if op == "fit":
+        model._run.value.columns = tuple(column_names(x)) if has_columns(x) else None
+    return dataset
 
 
 def read_validation(model: Any, data: Any, *, op: str) -> ArrayDataset | StreamDataset:
@@ -108,6 +117,7 @@ def read_options(model: Any, op: str) -> ReadOptions:
         inputs=inputs,
         optional=frozenset(optional),
         outputs=names[1],
+        columns=model._run.value.columns,
     )
 
 

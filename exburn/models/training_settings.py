@@ -35,6 +35,7 @@ class TrainingSettings:
         self.device: Any = None
         self.distribution: Distribution | None = None  # of its own
         self.output_axes: Any = None
+        self.columns: tuple[str, ...] | None = None  # of the frame that fit was given
         self.generation: Any = None  # programs, and the plan that was made for them
 
     def loss_trackers(self, objective: Objective) -> dict[str, Mean]:

@@ -122,6 +122,21 @@ def test_frames_by_name(framework):
                 model.predict(frame, verbose=0)
 
 
+@says("has the columns of `fit` in the same order")
+@each
+def test_columns_in_another_order(framework):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    model = compiled(framework)
+    fit(model, frame, Y)
+    turned = frame[list("dcba")]
+    if framework is exburn:
+        with pytest.raises(DataError, match="another order than in fit"):
+            model.predict(turned, verbose=0)
+    else:
+        assert model.predict(turned, verbose=0).shape == (48, 1)
+
+
 @says("Several columns of one name are an error")
 @each
 def test_columns_of_one_name(framework):

@@ -33,6 +33,11 @@ def frame_of(library, columns):
     return (pyarrow.record_batch if library == "batch" else pyarrow.table)(columns)
 
 
+def library_of(frame):
+    name = {"RecordBatch": "batch", "Table": "pyarrow"}.get(type(frame).__name__)
+    return name or type(frame).__module__.split(".")[0]
+
+
 def column(frame, name):
     return frame.column(name) if hasattr(frame, "column_names") else frame[name]
 
@@ -148,8 +153,7 @@ def test_a_layer_may_take_missing_values(frame):
         ]
     )
     model.compile("sgd", "mse", check_numerics=False)
-    library = {"RecordBatch": "batch", "Table": "pyarrow"}.get(type(frame).__name__)
-    library = library or type(frame).__module__.split(".")[0]
+    library = library_of(frame)
     gaps = frame_of(library, {"a": [1, None, 3, 4], "b": [0.5, 1.5, None, 3.5]})
     filled = np.array([[1, 0.5], [0, 1.5], [3, 0], [4, 3.5]])
     loss = model.evaluate(filled, Y, verbose=0)
@@ -160,8 +164,7 @@ def test_a_model_with_one_input_takes_the_columns_in_their_order(frame):
     exburn.set_random_seed(0)
     model = exburn.Sequential([exburn.Input((2,)), layers.Dense(1)])
     model.compile("sgd", "mse")
-    library = {"RecordBatch": "batch", "Table": "pyarrow"}.get(type(frame).__name__)
-    library = library or type(frame).__module__.split(".")[0]
+    library = library_of(frame)
     two = frame_of(library, {key: ROWS[key] for key in ("income", "age")})
     array = np.array([ROWS["income"], ROWS["age"]]).T
     expected = model.predict(array, verbose=0)
@@ -268,3 +271,67 @@ def test_a_sweep_takes_frames(library):
         result = exburn.sweep(by_name(), x, y, over=over, monitor="loss", verbose=0)
         losses.append([row["loss"] for row in result.table().to_dict("records")])
     assert losses[0] == losses[1]
+
+
+def test_columns_go_by_the_order_of_fit(frame):
+    exburn.set_random_seed(0)
+    model = exburn.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse")
+    library = library_of(frame)
+    columns = {name: ROWS[name] for name in ("age", "income")}
+    ordered = frame_of(library, columns)
+    turned = frame_of(library, dict(reversed(columns.items())))
+    other = frame_of(library, {"age": ROWS["age"], "price": ROWS["price"]})
+    model.fit(ordered, Y, verbose=0)
+    text = "x has its columns in another order than in fit"
+    for entry in ("fit", "evaluate", "predict", "validation_data", "loader"):
+        with pytest.raises(DataError, match=text) as caught:
+            if entry == "validation_data":
+                model.fit(ordered, Y, validation_data=(turned, Y), verbose=0)
+            else:
+                ENTRIES[entry](model, turned, Y)
+        assert "in fit: 'age', 'income'" in str(caught.value)
+    with pytest.raises(
+        DataError, match="(?s)other columns.*missing: 'income'"
+    ) as caught:
+        model.predict(other, verbose=0)
+    assert "not in fit: 'price'" in str(caught.value)
+    with pytest.raises(DataError, match="not in fit: 'name', 'city', 'price'"):
+        model.predict(frame, verbose=0)
+    array = np.array([ROWS["age"], ROWS["income"]], "float32").T
+    expected = model.predict(array, verbose=0)  # no names, nothing to compare
+    np.testing.assert_array_equal(model.predict(ordered, verbose=0), expected)
+    model.fit(other, Y, verbose=0)  # a training may go on with others
+    with pytest.raises(DataError, match="missing: 'price'"):
+        model.evaluate(ordered, Y, verbose=0)
+    model.fit(array, Y, verbose=0)
+    model.evaluate(ordered, Y, verbose=0)
+
+
+def test_columns_by_name_have_no_order(model):
+    frame = frame_of("pandas", ROWS)
+    expected = model.predict(frame, verbose=0)
+    turned = frame[frame.columns[::-1]]
+    model.fit(frame, Y, verbose=0)
+    model.evaluate(turned, Y, verbose=0)
+    assert model.predict(turned, verbose=0).shape == expected.shape
+
+
+def test_columns_of_a_dict_that_nobody_reads(model):
+    expected = model.predict(X, verbose=0)
+    dates = np.array(["2024-01-01"] * 4, "M8[D]")
+    for extra in (dates, ROWS["name"], list(dates), object()):
+        np.testing.assert_array_equal(
+            model.predict(X | {"extra": extra}, verbose=0), expected
+        )
+    frame = frame_of("pandas", ROWS).assign(day=dates)
+    np.testing.assert_array_equal(model.predict(dict(frame), verbose=0), expected)
+
+
+def test_one_column_for_several_inputs(model, frame):
+    with pytest.raises(DataError, match="x is one column, .* 2 inputs") as caught:
+        model.predict(column(frame, "age"), verbose=0)
+    assert "frame.iloc[[0]]" in caught.value.hint
+    row = frame_of("pandas", ROWS).iloc[0]
+    with pytest.raises(DataError, match="x is one column"):
+        model.predict(row, verbose=0)
