@@ -206,6 +206,26 @@ def test_callable_rates():
 
 
 # ------------------------------------------------------------------ names and arguments
+@says("An optimizer goes on where other weights are trained than before")
+@pytest.mark.parametrize("framework", BOTH)
+def test_weights_that_join(framework):
+    first, last = framework.layers.Dense(4), framework.layers.Dense(1)
+    model = compiled(framework, first, last, optimizer="adam")
+    first.trainable = False
+    fit(model)
+    first.trainable = True
+    if framework is keras:
+        model.compile(model.optimizer, "mse", run_eagerly=True)
+        with pytest.raises(ValueError, match="originally built with|built with 2"):
+            fit(model)
+        return
+    before = np.array(first.kernel)
+    fit(model)
+    moved = np.abs(np.array(first.kernel) - before).max()
+    assert 0 < moved < 3.01 * float(model.optimizer.learning_rate)  # three updates
+    assert int(model.optimizer.iterations) == 6
+
+
 @says("and other names that nothing would read")
 @pytest.mark.parametrize("name", ["lr", "beta1", "clip_norm"])
 def test_names_that_nothing_reads(name):
