@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from docs.site import check, config, notebooks, pages, reference, table
+from docs.site import check, config, notebooks, pages, reference, search, table
 from exburn.errors import require
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,9 +31,11 @@ def gather(source: Path) -> None:
     source.mkdir(parents=True)
     pages.write(ROOT, source)
     shown = notebooks.write(ROOT / "notebooks", source / "notebooks")
-    known = reference.write(source / "reference")
+    known = reference.write(source / "reference", ROOT)
     table.write(source / "keras_names.md", known)
-    shutil.copy(Path(__file__).with_name("site.css"), source)
+    here = Path(__file__).parent
+    shutil.copy(here / "site.css", source)
+    shutil.copytree(here / "fonts", source / "fonts")
     config.write(source.parent / "zensical.toml", ROOT, shown, known)
 
 
@@ -53,11 +55,13 @@ def main() -> int:
     asked = parser.parse_args()
     start = time.perf_counter()
     html = build()
+    absent = search.improve(html / "search.json")
     count = sum(1 for _ in html.rglob("*.html"))
     print(f"{count} pages in {time.perf_counter() - start:.1f} s: {html}/index.html")
     if asked.no_check:
         return 0
     broken = check.broken_links(html)
+    broken += [("search.json", page) for page in absent]
     for page, target in broken:
         print(f"{page}: {target} leads nowhere", file=sys.stderr)
     return 1 if broken else 0

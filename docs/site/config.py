@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from pathlib import Path
 
+from docs.site.parts import groups_of, in_parts
 from docs.site.reference import Name, folder_of
 
 _TUTORIALS = (
@@ -39,10 +42,8 @@ _HOW_TO = [
     ("Go faster", "faster"),
 ]
 _EXPLANATION = [
-    ("How fit runs", "planning"),
     ("Reproducibility", "reproducibility"),
     ("Reliability", "reliability"),
-    ("Design", "design"),
 ]
 _BENCHMARKS = [
     ("Summary", "benchmarks"),
@@ -57,8 +58,12 @@ _PROJECT = [
     ("Versions and releases", "versions"),
     ("Security", "security"),
     ("Changelog", "changelog"),
+]
+_CONTRIBUTORS = [
     ("Contributing", "contributing"),
     ("Layout", "layout"),
+    ("Design", "design"),
+    ("How fit runs", "planning"),
 ]
 _FEATURES = [
     "content.code.copy",
@@ -101,7 +106,7 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
         {
             space: [
                 f"reference/{folder_of(space)}/index.md",
-                *({name.short: f"reference/{name.page}"} for name in names),
+                *_names(space, {name.short: name for name in names}),
             ]
         }
         for space, names in _by_home(known).items()
@@ -154,10 +159,25 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
             "Project": [
                 {"Benchmarks": _pages(_BENCHMARKS)},
                 *_pages(_PROJECT),
+            ]
+        },
+        {
+            "Contributors": [
+                *_pages(_CONTRIBUTORS),
                 {"Decisions": [f"decisions/{path.name}" for path in decisions]},
             ]
         },
     ]
+
+
+def _names(space: str, names: dict[str, Name]) -> list[dict[str, object]]:
+    """The pages of a namespace, in groups if its docstring has some."""
+    pages = {short: {short: f"reference/{name.page}"} for short, name in names.items()}
+    groups = groups_of(inspect.getdoc(importlib.import_module(space)) or "")
+    if not groups:
+        return [*pages.values()]
+    divided = in_parts(pages, groups)
+    return [{title: [pages[name] for name in listed]} for title, listed in divided]
 
 
 def _by_home(known: dict[str, Name]) -> dict[str, list[Name]]:
@@ -203,6 +223,7 @@ extra_css = ["site.css"]
 
 [project.theme]
 features = {features}
+font = false  # site.css has the fonts, which the site itself serves
 
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"

@@ -10,7 +10,7 @@ from typing import Any
 import griffe
 
 _TITLE = re.compile(r"^Example:$", re.MULTILINE)
-_ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):`~?([^`]+)`")
+_ROLE = re.compile(r":[a-z]+(?::[a-z]+)?:`~?([^`]+)`")
 _JAX = re.compile(r"``(jax\.(?:lax|nn|numpy|scipy)(?:\.\w+)+)``")
 _PAGE = r"[`\1`](https://docs.jax.dev/en/latest/_autosummary/\1.html)"
 

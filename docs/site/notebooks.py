@@ -47,9 +47,28 @@ def _cells(notebook: dict[str, Any], stem: str, target: Path) -> list[str]:
             parts.append(_NOTEBOOK.sub(r"](\1.md)", source))
         elif cell["cell_type"] == "code" and source:
             parts.append(f"```python\n{source}\n```")
-            for at, output in enumerate(cell["outputs"]):
-                parts += _output(output, f"{stem}_{number}_{at}", target)
+            outputs = [
+                part
+                for at, output in enumerate(_joined(cell["outputs"]))
+                for part in _output(output, f"{stem}_{number}_{at}", target)
+            ]
+            if outputs:
+                inner = "\n\n".join(outputs)
+                parts.append(f'<div class="outputs" markdown>\n\n{inner}\n\n</div>')
     return parts
+
+
+def _joined(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The outputs of a cell; what was printed in a row is one text."""
+    joined: list[dict[str, Any]] = []
+    for output in outputs:
+        printed = output["output_type"] == "stream"
+        if printed and joined and joined[-1]["output_type"] == "stream":
+            text = "".join(joined[-1]["text"]) + "".join(output["text"])
+            joined[-1] = {"output_type": "stream", "text": text}
+        else:
+            joined.append(output)
+    return joined
 
 
 def _output(output: dict[str, Any], name: str, target: Path) -> list[str]:

@@ -8,14 +8,21 @@ import functools
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from docs.site.guides import Guides
+from docs.site.parts import MODEL, groups_of, in_parts
+
 _OWN = "exburn"
 _UNCALLED = f"{_OWN}.datasets.adapters"  # what fit finds by itself
 _FOREIGN = ("jax", "optax", "flax", "numpy")  # whose functions are public here, too
+SOURCE = "Source"  # the section that the search leaves out
+_MOST_LINES = 200
+_HEAD = ("| Name | |", "|---|---|")
 _PAGES = {
     "jax.numpy": "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.{}.html",
     "jax.nn": "https://docs.jax.dev/en/latest/_autosummary/jax.nn.{}.html",
@@ -54,17 +61,21 @@ def folder_of(space: str) -> str:
     return space.removeprefix(_OWN).lstrip(".").replace(".", "/") or _OWN
 
 
-def write(target: Path) -> dict[str, Name]:
+def write(target: Path, root: Path) -> dict[str, Name]:
     """Writes a page for each public name, and one for each namespace.
+
+    Args:
+        target: The folder that is written.
+        root: The checkout.
 
     Returns:
         The names by all of their paths.
     """
-    known = public_names()
+    known, guides = public_names(), Guides(root)
     for name in {id(n.value): n for n in known.values()}.values():
         place = target / name.page
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(page(name), encoding="utf-8")
+        place.write_text(page(name, guides), encoding="utf-8")
     for space in sorted({path.rpartition(".")[0] for path in known}):
         folder = target / folder_of(space)
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,8 +108,13 @@ def public_names() -> dict[str, Name]:
         doc = (inspect.getdoc(values[home]) or "").split("\n\n")[0]
         for path in paths:
             others = [other for other in paths if other != home]
-            known[path] = Name(home, values[home], others, " ".join(doc.split()))
+            known[path] = Name(home, values[home], others, _line(doc))
     return known
+
+
+def _line(doc: str) -> str:
+    """A paragraph as one line of a table, without roles of reStructuredText."""
+    return re.sub(r":[a-z]+:`~?([^`]+)`", r"`\1`", " ".join(doc.split()))
 
 
 def _rank(path: str) -> tuple:
@@ -124,30 +140,82 @@ def _members(module: ModuleType) -> dict[str, Any]:
 
 def _index(space: str, known: dict[str, Name]) -> str:
     """The page of a namespace: its names, with a line for each."""
-    doc = inspect.getdoc(importlib.import_module(space)) or ""
+    doc = _prepared(inspect.getdoc(importlib.import_module(space)) or "")
     up = "../" * (folder_of(space).count("/") + 1)
-    rows = [
-        f"| [`{path.rpartition('.')[2]}`]({up}{known[path].page}) "
-        f"| {known[path].line.replace('|', chr(92) + '|')} |"
+    rows = {
+        path.rpartition(".")[2]: f"| [`{path.rpartition('.')[2]}`]({up}"
+        f"{known[path].page}) | {known[path].line.replace('|', chr(92) + '|')} |"
         for path in sorted(known, key=str.lower)
         if path.rpartition(".")[0] == space
-    ]
-    head = doc.split("Example:")[0].strip()
-    return "\n".join([f"# {space}", "", head, "", "| Name | |", "|---|---|", *rows, ""])
+    }
+    head = doc.split("Examples:")[0].strip()
+    groups = groups_of(head)
+    lines = [f"# {space}", ""]
+    if not groups:
+        return "\n".join([*lines, head, "", *_HEAD, *rows.values(), ""])
+    # The tables list the same names, each with what it is.
+    lines += [re.sub(r"(?ms)^- [^:`\n]+: `.*?\.$\n?", "", head).strip(), ""]
+    for title, names in in_parts(rows, groups):
+        lines += [f"## {title}", "", *_HEAD, *(rows[name] for name in names), ""]
+    return "\n".join(lines)
 
 
-def page(name: Name) -> str:
+def page(name: Name, guides: Guides | None = None) -> str:
     """The Markdown of a name's page."""
     space = name.path.rpartition(".")[0]
     where = f"`{name.path}`"
     if name.others:
         where += ", also " + ", ".join(f"`{path}`" for path in sorted(name.others))
     where += f", in [{space}](index.md)"
-    parts = [f"# {name.short}", where, *_text(name)]
-    if inspect.isclass(name.value):
-        for method, static in _borrowed(name.value):
-            parts += [f"## {method}", f"::: {static}"]
-    return "\n\n".join(parts) + "\n"
+    parts = [f"# {name.short}", where]
+    up = "../" * (name.page.count("/") + 1)
+    if guides is not None and (found := guides.of(name.path)):
+        links = (f"[{title}]({up}{place})" for title, place in found)
+        parts.append(f"Guides: {' · '.join(links)}")
+    if name.short == "Model":
+        parts += _model(name)
+    else:
+        parts += _text(name)
+        if inspect.isclass(name.value):
+            for method, static in _borrowed(name.value):
+                parts += [f"## {method}", f"::: {static}"]
+    return "\n\n".join([*parts, *_source(name.value)]) + "\n"
+
+
+def _model(name: Name) -> Iterator[str]:
+    """The page of the model: its methods by what they are for, training first."""
+    cls, home = name.value, f"{name.value.__module__}.{name.value.__qualname__}"
+    yield f"```python\n{name.short}{_signature(cls)}\n```"
+    yield f"::: {home}\n    options:\n      members: false"
+    paths = {n: f"{home}.{n}" for n in vars(cls) if not n.startswith("_")}
+    paths |= dict(_borrowed(cls))
+    divided = in_parts(paths, MODEL)
+    listed = (
+        f"- {title}: " + ", ".join(f"[`{n}`](#{n})" for n in names)
+        for title, names in divided
+    )
+    yield "\n".join(listed)
+    for title, names in divided:
+        yield f"## {title}"
+        for method in names:
+            yield f"### {method} {{ #{method} }}"
+            yield f"::: {paths[method]}\n    options:\n      heading_level: 4"
+
+
+def _source(value: Any) -> Iterator[str]:
+    """The program's text, folded; of a long class where it is."""
+    if static_path(value) is None:
+        return
+    lines, first = inspect.getsourcelines(value)
+    stem = Path(inspect.getsourcefile(value) or "").stem
+    file = value.__module__.replace(".", "/") + "/__init__" * (stem == "__init__")
+    yield f"## {SOURCE}"
+    yield f"`{file}.py`, line {first}"
+    code = _without_docstrings(textwrap.dedent("".join(lines)))
+    if code.count("\n") <= _MOST_LINES:
+        yield "<details markdown>\n<summary>Show it</summary>"
+        yield f"~~~~python\n{code}\n~~~~"
+        yield "</details>"
 
 
 def _text(name: Name) -> Iterator[str]:
@@ -160,7 +228,7 @@ def _text(name: Name) -> Iterator[str]:
     home, own = getattr(value, "__module__", "") or "", getattr(value, "__name__", "")
     doc = inspect.getdoc(value) or ""
     if home.startswith(_OWN):
-        yield from _sections(doc)
+        yield from _sections(doc, value)
         return
     yield doc.split("\n\n")[0]
     for space in _PAGES:
@@ -195,6 +263,24 @@ def _borrowed(cls: type) -> Iterator[tuple[str, str]]:
             yield name, static
 
 
+def _without_docstrings(code: str) -> str:
+    """A program's text without what the page tells above it."""
+    lines = code.rstrip().splitlines()
+    kinds = ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, kinds)]
+    for node in sorted(nodes, key=lambda node: -node.lineno):
+        if ast.get_docstring(node, clean=False) is not None:
+            doc = node.body[0]
+            indent = " " * doc.col_offset
+            kept = [f"{indent}..."] if len(node.body) == 1 else []
+            end = doc.end_lineno or doc.lineno
+            following = lines[end:]
+            while following and not kept and not following[0].strip():
+                following = following[1:]
+            lines = [*lines[: doc.lineno - 1], *kept, *following]
+    return "\n".join(lines)
+
+
 def _signature(value: Any) -> str:
     """The parameters with their defaults: types are in the table below."""
     try:
@@ -212,11 +298,26 @@ def _signature(value: Any) -> str:
     return "(\n" + "".join(f"    {each},\n" for each in shown) + ")"
 
 
-def _sections(doc: str) -> Iterator[str]:
+def _prepared(doc: str) -> str:
+    """A docstring as the site reads it; its extension needs griffe, pages may not."""
+    return importlib.import_module("docs.site.examples").prepare(doc)
+
+
+def _types(value: Any) -> dict[str, str]:
+    """The types of parameters, as far as a function tells them."""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    told = [p for p in parameters if p.annotation is not p.empty]
+    return {p.name: inspect.formatannotation(p.annotation).strip("'") for p in told}
+
+
+def _sections(doc: str, value: Any) -> Iterator[str]:
     """The sections of a docstring whose object no source defines by its name."""
+    types = _types(value)
     griffe = importlib.import_module("griffe")
-    prepare = importlib.import_module("docs.site.examples").prepare
-    for section in griffe.Docstring(prepare(doc)).parse("google", warnings=False):
+    for section in griffe.Docstring(_prepared(doc)).parse("google", warnings=False):
         if section.kind.value == "text":
             yield section.value
         elif section.kind.value == "examples":
@@ -226,7 +327,8 @@ def _sections(doc: str) -> Iterator[str]:
         elif section.kind.value in ("parameters", "raises", "attributes", "returns"):
             title = section.title or section.kind.value.capitalize()
             rows = [
-                f"- `{getattr(item, 'name', None) or item.annotation}`: "
+                f"- `{(name := getattr(item, 'name', None)) or item.annotation}`"
+                + (f" (`{types[name]}`): " if name in types else ": ")
                 + " ".join(item.description.split())
                 for item in section.value
             ]

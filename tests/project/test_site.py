@@ -2,6 +2,8 @@
 
 import importlib.util
 import inspect
+import json
+import re
 import tomllib
 
 import pytest
@@ -9,9 +11,12 @@ from tests.checkout import ROOT, load
 
 import exburn
 
-check, config, notebooks, pages, reference = (
+check, config, guides, notebooks, pages, parts, reference, search = (
     load(f"docs.site.{name}")
-    for name in ("check", "config", "notebooks", "pages", "reference")
+    for name in (
+        *("check", "config", "guides", "notebooks"),
+        *("pages", "parts", "reference", "search"),
+    )
 )
 
 
@@ -41,13 +46,20 @@ def test_every_public_name_has_a_page_with_its_docstring():
     assert text.startswith("# EarlyStopping")
     assert "::: exburn.callbacks.early_stopping.EarlyStopping" in text
     model = reference.page(known["exburn.Model"])
-    assert "## fit\n\n::: exburn.models.fitting.fit\n" in model
+    parts_of_model = re.findall(r"^## (.+)$", model, re.MULTILINE)
+    assert parts_of_model[:2] == ["Training", "Predicting"]
+    first = re.findall(r"^### (\w+) ", model, re.MULTILINE)[:3]
+    assert first == ["compile", "fit", "evaluate"]
+    assert "::: exburn.models.fitting.fit\n    options:\n" in model
+    dense = reference.page(known["exburn.layers.Dense"])
+    assert "`exburn/layers/core/dense.py`, line " in dense
+    assert re.search(r"~~~~python\n(@.+\n)*class Dense\(", dense)
     if importlib.util.find_spec("griffe"):  # reads what no source defines by its name
         text = load("docs.site.examples").prepare(inspect.getdoc(exburn.ops.abs))
         page = "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.abs.html"
         assert f"[`jax.numpy.abs`]({page})" in text and "Examples:" in text
         text = reference.page(known["exburn.applications.ResNet50"])
-        assert "- `weights`: " in text  # a function that no source defines by its name
+        assert "- `weights` (`" in text  # a function that no source defines by its name
     text = reference.page(known["exburn.ops.abs"])
     assert "::: exburn.ops.elementwise.arithmetic.abs" in text
     assert "exburn.datasets.adapters" not in {path[:24] for path in known}
@@ -64,6 +76,112 @@ def test_pages_and_notebooks_lead_to_each_other(tmp_path):
     assert (
         "```python\n" in first and ".png)" in first and '<pre class="output">' in first
     )
+
+
+def test_every_name_leads_to_guides():
+    found = guides.Guides(ROOT)
+    known = reference.public_names()
+    for name in {name.path: name for name in known.values()}.values():
+        links = found.of(name.path)
+        assert 1 <= len(links) <= 4, name.path
+        assert all((ROOT / "docs" / p).exists() or "/" in p for _, p in links)
+    assert found.of("exburn.callbacks.EarlyStopping")[0] == (
+        "Callbacks",
+        "callbacks.md",
+    )
+    page = reference.page(known["exburn.callbacks.EarlyStopping"], found)
+    assert "Guides: [Callbacks](../../callbacks.md) · " in page
+
+
+def test_the_source_is_shown_without_its_docstrings():
+    code = (
+        'class A:\n    """A.\n\n    See :class:`B`.\n    """\n\n    x = 1\n\n'
+        '    def f(self):\n        """F."""\n\n    def g(self):\n        """G."""\n'
+        '        return """no docstring"""\n'
+    )
+    assert reference._without_docstrings(code) == (
+        "class A:\n    x = 1\n\n    def f(self):\n        ...\n\n"
+        '    def g(self):\n        return """no docstring"""'
+    )
+
+
+def test_layers_stand_in_groups():
+    if importlib.util.find_spec("griffe") is None:
+        pytest.skip("griffe is not installed")
+    known = reference.public_names()
+    page = reference._index("exburn.layers", known)
+    titles = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    assert titles[:3] == ["Core", "Convolution", "Pooling"]
+    rows = re.findall(r"^\| \[`(\w+)`\]", page, re.MULTILINE)
+    assert len(rows) == len(set(rows)) and "Dense" in rows
+    assert not re.search(r":(func|class|meth|math):", page)
+    listed = config._names("exburn.layers", {"Dense": known["exburn.layers.Dense"]})
+    assert listed == [{"Core": [{"Dense": "reference/layers/Dense.md"}]}]
+
+
+def test_no_page_has_roles():
+    known = reference.public_names()
+    lines = [name.line for name in known.values()]
+    assert not [line for line in lines if re.search(r":[a-z]+:`", line)]
+    if importlib.util.find_spec("griffe"):
+        prepare = load("docs.site.examples").prepare
+        text = prepare("See :class:`~a.B`, :py:func:`c`, :math:`x^2` and :kbd:`d`.")
+        assert text == "See `a.B`, `c`, `x^2` and `d`."
+
+
+def test_all_names_of_a_model_have_a_part():
+    names = [name for name in vars(exburn.Model) if not name.startswith("_")]
+    assigned = [name for listed in parts.MODEL.values() for name in listed]
+    assert len(assigned) == len(set(assigned)) and set(assigned) <= set(names)
+
+
+def test_the_search_leads_to_guides_and_methods(tmp_path):
+    file = tmp_path / "search.json"
+    pages = {page for pages in search._SUBJECTS.values() for page in pages}
+    pages |= {f"reference/models/Model/#{name}" for name in search._METHODS}
+    items = [
+        {"location": page, "title": page.rpartition("#")[2], "text": "", "path": []}
+        for page in sorted(pages)
+    ]
+    code = {"location": "reference/a/#source", "title": "Source", "text": "GPU " * 99}
+    late = {"location": "decisions/gpu/", "title": "A GPU", "text": "GPU"}
+    file.write_text(json.dumps({"items": [late, code, *items]}))
+    assert search.improve(file) == []
+    found = json.loads(file.read_text())["items"]
+    assert "Source" not in {item["title"] for item in found}
+    assert found[-1]["location"] == late["location"]
+    of_gpu = [item["location"] for item in found if item["title"] == "GPU"]
+    assert of_gpu == ["install/", "distribution/", "faster/"]
+    titles = [item["title"] for item in found if item["location"].endswith("#fit")]
+    assert titles == ["fit", "Model.fit"]
+    file.write_text(json.dumps({"items": items[1:]}))
+    assert search.improve(file) == [items[0]["location"]]
+
+
+def test_the_site_has_its_fonts():
+    css = (ROOT / "docs" / "site" / "site.css").read_text()
+    fonts = re.findall(r'url\("([^"]+)"\)', css)
+    assert len(fonts) == 2
+    for font in fonts:
+        assert (ROOT / "docs" / "site" / font).read_bytes()[:4] == b"wOF2"
+    assert "http" not in css and "font = false" in config._TEMPLATE
+
+
+def test_outputs_of_a_cell_stand_together(tmp_path):
+    outputs = [
+        {"output_type": "stream", "text": ["a\n"]},
+        {"output_type": "stream", "text": ["b\n"]},
+        {"output_type": "display_data", "data": {"text/html": ["<table></table>"]}},
+        {"output_type": "execute_result", "data": {"text/plain": ["1 < 2"]}},
+    ]
+    cell = {"cell_type": "code", "source": ["x"], "outputs": outputs}
+    code, shown = notebooks._cells({"cells": [cell]}, "name", tmp_path)
+    assert code == "```python\nx\n```"
+    assert shown.startswith('<div class="outputs" markdown>')
+    assert shown.count("<pre") == 2 and "a\nb" in shown.replace("&#10;", "\n")
+    assert shown.index("<table>") < shown.index("1 &lt; 2")
+    cell["outputs"] = []
+    assert len(notebooks._cells({"cells": [cell]}, "name", tmp_path)) == 1
 
 
 def test_outputs_keep_the_style_of_exburn_alone():
