@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from exburn.config import is_interactive_logging_enabled
+from exburn.core.printing import page_width, shorten
 from exburn.errors import ArgumentError, printable
 from exburn.errors.boundary import api_boundary
 
@@ -119,6 +120,8 @@ class Progbar:
             filled = min(int(self.width * current / self.target), self.width)
             bar = f" {'━' * filled}{' ' * (self.width - filled)}"
         line = f"{self._count(current)}{bar} {self._fields(current, now, done)}"
+        if self._live and not done:  # a second row would stay when the line changes
+            line = shorten(line, page_width() - 1, tail=0)
         clear = " " * max(self._length - len(line), 0)
         start = "\r" if self._live else ""
         self._write(start + line + clear + ("\n" if done else ""))

@@ -476,3 +476,16 @@ def test_an_interrupted_fit_keeps_weights_and_history(framework, error):
     np.testing.assert_array_equal(model.get_weights()[0], seen[-1])
     assert len(model.history.history["loss"]) == 1
     assert all((a != b).any() for a, b in zip(seen, seen[1:], strict=False))
+
+
+@says("shows the epochs as a table")
+def test_a_table_of_epochs(capsys):
+    model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((8, 1), "float32")
+    model.fit(x, x, epochs=2, verbose="table")
+    header, *rows = capsys.readouterr().out.splitlines()[1:]
+    assert header.split() == ["epoch", "loss", "time"]
+    assert [row.split()[0] for row in rows] == ["1/2", "2/2"]
+    with pytest.raises(exburn.errors.ArgumentError, match="'table'"):
+        model.fit(x, x, verbose="tabel")

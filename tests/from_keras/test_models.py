@@ -386,3 +386,15 @@ def test_shapes_of_models_of_dicts():
         if framework is keras:
             wanted = [(None, 2), (None, 3)]
         assert model.input_shape == model.output_shape == wanted
+
+
+@says("has one row a layer at any width")
+@BOTH
+def test_rows_of_a_summary(library):
+    name = "a_layer_with_a_name_that_is_far_too_long_for_a_line_of_sixty_characters"
+    layers = library.layers.Dense(2, name=name), library.layers.Dense(1, name="last")
+    texts = []
+    stack(library, *layers).summary(print_fn=texts.append, line_length=60)
+    rows = [line for line in texts[0].splitlines() if line.startswith("│")]
+    assert (len(rows) == 2) is (library is exburn)
+    assert "…" in texts[0]

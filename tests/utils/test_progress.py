@@ -1,6 +1,7 @@
 """Tests of ``exburn.utils.progress``."""
 
 import logging
+import sys
 
 from exburn import config, utils
 
@@ -28,3 +29,14 @@ def test_progbar_into_the_log(capsys, caplog):
         config.enable_interactive_logging()
     assert len(caplog.messages) == 1 and caplog.messages[0].startswith("2/2")
     assert capsys.readouterr().out == ""
+
+
+def test_a_line_that_changes_takes_one_row(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    bar = utils.Progbar(4, interval=0.0)
+    values = [(f"metric_number_{i}", 0.5) for i in range(4)]
+    bar.update(1, values)
+    assert len(capsys.readouterr().out.lstrip("\r")) <= 39
+    bar.update(4, values)  # the line that stays has all of them
+    assert "metric_number_3: 0.5000" in capsys.readouterr().out
