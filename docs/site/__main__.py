@@ -18,7 +18,16 @@ import sys
 import time
 from pathlib import Path
 
-from docs.site import check, config, notebooks, pages, reference, search, table
+from docs.site import (
+    check,
+    config,
+    gallery,
+    notebooks,
+    pages,
+    reference,
+    search,
+    table,
+)
 from exburn.errors import require
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,8 +40,9 @@ def gather(source: Path) -> None:
     source.mkdir(parents=True)
     pages.write(ROOT, source)
     shown = notebooks.write(ROOT / "notebooks", source / "notebooks")
+    gallery.write(source, shown)
     known = reference.write(source / "reference", ROOT)
-    table.write(source / "keras_names.md", known)
+    table.write(source / "keras_names", known)
     here = Path(__file__).parent
     shutil.copy(here / "site.css", source)
     shutil.copytree(here / "fonts", source / "fonts")

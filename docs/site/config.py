@@ -10,8 +10,8 @@ from docs.site.parts import groups_of, in_parts
 from docs.site.reference import Name, folder_of
 
 _TUTORIALS = (
-    "quickstart 01_mlp_digits 05_text_classification 06_char_transformer "
-    "11_transfer_by_freezing 14_structured_data"
+    "quickstart 01_mlp_digits 02_colour_augmentation 05_text_classification "
+    "06_language_model 11_transfer_by_freezing 14_structured_data"
 ).split()
 _HOW_TO = [
     ("Data", "data"),
@@ -131,9 +131,12 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
                 *({titles[stem]: f"notebooks/{stem}.md"} for stem in _TUTORIALS),
                 {
                     "Gallery": [
-                        {title: f"notebooks/{stem}.md"}
-                        for stem, title in shown
-                        if stem not in _TUTORIALS
+                        {"All, with pictures": "gallery.md"},
+                        *(
+                            {title: f"notebooks/{stem}.md"}
+                            for stem, title in shown
+                            if stem not in _TUTORIALS
+                        ),
                     ]
                 },
             ]
@@ -147,7 +150,7 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
                     ("scikit-learn", "migrate_scikit_learn"),
                     ("flax and optax", "migrate_flax"),
                     ("Keras: all differences", "from_keras"),
-                    ("Keras: name by name", "keras_names"),
+                    ("Keras: name by name", "keras_names/index"),
                     ("Elixir", "from_exburn"),
                 ]
             )

@@ -11,11 +11,11 @@ from tests.checkout import ROOT, load
 
 import exburn
 
-check, config, guides, notebooks, pages, parts, reference, search = (
+check, config, gallery, guides, notebooks, pages, parts, reference, search, table = (
     load(f"docs.site.{name}")
     for name in (
-        *("check", "config", "guides", "notebooks"),
-        *("pages", "parts", "reference", "search"),
+        *("check", "config", "gallery", "guides", "notebooks"),
+        *("pages", "parts", "reference", "search", "table"),
     )
 )
 
@@ -191,6 +191,34 @@ def test_outputs_keep_the_style_of_exburn_alone():
     assert "<style>a{}</style>x</div>" in shown and "b{}" not in shown
 
 
+def test_the_gallery_has_a_card_with_picture_and_question_for_each_notebook(tmp_path):
+    shown = notebooks.write(ROOT / "notebooks", tmp_path / "notebooks")
+    gallery.write(tmp_path, shown)
+    text = (tmp_path / "gallery.md").read_text()
+    assert text.count('class="card"') == len(shown)
+    for stem, _ in shown:
+        assert f'href="../notebooks/{stem}/"' in text
+    pictures = re.findall(r'<img src="\.\./(notebooks/[\w.]+)"', text)
+    assert len(pictures) >= len(shown) - 3
+    assert all((tmp_path / picture).is_file() for picture in pictures)
+    questions = re.findall(r"<span>([^<]+)</span>", text)
+    assert all(question.strip() for question in questions)
+    assert "Which pixels are cell?" in questions
+
+
+@pytest.mark.slow
+def test_the_table_of_keras_names_has_a_page_for_each_namespace(tmp_path):
+    pytest.importorskip("keras")
+    table.write(tmp_path / "keras_names", reference.public_names())
+    summary = (tmp_path / "keras_names" / "index.md").read_text()
+    files = re.findall(r"\]\((keras\w*\.md)\)", summary)
+    assert len(files) > 20
+    assert all((tmp_path / "keras_names" / file).is_file() for file in files)
+    layers = (tmp_path / "keras_names" / "keras_layers.md").read_text()
+    assert "| `keras.layers.Dense` | [`exburn.layers.Dense`](../reference/" in layers
+    assert "keras.layers.TFSMLayer" in summary  # what ExBurn has not, with the reason
+
+
 def test_every_page_is_in_the_navigation(tmp_path):
     pages.write(ROOT, tmp_path)
     shown = notebooks.write(ROOT / "notebooks", tmp_path / "notebooks")
@@ -210,7 +238,10 @@ def test_every_page_is_in_the_navigation(tmp_path):
     listed = leaves(toml["project"]["nav"])
     pages_of_names = [page for page in listed if page.startswith("reference/")]
     assert len(listed) == len(set(listed))
-    assert set(listed) - set(pages_of_names) - {"keras_names.md"} == written
+    assert (
+        set(listed) - set(pages_of_names) - {"keras_names/index.md", "gallery.md"}
+        == written
+    )
     assert pages_of_names == [
         "reference/exburn/index.md",
         "reference/callbacks/index.md",
