@@ -239,7 +239,10 @@ def _read_off(jaxpr, consts, arguments) -> list:
             ):
                 known[atom] = value(eqn.invars[0])
             elif name == "broadcast_in_dim" and eqn.invars[0].aval.shape == ():
-                scalar = np.asarray(value(eqn.invars[0]), eqn.invars[0].aval.dtype)
+                scalar = value(eqn.invars[0])
+                if isinstance(scalar, jax.core.Tracer):  # an option of a lane's own
+                    raise _NotConstant(name)
+                scalar = np.asarray(scalar, eqn.invars[0].aval.dtype)
                 known[atom] = np.broadcast_to(scalar, eqn.params["shape"])
             elif name == "convert_element_type":
                 source = value(eqn.invars[0])

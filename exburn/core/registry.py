@@ -237,6 +237,11 @@ def copying(kept: Iterable[Any]) -> AbstractContextManager[Any]:
     return value_scope(_copying, parts if around is None else around)
 
 
+def is_copying() -> bool:
+    """Whether descriptions make copies in this process now."""
+    return _copying.get() is not None
+
+
 class _Shared:
     """Objects that a configuration holds more than once."""
 

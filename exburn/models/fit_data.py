@@ -114,7 +114,7 @@ def read_fit_data(
         op: The operation that errors name.
         **others: As of ``fit``.
     """
-    trainer = require_trainer(model, op)
+    require_trainer(model, op)
     if shuffle not in (True, False, "batch"):
         raise ArgumentError(
             op, f"shuffle must be True, False or 'batch', received {shuffle!r}"
@@ -147,29 +147,7 @@ def read_fit_data(
         warn_of_end(validation_steps, validation, validation_batch_size)
     batch_size = choose_batch_size(model, op, batch_size, dataset, steps_per_epoch)
     check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
-    sources = dataset, validation
-    with closed_if_it_fails(dataset, validation):
-        dataset = encode_dataset(
-            model, dataset, op=op, batch_size=batch_size, shuffle=shuffle
-        )
-        if validation is not None:
-            validation = encode_dataset(
-                model,
-                validation,
-                op=held_out,
-                batch_size=validation_batch_size or batch_size,
-            )
-    if isinstance(dataset, StreamDataset):
-        dataset.first_epoch = initial_epoch
-        dataset.earlier = trainer.holder.epochs_before(initial_epoch)
-    if class_weight is not None:
-        dataset = class_weights(dataset, class_weight, op)
-    if (limit := config.max_steps_per_epoch()) is not None:
-        known = count_steps(dataset, batch_size, steps_per_epoch)
-        steps_per_epoch = limit if known is None else min(known, limit)
-    check_ends(op, "steps_per_epoch", steps_per_epoch, dataset)
-    check_ends(op, "validation_steps", validation_steps, validation)
-    return FitData(
+    data = FitData(
         op,
         dataset,
         validation,
@@ -179,8 +157,43 @@ def read_fit_data(
         validation_steps,
         shuffle,
         class_weight,
-        sources,
+        (dataset, validation),
     )
+    encode_for(model, data, initial_epoch)
+    if (limit := config.max_steps_per_epoch()) is not None:
+        data.steps = limit if data.known_steps is None else min(data.known_steps, limit)
+    check_ends(op, "steps_per_epoch", data.steps, data.dataset)
+    check_ends(op, "validation_steps", validation_steps, data.validation)
+    return data
+
+
+def encode_for(model: Model, data: FitData, initial_epoch: int = 0) -> None:
+    """Makes of the sources what a model's program takes, with the rows weighted.
+
+    Args:
+        model: The model, whose lookups run on the host.
+        data: The data of a training; ``dataset`` and ``validation`` are set.
+        initial_epoch: As of ``fit``.
+    """
+    op, (dataset, validation) = data.op, data.sources
+    with closed_if_it_fails(dataset, validation):
+        dataset = encode_dataset(
+            model, dataset, op=op, batch_size=data.batch_size, shuffle=data.shuffle
+        )
+        if validation is not None:
+            validation = encode_dataset(
+                model,
+                validation,
+                op=f"{op} (validation data)",
+                batch_size=data.validation_batch_size or data.batch_size,
+            )
+    if isinstance(dataset, StreamDataset):
+        holder = require_trainer(model, op).holder
+        dataset.first_epoch = initial_epoch
+        dataset.earlier = holder.epochs_before(initial_epoch)
+    if data.class_weight is not None:
+        dataset = class_weights(dataset, data.class_weight, op)
+    data.dataset, data.validation = dataset, validation
 
 
 def prepare_for_fit(model: Model, data: FitData) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from flax import nnx
 
 from exburn.core.symbolic_shapes import describe, is_text, spec_of
 from exburn.data import as_values
@@ -21,7 +22,7 @@ from exburn.errors import DataError, GraphError
 from exburn.module.graph import Graph, Node, Ref
 from exburn.module.graph_inputs import of_rank
 from exburn.module.symbolic_tensor import Operation
-from exburn.module.traversal import iter_weights
+from exburn.module.traversal import iter_modules, iter_weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +95,21 @@ class HostGraph:
         """Whether a layer is called in the program, not only on the host."""
         called = (node.target for node in self.program.nodes)
         return any(nodes[key] is layer for key in called if isinstance(key, str))
+
+    def reads(self, nodes: Any, layer: Any) -> bool:
+        """Whether what runs on the host depends on a layer.
+
+        Args:
+            nodes: The model's layers by name.
+            layer: A layer somewhere in the model.
+        """
+        called = (_target(nodes, step.target) for step in self.steps)
+        return any(
+            part is layer
+            for target in called
+            if isinstance(target, nnx.Module)
+            for _, part in iter_modules(target)
+        )
 
     def is_encoded(self, inputs: Any) -> bool:
         """Whether these are inputs of the program, which ``encode`` made."""

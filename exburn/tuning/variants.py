@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.data import ArrayDataset
+from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError
 from exburn.models import Model
-from exburn.models.fit_data import FitData, prepare_for_fit
+from exburn.models.fit_data import FitData, encode_for, prepare_for_fit
 from exburn.models.preparing import output_names
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import redraw
@@ -91,6 +91,8 @@ class Variant:
         self.largest = fixed | {p: width.most for p, width in self.widths.items()}
         make = partial(self._with_layers, self.largest)
         check_room(make, self.largest, placement)
+        if self._encodes_anew():
+            encode_for(make(), self.data)
         self.model = self.make_model(self.largest)
         prepare_for_fit(self.model, self.data)
         self.trainer = require_trainer(self.model, "sweep")
@@ -127,6 +129,34 @@ class Variant:
                 if path not in self.arrays or not is_array(values):
                     return False
         return True
+
+    def _encodes_anew(self) -> bool:
+        """Whether the host makes other arrays of the data than for the source.
+
+        Raises:
+            ArgumentError: The data are such arrays already.
+        """
+        host = self.source.host_graph
+        if host is None:
+            return False
+        layers = dict(iter_modules(self.source))
+        paths = [
+            path
+            for path in self._of_layers(self.fixed)
+            if host.reads(self.source.nodes, layers[self.places[path].layer or ""])
+        ]
+        whole = self.data.sources[0]
+        stream = isinstance(whole, StreamDataset)
+        if paths and host.is_encoded(whole.peek()[0] if stream else whole.tree[0]):
+            raise ArgumentError(
+                "sweep",
+                f"{paths[0]!r} decides what the host makes of the data, and these were "
+                "made already",
+                hint="Pass the data themselves, not what encode_inputs made of them.",
+            )
+        # Rows that are looked up batch by batch come in batches of the source's size.
+        batched = isinstance(self.data.dataset, StreamDataset)
+        return bool(paths) or (batched and "batch_size" in self.fixed)
 
     # ------------------------------------------------------------------ the model
     def make_model(self, fixed: Trial) -> Model:

@@ -359,12 +359,25 @@ class IndexLookup(HostLayer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        known = self._vocabulary.value
-        config["vocabulary"] = self.get_vocabulary() if known else None
+        known, first = self._vocabulary.value, self._first_token
         config["oov_method"] = self.oov_method
-        if known is not None and known.idf is not None:
-            config["idf_weights"] = known.idf.tolist()
+        config["vocabulary"] = None if known is None else self.get_vocabulary()
+        idf = None if known is None else known.idf
+        if known is not None and self._follow(known):  # they are not the vocabulary's
+            config["vocabulary"] = list(known.tokens)
+            idf = None if idf is None else idf[first:]
+        if idf is not None:
+            config["idf_weights"] = idf.tolist()
         return config
+
+    def _follow(self, known: _Vocabulary) -> bool:
+        """Whether the special tokens, and their weights, follow from the others."""
+        special, idf = self._special(), known.idf
+        if known.tokens[: len(special)] == special:  # they would be taken for these
+            return not special
+        if idf is None:
+            return True
+        return np.array_equal(self._with_special(idf[self._first_token :]), idf)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None):

@@ -41,3 +41,16 @@ def test_trees_that_do_not_fit_name_the_parameter():
     optimizer.amsgrad = True
     with pytest.raises(ShapeError, match="init"):
         optimizer.update(params, state, params)
+
+
+def test_options_of_lanes_make_states_of_their_own():
+    """They are cast and repeated, as an accumulator's first value is in float16."""
+    half = jnp.zeros((2, 3), jnp.float16)
+
+    def of_lane(value):
+        params = half + value.astype(half.dtype)
+        return initial_state(lambda p: jnp.full_like(p, value), params)
+
+    state = jax.vmap(of_lane)(jnp.float32([0.25, 0.5]))
+    assert state.dtype == half.dtype
+    assert state[:, 0, 0].tolist() == [0.25, 0.5]

@@ -66,7 +66,13 @@ def other_values(own: Any) -> list[Any]:
         return [float(value) for value in dict.fromkeys(near) if value != own]
     if isinstance(own, list | tuple) and own:
         columns = [other_values(value) for value in own]
-        return [list(row) for row in zip(*columns, strict=False)]
+        count = max(map(len, columns))
+        if count:  # entries that are no numbers stay as they are
+            rows = [
+                [column[at % len(column)] if column else value for at in range(count)]
+                for column, value in zip(columns, own, strict=True)
+            ]
+            return [list(row) for row in zip(*rows, strict=True)]
     return []
 
 
@@ -119,6 +125,10 @@ REQUIRED: dict[str, tuple[dict[str, Any], Any]] = {  # arguments, shape of a row
     "AdaptiveMaxPooling2D": ({"output_size": 2}, IMAGE),
     "AdaptiveMaxPooling3D": ({"output_size": 2}, SHAPES["3D"]),
     "AlphaDropout": ({"rate": 0.3}, FLAT),
+    "AugMix": ({"num_chains": 1, "chain_depth": 1}, IMAGE),  # each link is a program
+    "Conv1DTranspose": ({"filters": 2, "kernel_size": 2}, SHAPES["1D"]),
+    "Conv2DTranspose": ({"filters": 2, "kernel_size": 2}, IMAGE),
+    "Conv3DTranspose": ({"filters": 2, "kernel_size": 2}, SHAPES["3D"]),
     "BatchNormalization": ({}, FLAT),
     "CategoryEncoding": ({"num_tokens": 6, "output_mode": "multi_hot"}, "ids"),
     "CenterCrop": ({"height": 4, "width": 5}, IMAGE),
@@ -142,11 +152,13 @@ REQUIRED: dict[str, tuple[dict[str, Any], Any]] = {  # arguments, shape of a row
     "Normalization": ({"mean": 0.5, "variance": 2.0}, FLAT),
     "PositionEmbedding": ({"sequence_length": 5}, STEPS),
     "RandomCrop": ({"height": 4, "width": 5}, IMAGE),
+    "RandomPosterization": ({"factor": 4}, IMAGE),
     "RepeatVector": ({"n": 2}, FLAT),
     "Rescaling": ({"scale": 0.5}, FLAT),
     "Reshape": ({"target_shape": (2, 3)}, FLAT),
     "Resizing": ({"height": 4, "width": 5}, IMAGE),
     "ReversibleEmbedding": ({"input_dim": 8, "output_dim": 3}, "ids"),
+    "RotaryEmbedding": ({}, STEPS),
     "STFTSpectrogram": (
         {"frame_length": 8, "frame_step": 4, "fft_length": 16},
         (32, 1),
@@ -232,7 +244,10 @@ def layer_subject(name: str) -> Subject:
         out = symbol if inputs == 1 else [layers.Dense(row[-1])(symbol), symbol]
         if inputs == 1 and dtype == "float32" and "preprocessing" not in cls.__module__:
             out = layers.Dense(row[-1], name="before")(symbol)
-        out = it(*out) if name in ATTENTION and name[0] in "MG" else it(out)
+        takes_each = isinstance(
+            it, layers.GroupedQueryAttention | layers.MultiHeadAttention
+        )
+        out = it(*out) if takes_each else it(out)
         out = exburn.ops.cast(out, "float32")
         if "preprocessing" in cls.__module__:  # pixels
             out = out / 255.0

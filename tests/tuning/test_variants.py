@@ -6,7 +6,9 @@ from tests.tuning.models import X, make_model, read_data
 
 import exburn
 from exburn import layers
+from exburn.errors import ArgumentError
 from exburn.optimizers import SGD
+from exburn.tuning import sweep
 from exburn.tuning.hyperparameters import find
 from exburn.tuning.variants import make_variants
 
@@ -87,3 +89,48 @@ def test_an_interval_that_a_layer_makes_of_a_number_is_an_array_too():
     variant = make_variants(model, data, places, trials, 1)[0]
     held = variant.initial_state(trials).others[variant.arrays["move/height_factor"]]
     np.testing.assert_allclose(held, [[-0.1, 0.1], [-0.3, 0.0]], rtol=1e-6)
+
+
+WEIGHTS = {0: 2.0, 1: 1.0, 2: 0.5}
+
+
+def lookup_model():
+    """A lookup on the host, whose vectors the program takes."""
+    symbol = exburn.Input((2,), dtype="string")
+    found = layers.StringLookup(
+        vocabulary=list("1234"), output_mode="multi_hot", name="lookup"
+    )(symbol)
+    model = exburn.Model(symbol, layers.Dense(3, name="out")(found))
+    model.compile(SGD(0.1), "cross_entropy", seed=3)
+    return model
+
+
+@pytest.mark.long
+def test_what_the_host_makes_of_the_data_is_made_for_each_value():
+    """Also where it is wider; and in batches, of other sizes."""
+    numbers = np.random.default_rng(0).integers(0, 6, (24, 2))
+    x, y = numbers.astype(str), numbers.sum(1) % 3
+    options = {"epochs": 2, "verbose": 0, "validation_split": 0.25}
+    over = {"lookup/num_oov_indices": [1, 2], "batch_size": [4, 8]}
+    result = sweep(lookup_model(), x, y, over=over, class_weight=WEIGHTS, **options)
+    for record in result.records:
+        alone = lookup_model()
+        if record.trial["lookup/num_oov_indices"] == 2:
+            alone = find(alone, "lookup/num_oov_indices").put(alone, 2)
+        rows = record.trial["batch_size"]
+        alone.fit(x, y, batch_size=rows, class_weight=WEIGHTS, **options)
+        for name, values in alone.history.history.items():
+            np.testing.assert_allclose(record.history[name], values, rtol=1e-5)
+
+
+def test_data_that_the_host_has_made_cannot_be_made_anew():
+    model = lookup_model()
+    x = model.encode_inputs([["1", "2"], ["3", "9"]])
+    with pytest.raises(ArgumentError, match="'lookup/num_oov_indices' decides"):
+        sweep(
+            model,
+            x,
+            np.array([0, 1]),
+            over={"lookup/num_oov_indices": [2]},
+            verbose=0,
+        )

@@ -18,6 +18,10 @@ _SETTLED = frozenset(
     "kernel_size pool_size output_size strides dilation_rate padding cropping size"
     " data_format value_dim target_shape dims".split()
 )
+# Those that follow from others where they are not given. Configurations hold what they
+# came to; a copy in this process, which may have another window or another key, does
+# not: the strides of a pooling are its window's size.
+_DERIVED = frozenset(["strides", "value_dim"])
 # What the names of objects stand for, by the last word of the argument.
 _CATALOGUES = {
     "activation": lambda value: activations.serialize(activations.get(value)),
@@ -45,6 +49,8 @@ def get_config(self: Layer) -> dict[str, Any]:
                 config[key] = describe(value)
         config = registry.serialize(config)
     settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
+    if registry.is_copying():
+        settled -= {key for key in _DERIVED & settled if config[key] is None}
     return config | {key: getattr(self, key) for key in settled}
 
 

@@ -85,3 +85,46 @@ def test_vocabulary_errors():
         layer(["a", 3.5, None])
     with pytest.raises(ArgumentError, match="lengths"):
         layer([["a"], ["a", "b"]])
+
+
+WORDS = ["a", "b", "c"]
+LOOKUPS = {
+    "given": {"vocabulary": WORDS},
+    "with special ones": {"vocabulary": ["[UNK]", *WORDS]},
+    "a mask, and two unknown": {
+        "vocabulary": WORDS,
+        "mask_token": "",
+        "num_oov_indices": 2,
+    },
+    "no unknown": {"vocabulary": WORDS, "num_oov_indices": 0},
+    "an unknown token among them": {"vocabulary": ["[UNK]", "[UNK]", "a"]},
+    "weights": {
+        "vocabulary": WORDS,
+        "output_mode": "tf_idf",
+        "idf_weights": [0.1, 0.2, 0.4],
+    },
+    "weights of special ones": {
+        "vocabulary": ["[UNK]", *WORDS],
+        "output_mode": "tf_idf",
+        "idf_weights": [7.0, 0.1, 0.2, 0.4],
+    },
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_a_configuration_makes_the_same_layer(name):
+    layer = L.StringLookup(**LOOKUPS[name])
+    made = L.StringLookup.from_config(layer.get_config())
+    assert made.get_vocabulary() == layer.get_vocabulary()
+    assert made.get_config() == layer.get_config()
+    tokens = ["a", "c", "a"]
+    np.testing.assert_array_equal(made(tokens), layer(tokens))
+
+
+def test_a_configuration_tells_special_tokens_once():
+    """Other ones are those of the layer that is made of it."""
+    config = L.StringLookup(vocabulary=WORDS).get_config()
+    assert config["vocabulary"] == WORDS
+    changes = {"oov_token": "?", "mask_token": "", "num_oov_indices": 2}
+    made = L.StringLookup.from_config(config | changes)
+    assert made.get_vocabulary() == ["", "?", "?", *WORDS]

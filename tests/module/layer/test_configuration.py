@@ -9,6 +9,7 @@ import pytest
 
 import exburn as keras
 from exburn import layers
+from exburn.tuning.remaking import remake
 
 
 def classes(package):
@@ -198,3 +199,31 @@ def test_rules_without_a_get_config_tell_what_they_were_given():
     assert (narrow.beta_1, narrow.learning_rate) == (0.25, 0.5)
     assert copy.deepcopy(passing).get_config() == passing.get_config()
     assert pickle.loads(pickle.dumps(passing)).get_config() == passing.get_config()
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "attribute", "value"),
+    [
+        (lambda **o: layers.MaxPooling2D(**o), {"pool_size": 3}, "strides", (3, 3)),
+        (lambda **o: layers.AveragePooling1D(**o), {"pool_size": 3}, "strides", (3,)),
+        (
+            lambda **o: layers.MultiHeadAttention(2, **({"key_dim": 3} | o)),
+            {"key_dim": 5},
+            "value_dim",
+            5,
+        ),
+    ],
+)
+def test_copies_leave_open_what_follows_from_other_arguments(
+    make, changes, attribute, value
+):
+    """Files hold what it came to, as Keras' do."""
+    layer = make()
+    assert layer.get_config()[attribute] == getattr(layer, attribute)
+    model = keras.Sequential([layer])
+    copied = copy.deepcopy(model).layers[0]
+    for one in (layer, copied):
+        made = remake(one, changes)
+        assert getattr(made, attribute) == getattr(make(**changes), attribute) == value
+    given = make(**{attribute: getattr(layer, attribute)})
+    assert getattr(remake(given, changes), attribute) == getattr(layer, attribute)
