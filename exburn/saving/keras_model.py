@@ -161,6 +161,8 @@ class _Reader:
             for path, array in stored.read(own).items():
                 fill(weights[path], array)
         materialize(model)  # the states of stateful layers are in no file
+        for layer in getattr(stored, "packed", ()):
+            layer.pack()
         place(model)
         give_back(model, {**stored.read_own(), **assets_for(model)}, _OP)
         if model.compiled and slots:

@@ -17,6 +17,7 @@ from exburn.saving.hdf5 import HDF5File
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_assets import idf_weights
 from exburn.saving.keras_layout import own_weights, walk
+from exburn.saving.keras_quantized import PackedLayer, packed_layer
 from exburn.saving.legacy_h5 import LegacyWeights, is_legacy
 from exburn.saving.own_storage import has_own, own_name
 from exburn.saving.stored import Stored
@@ -79,6 +80,7 @@ class KerasWeights(Stored):
             in the file.
         taken: Paths of the weights that a ``load_own_variables`` of their layer's own
             is given, with whatever else its layer stored.
+        packed: Layers whose weights the file has in few bits.
     """
 
     def __init__(self, file: HDF5File, model: Any):
@@ -87,6 +89,9 @@ class KerasWeights(Stored):
         self._source: dict[str, str] = {}
         self._own: dict[str, str] = {}  # datasets by what our files call them
         self.taken = frozenset()
+        self.packed: list[PackedLayer] = []
+        # Of weights in few bits: the layer, the name there, and the array of scales.
+        self._decoded: dict[str, tuple[PackedLayer, str, str]] = {}
         self._layers = {id(m): path for path, m in iter_modules(model)}
         used: set[str] = set()
         # Optimizers' slots, metrics and streams of seeds are no weights of the model.
@@ -99,6 +104,9 @@ class KerasWeights(Stored):
             if part.is_model and group:
                 beside += [f"{group}/optimizer/", f"{group}/metrics/"]
         self.shapes = {path: file.shapes[name] for path, name in self._source.items()}
+        for path, (packed, name, _) in self._decoded.items():
+            if self.shapes[path] == packed.stored_shape(name):
+                self.shapes[path] = tuple(getattr(packed.layer, name).shape)
         for name, shape in file.shapes.items():
             apart = name.startswith(tuple(beside)) or "seed_generator/" in name
             if name not in used and not apart:
@@ -121,14 +129,49 @@ class KerasWeights(Stored):
             used.update(own)
             self.taken |= {paths[id(weight)] for weight in own_weights(layer)}
             return
+        packed = packed_layer(
+            layer, start, self._file.shapes, self._file.op, self._file.path
+        )
+        if packed is not None:
+            self._match_packed(packed, start, paths, used)
+            return
         for number, weight in enumerate(own_weights(layer)):
             if (name := f"{start}{number}") in self._file.shapes:
                 self._source[paths[id(weight)]] = name
                 used.add(name)
 
+    def _match_packed(
+        self,
+        packed: PackedLayer,
+        start: str,
+        paths: Mapping[int, str],
+        used: set[str],
+    ) -> None:
+        scales = {}
+        for number, (name, part) in enumerate(packed.sources()):
+            source = f"{start}{number}"
+            if source not in self._file.shapes:
+                continue
+            used.add(source)
+            path = paths[id(getattr(packed.layer, name))]
+            if part == "scale":
+                scales[path] = name, source
+            else:
+                self._source[path] = source
+        for path, (name, source) in scales.items():
+            self._decoded[path] = packed, name, source
+        self.packed.append(packed)
+
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         """The arrays of these paths; their shapes have been found to fit."""
-        return {path: self._file.read(self._source[path]) for path in names}
+        return {path: self._read(path) for path in names}
+
+    def _read(self, path: str) -> np.ndarray:
+        array = self._file.read(self._source[path])
+        if path not in self._decoded:
+            return array
+        packed, name, scale = self._decoded[path]
+        return packed.decode(name, array, self._file.read(scale))
 
     def read_own(self) -> Mapping[str, np.ndarray]:
         """What layers saved by methods of their own, by the names our files have."""

@@ -1,12 +1,15 @@
 """The page's section "Quantization"; ``tests/transforms/quantization`` has more."""
 
+import zipfile
+
 import numpy as np
 import pytest
 from tests.from_keras.page import says
 from tests.from_keras.small import BOTH, compiled, fit
+from tests.saving import keras_quantized_files
 
 import exburn
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, ModelFormatError
 
 keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.filterwarnings(
@@ -258,3 +261,24 @@ def test_blocks_are_layers_of_the_model():
         model.quantize("gptq", config=config)
     with pytest.raises(ArgumentError, match="data"):
         model.layers[-1].quantize("gptq")
+
+
+@says("`.keras` files of models that Keras 3.15 or 3.16 has quantized to `int8`")
+@each
+def test_files_of_quantized_models(framework, tmp_path):
+    if framework is exburn:  # files of Keras are made where it runs
+        with zipfile.ZipFile(keras_quantized_files.RECORDED) as file:
+            path = file.extract("int4.keras", tmp_path)
+        with pytest.raises(ModelFormatError, match="'dense'.*'int4/128_from_float32'"):
+            exburn.load_model(path)
+        return
+    for mode in ("int8", "int4"):
+        model = wide(keras)
+        model.quantize(mode)
+        model.save(tmp_path / f"{mode}.keras")
+        expected = np.asarray(model(WIDE))
+        found = keras.models.load_model(tmp_path / f"{mode}.keras")(WIDE)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        if mode == "int8":
+            found = exburn.load_model(tmp_path / f"{mode}.keras")(WIDE)
+            np.testing.assert_allclose(found, expected, atol=1e-4)
