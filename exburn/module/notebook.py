@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Any
 
 from exburn.module.outline import (
@@ -16,6 +18,9 @@ from exburn.module.variable import scalars
 from exburn.visualization import page
 
 _MOST_ROWS = 2_000
+_MANY_ROWS = 40  # from which on the blocks of a model without inner ones are folded
+_LEAST_ROWS = 3  # of a block
+_BLOCK = re.compile(r"_?[^\d]*\d+[a-z]?(?=_)")  # "conv2" of "conv2_block1_1_conv"
 
 
 def layer_page(layer: Any) -> str:
@@ -53,6 +58,7 @@ def _layers(rows: list[Row]) -> str:
         head, widths = [*head, "Connected to"], [*widths, 24]
     widths[0] += 100 - sum(widths)
     stack: list[list[page.Row]] = [[]]
+    tops = []
     for row in rows:
         cells = [row.name, row.shape, f"{row.params:,}" if row.built else "unbuilt"]
         cells += [row.dtype] if dtypes else []
@@ -62,7 +68,36 @@ def _layers(rows: list[Row]) -> str:
         line = page.Row(cells, f"{row.kind}{frozen}")
         stack[-1].append(line)
         stack.append(line.inside)
-    return page.table(head, stack[0], widths, (2,))
+        if not row.depth:
+            tops.append((row, line))
+    lines = _blocks(tops, 0) if len(tops) > _MANY_ROWS else stack[0]
+    return page.table(head, lines, widths, (2,))
+
+
+def _blocks(lines: list[tuple[Row, page.Row]], start: int) -> list[page.Row]:
+    """The rows of a long model, those of a block folded that its names begin with.
+
+    Args:
+        lines: The layers' rows.
+        start: How much of the names those above have told.
+    """
+
+    def block(pair: tuple[Row, page.Row]) -> str:
+        begin = _BLOCK.match(pair[0].name, start)
+        return pair[0].name[: begin.end()] if begin else ""
+
+    folded = []
+    for name, group in itertools.groupby(lines, block):
+        pairs = list(group)
+        if not name or len(pairs) < _LEAST_ROWS or len(pairs) == len(lines):
+            folded += [line for _, line in pairs]
+            continue
+        last, line = pairs[-1]
+        params = sum(row.params for row, _ in pairs)
+        cells = [name, last.shape, f"{params:,}", *[""] * (len(line.cells) - 3)]
+        inside = _blocks(pairs, len(name))
+        folded.append(page.Row(cells, f"{len(pairs)} layers", inside))
+    return folded
 
 
 def _weights(layer: Any) -> str:

@@ -56,7 +56,8 @@ padding:3px 10px 3px 0;white-space:normal;overflow-wrap:anywhere;max-width:none}
 # table.rows td,# table.rows th{border:0;border-bottom:1px solid var(--grid);
 color:inherit}
 # table.rows th{color:var(--muted);font-weight:600}
-# table.rows .n,# summary .n{text-align:right;font-variant-numeric:tabular-nums}
+# table.rows .n,# summary .n{text-align:right;font-variant-numeric:tabular-nums;
+white-space:nowrap;overflow-wrap:normal}# table.rows th{overflow-wrap:normal}
 # table.rows td.fold{padding:0;border:0}
 # summary{display:flex;cursor:pointer;border-bottom:1px solid var(--grid);
 list-style:none}# summary::-webkit-details-marker{display:none}

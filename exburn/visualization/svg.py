@@ -125,8 +125,8 @@ def draw_panel(
         parts.append(f'<polyline class="l s{kind}" {color} points="{path}"/>')
         if len(points) <= _MARKED:
             parts += [
-                f'<circle class="f{kind}" cx="{x_at(x):.1f}" cy="{y_at(y):.1f}" '
-                f'r="2.6">'
+                f'<circle class="f{kind}" fill="{LIGHT[_COLORS[kind]]}" '
+                f'cx="{x_at(x):.1f}" cy="{y_at(y):.1f}" r="2.6">'
                 f"<title>{_shown(name)}: {number_text(y)}</title></circle>"
                 for x, y in points
             ]

@@ -86,3 +86,28 @@ def test_long_models_are_cut(monkeypatch):
     stack = [layers.Dense(2) for _ in range(5)]
     page = read(exburn.Sequential([exburn.Input((2,)), *stack]))
     assert "2 more: summary()" in page.text and page.names.count("tr") == 4
+
+
+NAMES = {  # of a family's layers, and the blocks that are folded
+    "conv{}_block{}_{}_conv": ["conv0", "conv0_block0", "conv1_block2", "conv2"],
+    "block_{}{}_{}_expand": ["block_00", "block_12"],
+    "encoder_layer_{}_part_{}_{}": ["encoder_layer_0", "encoder_layer_0_part_1"],
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_blocks_of_a_long_flat_model_are_folded(names):
+    stack = [
+        layers.Dense(2, name=names.format(a, b, c))
+        for a in range(3) for b in range(3) for c in range(5)
+    ]  # fmt: skip
+    last = layers.Dense(2, name="predictions")
+    model = exburn.Sequential([exburn.Input((2,)), *stack, last])
+    page = read(model)
+    rows = page.text.split("Params")[1]
+    for name in NAMES[names]:
+        assert f"{name} " in rows
+    assert page.names.count("details") in (9, 12)
+    assert page.names.count("summary") == page.names.count("details")
+    assert all(layer.name in rows for layer in model.layers)
+    assert "15 layers" in rows or "5 layers" in rows
