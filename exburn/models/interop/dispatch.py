@@ -20,7 +20,7 @@ from exburn.models.interop.rows import in_batches, on_host
 from exburn.runtime.files.ordinary import check_ordinary, read_whole
 from exburn.saving import load_model
 
-_OWN = (".exburn", ".keras", ".safetensors")
+_OWN = (".exburn", ".keras", ".h5", ".hdf5", ".safetensors")
 _STABLEHLO = (".stablehlo", ".jax_exported")
 _CORE_ML = (".mlmodel", ".mlpackage", ".mlmodelc")
 
@@ -39,7 +39,8 @@ def predict(
     ======================================  =============================  ===========
     ``model``                               what runs                      needs
     ======================================  =============================  ===========
-    ExBurn model, ``.exburn``, ``.keras``   ``model.predict``
+    ExBurn model, ``.exburn``, ``.keras``,  ``model.predict``
+    ``.h5``
     ``nnx.Module``, alone or with a state   the module, in inference mode
     linen module with ``variables``         ``module.apply``
     ``.onnx``, ``InferenceSession``         onnxruntime                    [onnx]

@@ -49,11 +49,17 @@ def test_estimators_and_functions():
 
 
 @pytest.mark.slow
-def test_keras_models(monkeypatch):
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
+def test_keras_models(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     keras = pytest.importorskip("keras")
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-    close(exburn.predict(model, X), model.predict(X, verbose=0))
+    expected = model.predict(X, verbose=0)
+    close(exburn.predict(model, X), expected)
+    for name in ("model.keras", "model.h5"):
+        model.save(tmp_path / name)
+        close(exburn.predict(tmp_path / name, X), expected)
 
 
 @pytest.mark.parametrize(
