@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors import CallbackError, unknown_name
+
+
+class Hooks(TypedDict, total=False):
+    """The hooks of ``Callback`` that ``LambdaCallback`` does not list."""
+
+    on_batch_begin: Callable[..., Any] | None
+    on_batch_end: Callable[..., Any] | None
+    on_chunk_end: Callable[..., Any] | None
+    on_checkpoint: Callable[..., Any] | None
+    on_compile: Callable[..., Any] | None
+    on_compile_end: Callable[..., Any] | None
+    on_data_wait: Callable[..., Any] | None
+    on_test_begin: Callable[..., Any] | None
+    on_test_end: Callable[..., Any] | None
+    on_test_batch_begin: Callable[..., Any] | None
+    on_test_batch_end: Callable[..., Any] | None
+    on_test_chunk_end: Callable[..., Any] | None
+    on_predict_begin: Callable[..., Any] | None
+    on_predict_end: Callable[..., Any] | None
+    on_predict_batch_begin: Callable[..., Any] | None
+    on_predict_batch_end: Callable[..., Any] | None
+    on_predict_chunk_end: Callable[..., Any] | None
+    on_exit: Callable[..., Any] | None
 
 
 class LambdaCallback(Callback):
@@ -50,9 +73,10 @@ class LambdaCallback(Callback):
         *,
         every: int | str | Every | None = None,
         light: bool = False,
-        **hooks: Callable[..., Any] | None,
+        **hooks: Unpack[Hooks],
     ):
-        hooks |= {
+        functions: dict[str, Any] = {
+            **hooks,
             "on_epoch_begin": on_epoch_begin,
             "on_epoch_end": on_epoch_end,
             "on_train_begin": on_train_begin,
@@ -61,7 +85,7 @@ class LambdaCallback(Callback):
             "on_train_batch_end": on_train_batch_end,
         }
         known = [name for name in vars(Callback) if name.startswith("on_")]
-        for name, function in hooks.items():
+        for name, function in functions.items():
             if name not in known:
                 raise unknown_name("hook", name, known, op="LambdaCallback")
             if function is None:
@@ -73,7 +97,9 @@ class LambdaCallback(Callback):
                     {"received": repr(function)},
                 )
             setattr(self, name, function)
-        within = any(function for name, function in hooks.items() if "batch" in name)
-        units = () if within or hooks.get("on_checkpoint") else ("epochs",)
+        within = any(
+            function for name, function in functions.items() if "batch" in name
+        )
+        units = () if within or functions.get("on_checkpoint") else ("epochs",)
         self.every = check_every("LambdaCallback", every, *units)
         self.light = light

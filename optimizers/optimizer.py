@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ from exburn.optimizers import (
 )
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
+from exburn.optimizers.options import NoOptions
 from exburn.optimizers.rate import current_rate, host_value
 from exburn.optimizers.trees import same_shapes
 from exburn.optimizers.update import add_gradients, make_state, real_gradients, step
@@ -199,7 +200,7 @@ class Optimizer(Guarded, abc.ABC):
         name: str | None = None,
         l2_weight_decay: float | None = None,
         weight_decay_exclusions: Sequence[str] = (),
-        **unknown: Any,
+        **unknown: Unpack[NoOptions],
     ):
         op = type(self).__name__
         _refuse_unknown(type(self), unknown)

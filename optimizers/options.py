@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 
+class NoOptions(TypedDict):
+    """Keyword arguments that are unknown: to a type checker, each is an error."""
+
+
 class DecayedOptions(TypedDict, total=False):
     """Keyword arguments of optimizers that have a weight decay of their own."""
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, TypeVar
 
 _C = TypeVar("_C", bound=type)
 _R = TypeVar("_R")
-_P = ParamSpec("_P")
+_S = TypeVar("_S")
 
 
-def overridable(method: Callable[..., _R]) -> Callable[..., _R]:
+def overridable(
+    method: Callable[Concatenate[_S, ...], _R],
+) -> Callable[Concatenate[_S, ...], _R]:
     """Decorator of a method that subclasses write with parameters of their own.
 
     To a type checker it takes anything, so that ``build(self, input_shape)`` is no
@@ -23,22 +25,6 @@ def overridable(method: Callable[..., _R]) -> Callable[..., _R]:
         True
     """
     return method
-
-
-def returns(result: type[_R]) -> Callable[[Callable[_P, Any]], Callable[_P, _R]]:
-    """Says what a function returns whose module lies below that of the result.
-
-    For type checkers: the function stays itself.
-
-    Args:
-        result: The class of what it returns.
-
-    Example:
-        >>> returns(int)(len) is len
-        True
-    """
-    del result
-    return lambda function: function
 
 
 def with_methods(cls: _C) -> _C:

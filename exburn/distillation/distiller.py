@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 
@@ -20,6 +20,7 @@ from exburn.models import Model
 from exburn.models.copies import compile_like, hand_over
 from exburn.models.hooks import path_of_layer
 from exburn.module.building import infer, inspect_call, materialize
+from exburn.module.layer.options import ContainerOptions
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
 
@@ -85,7 +86,7 @@ class Distiller(Model):
         distillation_loss_weights: Sequence[float] | None = None,
         student_loss_weight: float = 0.5,
         name: str | None = "distiller",
-        **kwargs: Any,
+        **kwargs: Unpack[ContainerOptions],
     ):
         super().__init__(name=name, **kwargs)
         _require_models(teacher, student)

@@ -2,18 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from exburn.core.methods import returns
 from exburn.core.missing_names import refuser
 from exburn.models.cloning import clone_model
 from exburn.models.function import Function
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
-from exburn.saving.model import load_model as load
-from exburn.saving.model import model_from_json as read_json
-from exburn.saving.model import save_model
-
-load_model = returns(Model)(load)
-model_from_json = returns(Model)(read_json)
+from exburn.saving import load_model, model_from_json, save_model
 
 __all__ = [
     "Function",

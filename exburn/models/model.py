@@ -6,7 +6,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import jax
 from flax import nnx
@@ -62,6 +62,7 @@ from exburn.module import graph as graphs
 from exburn.module.building import intact, materialize, place, spread_precision
 from exburn.module.layer import Layer
 from exburn.module.layer.given_policy import follow_map
+from exburn.module.layer.options import ModelOptions
 from exburn.module.selection import frozen_paths
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.variable import OwnState, Static
@@ -180,7 +181,7 @@ class Model(Layer):
         name: str | None = None,
         trainable: bool = True,
         dtype: Any = None,
-        **kwargs,
+        **kwargs: Unpack[ModelOptions],
     ):
         super().__init__(name=name, trainable=trainable, dtype=dtype, **kwargs)
         if (inputs is None) != (outputs is None):
@@ -856,7 +857,8 @@ class Model(Layer):
         with registry.custom_objects(custom_objects):
             if "input_layers" not in config:
                 return super().from_config(config)
-            return rebuild(cls, config)
+            model: Any = rebuild(cls, config)
+            return model
 
 
 register_builtin(Model, "Functional")  # Keras' class of a model made of symbols

@@ -3,8 +3,10 @@
 A model's class lies on a level above this one, where nothing here may look.
 """
 
-from exburn.models import load_model as load_model
-from exburn.models import model_from_json as model_from_json
+from collections.abc import Mapping
+from typing import Any
+
+from exburn.models.model import Model
 from exburn.saving.file_editor import KerasFileEditor as KerasFileEditor
 from exburn.saving.model import model_to_json as model_to_json
 from exburn.saving.model import save_model as save_model
@@ -25,3 +27,13 @@ from exburn.saving.weight_file import WeightFile as WeightFile
 from exburn.saving.weight_file import read_weights as read_weights
 from exburn.saving.weights import load_weights as load_weights
 from exburn.saving.weights import save_weights as save_weights
+
+def load_model(
+    filepath: Any,
+    custom_objects: Mapping[str, Any] | None = None,
+    compile: bool = True,
+    safe_mode: bool = True,
+) -> Model: ...
+def model_from_json(
+    json_string: str, custom_objects: Mapping[str, Any] | None = None
+) -> Model: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from exburn.models import Model
 from exburn.models.output_kinds import OutputKind, output_kinds
 from exburn.module.building import inspect_call
 from exburn.module.layer import Layer
+from exburn.module.layer.options import ContainerOptions
 from exburn.module.variable import OwnState, Static
 from exburn.tuning.calibration import Calibration, calibration
 
@@ -97,7 +98,7 @@ class Ensemble(Model):
         members: Sequence[Model],
         outputs: str | Sequence[str] = "auto",
         name: str | None = "ensemble",
-        **kwargs: Any,
+        **kwargs: Unpack[ContainerOptions],
     ):
         _check_members(members)
         if outputs == "auto":
@@ -191,7 +192,8 @@ class Ensemble(Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         with registry.custom_objects(custom_objects):
             members = [registry.deserialize(member) for member in config["members"]]
-        return cls(**{**config, "members": members})
+        arguments: dict[str, Any] = {**config, "members": members}
+        return cls(**arguments)
 
 
 @register_builtin

@@ -1,27 +1,40 @@
-"""What an editor knows of the public names: types, wrong calls, subclasses, hovers."""
+"""What an editor knows of the public names: types, wrong calls, subclasses, hovers.
+
+Pyright and mypy read the wheel, installed beside what it depends on.
+"""
 
 import json
+import re
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from pathlib import Path
 
 import jedi
 import pytest
+from tests.checkout import ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 START = """\
 from typing import assert_type
 import numpy as np
 import exburn as keras
-from exburn import callbacks, datasets, initializers, layers, losses, metrics, ops
-from exburn import optimizers
+from exburn import callbacks, compute, datasets, initializers, layers, losses, metrics
+from exburn import ops, optimizers
 
 x = np.ones((2, 3))
 model = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
 history = model.fit(x, x)
 layer = layers.Dense(3)
+loss, accuracy = model.evaluate(x, x)
+assert float(model.evaluate(x, x)) < 3 and model.evaluate(x, x)[0] > loss
+for name, output in model.predict(x).items():  # where a model has several
+    print(name, output.shape, model.predict(x).argmax(-1), len(model.predict(x)[0]))
+def rows(x: np.ndarray) -> np.ndarray:
+    return x
 """
 
 # The type that an expression is revealed to have.
@@ -32,7 +45,8 @@ TYPES = {
     "layer.weights": "list[Weight]",
     "layer.get_config()": "dict[str, Any]",
     "layer.add_weight((3,))": "Weight",
-    "layers.Dense.from_config({})": "Dense",
+    "layers.Dense.from_config({})": ("Dense", "Any"),
+    "layer.clone()": "Dense",
     "layers.LSTM(3)": "LSTM",
     "layers.GRU(3, return_sequences=True)": "GRU",
     "layers.Conv1D(3, 3)": "Conv1D",
@@ -64,9 +78,12 @@ TYPES = {
     "model.optimizer": "Optimizer | Any",
     "model.history": "History | Any",
     "model.evaluate(x, x, return_dict=True)": "dict[str, Any]",
-    "model.evaluate(x, x)": "Any",
+    "model.evaluate(x, x)": "Scores",
+    "model.evaluate(x, x, return_dict=bool(x.size))": "Any",
     "model.train_on_batch(x, x, return_dict=True)": "dict[str, Any]",
-    "model.predict(x)": "Any",
+    "model.predict(x)": "Outputs",
+    "model.clone()": "Sequential",
+    "keras.models.clone_model(model)": "Sequential",
     "model.to_json()": "str",
     "history": "History",
     "history.history": "dict[str, list[Any]]",
@@ -75,9 +92,31 @@ TYPES = {
     "keras.Model(keras.Input((3,)), keras.Input((3,)))": "Model",
     "keras.load_model('x')": "Model",
     "keras.models.load_model('x')": "Model",
+    "keras.saving.load_model('x')": "Model",
+    "keras.saving.register_keras_serializable()(layers.Dense)": "type[Dense]",
+    "compute.register_kernel('rows')(rows)": "rows",
+    "compute.register_kernel('rows', rows)": "rows",
     "keras.register(layers.Dense)": "type[Dense]",
     "keras.Variable(x)": "Weight",
     "keras.random.normal((3,))": "Array",
+    "keras.random.shuffle(x, seed=3)": "Array",
+    "keras.activations.relu(x)": "Array",
+    "ops.relu(x)": "Array",
+    "ops.sum(x, axis=(0, 1), keepdims=True)": "Array",
+    "ops.matmul(x, x)": "Array",
+    "ops.concatenate([x, x], axis=-1)": "Array",
+    "ops.split(x, 3, axis=1)": "list[Array]",
+    "ops.shape(x)": "tuple[Any, ...]",
+    "ops.convert_to_numpy(x).ndim": "int",
+    "ops.top_k(x, 2)[1]": "Array",
+    "ops.linalg.svd(x)": "tuple[Array, Array, Array]",
+    "ops.linalg.svd(x, compute_uv=False)": "Array",
+    "ops.numpy.linspace(0, 1, retstep=True)": "tuple[Array, Array]",
+    "ops.nn.softmax(x)": "Array",
+    "ops.image.resize(x, (2, 3))": "Array",
+    "ops.is_tensor(x)": "bool",
+    "losses.mean_squared_error(x, x)": "Array",
+    "metrics.binary_accuracy(x, x)": "Array",
     "losses.MeanSquaredError()": "MeanSquaredError",
     "losses.MeanSquaredError()(x, x)": "Array",
     "metrics.AUC()": "AUC",
@@ -124,97 +163,151 @@ keras.Sequentail()
 keras.Input(shap=(3,))
 keras.load_model()
 datasets.digits.load_data(split=1)
+layers.Layer(naem="x")
+layers.Add(nam="x")
+keras.Model(nmae="x")
+callbacks.LambdaCallback(on_epoch_ends=print)
+optimizers.Optimizer(0.1, momentm=3)
+keras.saving.load_model("x", custom_object={})
+compute.register_kernel(3)
 ops.one_hot(x)
-"""
-
-# What users write in classes of their own: no incompatible override.
-SUBCLASSES = """\
-@keras.saving.register_keras_serializable()
-class Scale(layers.Layer):
-    def __init__(self, by, **kwargs):
-        super().__init__(**kwargs)
-        self.by = by
-    def build(self, input_shape):
-        self.scale = self.add_weight((input_shape[-1],))
-    def call(self, x):
-        return x * self.scale
-    def compute_output_shape(self, input_shape):
-        return input_shape
-    def compute_mask(self, inputs, mask=None):
-        return mask
-    def get_config(self):
-        return {**super().get_config(), "by": self.by}
-class Net(keras.Model):
-    def build(self, shape): ...
-    def call(self, x, training=False):
-        return x
-    def train_step(self, state, data):
-        return super().train_step(state, data)
-class Own(losses.Loss):
-    def call(self, y_true, y_pred):
-        return y_true
-class Rows(metrics.Metric):
-    def update_state(self, y_true, y_pred, sample_weight=None): ...
-    def result(self):
-        return 0
-class Note(callbacks.Callback):
-    def on_epoch_end(self, epoch, logs=None): ...
-class Ones(initializers.Initializer):
-    def __call__(self, shape, dtype=None):
-        return np.ones(shape, dtype)
-class Mean(keras.regularizers.Regularizer):
-    def __call__(self, x):
-        return 0.0
-assert_type(Scale(2), Scale)
+ops.relu(x, 3, 4)
+ops.sum(x, axis="1")
+ops.mean(x, keepdim=True)
+ops.matmul(x)
+ops.concatenate([x, x], axs=1)
+ops.linalg.norm(x, order=2)
+ops.image.resize(x, size=3)
+keras.random.normal((3,), std=2.0)
+keras.random.uniform("3")
+keras.activations.relu(x, slope=0.1)
+losses.mean_squared_error(x)
+metrics.binary_accuracy(x, x, threshhold=0.3)
 """
 
 
-def test_what_pyright_says(tmp_path):
-    wrong = WRONG.splitlines()
-    reveals = [f"reveal_type({expression})" for expression in TYPES]
-    lines = [*START.splitlines(), *reveals, *SUBCLASSES.splitlines(), *wrong]
-    (tmp_path / "user.py").write_text("\n".join(lines) + "\n")
-    settings = {
-        "include": ["user.py"],
-        "extraPaths": [str(ROOT)],
-        "typeCheckingMode": "standard",
-        "reportUnusedExpression": "none",
-    }
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    command = [sys.executable, "-m", "pyright", "--outputjson", "-p", str(tmp_path)]
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The Python of an environment that has the wheel, and what this one has."""
+    folder = tmp_path_factory.mktemp("installed")
+    copy = folder / "checkout"
+    listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, run(*listed, cwd=ROOT).split("\0")):
+        if (ROOT / name).exists():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).symlink_to(ROOT / name)
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, copy, cwd=folder)
+    venv.create(folder / "environment", with_pip=False)
+    paths = {"base": folder / "environment", "platbase": folder / "environment"}
+    site = Path(sysconfig.get_path("purelib", vars=paths))
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    (site / "peers.pth").write_text(sysconfig.get_path("purelib"))
+    return Path(sysconfig.get_path("scripts", vars=paths)) / "python"
+
+
+def run(*command: object, cwd: Path) -> str:
     done = subprocess.run(
-        [*command, "--pythonpath", sys.executable],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
+        list(map(str, command)), cwd=cwd, capture_output=True, text=True
     )
-    notes = json.loads(done.stdout)["generalDiagnostics"]
-    types, faults = {}, {}
-    for note in notes:
-        line = lines[note["range"]["start"]["line"]]
-        if note["severity"] == "information":
-            types[line] = note["message"].rpartition(" is ")[2].strip('"')
-        else:
-            faults[line] = note["message"]
-    assert types == dict(zip(reveals, TYPES.values(), strict=True))
-    assert set(faults) == set(wrong), {
-        line: faults.get(line, "passes") for line in set(faults) ^ set(wrong)
-    }
+    assert done.returncode in (0, 1), done.stderr  # 1: there are errors in the file
+    return done.stdout
+
+
+LINES = [
+    *START.splitlines(),
+    *(REVEALS := [f"reveal_type({expression})" for expression in TYPES]),
+    *(WRONGS := WRONG.splitlines()),
+]
+
+
+def pyright_notes(folder: Path, python: Path):
+    """What pyright says: file, line, whether it is an error, text."""
+    settings = {"typeCheckingMode": "standard", "reportUnusedExpression": "none"}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = (sys.executable, "-m", "pyright", "--outputjson", "-p", folder)
+    told = run(*command, "--pythonpath", python, cwd=folder)
+    for note in json.loads(told)["generalDiagnostics"]:
+        line = note["range"]["start"]["line"]
+        error = note["severity"] != "information"
+        yield Path(note["file"]).name, line, error, note["message"]
+
+
+def mypy_notes(folder: Path, python: Path):
+    """What mypy says, likewise."""
+    command = (sys.executable, "-m", "mypy", "--check-untyped-defs")
+    told = run(*command, "--python-executable", python, ".", cwd=folder)
+    for note in told.splitlines():
+        if match := re.fullmatch(r"(\S+):(\d+): (error|note): (.*)", note):
+            file, line, kind, text = match.groups()
+            yield file, int(line) - 1, kind == "error", text
 
 
 @pytest.mark.parametrize(
-    ("call", "names"),
-    [
-        ("model.fit(", ["x", "y", "batch_size", "epochs"]),
-        ("optimizers.Adam(", ["learning_rate"]),
-        ("losses.MeanSquaredError(", ["reduction"]),
-    ],
+    ("column", "check"), [(0, pyright_notes), (1, mypy_notes)], ids=["pyright", "mypy"]
 )
-def test_what_a_language_server_shows(call, names):
+def test_what_a_type_checker_says(column, check, installed, tmp_path):
+    (tmp_path / "calls.py").write_text("\n".join(LINES) + "\n")
+    own = ROOT / "tests" / "project" / "user_classes.py"
+    (tmp_path / own.name).write_text(own.read_text())
+    types, faults, others = {}, {}, []
+    for file, number, error, text in check(tmp_path, installed):
+        line = LINES[number] if file == "calls.py" else ""
+        if file != "calls.py" or (error and line not in WRONGS):
+            others.append((file, number + 1, line, text))
+        elif error:
+            faults[line] = text
+        elif found := re.search(r"(?: is |evealed type is )\"(.*)\"$", text):
+            types[line] = _short(found[1])
+    assert others == []
+    wanted = [
+        kind if isinstance(kind, str) else kind[column] for kind in TYPES.values()
+    ]
+    assert types == dict(zip(REVEALS, wanted, strict=True))
+    assert set(faults) == set(WRONGS), {
+        line: "passes" for line in WRONGS if line not in faults
+    }
+
+
+def _short(kind: str) -> str:
+    """A type without modules; ``rows`` and ``Dense`` where mypy writes them out."""
+    if re.match(r"(def )?\(x: ", kind):
+        return "rows"
+    if kind.startswith("def (units: "):
+        return f"type[{kind.rpartition('.')[2]}]"
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", kind)
+
+
+# Calls, and the first parameters that a popup shows.
+POPUPS = {
+    "layers.Dense(": "units activation use_bias",
+    "layers.LSTM(": "units activation recurrent_activation",
+    "layers.Conv2D(": "filters kernel_size strides",
+    "layer.build(": "input_shape",
+    "keras.Sequential(": "layers",
+    "keras.saving.load_model(": "filepath custom_objects compile",
+    "model.fit(": "x y batch_size epochs",
+    "optimizers.Adam(": "learning_rate beta_1",
+    "losses.MeanSquaredError(": "reduction name",
+    "callbacks.EarlyStopping(": "monitor min_delta",
+    "ops.mean(": "x axis keepdims",
+    "ops.nn.relu(": "x",
+    "ops.scan(": "f init xs",
+    "keras.random.normal(": "shape mean stddev",
+    "keras.activations.relu(": "x negative_slope",
+}
+WITHOUT_TEXT = {"layer.build("}
+
+
+@pytest.mark.parametrize("call", POPUPS)
+def test_what_a_language_server_shows(call):
     script = jedi.Script(START + call, project=jedi.Project(ROOT))
     (signature,) = script.get_signatures()
-    assert [parameter.name for parameter in signature.params][: len(names)] == names
-    assert signature.docstring(raw=True).strip()
+    names = [parameter.name for parameter in signature.params]
+    names = names[names[0] == "self" :]
+    assert names[: len(POPUPS[call].split())] == POPUPS[call].split()
+    assert signature.docstring(raw=True).strip() or call in WITHOUT_TEXT
 
 
 @pytest.mark.parametrize("name", ["Dense", "LSTM", "Conv2D"])

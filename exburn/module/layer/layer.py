@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import jax
 from flax import nnx
@@ -12,6 +12,7 @@ from flax.errors import TraceContextError
 
 from exburn import regularizers
 from exburn.core import forward_context
+from exburn.core.annotations import Identifier
 from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
@@ -42,6 +43,7 @@ from exburn.module.layer import (
     symbols,
 )
 from exburn.module.layer.meta import LayerMeta, LayerType, note_arguments
+from exburn.module.layer.options import InputOptions
 from exburn.module.layer.signature import CallInfo, init_names
 from exburn.module.symbolic_tensor import Operation, has_symbol
 from exburn.module.traversal import (
@@ -149,19 +151,20 @@ class Layer(nnx.Module, metaclass=LayerType):
     def __init__(
         self,
         *,
-        activity_regularizer=None,
+        activity_regularizer: Identifier = None,
         trainable: bool = True,
         dtype: Any = None,
         autocast: bool = True,
         name: str | None = None,
-        **kwargs,
+        **kwargs: Unpack[InputOptions],
     ):
+        others: dict[str, Any] = {**kwargs}
         for key in ("input_shape", "batch_input_shape", "input_dim"):
-            if (value := kwargs.pop(key, None)) is not None:
+            if (value := others.pop(key, None)) is not None:
                 shape = checked_sizes(type(self).__name__, value)
                 self._given_shape = shape[1:] if key.startswith("batch") else shape
-        if kwargs:
-            raise unknown_argument(type(self).__name__, kwargs, init_names(type(self)))
+        if others:
+            raise unknown_argument(type(self).__name__, others, init_names(type(self)))
         if name is not None:
             self._name, self._auto_name = check_name(type(self).__name__, name), False
         if not check_flag(type(self).__name__, "trainable", trainable):
@@ -181,14 +184,11 @@ class Layer(nnx.Module, metaclass=LayerType):
         if not is_foreign(cls):
             guard_methods(cls)
         _describe(cls)
+        _wrap_methods(cls)
         own = vars(cls)
-        if "__init__" in own and not is_foreign(cls):
-            cls.__init__ = note_arguments(cls, cls.__init__)
         if isinstance(name := own.get("name"), str):  # it hides the property
             type.__delattr__(cls, "name")
             cls._name, cls._auto_name = check_name(cls.__name__, name), False
-        if "build" in own and not cls.is_model:
-            cls.build = builds.complete_build(cls.build)
         cls._has_build = cls.build is not Layer.build
         cls._makes_mask = cls.compute_mask is not Layer.compute_mask
 
@@ -584,6 +584,19 @@ def _describe(cls: type[Layer]) -> None:
     cls.__signature__ = inspect.Signature(parameters)
     if (call := vars(cls).get("call")) is not None:
         cls._call_info = CallInfo(call)
+
+
+def _wrap_methods(cls: type[Layer]) -> None:
+    """Has the constructor note its arguments, and ``build`` be complete.
+
+    Language servers read an assignment to ``cls.__init__`` in a method of the class as
+    what instances have, and would show no arguments of any layer.
+    """
+    own = vars(cls)
+    if "__init__" in own and not is_foreign(cls):
+        cls.__init__ = note_arguments(cls, cls.__init__)
+    if "build" in own and not cls.is_model:
+        cls.build = builds.complete_build(cls.build)
 
 
 _describe(Layer)

@@ -8,13 +8,38 @@ from typing import Any, TypedDict
 from exburn.core.annotations import Identifier
 
 
-class CommonOptions(TypedDict, total=False):
+class ShapeOptions(TypedDict, total=False):
+    """Shapes that the first layer of a Sequential may be given, as in Keras."""
+
+    input_shape: Sequence[int | None] | None
+    batch_input_shape: Sequence[int | None] | None
+
+
+class InputOptions(ShapeOptions, total=False):
+    """Options of ``Layer`` itself, which lists the others."""
+
+    input_dim: int | None
+
+
+class ModelOptions(InputOptions, total=False):
+    """Options of ``Model``, which lists the others."""
+
+    activity_regularizer: Identifier
+    autocast: bool
+
+
+class ContainerOptions(ModelOptions, total=False):
+    """Options of models that list ``name`` and the models that they are made of."""
+
+    trainable: bool
+    dtype: Any
+
+
+class CommonOptions(ShapeOptions, total=False):
     """Keyword arguments that every layer takes, whatever it lists itself."""
 
     trainable: bool
     autocast: bool
-    input_shape: Sequence[int | None] | None
-    batch_input_shape: Sequence[int | None] | None
 
 
 class UntypedOptions(CommonOptions, total=False):

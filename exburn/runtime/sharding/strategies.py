@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import jax
 import numpy as np
@@ -242,6 +242,12 @@ class DataParallel(Distribution):
             )
 
 
+class MeshOptions(TypedDict, total=False):
+    """Options of Keras' code that ``ModelParallel`` takes from its map."""
+
+    device_mesh: Any
+
+
 class ModelParallel(Distribution):
     """The batch divided along one axis, weights by rules, as in ``keras.distribution``.
 
@@ -268,10 +274,10 @@ class ModelParallel(Distribution):
         layout_map: LayoutMap | None = None,
         batch_dim_name: Any = None,
         auto_shard_dataset: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[MeshOptions],
     ):
-        kwargs.pop("device_mesh", None)  # as in Keras: it is the map's
-        if kwargs:
+        # As in Keras a mesh may be given: it is the map's.
+        if set(kwargs) - {"device_mesh"}:
             raise LayoutError(
                 "ModelParallel", f"unknown arguments: {', '.join(kwargs)}"
             )
