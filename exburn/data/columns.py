@@ -142,18 +142,35 @@ def find_fault(cells: np.ndarray) -> ColumnFault | None:
     Returns:
         ``None`` if it holds arrays, or nothing but numbers.
     """
-    flat = cells.reshape(-1)
-    if any(isinstance(cell, list | tuple | np.ndarray) for cell in flat):
+    if any(isinstance(cell, list | tuple | np.ndarray) for cell in cells.reshape(-1)):
         return None
+    if cells.ndim != 2:
+        return _fault_of(cells.reshape(-1), lambda at: _place(at, cells.shape))
+    faults: dict[int, ColumnFault] = {}
+    for column in range(cells.shape[1]):
+        where = f", column {column}"
+        fault = _fault_of(cells[:, column], lambda at, w=where: _row(at) + w)
+        if fault is not None:
+            faults[column] = fault
+    if not faults:
+        return None
+    (_, first), *others = faults.items()
+    if not others:
+        return first
+    more = ", ".join(str(column) for column, _ in others)
+    plural = "s" if len(others) > 1 else ""
+    return ColumnFault(first.kind, f"{first.text}; so has column{plural} {more}")
 
-    def place(at: int) -> str:
-        row, *rest = (int(i) for i in np.unravel_index(at, cells.shape))
-        return ", ".join([f"row {row}", *(f"column {i}" for i in rest)])
 
-    missing = np.array([_is_missing(cell) for cell in flat], bool)
-    rows = np.flatnonzero(~missing)
+def _place(at: int, shape: tuple[int, ...]) -> str:
+    row, *rest = (int(i) for i in np.unravel_index(at, shape))
+    return ", ".join([_row(row), *(f"axis {i}: {n}" for i, n in enumerate(rest, 1))])
+
+
+def _fault_of(cells: np.ndarray, place: Place) -> ColumnFault | None:
+    missing = np.array([_is_missing(cell) for cell in cells], bool)
     try:
-        _as_numbers(flat[~missing], rows, place)
+        _as_numbers(cells[~missing], np.flatnonzero(~missing), place)
     except ColumnFault as fault:
         return fault
     return _of_missing(missing, place) if missing.any() else None

@@ -260,6 +260,8 @@ def read_frame(
         label = _label(opened.name, name)
         array = _read(opened, label, options, faults, text)
         return array if array is None or array.ndim > 1 else array[:, None]
+    if not text and (array := _read_at_once(opened, options)) is not None:
+        return array
     columns = dict(zip(opened.columns, opened.iter_columns(), strict=True))
     if not columns:
         raise DataError(faults.op, f"{name} has no columns", {"received": opened.shape})
@@ -272,6 +274,33 @@ def read_frame(
         if array is not None:
             arrays[path] = array
     return _join(arrays, options, faults) if len(arrays) == len(columns) else None
+
+
+def _read_at_once(opened: Any, options: ReadOptions) -> np.ndarray | None:
+    """A table of floats, or of integers, as one array; ``None`` if columns must tell.
+
+    A table has thousands of columns sometimes, and each takes 0.3 ms.
+    """
+    import narwhals.stable.v2 as nw
+
+    dtypes = set(opened.schema.values())
+    if not dtypes or opened.implementation.is_pyarrow():  # whose own way is slower
+        return None
+    floats = all(dtype.is_float() for dtype in dtypes)
+    if not (floats or dtypes <= {nw.Int8, nw.Int16, nw.Int32, nw.Int64}):
+        return None
+    array = opened.to_numpy()
+    if array.dtype.kind != ("f" if floats else "i"):  # values are missing
+        return None
+    if floats:
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32, copy=False)
+    elif not options.raw and array.size:
+        if array.min() < -(2**31) or array.max() >= 2**31:
+            return None
+    with np.errstate(all="ignore"):
+        whole = not options.finite or np.isfinite(array.sum(dtype=np.float64))
+    return array if whole else None
 
 
 def frame_array(

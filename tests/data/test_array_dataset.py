@@ -67,8 +67,18 @@ BAD = {
     "objects": ((np.array([1.0, len], object),), DTypeError, "function_or_method"),
     "numbers as objects": ((np.array([1.0, 2], object),), DTypeError, "Python objects"),
     "none": ((np.array([1.0, None], object),), DataError, "values at row 1"),
+    "a column": (
+        (np.array([[1.0, "a", 2], [3, "b", "c"]], object),),
+        DTypeError,
+        "strings: 'a' at row 0, column 1 and 'b' at row 1, column 1; so has column 2",
+    ),
+    "a deep cell": (
+        (np.array([[[1.0, 2], [3, "?"]]], object),),
+        DTypeError,
+        "has '?' at row 0, axis 1: 1, axis 2: 1",
+    ),
     "a cell": (
-        (np.array([[1.0, 2], [3, "?"]], object),),
+        (np.array([[1.0, 2], [3, "?"], [4, 5]], object),),
         DTypeError,
         "must be numeric, but has '?' at row 1, column 1",
     ),

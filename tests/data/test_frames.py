@@ -353,3 +353,31 @@ def test_a_width_that_does_not_fit_names_the_columns(table):
     spec = jax.ShapeDtypeStruct((None, 3), np.float32)
     with pytest.raises(ShapeError, match="(?s)x has 2 columns, .* 3 numbers.*'a', 'b'"):
         read(table({"a": [1.0], "b": [2.0]}), inputs={"x": spec})
+
+
+def test_wide_frames_are_read_at_once(table):
+    rng = np.random.default_rng(0)
+    array = rng.normal(size=(3, 200)).astype("float32")
+    columns = {f"c{i}": array[:, i].tolist() for i in range(200)}
+    np.testing.assert_array_equal(as_dataset(table(columns)).tree[0], array)
+    columns["c7"][1], columns["c9"][2] = None, float("inf")
+    with pytest.raises(DataError, match="2 columns") as caught:
+        as_dataset(table(columns))
+    assert "x['c7']: has missing values at row 1" in str(caught.value)
+    assert "x['c9']: must be finite in float32, but has inf at row 2" in str(
+        caught.value
+    )
+    kept = read(table(columns), finite=False)[0]
+    assert np.isnan(kept[1, 7]) and np.isinf(kept[2, 9])
+    whole = {f"c{i}": [i, -i] for i in range(200)}
+    x = as_dataset(table(whole)).tree[0]
+    assert x.dtype == np.int32 and x.tolist() == [
+        [*range(200)],
+        [-i for i in range(200)],
+    ]
+    whole["c3"] = [1, 2**31]
+    with pytest.raises(
+        DTypeError, match=r"x\['c3'\] must fit into 32 bits, but has 2147"
+    ):
+        as_dataset(table(whole))
+    assert as_dataset(table(whole), options=RAW).tree[0].dtype == np.int64
