@@ -115,14 +115,14 @@ class Layout:
         self._separator, self._bars = separator, bars
         self._number = number or number_cell
         self._names: dict[str, int] = {}  # of values, and the cells that they take
-        self._shape: tuple[int, bool] | None = None  # of a row: its bar, and the count
+        self._labels: dict[str, str] = {}
+        self._fitted: tuple[Any, tuple[int, bool] | None] | None = None
         self._header: Any = None  # the columns whose names are written above
         self._kept: tuple[Any, _Columns] | None = None
 
     def resize(self, width: int) -> None:
         """Takes another width, as when a terminal's window changes."""
-        if width != self.width:
-            self.width, self._shape = width, None
+        self.width = width
 
     def restart(self) -> None:
         """Begins anew: the next table needs a header."""
@@ -166,13 +166,24 @@ class Layout:
         return self._broken(line)
 
     # ---------------------------------------------------------------- one row
-    def _fit(self, line: Line) -> tuple[int, bool] | None:
+    def _fit(self, line: Line, live: bool = False) -> tuple[int, bool] | None:
         """The bar's cells, and whether the count stands beside it; None if too long."""
-        logs = dict(line.metrics)
-        sizes = self._names if line.epoch else {}
-        sizes = sizes | {n: sizes.get(n, len(self.text(v))) for n, v in logs.items()}
-        values = [f"{one_line(n)}: {'0' * size}" for n, size in sizes.items()]
+        sizes = dict(self._names) if line.epoch else {}
+        if not (live and sizes):  # a live line has the shape of those that stay
+            for name, value in line.metrics:
+                if name not in sizes:
+                    sizes[name] = cells(self.text(value))
         room = self.width - cells(self._head(line))
+        bars = self._bars and bool(line.total)
+        key = room, len(line.count), bars, *sizes.items()
+        if self._fitted is None or self._fitted[0] != key:
+            self._fitted = key, self._find_shape(line.count, sizes, room, bars)
+        return self._fitted[1]
+
+    def _find_shape(
+        self, count: str, sizes: dict[str, int], room: int, has_bar: bool
+    ) -> tuple[int, bool] | None:
+        values = [f"{self._label(name)}{'0' * size}" for name, size in sizes.items()]
         for spare, bars, counted in (
             (_RATE, BARS, True),
             (0, BARS[-2:], True),
@@ -180,10 +191,10 @@ class Layout:
             (0, (0,), True),
             (0, (0,), False),
         ):
-            parts = [line.count] if counted else []
+            parts = [count] if counted else []
             parts += ["0" * _TIME, *values, *(["0" * spare] if spare else [])]
             size = cells(self._separator.join(parts))
-            for bar in bars if self._bars and line.total else (0,):
+            for bar in bars if has_bar else (0,):
                 if (bar + 2 if bar else 0) + size <= room:
                     return bar, counted
         return None
@@ -192,13 +203,11 @@ class Layout:
         return line.head + ("  " if self._bars else self._separator)
 
     def _row(self, line: Line, live: bool = False) -> Row:
-        shape = self._shape or self._fit(line)
+        shape = self._fit(line, live)
         head = self._head(line)
         if live and (shape is None or not line.epoch):
             shape = (BARS[-1] if self._bars and line.total else 0, True)
         assert shape is not None
-        if line.epoch and not live:
-            self._shape = shape
         bar, counted = shape
         bar = bar if line.total else 0
         room = self.width - cells(head) - (bar + 2 if bar else 0)
@@ -225,10 +234,10 @@ class Layout:
         """Each name with its value; blanks for those that this line has not."""
         logs = dict(line.metrics)
         if not line.epoch:
-            return [f"{one_line(n)}: {self.text(v)}" for n, v in line.metrics]
+            return [self._label(name) + self.text(v) for name, v in line.metrics]
         texts = []
         for name, size in self._names.items():
-            label = f"{one_line(name)}: "
+            label = self._label(name)
             if name in logs:
                 texts.append(label + _padded(self.text(logs[name]), size))
             else:
@@ -236,7 +245,13 @@ class Layout:
         while texts and not texts[-1].strip():
             texts.pop()
         new = [name for name in logs if name not in self._names]
-        return texts + [f"{one_line(name)}: {self.text(logs[name])}" for name in new]
+        return texts + [self._label(name) + self.text(logs[name]) for name in new]
+
+    def _label(self, name: str) -> str:
+        label = self._labels.get(name)
+        if label is None:
+            label = self._labels[name] = f"{one_line(name)}: "
+        return label
 
     def _broken(self, line: Line) -> list[Row]:
         """Rows of a line that stands alone, broken between its fields."""

@@ -1,5 +1,6 @@
 """Tests of ``exburn.callbacks.progress_layout``: rows that fit, values in columns."""
 
+import dataclasses
 import math
 
 import pytest
@@ -144,6 +145,17 @@ def test_a_table_at_any_width_and_a_new_column():
     )
     header, row = layout.finished(more)
     assert header.text.split() == ["epoch", "loss", "val_loss", "extra", "time"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 90, 100, 110, 120, 140])
+def test_values_that_come_later_have_room(width):
+    layout = Layout(width)
+    names = [f"value_{i}" for i in range(8)]
+    for number, line in enumerate(lines(["loss"], epochs=8)):
+        logs = (*line.metrics, *((name, 0.5) for name in names[:number]))
+        rows = layout.finished(dataclasses.replace(line, metrics=logs))
+        assert max(map(cells_of, rows)) <= width
+        assert "".join(row.text for row in rows).count("0.5000") >= number
 
 
 def test_a_window_that_gets_narrower():
