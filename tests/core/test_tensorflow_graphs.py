@@ -147,6 +147,7 @@ SCRIPT = """
 import sys, numpy as np
 sys.path.append({packages!r})
 import tensorflow as tf
+from exburn.utils import Stream
 from tests.core.test_tensorflow_graphs import CASES, eager
 for name, (make, data, shape) in CASES.items():
     layer = make()
@@ -156,6 +157,21 @@ for name, (make, data, shape) in CASES.items():
     if name not in ("flip", "pipeline", "texts", "back to words"):
         found = np.concatenate(parts)
         np.testing.assert_allclose(found, eager(layer, data), rtol=1e-6)
+numbers, labels = np.arange(6.0, dtype="float32"), np.arange(6)
+stream = Stream(lambda epoch: iter(numbers), 6)
+dataset = tf.data.Dataset.from_tensor_slices(labels)
+try:
+    tf.data.Dataset.zip((stream, dataset))
+except TypeError as error:
+    assert "tf.data.Dataset" in str(error), error
+else:
+    raise AssertionError("it takes streams now: say so in docs/from_keras.md")
+pairs = list(Stream.zip(stream, dataset))
+made = tf.data.Dataset.from_generator(
+    lambda: iter(stream), output_signature=tf.TensorSpec((), tf.float32)
+)
+for own in (pairs, tf.data.Dataset.zip((made, dataset))):
+    assert [(float(a), int(b)) for a, b in own] == [(n, n) for n in range(6)], own
 print("as expected")
 """
 

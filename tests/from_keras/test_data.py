@@ -289,6 +289,17 @@ def test_streams_of_batches(pictures, capsys):
         windows(keras)
 
 
+@says("`tf.data.Dataset.zip` refuses them")
+def test_streams_are_zipped_from_this_side():
+    """``tests/core/test_tensorflow_graphs.py`` tries it beside TensorFlow."""
+    dataset = type("Dataset", (), {"as_numpy_iterator": lambda self: iter(range(3))})
+    dataset.__module__ = "tensorflow.python.data.ops.dataset_ops"
+    stream = exburn.utils.Stream(lambda epoch: iter(np.arange(3.0)), 3)
+    pairs = list(exburn.utils.Stream.zip(stream, dataset()))
+    assert [(float(a), int(b)) for a, b in pairs] == [(0, 0), (1, 1), (2, 2)]
+    assert [float(x) for x in iter(stream)] == [0, 1, 2]  # as from_generator reads
+
+
 @says('With `format="grain"` their `map` and `filter` call `f((x, y))`')
 def test_streams_in_grains_form():
     stream = windows(exburn, format="grain")
