@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -297,8 +298,13 @@ class Layout:
         # The longest names that let all stand in one row, unless they say too little.
         floor = max(least, min(most, _NARROW))
         sizes = range(max(min(most, room - 2), floor), floor - 1, -1)
-        size = next((n for n in sizes if self._needs(short, n) <= room), 0)
-        if size:
+        # Rising, so that the last that fits is found by halving.
+        rising = sizes[::-1]
+        fitting = bisect.bisect_right(
+            rising, room, key=lambda size: self._needs(short, size)
+        )
+        if fitting:
+            size = rising[fitting - 1]
             titles = {name: short.cut(text, size) for name, text in shown.items()}
             widths = {n: max(cells(titles[n]), self._names[n]) for n in shown}
             return _Columns(titles, widths, [list(shown)])

@@ -21,7 +21,7 @@ NAMES = {
             for m in ("mse", "mae")
         ),
     ],
-    "many": [f"metric_number_{i}_of_the_model" for i in range(30)],
+    "many": [f"metric_number_{i}_of_the_model" for i in range(14)],
 }
 
 
