@@ -19,7 +19,7 @@ from exburn.data import (
     register_adapter,
 )
 from exburn.errors import ArgumentError, DataError, DTypeError
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 
 __all__ = [
     "Loader",
@@ -112,6 +112,7 @@ def train_test(
     return (x[order[:at]], y[order[:at]]), (x[order[at:]], y[order[at:]])
 
 
+@guard_methods
 class Loader:
     """Batches of arrays, in a new seeded order every epoch.
 

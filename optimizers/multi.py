@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.errors.boundary import guard_methods
 from exburn.optimizers.live import LiveState
 from exburn.optimizers.loss_scale import LossScaleOptimizer
 from exburn.optimizers.optimizer import Optimizer
@@ -34,6 +35,7 @@ class _Parameter(NamedTuple):
     dtype: Any
 
 
+@guard_methods
 class OptimizerMap(MutableMapping):
     """Optimizers by path pattern, with a default for the rest.
 

@@ -26,7 +26,7 @@ from exburn.core.checks import (
 )
 from exburn.core.methods import overridable, with_methods
 from exburn.errors import ArgumentError, SignatureError, unknown_argument
-from exburn.errors.boundary import Guarded, api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.module.building import spec_like
 from exburn.optimizers import (
     complex_parameters,
@@ -47,8 +47,9 @@ from exburn.optimizers.variable import OptimizerVariable, live_number, variables
 _OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 
+@guard_methods
 @with_methods
-class Optimizer(Guarded, abc.ABC):
+class Optimizer(abc.ABC):
     """Turns gradients into new parameters; a subclass supplies the update rule.
 
     The rule is either a ``transformation``, one of optax, or as in Keras an
@@ -167,6 +168,8 @@ class Optimizer(Guarded, abc.ABC):
     def __init_subclass__(cls, **kwargs):
         """Shows the common options in the signature of a class that takes **options."""
         super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("exburn."):
+            guard_methods(cls)
         if hasattr(cls, "update_step"):
             stepwise.adopt_rule(cls)
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]

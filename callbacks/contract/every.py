@@ -10,12 +10,14 @@ from typing import Any
 
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, CallbackError
+from exburn.errors.boundary import guard_methods
 from exburn.runtime.sharding import processes
 
 _UNITS = ("steps", "seconds", "epochs", "chunks")
 _WORDS = {"step": "steps", "batch": "steps", "epoch": "epochs", "chunk": "chunks"}
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Every:
     """When a callback is called: its argument or attribute ``every``.

@@ -13,6 +13,7 @@ from exburn.callbacks.contract.history import History
 from exburn.callbacks.contract.reading import reads_logs
 from exburn.callbacks.contract.sharing import runs_own_code, share
 from exburn.errors import CallbackError, ExBurnError, locate
+from exburn.errors.boundary import guard_methods
 
 _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 _POINTS = "on_checkpoint"
@@ -99,6 +100,7 @@ class _Filter:
                 count.load_state_dict(saved)
 
 
+@guard_methods
 class CallbackList:
     """Forwards every hook to a list of callbacks, in order.
 

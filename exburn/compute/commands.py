@@ -12,9 +12,10 @@ import jax
 from exburn.compute.kernels import run_kernel
 from exburn.core.checks import check_number, check_optional
 from exburn.errors import ArgumentError, DTypeError
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 
 
+@guard_methods
 @dataclasses.dataclass
 class Command:
     """A kernel or function that was submitted.

@@ -10,8 +10,10 @@ import jax
 
 from exburn.compute.kernels import kernel, refusal, static
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Slot:
     """A value of a pipeline that does not exist yet: an input or a step's result.
@@ -29,6 +31,7 @@ class Slot:
     name: str
 
 
+@guard_methods
 class ComputePipeline:
     """Records kernels and runs all of them as one program, without host round trips.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.errors import DataError
+from exburn.errors.boundary import api_boundary
 
 
+@api_boundary
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """A batch as ``x`` alone, ``(x, y)`` or ``(x, y, sample_weight)``.
 
@@ -24,6 +26,7 @@ def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> 
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
+@api_boundary
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
     """``x``, ``y`` and ``sample_weight`` of a batch, ``None`` for what it lacks.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 
 
+@guard_methods
 class PyDataset:
     """Base class of a user's random-access data set of batches (Keras' Sequence).
 

@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from exburn.errors import JAX_NOTE, SignatureError, unknown_argument
+from exburn.errors import JAX_NOTE, ExBurnError, SignatureError, unknown_argument
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -47,6 +47,7 @@ _OVERRIDABLE = frozenset(
 if os.environ.get("EXBURN_TRACEBACK_FILTERING", "").lower() in ("off", "0", "false"):
     jax.config.update("jax_traceback_filtering", "off")
 
+_ORIGIN = "_exburn_raised_in"  # an attribute of errors
 _codes: set[types.CodeType] = set()  # of the functions that are the line
 
 
@@ -199,6 +200,42 @@ def leave_boundary(
     return None
 
 
+def is_guarded(function: Callable) -> bool:
+    """Whether errors of a function show the lines of the user's program alone.
+
+    Args:
+        function: A function, or a method.
+
+    Example:
+        >>> def area(width, height): ...
+        >>> is_guarded(area), is_guarded(api_boundary(area))
+        (False, True)
+    """
+    return getattr(function, "__code__", None) in _codes
+
+
+def raised_in(error: BaseException) -> str:
+    """The module whose function raised an error, also if that line is not shown.
+
+    Args:
+        error: The error, caught.
+
+    Example:
+        >>> try:
+        ...     raise ValueError
+        ... except ValueError as error:
+        ...     raised_in(error) == __name__
+        True
+    """
+    if (origin := vars(error).get(_ORIGIN)) is not None:
+        return origin
+    if (line := error.__traceback__) is None:
+        return ""
+    while line.tb_next is not None:
+        line = line.tb_next
+    return str(line.tb_frame.f_globals.get("__name__", ""))
+
+
 def is_filtering() -> bool:
     """Whether lines that are not the user's are taken out of tracebacks.
 
@@ -227,6 +264,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         if id(part) in seen:
             continue
         seen.add(id(part))
+        vars(part).setdefault(_ORIGIN, raised_in(part))
         _forget_details(part)
         yield part
         waiting += [e for e in (part.__cause__, part.__context__) if e is not None]
@@ -236,7 +274,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _forget_details(error: BaseException) -> None:
     """Takes out of a chain what was raised and caught in libraries alone."""
-    while (cause := error.__cause__) is not None and _is_of_jax(cause):
+    # JAX's own chains; the cause of an error of ExBurn's is for programs, too.
+    while (cause := error.__cause__) is not None and not isinstance(error, ExBurnError):
+        if not _is_of_jax(cause):
+            break
         error.__cause__ = cause.__cause__  # also suppresses the context
     context = error.__context__
     if context is not None and error.__cause__ is None:
@@ -247,11 +288,8 @@ def _forget_details(error: BaseException) -> None:
 def _is_of_jax(error: BaseException) -> bool:
     """Whether JAX or flax has raised an error, about nothing that the user wrote."""
     packages = [type(error).__module__]
-    line = error.__traceback__
-    if line is not None and _of_user(line) is None:
-        while line.tb_next is not None:
-            line = line.tb_next
-        packages.append(str(line.tb_frame.f_globals.get("__name__", "")))
+    if _of_user(error.__traceback__) is None:
+        packages.append(raised_in(error))
     return any(name.partition(".")[0] in ("jax", "jaxlib", "flax") for name in packages)
 
 

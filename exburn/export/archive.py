@@ -25,6 +25,7 @@ from exburn.errors import (
     ShapeError,
     require,
 )
+from exburn.errors.boundary import guard_methods
 from exburn.export.open_sizes import freest
 from exburn.export.signature import names_of
 from exburn.export.staging import staged
@@ -41,6 +42,7 @@ MANIFEST = "archive.json"
 _OP = "ExportArchive"
 
 
+@guard_methods
 class ExportArchive:
     """Functions that are written as StableHLO programs, weights included.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError, MissingFileError, ModelFormatError
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.export import stablehlo
 from exburn.export.archive import ARRAYS, FORMAT, MANIFEST
 from exburn.export.open_sizes import solve_sizes
@@ -24,6 +24,7 @@ from exburn.saving.shards import TensorFile
 _OP = "load_archive"
 
 
+@guard_methods
 class LoadedArchive:
     """What ``load_archive`` read: endpoints and collections are attributes.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exburn.errors import ExportError, printable
+from exburn.errors.boundary import guard_methods
 
 
 class Problem(NamedTuple):
@@ -51,6 +52,7 @@ class Written(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class ExportReport:
     """What ``model.export`` wrote, and how it compares with the model.

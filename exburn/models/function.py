@@ -8,6 +8,7 @@ import jax
 
 from exburn.core.symbolic_shapes import describe, is_shape
 from exburn.errors import ArgumentError, DataError, ShapeError
+from exburn.errors.boundary import guard_methods
 from exburn.module import graph as graphs
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Lifted, Operation, Symbol, has_symbol
@@ -23,6 +24,7 @@ class _FunctionType(type(Operation)):
         return cls is Function and has_graph and getattr(instance, "is_model", False)
 
 
+@guard_methods
 class Function(Operation, metaclass=_FunctionType):
     """The computation between symbols, to be repeated on other inputs.
 

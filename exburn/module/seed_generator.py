@@ -12,9 +12,11 @@ from exburn.core import forward_context
 from exburn.core.forward_context import SEED_STATE, key_of, next_words
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 from exburn.module.variable import Buffer
 
 
+@guard_methods
 @register_builtin
 class SeedGenerator:
     """A stream of seeds.

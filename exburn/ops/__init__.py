@@ -12,7 +12,7 @@ Example:
 
 from typing import TYPE_CHECKING
 
-from exburn.core.missing_names import refuser
+from exburn.core.missing_names import refuser as _refuser
 from exburn.ops import image as image
 from exburn.ops import linalg as linalg
 from exburn.ops import nn as nn
@@ -29,4 +29,4 @@ from exburn.ops.numpy import *
 from exburn.ops.special import *
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = refuser(__name__)
+    __getattr__ = _refuser(__name__)

@@ -9,6 +9,7 @@ from exburn.core import registry
 from exburn.core.checks import check_count, check_flag, check_number
 from exburn.core.constructors import arguments_for
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 from exburn.quantizers.configs import QuantizationConfig
 
 
@@ -58,6 +59,7 @@ class _Calibrated(QuantizationConfig):
         }
 
 
+@guard_methods
 class GPTQConfig(_Calibrated):
     """Weights are rounded input by input, and the others make up for the errors.
 
@@ -149,6 +151,7 @@ class GPTQConfig(_Calibrated):
         return {**super().get_config(), **{name: getattr(self, name) for name in own}}
 
 
+@guard_methods
 class AWQConfig(_Calibrated):
     """Weights of large inputs get a finer grid than the others of their group.
 

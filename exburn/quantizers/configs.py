@@ -8,6 +8,7 @@ from typing import Any, Self
 from exburn.core import registry
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 from exburn.quantizers.rounding import AbsMaxQuantizer
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 
+@guard_methods
 class QuantizationConfig:
     """Base of configurations: how weights, and inputs, are rounded.
 
@@ -73,6 +75,7 @@ class QuantizationConfig:
         return f"{type(self).__name__}({shown})"
 
 
+@guard_methods
 class Int8QuantizationConfig(QuantizationConfig):
     """Weights, and by default inputs, in 8-bit integers.
 
@@ -107,6 +110,7 @@ class Int8QuantizationConfig(QuantizationConfig):
         _check_values(self, None)
 
 
+@guard_methods
 class Int4QuantizationConfig(QuantizationConfig):
     """Weights in 4-bit integers.
 
@@ -156,6 +160,7 @@ class Int4QuantizationConfig(QuantizationConfig):
         return {**super().get_config(), "block_size": self.block_size}
 
 
+@guard_methods
 class Float8QuantizationConfig(QuantizationConfig):
     """Weights in 8-bit floats (e4m3).
 
@@ -175,6 +180,7 @@ class Float8QuantizationConfig(QuantizationConfig):
         return {}
 
 
+@guard_methods
 class TernaryQuantizationConfig(QuantizationConfig):
     """Weights of Dense and TernaryDense as -1, 0 and 1, with one factor.
 

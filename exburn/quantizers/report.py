@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from exburn.core.printing import Plain, page_text
+from exburn.errors.boundary import guard_methods
 
 #: Why an activation has no range.
 UNSEEN = "0 throughout, or never computed"
@@ -46,6 +47,7 @@ class LayerReport:
     kind_of_reason: str | None = None
 
 
+@guard_methods
 class QuantizationReport:
     """What ``model.quantize`` did, or would do; prints itself as a table.
 

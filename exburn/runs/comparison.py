@@ -8,7 +8,7 @@ from typing import Any
 
 from exburn.core.printing import page_text
 from exburn.errors import ArgumentError
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.runs.reading import Run, read
 from exburn.visualization.curves import number_text
 
@@ -18,6 +18,7 @@ _LONG = {"architecture"}
 _MOST_TEXT = 60
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """The result of `compare`; printing it shows tables.

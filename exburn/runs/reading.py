@@ -17,7 +17,7 @@ from exburn.errors import (
     MissingFileError,
     printable,
 )
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.runs.directory import (
     CHECKPOINTS,
     CONFIG,
@@ -61,6 +61,7 @@ _MOST_SHOWN = 2000  # characters of the text that stands for a run
 _FEW = 3  # epochs from which on they make a curve by themselves
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Run:
     """The contents of a run's folder.

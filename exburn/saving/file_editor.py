@@ -12,6 +12,7 @@ import numpy as np
 
 from exburn.core.printing import print_text
 from exburn.errors import ArgumentError, require
+from exburn.errors.boundary import guard_methods
 from exburn.module.layer import Layer
 from exburn.runtime.files.atomic import path_of, write_atomically
 from exburn.saving.hdf5 import HDF5File
@@ -24,6 +25,7 @@ _ENTRIES = 200_000  # groups and arrays of a file
 Tree = dict[str, Any]  # objects by name, which hold objects and arrays
 
 
+@guard_methods
 class KerasFileEditor:
     """The weights of a ``.weights.h5`` or ``.keras`` file of Keras, to be changed.
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from exburn.core.printing import Plain
 from exburn.errors import printable
+from exburn.errors.boundary import guard_methods
 
 _SHOWN = 20  # rows of a kind in the table
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
     """What ``load_weights`` did. It prints itself as a table.

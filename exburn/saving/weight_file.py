@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.runtime.files.atomic import path_of
 from exburn.saving.stored import open_stored
 
 _OP = "read_weights"
 
 
+@guard_methods
 class WeightFile(Mapping[str, np.ndarray]):
     """The arrays of a file by their names there; each is read when it is asked for.
 

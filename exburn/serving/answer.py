@@ -11,7 +11,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from exburn.errors.boundary import guard_methods
 
+
+@guard_methods
 class Answer(concurrent.futures.Future):
     """The future result of one request; made by ``Serving.submit``.
 

@@ -17,6 +17,7 @@ from exburn.errors import (
     ShapeError,
     unknown_name,
 )
+from exburn.errors.boundary import guard_methods
 from exburn.models.arguments import positive
 from exburn.serving.answer import Answer
 from exburn.serving.batcher import Batcher, Request
@@ -30,6 +31,7 @@ from exburn.serving.statistics import Recorder, ServingStatistics
 from exburn.serving.streams import Streams
 
 
+@guard_methods
 class Serving(Streams, Lifecycle):
     """Answers requests of many threads and coroutines in shared, compiled batches.
 

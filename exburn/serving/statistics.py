@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from exburn.core.printing import Plain, page_text
+from exburn.errors.boundary import guard_methods
 
 _KEPT = 4096  # latest times that percentiles are taken of
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class BucketStatistics:
     """The batches of one padded size.
@@ -38,6 +40,7 @@ class BucketStatistics:
     run_ms: dict[str, float]
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class ServingStatistics:
     """Counts since the start or the last reset, and times of the latest.

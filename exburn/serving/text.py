@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 from exburn.models.generation import generation_defaults, position_limit
 from exburn.text import Sampler
 from exburn.text.defaults import GenerationDefaults
@@ -27,6 +28,7 @@ _OF_SAMPLERS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 _TOKENS, _PROMPT = 256, 512  # by default, where there are so many positions
 
 
+@guard_methods
 class TextStream:
     """Answers of ``model.generate`` in parts: ``Server({"gpt": TextStream(model)})``.
 

@@ -16,6 +16,7 @@ from jax import lax
 
 from exburn.core.checks import check_count, check_number, check_optional
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 
 _STATIC = "static"  # of a field: it decides shapes
 
@@ -44,6 +45,7 @@ def _register(cls: type[Sampler]) -> None:
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Sampler:
     """Draws from the softmax of the scores that ``keep`` leaves.
@@ -116,6 +118,7 @@ class Sampler:
 _register(Sampler)
 
 
+@guard_methods
 class RandomSampler(Sampler):
     """Draws any token by its probability.
 
@@ -131,6 +134,7 @@ class RandomSampler(Sampler):
     """
 
 
+@guard_methods
 class Greedy(Sampler):
     """Takes the most likely token.
 
@@ -148,6 +152,7 @@ class Greedy(Sampler):
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class TopK(Sampler):
     """Draws from the ``k`` most likely tokens.
@@ -180,6 +185,7 @@ class TopK(Sampler):
         return jnp.where(logits < least, -jnp.inf, logits)
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class TopP(Sampler):
     """Draws from the nucleus: the fewest tokens that have ``p`` of the probability.
@@ -224,6 +230,7 @@ class TopP(Sampler):
         return jnp.where(logits < least, -jnp.inf, logits)
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class MinP(Sampler):
     """Draws from the tokens that are at least ``p`` times as likely as the likeliest.
@@ -258,6 +265,7 @@ class MinP(Sampler):
         return jnp.where(logits < least, -jnp.inf, logits)
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Contrastive(Sampler):
     """Takes the likely token that repeats the least: contrastive search.

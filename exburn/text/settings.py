@@ -9,12 +9,14 @@ from typing import Any
 
 from exburn.core.checks import check_choice, check_count, check_flag, check_unicode
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 
 __all__ = ["TokenizerSettings"]
 
 _OP, _SIDES = "TokenizerSettings", ("right", "left")
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class TokenizerSettings:
     """What a folder says of a tokenizer beside its ``tokenizer.json``.

@@ -23,6 +23,7 @@ from exburn.errors import (
     FileFormatError,
     require,
 )
+from exburn.errors.boundary import guard_methods
 from exburn.runtime.files.atomic import write_atomically
 from exburn.runtime.files.ordinary import read_text
 from exburn.runtime.files.together import changing, finish_changes
@@ -43,6 +44,7 @@ _LAST_TOKEN = 2**32 - 1  # the package's numbers have 32 bits
 _ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[EOS]")
 
 
+@guard_methods
 class Tokenizer:
     """Turns texts into token numbers and back.
 

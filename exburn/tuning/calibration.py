@@ -9,11 +9,12 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import DataError, ShapeError, require
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 
 __all__ = ["Calibration", "calibration", "class_probabilities"]
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Calibration:
     """Confidence beside accuracy, in bins of confidence.

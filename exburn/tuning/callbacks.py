@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from exburn.callbacks import EarlyStopping
 from exburn.core.printing import print_text
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 from exburn.tuning.records import LaneRecord, Trial, ranking
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class SweepCallback:
         """No lane runs any more."""
 
 
+@guard_methods
 class Progress(SweepCallback):
     """A line for each epoch: how many lanes run, and the best of them.
 

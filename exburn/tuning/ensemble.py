@@ -15,6 +15,7 @@ from exburn.core.checks import check_choice
 from exburn.core.methods import overridable
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
+from exburn.errors.boundary import guard_methods
 from exburn.layers import Input
 from exburn.losses.catalogue import as_loss
 from exburn.models import Model
@@ -30,6 +31,7 @@ __all__ = ["Ensemble", "Uncertainty"]
 KINDS = ("probabilities", "softmax", "sigmoid", "values")
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Uncertainty:
     """What the members of an ensemble say together, and how far they disagree.

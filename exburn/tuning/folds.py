@@ -11,13 +11,14 @@ import numpy as np
 
 from exburn.core.checks import check_count, check_flag, check_number
 from exburn.errors import ArgumentError, DataError
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 
 __all__ = ["ConfidenceInterval", "Folds", "confidence_interval", "fold_masks"]
 
 OP = "folds"  # in errors
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Folds:
     """Splits of the rows into ``n`` parts, each validated on once.
@@ -147,6 +148,7 @@ def fold_masks(
     return train, validation
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class ConfidenceInterval:
     """The mean of scores, and an interval that has the true mean with some confidence.

@@ -11,6 +11,7 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
+from exburn.errors.boundary import guard_methods
 from exburn.training.checkpoint.provenance import Provenance, differ_error
 from exburn.tuning.records import LaneRecord, Trial
 from exburn.tuning.space import Choice, Interval, Space
@@ -21,6 +22,7 @@ _ATTRIBUTE = "exburn provenance"  # of a study
 _PLAIN = (bool, int, float, str, type(None))  # what a categorical of Optuna may hold
 
 
+@guard_methods
 class StudySampler:
     """A study that a sweep asks for trials, and tells at every rung what they reached.
 

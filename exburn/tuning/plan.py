@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from exburn.core.printing import size_text
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.models import Model
 from exburn.models.preparing import on_device
 from exburn.models.report import Figures
@@ -23,6 +23,7 @@ from exburn.tuning.sweep import sweep
 from exburn.tuning.width_choice import check_memory, look_at_memory
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True, repr=False)
 class SweepPlan(Figures):
     """What a sweep comes to; a mapping of these names, too.

@@ -10,6 +10,7 @@ import numpy as np
 
 from exburn.core.checks import check_choice
 from exburn.errors import FileFormatError
+from exburn.errors.boundary import guard_methods
 from exburn.saving.json_text import is_count
 
 __all__ = ["LaneRecord", "Status", "Trial", "check_mode", "finite_scores", "ranking"]
@@ -19,6 +20,7 @@ Status = Literal["running", "finished", "stopped", "nan"]
 _LARGEST = 10**300  # of a whole number, which becomes a float
 
 
+@guard_methods
 @dataclasses.dataclass
 class LaneRecord:
     """One lane of a sweep: a variant of the model, on one fold if there are several.

@@ -17,6 +17,7 @@ from rich.text import Text
 from exburn.core.checks import check_count
 from exburn.core.printing import Plain, page_text
 from exburn.errors import ArgumentError, printable
+from exburn.errors.boundary import guard_methods
 from exburn.models import Model
 from exburn.runtime.files.atomic import write_atomically
 from exburn.saving.json_text import damage_error
@@ -50,6 +51,7 @@ class Configuration:
     lanes: tuple[int, ...]
 
 
+@guard_methods
 class SweepResult:
     """The lanes of a sweep, from the best to the worst.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from exburn.core.checks import check_count, check_number, check_rate
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 from exburn.tuning.records import Trial, finite_scores, ranking
 from exburn.tuning.space import Choice, Space
 
@@ -85,6 +86,7 @@ class Scheduler:
         raise NotImplementedError
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Halving(Scheduler):
     """Successive halving: one lane in ``eta`` goes on, for ``eta`` times as long.
@@ -132,6 +134,7 @@ class Halving(Scheduler):
         return _best(scores, mode, _survivors(len(scores), self.eta))
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Hyperband(Scheduler):
     """Several successive halvings side by side, from daring to cautious.
@@ -208,6 +211,7 @@ class Hyperband(Scheduler):
         return np.flatnonzero(kept)
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class PBT(Scheduler):
     """Population based training: now and then the worst copy the best, and explore.

@@ -14,7 +14,7 @@ from exburn.config import (
     is_interactive_logging_enabled as is_interactive_logging_enabled,
 )
 from exburn.core.forward_context import set_random_seed as set_random_seed
-from exburn.core.missing_names import refuser
+from exburn.core.missing_names import refuser as _refuser
 from exburn.core.precision import standardize_dtype as standardize_dtype
 from exburn.data import PyDataset as PyDataset
 from exburn.data.packing import pack_x_y_sample_weight as pack_x_y_sample_weight
@@ -47,4 +47,4 @@ Sequence = PyDataset
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = refuser(__name__)
+    __getattr__ = _refuser(__name__)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 
 
+@guard_methods
 class Config:
     """A dict whose entries are attributes, too, and which can be frozen.
 

@@ -12,9 +12,10 @@ from typing import Any
 from exburn.config import is_interactive_logging_enabled
 from exburn.core.printing import page_width, shorten
 from exburn.errors import ArgumentError, printable
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 
 
+@guard_methods
 class Progbar:
     """Shows how far a loop is, how long it will take, and values averaged on the way.
 

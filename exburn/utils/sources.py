@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import jax
 
+from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol
 
 
+@api_boundary
 def get_source_inputs(tensor: Symbol) -> list[Symbol]:
     """The input symbols that a symbol depends on, each once.
 

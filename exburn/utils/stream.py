@@ -16,7 +16,7 @@ import numpy as np
 from exburn.core.checks import check_choice, check_count
 from exburn.data import StreamDataset
 from exburn.errors import ArgumentError, DTypeError, printable
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.utils.regrouping import (
     elements_of,
     interleaved,
@@ -67,6 +67,7 @@ class ElementForm:
         return f"{name}[{', '.join(map(str, self.shape))}]"
 
 
+@guard_methods
 class Stream(StreamDataset):
     """Elements (batches or samples) that a function makes anew for every epoch.
 

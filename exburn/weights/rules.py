@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from exburn.errors import ArgumentError
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.weights.transforms import Transform, identity
 
 _OP = "rules"
@@ -219,6 +219,7 @@ def _several(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
+@guard_methods
 class Rules:
     """Rules in the order in which they are tried. ``a + b`` tries those of ``b`` last.
 

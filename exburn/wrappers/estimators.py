@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from exburn.errors import DTypeError, NotCompiledError, TargetError, require
+from exburn.errors.boundary import guard_methods
 from exburn.models import Model, clone_model
 
 _WHY = "models as scikit-learn's estimators need scikit-learn"
@@ -16,6 +17,7 @@ multiclass = require("sklearn.utils.multiclass", "wrappers", _WHY)
 validation = require("sklearn.utils.validation", "wrappers", _WHY)
 
 
+@guard_methods
 class _Estimator(base.BaseEstimator):
     """What the three kinds have in common.
 
@@ -117,6 +119,7 @@ def _renew(model: Any) -> Any:
     return made
 
 
+@guard_methods
 class SKLearnClassifier(base.ClassifierMixin, _Estimator):
     """A model as a classifier of scikit-learn.
 
@@ -177,6 +180,7 @@ class SKLearnClassifier(base.ClassifierMixin, _Estimator):
         return self._outputs(X)
 
 
+@guard_methods
 class SKLearnRegressor(base.RegressorMixin, _Estimator):
     """A model as a regressor of scikit-learn.
 
@@ -203,6 +207,7 @@ class SKLearnRegressor(base.RegressorMixin, _Estimator):
         return self._decode(self._outputs(X))
 
 
+@guard_methods
 class SKLearnTransformer(base.TransformerMixin, _Estimator):
     """A model as a transformer of scikit-learn, trained towards given targets.
 

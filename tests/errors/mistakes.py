@@ -79,7 +79,7 @@ model.fit(x, names)
 x[3, 1] = np.nan
 model = classifier()
 model.fit(x, y)
-### text in a table | holds strings | StringLookup
+### text in a table | '3.5' at row 0, column 0 | astype(float)
 table = np.array([["3.5", "red"], ["1.0", "blue"]] * 16, dtype=object)
 model = keras.Sequential([layers.Dense(3)])
 model.compile("adam", "sparse_categorical_crossentropy")
@@ -319,7 +319,7 @@ keras.sweep(model, x, y, over={"optimizer.learning_rat": [0.1, 0.2]})
 ### layers of Keras | of the package keras | exburn.layers.Dense
 from keras import layers as other_layers
 model = keras.Sequential([keras.Input((8,)), other_layers.Dense(3)])
-### a text for the model | strings | -
+### a text for the model | must be numeric | →
 model = classifier()
 model.predict(np.array(["one", "two"]))
 ### a training that is not there | 'fitt' | fit

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import importlib
 import inspect
 import pickle
 import threading
@@ -15,7 +16,7 @@ from tests.errors.bench import LABELS, X, classifier
 import exburn
 from exburn import callbacks, config, layers, losses, metrics, ops, optimizers
 from exburn.errors import ArgumentError, ShapeError, SignatureError
-from exburn.errors.boundary import api_boundary, guard_methods
+from exburn.errors.boundary import api_boundary, guard_methods, is_guarded
 
 
 def shown(error):
@@ -287,3 +288,33 @@ def test_a_type_error_in_a_function_is_no_wrong_argument():
     with pytest.raises(TypeError, match="has no len") as caught:
         Square(3)
     assert type(caught.value) is TypeError
+
+
+# ---------------------------------------------------------------------- coverage
+NAMESPACES = (
+    "activations applications backend callbacks compression compute config constraints"
+    " datasets distillation distribution dtype_policies export initializers layers"
+    " losses metrics mixed_precision models ops optimizers optimizers.schedules"
+    " preprocessing quantizers random regularizers runs saving serving text tree tuning"
+    " utils visualization weights wrappers"
+).split()
+
+
+def unguarded(space):
+    """Public functions, and constructors, whose errors would show the library."""
+    module = importlib.import_module(f"exburn.{space}")
+    names = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
+    for name in names:
+        value = getattr(module, name)
+        if str(getattr(value, "__module__", "")).partition(".")[0] != "exburn":
+            continue
+        if inspect.isclass(value) and not issubclass(value, exburn.Layer):
+            value = value.__init__
+        if inspect.isfunction(value) and not is_guarded(value):
+            yield name
+
+
+@pytest.mark.parametrize("space", NAMESPACES)
+def test_every_public_function_and_class_is_guarded(space):
+    pytest.importorskip("sklearn")  # which the wrappers derive from
+    assert list(unguarded(space)) == []

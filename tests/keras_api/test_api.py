@@ -178,4 +178,4 @@ def test_an_absent_name_tells_what_to_write(module, name, instead):
     with pytest.raises(AttributeError, match=f"no attribute '{name}'(.|\n)*{instead}"):
         getattr(of(exburn, module), name)
     with pytest.raises(AttributeError, match=r"'zzzz'$"):
-        _ = of(exburn, module).nothing
+        _ = of(exburn, module).zzzz

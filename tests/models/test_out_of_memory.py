@@ -56,7 +56,7 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
             run(model)
     assert isinstance(caught.value, MemoryError)
     assert caught.value.plan.batch_size in (32, 96)
-    assert isinstance(caught.value.__context__, jax.errors.JaxRuntimeError)
+    assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError)
     for now, then in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(now, then)
     run(model)

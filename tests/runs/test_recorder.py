@@ -40,7 +40,10 @@ def test_another_fit_of_that_name_is_numbered_and_its_failure_recorded(recorded)
     run = runs.read(recorded / "first-2")
     assert run.state == "failed" and len(run.epochs) == 1
     last = run.events[-1]
-    assert last["error"] == "RuntimeError: the hook failed"
+    assert last["error"] == (
+        "RuntimeError: in callback 'FunctionCallback' (on_epoch_end, epoch 1): "
+        "the hook failed"
+    )
     assert "in fail" in last["traceback"]
     assert runs.read(recorded / "first").state == "finished"
 

@@ -15,7 +15,7 @@ from exburn.core.precision.matmul import check_matmul
 from exburn.core.precision.names import DTYPES, is_float, standardize_dtype
 from exburn.core.scoped import value_scope
 from exburn.errors import ArgumentError, DTypeError, unknown_name
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 
 __all__ = [
     "CLASSES",
@@ -32,6 +32,7 @@ _MIXED = ("mixed_bfloat16", "mixed_float16")
 CLASSES: dict[str, type[DTypePolicy]] = {}
 
 
+@guard_methods
 class DTypePolicy:
     """A policy by Keras' name of it.
 
@@ -199,6 +200,7 @@ class DTypePolicy:
         return f'<{type(self).__name__} "{self.name}">'
 
 
+@guard_methods
 class FloatDTypePolicy(DTypePolicy):
     """Another name of :class:`DTypePolicy`.
 

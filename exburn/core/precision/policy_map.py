@@ -8,8 +8,10 @@ from typing import Any
 
 from exburn.core.precision.policies import DTypePolicy, PrecisionPolicy
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 
 
+@guard_methods
 class DTypePolicyMap(DTypePolicy, MutableMapping):
     """Policies by paths of layers, or by regular expressions that match whole paths.
 

@@ -7,10 +7,12 @@ from typing import Any, Self
 from exburn.core.checks import check_integer
 from exburn.core.precision.policies import DTypePolicy, PrecisionPolicy, get_precision
 from exburn.errors import ArgumentError, unknown_name
+from exburn.errors.boundary import guard_methods
 
 MODES = ("int8", "float8", "int4", "ternary", "gptq", "awq")
 
 
+@guard_methods
 class QuantizedDTypePolicy(DTypePolicy):
     """Weights in few bits, with inputs and outputs as of another policy.
 
@@ -70,6 +72,7 @@ class QuantizedDTypePolicy(DTypePolicy):
         return (type(self), self._mode, *self._fields.values())
 
 
+@guard_methods
 class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
     """Weights in 8-bit floats.
 
@@ -148,6 +151,7 @@ class _InBlocks(QuantizedDTypePolicy):
         return self.family
 
 
+@guard_methods
 class Int4DTypePolicy(_InBlocks):
     """Weights in 4 bits, of which so many share a scale.
 
@@ -172,6 +176,7 @@ class Int4DTypePolicy(_InBlocks):
         return self._size
 
 
+@guard_methods
 class GPTQDTypePolicy(_InBlocks):
     """Weights in few bits that were chosen on data; see ``quantizers.GPTQConfig``.
 
@@ -197,6 +202,7 @@ class GPTQDTypePolicy(_InBlocks):
         return self._size
 
 
+@guard_methods
 class AWQDTypePolicy(_InBlocks):
     """Weights in 4 bits, scaled by the inputs' size; see ``quantizers.AWQConfig``.
 

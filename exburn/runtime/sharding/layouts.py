@@ -10,11 +10,13 @@ from typing import Any
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from exburn.errors import LayoutError
+from exburn.errors.boundary import guard_methods
 from exburn.runtime.sharding.mesh import DeviceMesh
 
 Axis = str | tuple[str, ...] | None
 
 
+@guard_methods
 class TensorLayout:
     """The axis of a mesh that each axis of an array is divided along.
 
@@ -92,6 +94,7 @@ class TensorLayout:
         return f"TensorLayout(axes={self._axes}, device_mesh={self._device_mesh})"
 
 
+@guard_methods
 class LayoutMap(MutableMapping):
     """Layouts by regular expressions, each of which matches whole paths of weights.
 

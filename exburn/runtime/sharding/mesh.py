@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from exburn.errors import LayoutError
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 
 
 @api_boundary
@@ -50,6 +50,7 @@ def get_device_count(device_type: str | None = None) -> int:
     return len(list_devices(device_type))
 
 
+@guard_methods
 class DeviceMesh:
     """Devices in a grid whose axes have names, as in ``keras.distribution``.
 

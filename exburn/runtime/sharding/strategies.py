@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from exburn.errors import LayoutError, warn
+from exburn.errors.boundary import guard_methods
 from exburn.runtime.sharding import current
 from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout, axis_names
 from exburn.runtime.sharding.mesh import DeviceMesh, list_devices
@@ -21,6 +22,7 @@ BATCH = "batch"  # Keras' name of the axis that divides the batch
 _SHORT = ("data", "fsdp")  # meshes of one axis that have a name
 
 
+@guard_methods
 class Distribution:
     """How a model, its optimizer and its data lie on a mesh.
 
@@ -213,6 +215,7 @@ class Distribution:
         return f"{type(self).__name__}({self.device_mesh})"
 
 
+@guard_methods
 class DataParallel(Distribution):
     """The batch divided, weights whole on every device, as in ``keras.distribution``.
 
@@ -248,6 +251,7 @@ class MeshOptions(TypedDict, total=False):
     device_mesh: Any
 
 
+@guard_methods
 class ModelParallel(Distribution):
     """The batch divided along one axis, weights by rules, as in ``keras.distribution``.
 
@@ -350,6 +354,7 @@ class ModelParallel(Distribution):
                 )
 
 
+@guard_methods
 class ShardedModelParallel(ModelParallel):
     """Weights divided by rules, and their parts along the axis ``fsdp``.
 
@@ -426,6 +431,7 @@ class ShardedModelParallel(ModelParallel):
         return f"{rule}, and fsdp" if rule else "fsdp"
 
 
+@guard_methods
 class FSDP(Distribution):
     """The batch, weights and optimizer divided: fully sharded data parallel, ZeRO-3.
 
@@ -479,6 +485,7 @@ class FSDP(Distribution):
         return f"fewer than {self.min_size:,} elements" if small else "no even axis"
 
 
+@guard_methods
 class ZeRO(Distribution):
     """The batch divided, and with it the optimizer's state, by ZeRO's stages.
 

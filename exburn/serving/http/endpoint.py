@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exburn.errors import ArgumentError, DTypeError
+from exburn.errors.boundary import guard_methods
 from exburn.serving.http.datatypes import BYTES, DATATYPES
 from exburn.serving.http.images import Images
 from exburn.serving.server import Serving
@@ -14,6 +15,7 @@ from exburn.serving.text import TextStream
 __all__ = ["Endpoint"]
 
 
+@guard_methods
 class Endpoint:
     """A model for a ``Server``, with what cannot be seen in it.
 

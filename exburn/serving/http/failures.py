@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import traceback
 from collections.abc import Iterator
 
 from exburn.errors import (
@@ -18,6 +17,7 @@ from exburn.errors import (
     ShapeError,
     UnknownNameError,
 )
+from exburn.errors.boundary import raised_in
 
 __all__ = ["RequestFailure", "failure_of"]
 
@@ -96,9 +96,7 @@ def _message_of(reason: str, error: ExBurnError) -> str:
 
 def _is_raised_here(error: BaseException) -> bool:
     """Tells whether ExBurn raised an error, not a function of the user's."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    name = frames[-1].f_globals.get("__name__", "") if frames else ""
-    return name.partition(".")[0] == "exburn"
+    return raised_in(error).partition(".")[0] == "exburn"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, ExBurnError
+from exburn.errors.boundary import guard_methods
 from exburn.layers.core.identity import Rescaling
 from exburn.module.graph import Ref
 from exburn.serving.http.failures import RequestFailure
@@ -38,6 +39,7 @@ _SCAN, _MOST_SCANS = b"\xff\xda", 50
 _SPACES = dict.fromkeys(map(ord, " \t\r\n"))
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class Images:
     """How the image files that a client sends become numbers.

@@ -16,6 +16,7 @@ import uvicorn
 
 from exburn.core.checks import check_count, check_optional
 from exburn.errors import ArgumentError, BusyError, printable, unknown_name
+from exburn.errors.boundary import guard_methods
 from exburn.serving.http.app import make_app
 from exburn.serving.http.connections import WatchedProtocol
 from exburn.serving.http.draining import DrainingServer
@@ -43,6 +44,7 @@ _OP = "Server"
 _START_SECONDS = 60.0
 
 
+@guard_methods
 class Server:
     """Serves models over HTTP, by the Open Inference Protocol (version 2).
 
