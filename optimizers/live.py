@@ -10,7 +10,7 @@ from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, NotBuiltError, unknown_name
 from exburn.optimizers import schedules
 from exburn.optimizers.newcomers import set_count
-from exburn.optimizers.rate import host_value, replace_leaf
+from exburn.optimizers.rate import host_value, replace_leaf, schedule_count
 from exburn.optimizers.stepwise import holds_slots
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def hyperparameters(self: Optimizer, opt_state: Mapping[str, Any]) -> dict[str, 
     """
     values = {name: host_value(opt_state["rate"][name]) for name in _SETTABLE}
     if callable(self._learning_rate):
-        schedule = self._schedule_at(opt_state["rate"]["count"])
+        schedule = self._schedule_at(schedule_count(opt_state["rate"]))
         values["learning_rate"] = host_value(schedule)
     return values
 

@@ -217,16 +217,16 @@ class LossScaleOptimizer(Optimizer):
         state = self._inner.refit(opt_state, _without_scale(fresh), params)
         return {**state, "loss_scale": scale}
 
-    def without_newcomers(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
-        return self._inner.without_newcomers(opt_state)
+    def as_initial(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        return self._inner.as_initial(opt_state)
 
-    def with_newcomers(
+    def as_stored(
         self, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
     ) -> dict[str, Any]:
-        return self._inner.with_newcomers(opt_state, params, paths)
+        return self._inner.as_stored(opt_state, params, paths)
 
-    def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
-        self._inner.restart_schedule(opt_state)
+    def restart_schedule(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        return self._inner.restart_schedule(opt_state)
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
         self._inner.set_epochs(steps_per_epoch, epochs)

@@ -350,26 +350,29 @@ class MultiOptimizer(Optimizer):
                 inner[key] = optimizer.refit(old, inner[key], parts[i])
         return {**fresh, "rate": opt_state["rate"], "inner": inner}
 
-    def without_newcomers(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+    def as_initial(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
         inner = {
-            key: self._optimizers[int(key)].without_newcomers(state)
+            key: self._optimizers[int(key)].as_initial(state)
             for key, state in opt_state["inner"].items()
         }
         return {**opt_state, "inner": inner}
 
-    def with_newcomers(
+    def as_stored(
         self, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
     ) -> dict[str, Any]:
         inner, parts, paths = dict(opt_state["inner"]), self._split(params), list(paths)
         for i, optimizer in enumerate(self._optimizers):
             start = f"inner/{i}/"
             own = [p.removeprefix(start) for p in paths if p.startswith(start)]
-            inner[str(i)] = optimizer.with_newcomers(inner[str(i)], parts[i], own)
+            inner[str(i)] = optimizer.as_stored(inner[str(i)], parts[i], own)
         return {**opt_state, "inner": inner}
 
-    def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
-        for i, optimizer in enumerate(self._optimizers):
-            optimizer.restart_schedule(opt_state["inner"][str(i)])
+    def restart_schedule(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        inner = {
+            key: self._optimizers[int(key)].restart_schedule(state)
+            for key, state in opt_state["inner"].items()
+        }
+        return {**opt_state, "inner": inner}
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
         for optimizer in self._optimizers:

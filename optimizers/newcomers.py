@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.optimizers import complex_parameters
-from exburn.optimizers.rate import host_value
+from exburn.optimizers.rate import SINCE, host_value
 from exburn.optimizers.trees import initial_state, widen
 
 #: The entry of a state with the groups of newcomers, by numbers. Each tells the update
@@ -46,6 +46,7 @@ def refit(
         return slot.astype(leaf.dtype) if _fits(slot, leaf) else leaf
 
     state = jax.tree_util.tree_map_with_path(follow, dict(fresh))
+    state["rate"] = dict(old["rate"])
     if optimizer.searches or not _is_divided(old["inner"], fresh["inner"], params):
         return {**state, "inner": fresh["inner"]}
     joined = _joined(old["inner"], fresh["inner"], params)
@@ -130,14 +131,21 @@ def apply_rules(
 
 
 def set_count(state: Mapping[str, Any], count: Any) -> dict[str, Any]:
-    """The state at another number of updates; newcomers keep their age within it."""
+    """The state at another number of updates, with the ages of newcomers and schedules
+    within it."""
     before, now = host_value(state["rate"]["count"]), host_value(count)
-    state = {**state, "rate": {**state["rate"], "count": count}}
+
+    def moved(since: Any) -> np.int32:
+        return np.int32(now - min(before - host_value(since), now))
+
+    rate = {**state["rate"], "count": count}
+    if SINCE in rate:
+        rate[SINCE] = moved(rate[SINCE])
     groups = [
-        group | {"since": np.int32(now - min(before - host_value(group["since"]), now))}
+        group | {"since": moved(group["since"])}
         for group in state.get(NEWCOMERS, {}).values()
     ]
-    return _with_groups(state, groups)
+    return _with_groups({**state, "rate": rate}, groups)
 
 
 def _with_groups(state: dict[str, Any], groups: list[Any]) -> dict[str, Any]:

@@ -33,13 +33,17 @@ from exburn.optimizers import (
     eager,
     live,
     newcomers,
-    schedules,
     stepwise,
 )
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
 from exburn.optimizers.options import NoOptions
-from exburn.optimizers.rate import current_rate, host_value
+from exburn.optimizers.rate import (
+    SINCE,
+    current_rate,
+    host_value,
+    schedule_count,
+)
 from exburn.optimizers.trees import same_shapes
 from exburn.optimizers.update import add_gradients, make_state, real_gradients, step
 from exburn.optimizers.variable import OptimizerVariable, live_number, variables_of
@@ -299,7 +303,7 @@ class Optimizer(abc.ABC):
             params: Parameters, or specs of them, by path.
         """
         specs = self.init(jax.tree.map(spec_like, params))
-        shapes = jax.tree.map(np.shape, self.without_newcomers(opt_state))
+        shapes = jax.tree.map(np.shape, self.as_initial(opt_state))
         return shapes == jax.tree.map(np.shape, specs)
 
     def refit(
@@ -323,21 +327,27 @@ class Optimizer(abc.ABC):
         """
         return newcomers.refit(self, opt_state, fresh, params)
 
-    def without_newcomers(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
-        """A state as ``init`` makes one: without what ``refit`` tells of newcomers."""
-        return {k: v for k, v in opt_state.items() if k != newcomers.NEWCOMERS}
+    def as_initial(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        """A state as ``init`` makes one: without newcomers and restarted schedules."""
+        rate = {k: v for k, v in opt_state["rate"].items() if k != SINCE}
+        rest = {k: v for k, v in opt_state.items() if k != newcomers.NEWCOMERS}
+        return {**rest, "rate": rate}
 
-    def with_newcomers(
+    def as_stored(
         self, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
     ) -> dict[str, Any]:
-        """A state of ``init`` with the newcomers that the arrays of a file tell of.
+        """A state of ``init`` with all else that the arrays of a file tell of.
 
         Args:
             opt_state: The state.
             params: Its parameters by path.
             paths: Paths of all arrays in the file, within the state.
         """
-        return newcomers.with_groups_of(self, opt_state, params, paths)
+        there = set(paths)
+        if f"rate/{SINCE}" in there:
+            rate = {**opt_state["rate"], SINCE: jax.device_put(np.int32(0))}
+            opt_state = {**opt_state, "rate": rate}
+        return newcomers.with_groups_of(self, opt_state, params, there)
 
     def is_setting(self, path: tuple) -> bool:
         """Whether an array of the rule's state is a number that one sets."""
@@ -506,15 +516,17 @@ class Optimizer(abc.ABC):
         k = self.accumulate
         return self._learning_rate(count if k == 1 else count * k + (k - 1))
 
-    def restart_schedule(self, opt_state: Mapping[str, Any]) -> None:
-        """Lets the schedule begin anew, if there is one, where a state has come to.
+    def restart_schedule(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        """A state from which schedules, also those to come, begin anew.
 
         Args:
             opt_state: The state that the training goes on with.
         """
-        done = host_value(opt_state["rate"]["count"]) * self.accumulate
-        if self.schedule is not None and done:
-            self.learning_rate = schedules.Restarted(self.schedule, done)
+        rate = opt_state["rate"]
+        if not host_value(rate["count"]):
+            return dict(opt_state)
+        since = jax.device_put(np.int32(host_value(rate["count"])))
+        return {**opt_state, "rate": {**rate, SINCE: since}}
 
     def rate(self, opt_state: Mapping[str, Any]) -> Any:
         """The learning rate that the next update will use, as a float32 scalar."""
@@ -532,7 +544,7 @@ class Optimizer(abc.ABC):
             return self._pass.learning_rate
         state = self._live.state
         if callable(self._learning_rate):
-            count = 0 if state is None else host_value(state["rate"]["count"])
+            count = 0 if state is None else host_value(schedule_count(state["rate"]))
             return self._with_assign(host_value(self._schedule_at(count)))
         if state is None:
             return self._with_assign(self._learning_rate)

@@ -13,6 +13,9 @@ import numpy as np
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
 
+#: The entry of a rate with the update at which schedules began anew, if they did.
+SINCE = "schedule_since"
+
 
 def initial_rate(learning_rate: float, scale: float = 1.0) -> dict[str, np.ndarray]:
     """The rate state before the first update, as NumPy scalars.
@@ -48,11 +51,25 @@ def current_rate(
         [0.0, 0.25, 0.5]
     """
     count, steps = rate["count"], rate["warmup_steps"]
-    base = rate["learning_rate"] if schedule is None else schedule(count)
+    number = rate["learning_rate"]
+    base = number if schedule is None else schedule(schedule_count(rate))
     base = jnp.asarray(base, jnp.float32)
     slope = (rate["warmup_to"] - rate["warmup_from"]) / jnp.maximum(steps, 1)
     warm = rate["warmup_from"] + slope * count
     return jnp.where(count < steps, warm, base * rate["scale"]).astype(jnp.float32)
+
+
+def schedule_count(rate: Mapping[str, Any]) -> Any:
+    """The updates that a schedule has come to: those since it was restarted, if it was.
+
+    Example:
+        >>> rate = initial_rate(0.5) | {"count": np.int32(12)}
+        >>> int(schedule_count(rate)), int(schedule_count(rate | {SINCE: np.int32(9)}))
+        (12, 3)
+    """
+    return (
+        jnp.maximum(rate["count"] - rate[SINCE], 0) if SINCE in rate else rate["count"]
+    )
 
 
 def host_value(leaf: Any) -> Any:

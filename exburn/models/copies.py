@@ -61,8 +61,8 @@ def carry_training(
 
     The optimizer's state follows the weights, by their paths: moments, averages,
     accumulated gradients, the scale of the loss, the count of updates. Weights that
-    only the copy has begin with slots of their own. A schedule of the learning rate
-    begins anew: it may have come to its end.
+    only the copy has begin with slots of their own. Schedules of the learning rate
+    count from here: that of the model may have come to its end.
 
     Args:
         model: The copy, which is compiled as the model is.
@@ -74,10 +74,13 @@ def carry_training(
     if trainer is None or state is None or not (state["step"] or state["opt_state"]):
         return
     shapes = {path: tuple(w.shape) for path, w, _ in iter_weights(other)}
+    trained = trainer.holder.trained_weights()
 
     def one(place: tuple, array: Any) -> Any:
         keys = (getattr(key, "key", None) for key in place)
         path = next((key for key in keys if key in shapes), None)
+        if path is not None and path not in trained:
+            return array  # which is dropped below: weights in few bits have no slots
         if path is not None and array.shape == shapes[path]:
             array = jnp.asarray(cut(path, array))
         return own_copy(array)
@@ -85,8 +88,9 @@ def carry_training(
     slots = jax.tree_util.tree_map_with_path(one, state["opt_state"])
     set_training_state(model, state | {"opt_state": slots})
     if slots is not None:
-        trainer.holder.fit_to_weights()
-        trainer.holder.optimizer.restart_schedule(slots)
+        holder = trainer.holder
+        holder.fit_to_weights()
+        holder.opt_state = holder.optimizer.restart_schedule(holder.opt_state)
 
 
 def hand_over(giver: Model, taker: Model) -> None:
@@ -122,7 +126,7 @@ def hand_over(giver: Model, taker: Model) -> None:
         for path, weight, _ in iter_weights(taker)
         if path in names.values()
     }
-    form = holder.optimizer.with_newcomers(
+    form = holder.optimizer.as_stored(
         holder.optimizer.init(params), params, map(path_of, slots)
     )
     places = [place for place, _ in jax.tree_util.tree_leaves_with_path(form)]
@@ -132,5 +136,5 @@ def hand_over(giver: Model, taker: Model) -> None:
     holder.opt_state = structure.unflatten([slots[place] for place in places])
     for each in holders:
         each.current_opt_state()  # they share arrays from here on
-    holder.optimizer.restart_schedule(holder.opt_state)
+    holder.opt_state = holder.optimizer.restart_schedule(holder.opt_state)
     holder.fit_to_weights()

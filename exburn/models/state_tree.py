@@ -132,7 +132,7 @@ def _begin_optimizer(model: Model, paths: list[str]) -> None:
     if holder.current_opt_state() is None:
         params = holder.trained_weights()
         fresh = optimizer.init(params)
-        holder.opt_state = optimizer.with_newcomers(fresh, params, paths)
+        holder.opt_state = optimizer.as_stored(fresh, params, paths)
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:

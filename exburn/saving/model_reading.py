@@ -189,7 +189,7 @@ class ModelReader:
         there = {n for n in self.file.entries if n.startswith(OPTIMIZER)}
         paths = [name.removeprefix(OPTIMIZER) for name in there]
         state = model.optimizer.init(params)
-        state = model.optimizer.with_newcomers(state, params, paths)
+        state = model.optimizer.as_stored(state, params, paths)
         leaves = optimizer_leaves(state)
         self._match(leaves, there)
         return leaves, jax.tree.structure(state)

@@ -13,7 +13,6 @@ from exburn.errors.boundary import api_boundary
 from exburn.optimizers.schedules.cosine import CosineDecay, CosineDecayRestarts
 from exburn.optimizers.schedules.decay import *
 from exburn.optimizers.schedules.epochs import *
-from exburn.optimizers.schedules.restarted import *
 from exburn.optimizers.schedules.scaled import *
 from exburn.optimizers.schedules.schedule import LearningRateSchedule
 from exburn.optimizers.schedules.warmup import *
@@ -30,7 +29,6 @@ __all__ = [
     "OneCycle",
     "PiecewiseConstantDecay",
     "PolynomialDecay",
-    "Restarted",
     "Scaled",
     "StepSchedule",
     "WarmupStableDecay",

@@ -68,9 +68,10 @@ def trained(optimizer="adam"):
 
 
 def slots(model):
-    """Arrays of the optimizer's state by their paths, without the learning rate."""
+    """Arrays of the optimizer's state by path, but for the beginning of schedules."""
     leaves = jax.tree_util.tree_leaves_with_path(model._training_state()["opt_state"])
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    named = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    return {name: leaf for name, leaf in named.items() if "schedule" not in name}
 
 
 def learnt(model):
@@ -169,6 +170,32 @@ def test_a_schedule_begins_anew():
         assert float(made.optimizer.learning_rate) == 0
         again = exburn.prune(made, 0.4)
         assert float(again.optimizer.learning_rate) == pytest.approx(0.01)
+
+
+@pytest.mark.long
+def test_a_schedule_that_comes_later_counts_from_the_copy(tmp_path):
+    aware = exburn.quantize_aware(trained(), "int8")
+    rates = []
+
+    def note(epoch, logs):
+        rates.append(float(aware.optimizer.learning_rate))
+
+    aware.fit(
+        X,
+        Y,
+        batch_size=10,
+        epochs=2,
+        lr_schedule=optimizers.schedules.PiecewiseConstantDecay([8], [0.5, 0.25]),
+        callbacks=[exburn.callbacks.LambdaCallback(on_epoch_end=note)],
+        verbose=0,
+    )
+    assert rates == [0.5, 0.25]
+    aware.save(tmp_path / "m.exburn")
+    aware.optimizer.learning_rate = optimizers.schedules.CosineDecay(0.1, 24)
+    read = exburn.load_model(tmp_path / "m.exburn")
+    read.optimizer.learning_rate = optimizers.schedules.CosineDecay(0.1, 24)
+    for one in (aware, read, copy.deepcopy(aware)):
+        assert float(one.optimizer.learning_rate) == pytest.approx(0.05)
 
 
 def test_a_model_that_was_not_trained_begins():

@@ -355,7 +355,7 @@ def test_newcomers_go_into_files_and_copies(tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_with_newcomers_is_resumed(tmp_path):
+def test_a_run_as_stored_is_resumed(tmp_path):
     class Unfreeze(callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
             self.model.layers[0].trainable = epoch > 0

@@ -11,6 +11,7 @@ import pytest
 
 from exburn import optimizers
 from exburn.optimizers.newcomers import NEWCOMERS
+from exburn.optimizers.trees import path_of
 
 RANDOM = np.random.default_rng(0)
 
@@ -110,7 +111,7 @@ def test_with_the_count_of_the_others_steps_were_too_large():
     largest = {}
     for kind, begun in (
         ("own", state),
-        ("of the others", optimizer.without_newcomers(state)),
+        ("of the others", optimizer.as_initial(state)),
     ):
         both, largest[kind] = first | later, 0.0
         for _ in range(10):
@@ -209,6 +210,36 @@ def test_a_count_that_is_set_keeps_ages(count, since):
     optimizer.iterations.assign(count)
     assert int(box[0]["rate"]["count"]) == count
     assert groups(box[0]) == [({"b"}, since)]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda optimizer: optimizer,
+        optimizers.LossScaleOptimizer,
+        lambda optimizer: optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizer)),
+    ],
+)
+def test_schedules_are_restarted(around):
+    schedule = optimizers.schedules.PiecewiseConstantDecay([3], [1.0, 0.5])
+    inner = optimizers.SGD(schedule, gradient_accumulation_steps=2)
+    optimizer, params = around(inner), arrays("a")
+    state = optimizer.init(params)
+    assert jax.tree.structure(optimizer.restart_schedule(state)) == jax.tree.structure(
+        state
+    )  # there is nothing before it
+    box = [train(optimizer, params, [params] * 4, state)[1]]
+    optimizer.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
+    assert float(inner.learning_rate) == 0.5
+    box[0] = optimizer.restart_schedule(box[0])
+    assert float(inner.learning_rate) == 1.0 and optimizer.fits(box[0], params)
+    paths = [path_of(p) for p, _ in jax.tree_util.tree_leaves_with_path(box[0])]
+    stored = optimizer.as_stored(optimizer.init(params), params, paths)
+    assert jax.tree.structure(stored) == jax.tree.structure(box[0])
+    both = params | arrays("b")
+    joined = join(optimizer, box[0], both)
+    box[0] = train(optimizer, both, [both] * 4, joined)[1]
+    assert float(inner.learning_rate) == 0.5
 
 
 def test_injected_numbers_are_those_that_are_set():

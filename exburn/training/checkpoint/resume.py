@@ -148,8 +148,8 @@ class Resume:
         target: TrainState = trainer.preparer.initial_state()
         optimizer = trainer.holder.optimizer
         target = target.replace(
-            opt_state=optimizer.with_newcomers(
-                optimizer.without_newcomers(target.opt_state),
+            opt_state=optimizer.as_stored(
+                optimizer.as_initial(target.opt_state),
                 target.params,
                 [k.removeprefix(_SLOTS) for k in names if k.startswith(_SLOTS)],
             )
