@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 Point = tuple[float, float]
+_LEAST_SPAN = 1e-290  # hundredths of it are still ordinary numbers
 _LOGARITHMIC = 50.0  # largest over smallest, from which on an axis is logarithmic
 
 
@@ -88,15 +89,17 @@ class Axis:
         if logarithmic is None:
             logarithmic = self.low > 0 and self.high / self.low > _LOGARITHMIC
         self.logarithmic = logarithmic
-        self._one = self.low == self.high
+        self._one = self.high - self.low < _LEAST_SPAN
         if self._one:
-            pad = abs(self.low) * 0.1 or 0.5
+            pad = abs(self.low) * 0.1
+            pad = pad if pad > _LEAST_SPAN else 0.5
             self.low, self.high = self.low - pad, self.high + pad
 
     def place(self, value: float) -> float:
         """The place of a value: 0 at the low end, 1 at the high one."""
-        low, high = self._scale(self.low), self._scale(self.high)
-        return (self._scale(value) - low) / (high - low)
+        # Of halves: the distance between two numbers may be beyond all numbers.
+        low, high = self._scale(self.low) / 2, self._scale(self.high) / 2
+        return (self._scale(value) / 2 - low) / (high - low)
 
     def _scale(self, value: float) -> float:
         return math.log10(value) if self.logarithmic else value
@@ -117,6 +120,8 @@ class Axis:
         if self.logarithmic:
             return self._decades(most)
         span = self.high - self.low
+        if span == math.inf:
+            return [self.low, self.high]
         size = 10.0 ** (math.floor(math.log10(span)) - 2)
         ticks: list[float] = []
         for step in (size * 10.0**n * f for n in range(4) for f in (1, 2, 2.5, 5)):

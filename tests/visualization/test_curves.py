@@ -1,7 +1,7 @@
 """Axes: every one has ticks, which are round numbers between its ends."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exburn.visualization.curves import Axis, Curve, Panel, number_text
@@ -10,13 +10,16 @@ from exburn.visualization.svg import draw_panel
 numbers = st.floats(-1e9, 1e9).map(lambda value: float(f"{value:.6g}"))
 
 
+@example(0.0, 5e-324, 3, False)
+@example(-1e308, 1e308, 3, False)
 @given(numbers, numbers, st.integers(3, 6), st.booleans())
 def test_every_axis_has_ticks(one, other, most, whole):
     axis = Axis([one, other])
     if axis.high - axis.low < 1e-5 * max(abs(one), abs(other)):
         return  # no picture tells them apart
+    assert axis.place(axis.low) == 0 and axis.place(axis.high) == 1
     ticks = axis.ticks(most, whole=whole)
-    single = one == other and whole
+    single = abs(one - other) < 1e-290 and whole
     assert (1 if single else 2) <= len(ticks) <= 2 * most + 1
     slack = 1e-6 * (axis.high - axis.low)
     assert axis.low - slack <= ticks[0] and ticks[-1] <= axis.high + slack
