@@ -21,9 +21,11 @@ from exburn.errors.boundary import api_boundary
 from exburn.runtime.compilation_cache import nearest
 from exburn.runtime.device import device_info, device_of
 
-_REQUIRED = "jax jaxlib flax optax orbax-checkpoint numpy rich safetensors".split()
+_REQUIRED = (
+    "jax jaxlib flax optax orbax-checkpoint numpy narwhals rich safetensors".split()
+)
 _OPTIONAL = (
-    "matplotlib scikit-learn pandas polars grain datasets pillow onnxruntime "
+    "matplotlib scikit-learn pandas polars pyarrow grain datasets pillow onnxruntime "
     "torch tensorflow ipykernel"
 ).split()
 
