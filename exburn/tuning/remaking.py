@@ -20,7 +20,7 @@ from flax import nnx
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign
 from exburn.core.substitution import making_clone
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, ExBurnError
 from exburn.models import Model
 from exburn.models.cloning import copy_graph
 from exburn.models.compiling import replace_optimizer
@@ -101,11 +101,19 @@ def remake(thing: Any, changes: Mapping[str, Any]) -> Any:
     for name in changes:
         if name not in told and name not in init_names(type(thing)):
             raise _cannot(thing, f"its constructor takes no {name!r}")
-    with _copying(thing):
-        if hasattr(type(thing), "from_config"):
-            made = type(thing).from_config(config)
-        else:
-            made = type(thing)(**config)
+    try:
+        with _copying(thing):
+            if hasattr(type(thing), "from_config"):
+                made = type(thing).from_config(config)
+            else:
+                made = type(thing)(**config)
+    except ExBurnError:
+        raise
+    except Exception as error:  # a user's constructor may raise anything
+        if not is_foreign(type(thing)):
+            raise
+        reason = f"its constructor says {type(error).__name__}: {error}"
+        raise _cannot(thing, reason) from error
     if (scale := vars(thing).get("_scale")) is not None:  # of an optimizer's rate
         made.scale = getattr(thing, "scale", scale)
     return made
@@ -181,16 +189,25 @@ def _holds(owner: Any, layer: Layer) -> bool:
 
 
 def _put(owner: Any, path: str, layer: Any) -> None:
-    """Puts a layer into an attribute, or into a list or a dict in one."""
+    """Puts a layer in the place of one: an attribute, a list or a dict in one.
+
+    Weights come in the order in which layers were made and kept, so that it counts as
+    made when the one before it was.
+    """
+    before, meta = dict(children(owner))[path], owner._meta.value
     name, *keys = path.split("/")
-    if not keys:
+    since = meta.held_since.get(name)
+    if keys:
+        holder = getattr(owner, name)
+        *outer, last = [int(key) if key.isdigit() else key for key in keys]
+        for key in outer:
+            holder = holder[key]
+        holder[last] = layer
+    else:
         setattr(owner, name, layer)
-        return
-    holder = getattr(owner, name)
-    *outer, last = [int(key) if key.isdigit() else key for key in keys]
-    for key in outer:
-        holder = holder[key]
-    holder[last] = layer
+    layer._meta.value.made_at = before._meta.value.made_at
+    if since is not None:
+        meta.held_since[name] = since
 
 
 def with_optimizer(model: Model, old: Any, new: Any) -> None:

@@ -7,10 +7,16 @@ from tests.tuning.models import X, Y
 import exburn
 from exburn import layers, ops
 from exburn.errors import ArgumentError
+from exburn.module.traversal import iter_modules
 from exburn.optimizers import SGD
 from exburn.optimizers.schedules import LearningRateSchedule
 from exburn.tuning import sweep
-from exburn.tuning.remaking import differs_elsewhere, remake
+from exburn.tuning.remaking import (
+    CannotRemake,
+    differs_elsewhere,
+    remake,
+    with_layer,
+)
 
 FIT = {"epochs": 2, "batch_size": 8, "verbose": 0}
 
@@ -275,3 +281,48 @@ def test_things_differ_in_what_their_constructors_compute():
         one = kind(0.1)
         assert differs_elsewhere(one, remake(one, {"by": 0.2}), "by")
         assert not differs_elsewhere(one, remake(one, {}), "by")
+
+
+class Parts(exburn.Model):
+    """Layers in attributes, a list and a dict."""
+
+    def __init__(self):
+        super().__init__()
+        a, b, c, d = (layers.Dense(4, name=name) for name in "abcd")
+        self.first = layers.Dense(4, name="first")
+        self.several, self.named = [a, b], {"c": c, "d": d}
+        self.last = layers.Dense(2, name="last")
+
+    def call(self, x):
+        for layer in (self.first, *self.several, *self.named.values(), self.last):
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize("name", ["first", "a", "c"])
+def test_a_layer_made_anew_has_its_weights_where_the_one_before_had_them(name):
+    model = Parts()
+    model.compile("sgd", "mse")
+    model.build((None, 3))
+    layer = next(one for _, one in iter_modules(model) if one.name == name)
+    made = with_layer(model, layer, "units", 4)
+    assert made is not model
+    assert [w.path for w in made.weights] == [w.path for w in model.weights]
+    made = with_layer(model, layer, "units", 5)
+    assert [w.path for w in made.weights] == [w.path for w in model.weights]
+
+
+class NamedByItself(exburn.losses.Loss):
+    """A loss that does not take what its configuration tells."""
+
+    def __init__(self, power):
+        super().__init__(name="own")
+        self.power = power
+
+    def call(self, y_true, y_pred):
+        return abs(y_true - y_pred) ** self.power
+
+
+def test_what_a_constructor_raises_names_the_thing():
+    with pytest.raises(CannotRemake, match=r"'own' cannot .* TypeError: .*'name'"):
+        remake(NamedByItself(2.0), {"power": 3.0})
