@@ -59,8 +59,13 @@ color:inherit}
 # table.rows .n,# summary .n{text-align:right;font-variant-numeric:tabular-nums;
 white-space:nowrap;overflow-wrap:normal}# table.rows th{overflow-wrap:normal}
 # table.rows td.fold{padding:0;border:0}
-# summary{display:flex;cursor:pointer;border-bottom:1px solid var(--grid);
-list-style:none}# summary::-webkit-details-marker{display:none}
+# table.rows details{display:block;margin:0;padding:0;border:0;background:none;
+box-shadow:none;font:inherit;color:inherit}# table.rows details>*{margin:0}
+# table.rows summary{display:flex;cursor:pointer;list-style:none;margin:0;padding:0;
+min-height:0;border:0;border-bottom:1px solid var(--grid);border-radius:0;
+background:none;font:inherit;color:inherit}
+# table.rows summary::-webkit-details-marker,# table.rows summary::before,
+# table.rows summary::after{display:none}
 # summary>span{box-sizing:border-box;display:block}
 # summary .first::before{content:"▸";display:inline-block;width:14px;
 color:var(--muted)}# details[open]>summary .first::before{content:"▾"}
