@@ -3,23 +3,27 @@
 A residual net for the digits is trained with Adam at 0.003. Copies of it go on with the
 optimizer's state, or with an optimizer that begins anew, at several rates.
 
-    python benchmarks/continuing.py --seeds 3
+    python benchmarks/continuing.py --seeds 3 --json FILE
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import numpy as np
+from process import write
 
 import exburn
 from exburn import layers, optimizers
 
 RATE, EPOCHS = 3e-3, 5
 WAYS = {
+    "as it is": lambda model: exburn.prune(model, 0.0),
     "int8": lambda model: exburn.quantize_aware(model, "int8"),
     "int4": lambda model: exburn.quantize_aware(model, "int4"),
     "prune 30 %": lambda model: exburn.prune(model, 0.3),
@@ -80,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--json", type=Path, help="a file for the results")
     given = parser.parse_args()
     runs = []
     for seed in range(given.seeds):
@@ -91,8 +95,8 @@ def main() -> None:
         ends = ", ".join(f"{value:.4f}" for value in rows[:, -1])
         means = " ".join(f"{value:.4f}" for value in rows.mean(0))
         print(f"{name:40} mean by epoch {means}   last, by seed: {ends}", flush=True)
-    if given.out is not None:
-        given.out.write_text(json.dumps(runs, indent=1) + "\n")
+    if given.json is not None:
+        write(given.json, runs)
 
 
 if __name__ == "__main__":
