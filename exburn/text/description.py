@@ -26,6 +26,14 @@ _DECODER_GROWTH = 16
 _REPEATS = 8  # of a text in a template
 _SPECIAL = 1000  # tokens that a template adds
 _LONGEST_WORD = 1000  # characters of WordPiece's words: it takes time in their square
+_MOST_STEPS = 256  # of all kinds; published ones have two dozen
+_CUTTING = ("pre_tokenizer", "pretokenizers")
+_STEPS = (
+    ("normalizer", "normalizers"),
+    _CUTTING,
+    ("post_processor", "processors"),
+    ("decoder", "decoders"),
+)
 _LOOPS = 4  # repetitions in one branch of an expression
 # Characters that normalizers of one letter make of one at worst.
 _OF_ONE = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3}
@@ -106,6 +114,15 @@ def check_description(described: Mapping[str, Any]) -> Growth:
     decoder = math.prod(map(_growth, _steps(described, "decoder", "decoders")))
     if decoder > _DECODER_GROWTH:
         raise _refusal("Tokenizer", "its decoders may multiply texts without bound")
+    # Each step of bytes writes those of the one before as letters, of two bytes each.
+    cutting = math.prod(map(_growth, _steps(described, *_CUTTING)))
+    if cutting > _DECODER_GROWTH:
+        raise _refusal(
+            "Tokenizer", "its pre-tokenizers may multiply texts without bound"
+        )
+    count = sum(1 for names in _STEPS for _ in _steps(described, *names))
+    if count > _MOST_STEPS:
+        raise _refusal("Tokenizer", f"it takes {count} steps, more than {_MOST_STEPS}")
     for pattern in _patterns(described):
         if _explodes(pattern):
             raise _refusal(

@@ -345,11 +345,33 @@ def _steps(step: Any, inner: str) -> Iterator[dict[str, Any]]:
     """A step, and those that it is a sequence of."""
     todo = [step]
     while todo:
-        step = todo.pop(0)
+        step = todo.pop()
         if isinstance(step, dict):
             listed = step.get(inner)
-            todo = [*(listed if isinstance(listed, list) else []), *todo]
+            todo += reversed(listed if isinstance(listed, list) else [])
             yield step
+
+
+class _Numbers:
+    """The numbers that the package gives to tokens.
+
+    Args:
+        added: Those that are added already, by their contents.
+        vocabulary: Those of the model.
+    """
+
+    def __init__(
+        self, added: Mapping[str, Mapping[str, Any]], vocabulary: Mapping[str, int]
+    ):
+        own = {content: token["id"] for content, token in added.items()}
+        self._known = {**vocabulary, **own}
+        self._next = max(max(own.values(), default=-1) + 1, len(vocabulary))
+
+    def of(self, content: str) -> int:
+        """The number of a token, which is added if need be."""
+        if content not in self._known:
+            self._known[content], self._next = self._next, self._next + 1
+        return self._known[content]
 
 
 class _Reading:
@@ -516,26 +538,24 @@ class _Reading:
         Raises:
             FileFormatError: A token has another number.
         """
-        own = self._own_tokens()
-        vocabulary, changed = self._vocabulary(), False
+        own, vocabulary = self._own_tokens(), self._vocabulary()
+        numbers = _Numbers(own, vocabulary)
+        changed = False
         for number, token in self._entries["added"]:
             content = token["content"]
             found = own.get(content)
-            if found is not None and all(found.get(f) == token[f] for f in _FLAGS):
-                place = found["id"]
-            else:
-                place = self._number(content, own, vocabulary)
+            place = numbers.of(content)
+            if found is None or any(found.get(flag) != token[flag] for flag in _FLAGS):
                 own[content], changed = {"id": place, **token}, True
             if place != number:
                 entry = f"added_tokens_decoder.{number}"
                 raise self._refuse(entry, content, f"that is token {place}")
-        known, seen = {*own}, []
+        known, seen = {*own}, set()
         for token in _special_tokens(self._entries):  # the last one of a name counts
-            content = token["content"]
-            if content not in known and token not in seen:
-                seen.append(token)
-                place = self._number(content, own, vocabulary)
-                own[content], changed = {"id": place, **token}, True
+            content, form = token["content"], tuple(token.items())
+            if content not in known and form not in seen:
+                seen.add(form)
+                own[content], changed = {"id": numbers.of(content), **token}, True
         if changed:
             ordered = sorted(own.values(), key=lambda token: token["id"])
             self._described["added_tokens"] = ordered
@@ -570,20 +590,6 @@ class _Reading:
             for number, pair in enumerate(pairs)
             if isinstance(pair, list) and pair and isinstance(pair[0], str)
         }
-
-    def _number(
-        self,
-        content: str,
-        own: Mapping[str, Mapping[str, Any]],
-        vocabulary: Mapping[str, int],
-    ) -> int:
-        """The number that the package gives to a token that is added."""
-        if content in own:
-            return own[content]["id"]
-        if content in vocabulary:
-            return vocabulary[content]
-        largest = max((token["id"] for token in own.values()), default=-1)
-        return max(largest + 1, len(vocabulary))
 
     # ------------------------------------------------------------------ settings
     def settings(self) -> TokenizerSettings:

@@ -46,6 +46,8 @@ def template(parts, special):
 
 A = {"Sequence": {"id": "A", "type_id": 0}}
 C = {"SpecialToken": {"id": "[C]", "type_id": 0}}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+MARKS = {"type": "Punctuation", "behavior": "Isolated"}
 token = {"single_word": False, "lstrip": False, "rstrip": False}
 PARTS = {
     "forty doublings": {"normalizer": doubling(40)},
@@ -114,6 +116,8 @@ PARTS = {
         "model": GOOD["model"] | {"vocab": {"[UNK]": 0, "a": 1, "b" * 4_000_000: 2}},
     },
     "many values": {"added_tokens": [[]] * 2_000_000},
+    "bytes of bytes": {"pre_tokenizer": sequence("pretokenizers", [BYTES] * 40)},
+    "many steps": {"pre_tokenizer": sequence("pretokenizers", [MARKS] * 100_000)},
     "pieces of no length": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},
 }
 

@@ -330,3 +330,10 @@ def test_a_stream_of_clean_text_is_the_whole(tokens, cuts):
     told = [pieces.take(row[:cut], False) for cut in sorted(cuts)]
     told.append(pieces.take(row, True))
     assert "".join(told) == clean_text(whole_text(plain, prompt, tokens, []))
+
+
+def test_many_tokens_take_no_time_in_their_square(tmp_path):
+    names = [f"<{number}>" for number in range(20_000)]
+    folders.write(tmp_path, "bytes", FAST | {"extra_special_tokens": names})
+    made = Tokenizer.load(tmp_path, lazy=True)
+    assert len(json.loads(made.to_json())["added_tokens"]) == 20_001
