@@ -75,7 +75,7 @@ def flatten(structure: Any) -> list[Any]:
 
 
 @api_boundary
-def flatten_with_path(structure: Any) -> list[tuple[tuple, Any]]:
+def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """Every leaf with the keys and positions that lead to it.
 
     Args:
@@ -106,7 +106,9 @@ def _children(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 @api_boundary
-def map_structure(func: Callable, *structures: Any, none_is_leaf: bool = True) -> Any:
+def map_structure(
+    func: Callable[..., Any], *structures: Any, none_is_leaf: bool = True
+) -> Any:
     """``func`` of the leaves of one structure, or of several of the same form.
 
     Args:
@@ -137,7 +139,7 @@ def map_structure(func: Callable, *structures: Any, none_is_leaf: bool = True) -
 
 @api_boundary
 def map_structure_up_to(
-    shallow_structure: Any, func: Callable, *structures: Any
+    shallow_structure: Any, func: Callable[..., Any], *structures: Any
 ) -> Any:
     """``func`` of the parts of the structures that lie at a shallow one's leaves.
 
@@ -263,7 +265,7 @@ def lists_to_tuples(structure: Any) -> Any:
 
 
 @api_boundary
-def map_shape_structure(func: Callable, structure: Any) -> Any:
+def map_shape_structure(func: Callable[..., Any], structure: Any) -> Any:
     """``func`` of every shape, a tuple or list of sizes, in a structure.
 
     Args:
@@ -285,7 +287,7 @@ def map_shape_structure(func: Callable, structure: Any) -> Any:
 
 
 @api_boundary
-def traverse(func: Callable, structure: Any, top_down: bool = True) -> Any:
+def traverse(func: Callable[..., Any], structure: Any, top_down: bool = True) -> Any:
     """Replaces what ``func`` gives something for: containers as well as leaves.
 
     Args:

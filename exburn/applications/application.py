@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from exburn import activations, config, layers
 from exburn.applications import imagenet_utils
@@ -383,9 +383,34 @@ class Application:
         return ImageNetwork(self._inputs, x, images=images, name=self.name)
 
 
+_Maker = TypeVar("_Maker", bound=Callable[..., Model])
+
+
+class Preprocessing(Protocol):
+    """A family's function that makes of pixels what its networks take."""
+
+    def __call__(self, x: Any, data_format: str | None = None) -> Any: ...
+
+
+class Architecture(Protocol):
+    """A function that makes a network, with the arguments that most of them have."""
+
+    def __call__(
+        self,
+        include_top: bool = True,
+        weights: Any = "imagenet",
+        input_tensor: Any = None,
+        input_shape: Any = None,
+        pooling: str | None = None,
+        classes: int = 1000,
+        classifier_activation: Any = "softmax",
+        name: str = ...,
+    ) -> Model: ...
+
+
 def variant(
     build: Callable[..., Model], function: str, default: str, about: str, **settings
-):
+) -> Architecture:
     """A function with the arguments that most applications have.
 
     Args:
@@ -425,7 +450,9 @@ def variant(
     return describe(make, function, about, build.__module__)
 
 
-def describe(make, function: str, about: str, module: str, **own: str):
+def describe(
+    make: _Maker, function: str, about: str, module: str, **own: str
+) -> _Maker:
     """The function, with its name and documentation.
 
     Args:
@@ -471,11 +498,11 @@ Example:
 """
 
 
-def preprocessing(mode: str | None):
+def preprocessing(mode: str | None) -> Preprocessing:
     """A family's ``preprocess_input``; ``None`` where the model does it itself."""
 
     @api_boundary
-    def preprocess_input(x: Any, data_format: str | None = None):
+    def preprocess_input(x: Any, data_format: str | None = None) -> Any:
         if mode is None:
             return x
         return imagenet_utils.preprocess_input(x, data_format, mode)

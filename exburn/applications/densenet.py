@@ -12,6 +12,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
+    Architecture,
     Pretrained,
     kernels,
     preprocessing,
@@ -75,7 +76,7 @@ def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) ->
     return app.end(_activate(app, x, "bn", "relu"))
 
 
-def _member(layers: int, *depths: int, digests: tuple[str, str]):
+def _member(layers: int, *depths: int, digests: tuple[str, str]) -> Architecture:
     name = f"densenet{layers}"
     return variant(
         _build,

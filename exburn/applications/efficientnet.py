@@ -14,6 +14,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
+    Architecture,
     Pretrained,
     preprocessing,
     variant,
@@ -187,7 +188,7 @@ def _build(
     return classify(app, Activation("swish", name="top_activation")(x), dropout)
 
 
-def _scaled(number: int, *settings: float, digests: tuple[str, str]):
+def _scaled(number: int, *settings: float, digests: tuple[str, str]) -> Architecture:
     width, depth, size, dropout = settings
     name = f"efficientnetb{number}"
     start = f"keras-applications/{name}"

@@ -41,7 +41,7 @@ class Command:
 
 
 @api_boundary
-def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
+def submit(work: str | Callable[..., Any], *inputs: Any, **params: Any) -> Command:
     """Starts a kernel, a pipeline's ``run`` or any JAX function, and returns.
 
     Args:

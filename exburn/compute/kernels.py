@@ -69,7 +69,7 @@ def kernels() -> list[str]:
 
 
 @api_boundary
-def kernel(name: str) -> Callable:
+def kernel(name: str) -> Callable[..., Any]:
     """The function behind a name.
 
     Args:

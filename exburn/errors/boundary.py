@@ -18,16 +18,14 @@ import os
 import textwrap
 import types
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import jax
 
 from exburn.errors import JAX_NOTE, ExBurnError, SignatureError, unknown_argument
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 _C = TypeVar("_C", bound=type)
-_F = TypeVar("_F", bound=types.FunctionType)
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _HIDDEN = frozenset(("exburn", "flax", "jax", "jaxlib", "optax"))
 # Hidden only where ExBurn has called them: a user's program calls them, too.
@@ -51,7 +49,7 @@ _ORIGIN = "_exburn_raised_in"  # an attribute of errors
 _codes: set[types.CodeType] = set()  # of the functions that are the line
 
 
-def api_boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def api_boundary(function: _F) -> _F:
     """Decorates a public function: its errors show the lines of the user's program.
 
     Args:
@@ -72,7 +70,8 @@ def api_boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
     guarded = types.FunctionType(
         template.__code__, function.__globals__, closure=template.__closure__
     )
-    return functools.update_wrapper(guarded, function)  # type: ignore[return-value]
+    named: Any = functools.update_wrapper(guarded, function)
+    return named
 
 
 def _around(function: Callable, generates: bool) -> Callable:

@@ -59,7 +59,7 @@ class FitData:
     steps: int | None
     validation_steps: int | None
     shuffle: bool | str
-    class_weight: Mapping | None
+    class_weight: Mapping[Any, float] | None
     sources: tuple[Dataset, Dataset | None]
 
     @property
@@ -99,7 +99,7 @@ def read_fit_data(
     validation_split: float,
     validation_data: Any,
     shuffle: bool | str,
-    class_weight: Mapping | None,
+    class_weight: Mapping[Any, float] | None,
     steps_per_epoch: int | None,
     validation_steps: int | None,
     validation_batch_size: int | None,

@@ -48,7 +48,7 @@ def fit(
     validation_split: float = 0.0,
     validation_data: Any = None,
     shuffle: bool | str = True,
-    class_weight: Mapping | None = None,
+    class_weight: Mapping[Any, float] | None = None,
     sample_weight: Any = None,
     initial_epoch: int = 0,
     steps_per_epoch: int | None = None,

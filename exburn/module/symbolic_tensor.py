@@ -630,7 +630,7 @@ def has_symbol(tree: Any) -> bool:
 
 
 @api_boundary
-def lift(fn: Callable, name: str | None = None) -> Callable:
+def lift(fn: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """A pure function that works on arrays and, inside a functional model, on symbols.
 
     Args:

@@ -40,7 +40,7 @@ def start_compilation_cache() -> None:
 
 
 @api_boundary
-def set_compilation_cache(folder: str | os.PathLike | None) -> None:
+def set_compilation_cache(folder: str | os.PathLike[str] | None) -> None:
     """Keeps the programs that are compiled from now on in a folder, or nowhere.
 
     Args:

@@ -124,7 +124,7 @@ def deserialize_keras_object(
     custom_objects: Mapping[str, Any] | None = None,
     safe_mode: bool = True,
     module_objects: Mapping[str, Any] | None = None,
-    **kwargs,
+    **kwargs: Any,
 ) -> Any:
     """The inverse of :func:`serialize_keras_object`.
 

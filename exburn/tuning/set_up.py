@@ -136,7 +136,7 @@ def set_up(
     callbacks: Any,
     verbose: Any,
     shuffle: bool | str,
-    class_weight: Mapping | None,
+    class_weight: Mapping[Any, float] | None,
     sample_weight: Any,
     steps_per_epoch: int | None,
     validation_steps: int | None,

@@ -47,7 +47,7 @@ def sweep(
     callbacks: Any = None,
     verbose: int | str = "auto",
     shuffle: bool | str = True,
-    class_weight: Mapping | None = None,
+    class_weight: Mapping[Any, float] | None = None,
     sample_weight: Any = None,
     steps_per_epoch: int | None = None,
     validation_steps: int | None = None,

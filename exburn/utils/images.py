@@ -243,7 +243,7 @@ def save_img(
     data_format: str | None = None,
     file_format: str | None = None,
     scale: bool = True,
-    **kwargs,
+    **kwargs: Any,
 ) -> None:
     """Writes an array as an image file.
 

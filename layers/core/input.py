@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from exburn.core.precision import standardize_dtype
@@ -153,17 +154,17 @@ def _axes(axes, shape) -> tuple[str, ...]:
 
 @api_boundary
 def Input(
-    shape=None,
-    batch_size=None,
-    dtype=None,
-    batch_shape=None,
-    name=None,
-    optional=False,
+    shape: Sequence[int | None] | None = None,
+    batch_size: int | None = None,
+    dtype: Any = None,
+    batch_shape: Sequence[int | None] | None = None,
+    name: str | None = None,
+    optional: bool = False,
     *,
-    axes=None,
-    sparse=False,
-    ragged=False,
-    tensor=None,
+    axes: Any = None,
+    sparse: bool = False,
+    ragged: bool = False,
+    tensor: Any = None,
 ) -> Symbol:
     """Makes an input of a functional model: a symbol that stands for the data.
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 @api_boundary
-def add(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
+def add(inputs: Any, **kwargs: Unpack[LayerOptions]) -> Any:
     """Sum of a list of inputs; see :class:`exburn.layers.Add`.
 
     Args:
@@ -45,7 +45,7 @@ def add(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
 
 
 @api_boundary
-def subtract(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
+def subtract(inputs: Any, **kwargs: Unpack[LayerOptions]) -> Any:
     """First input minus the second; see :class:`exburn.layers.Subtract`.
 
     Args:
@@ -60,7 +60,7 @@ def subtract(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
 
 
 @api_boundary
-def multiply(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
+def multiply(inputs: Any, **kwargs: Unpack[LayerOptions]) -> Any:
     """Product of a list of inputs; see :class:`exburn.layers.Multiply`.
 
     Args:
@@ -75,7 +75,7 @@ def multiply(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
 
 
 @api_boundary
-def average(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
+def average(inputs: Any, **kwargs: Unpack[LayerOptions]) -> Any:
     """Mean of a list of inputs; see :class:`exburn.layers.Average`.
 
     Args:
@@ -90,7 +90,7 @@ def average(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
 
 
 @api_boundary
-def maximum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
+def maximum(inputs: Any, **kwargs: Unpack[LayerOptions]) -> Any:
     """Largest of a list of inputs; see :class:`exburn.layers.Maximum`.
 
     Args:
@@ -105,7 +105,7 @@ def maximum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
 
 
 @api_boundary
-def minimum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
+def minimum(inputs: Any, **kwargs: Unpack[LayerOptions]) -> Any:
     """Smallest of a list of inputs; see :class:`exburn.layers.Minimum`.
 
     Args:
@@ -120,7 +120,7 @@ def minimum(inputs, **kwargs: Unpack[LayerOptions]) -> Any:
 
 
 @api_boundary
-def concatenate(inputs, axis: int = -1, **kwargs: Unpack[LayerOptions]) -> Any:
+def concatenate(inputs: Any, axis: int = -1, **kwargs: Unpack[LayerOptions]) -> Any:
     """Joins a list of inputs along an axis; see :class:`exburn.layers.Concatenate`.
 
     Args:
@@ -136,7 +136,9 @@ def concatenate(inputs, axis: int = -1, **kwargs: Unpack[LayerOptions]) -> Any:
 
 
 @api_boundary
-def dot(inputs, axes: int | Sequence[int] = -1, **kwargs: Unpack[LayerOptions]) -> Any:
+def dot(
+    inputs: Any, axes: int | Sequence[int] = -1, **kwargs: Unpack[LayerOptions]
+) -> Any:
     """Dot product of two inputs, sample by sample; see :class:`exburn.layers.Dot`.
 
     Args:

@@ -3,6 +3,8 @@
 Pyright and mypy read the wheel, installed beside what it depends on.
 """
 
+import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -18,6 +20,12 @@ from tests.checkout import ROOT
 
 pytestmark = pytest.mark.slow
 
+SPACES = (
+    "activations applications callbacks compute constraints datasets distillation"
+    " distribution initializers layers losses metrics models optimizers"
+    " ops.linalg optimizers.schedules quantizers random regularizers saving serving"
+    " text tree tuning wrappers"
+)
 START = """\
 from typing import assert_type
 import numpy as np
@@ -215,6 +223,17 @@ def run(*command: object, cwd: Path) -> str:
     return done.stdout
 
 
+def public_names() -> list[str]:
+    """Paths of what the public namespaces list."""
+    spaces = [f"exburn.{name}" for name in SPACES.split()]
+    return [
+        f"{space}.{name}"
+        for space in spaces
+        for name in importlib.import_module(space).__all__
+        if not inspect.ismodule(getattr(importlib.import_module(space), name))
+    ]
+
+
 LINES = [
     *START.splitlines(),
     *(REVEALS := [f"reveal_type({expression})" for expression in TYPES]),
@@ -249,10 +268,19 @@ def mypy_notes(folder: Path, python: Path):
 )
 def test_what_a_type_checker_says(column, check, installed, tmp_path):
     (tmp_path / "calls.py").write_text("\n".join(LINES) + "\n")
+    names = public_names()
+    shown = [f"reveal_type({name})" for name in names] if column == 0 else []
+    imports = [f"import exburn.{name}" for name in SPACES.split()]
+    (tmp_path / "surface.py").write_text("\n".join([*imports, *shown]) + "\n")
     own = ROOT / "tests" / "project" / "user_classes.py"
     (tmp_path / own.name).write_text(own.read_text())
-    types, faults, others = {}, {}, []
+    types, faults, others, surface = {}, {}, [], 0
     for file, number, error, text in check(tmp_path, installed):
+        if file == "surface.py" and not error:
+            surface += 1
+            if "Unknown" in text or re.search(r" is \"(\(\.\.\.\)|Any)", text):
+                others.append((file, number + 1, "", text))
+            continue
         line = LINES[number] if file == "calls.py" else ""
         if file != "calls.py" or (error and line not in WRONGS):
             others.append((file, number + 1, line, text))
@@ -260,7 +288,7 @@ def test_what_a_type_checker_says(column, check, installed, tmp_path):
             faults[line] = text
         elif found := re.search(r"(?: is |evealed type is )\"(.*)\"$", text):
             types[line] = _short(found[1])
-    assert others == []
+    assert others == [] and surface == len(shown)
     wanted = [
         kind if isinstance(kind, str) else kind[column] for kind in TYPES.values()
     ]
