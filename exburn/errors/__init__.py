@@ -133,12 +133,16 @@ class ExBurnError(Exception):
 
     def __str__(self) -> str:
         lines = [f"{self.op}: {_cut(self.reason)}"]
+        places = self.places
+        if places and not self.details and not self.hint:
+            lines[0] += f", {_short(', '.join(places))}"  # it is the last line
+            places = []
         lines += [f"  {key}: {_short(value)}" for key, value in self.details.items()]
-        most = _MAX_LINES - 1 - len(self.places)
+        most = _MAX_LINES - 1 - len(places)
         if len(lines) > most:
             hidden = len(lines) - (most - 1)
             lines = lines[: most - 1] + [f"  … and {hidden} more"]
-        lines += [f"  {_short(place)}" for place in self.places]
+        lines += [f"  {_short(place)}" for place in places]
         if self.hint:
             lines.append(f"  → {_cut(self.hint)}")
         return printable("\n".join(lines))

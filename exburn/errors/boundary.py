@@ -18,7 +18,7 @@ import os
 import textwrap
 import types
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 
@@ -30,8 +30,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _HIDDEN = frozenset(("exburn", "flax", "jax", "jaxlib", "optax"))
 # Hidden only where ExBurn has called them: a user's program calls them, too.
 _BENEATH = frozenset(
-    "PIL h5py jsonschema ml_dtypes narwhals numpy onnx optree orbax pandas polars"
-    " pyarrow safetensors tensorstore zstandard".split()
+    "PIL h5py jsonschema ml_dtypes narwhals numpy onnx opt_einsum optree orbax pandas"
+    " polars pyarrow safetensors tensorstore zstandard".split()
 )
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _SITES = ("site-packages", "dist-packages")
@@ -39,12 +39,23 @@ _LONGEST_CALL = 150  # characters
 # Methods that subclasses write for ExBurn to call, where each frame counts.
 _OVERRIDABLE = frozenset(
     "build call compute_loss compute_mask compute_metrics compute_output_shape"
-    " compute_output_spec get_metrics_result predict_step test_step train_step".split()
+    " compute_output_spec from_config get_metrics_result predict_step test_step"
+    " train_step".split()
 )
 
 if os.environ.get("EXBURN_TRACEBACK_FILTERING", "").lower() in ("off", "0", "false"):
     jax.config.update("jax_traceback_filtering", "off")
 
+# Special methods that a user's line stands for.
+_OPERATORS = frozenset(
+    f"__{name}__"
+    for name in (
+        "abs add and array array_function array_ufunc bool call contains float floordiv"
+        " ge getitem gt init int invert iter jax_array le len lt matmul mod mul ne neg"
+        " or pow radd rand rfloordiv rmatmul rmod rmul ror rpow rsub rtruediv rxor"
+        " setitem sub truediv xor"
+    ).split()
+)
 _ORIGIN = "_exburn_raised_in"  # an attribute of errors
 _codes: set[types.CodeType] = set()  # of the functions that are the line
 
@@ -67,11 +78,9 @@ def api_boundary(function: _F) -> _F:
     """
     template: Any = _around(function, inspect.isgeneratorfunction(function))
     # With the globals of its module, where doctest, pickle and typing look for it.
-    guarded = types.FunctionType(
-        template.__code__, function.__globals__, closure=template.__closure__
-    )
-    named: Any = functools.update_wrapper(guarded, function)
-    return named
+    names = getattr(function, "__globals__", globals())
+    guarded = types.FunctionType(template.__code__, names, closure=template.__closure__)
+    return cast("_F", functools.update_wrapper(guarded, function))
 
 
 def _around(function: Callable, generates: bool) -> Callable:
@@ -116,7 +125,7 @@ def boundary_itself(function: _F) -> _F:
         >>> boundary_itself(__call__) is __call__
         True
     """
-    _codes.add(function.__code__)
+    _codes.add(function.__code__)  # type: ignore[attr-defined]
     return function
 
 
@@ -139,15 +148,20 @@ def guard_methods(cls: _C) -> _C:
           → Did you mean 'side'?
     """
     for name, value in list(vars(cls).items()):
-        bare = type(value) is types.FunctionType and value.__code__ not in _codes
-        if bare and _is_called_by_users(name):
-            type.__setattr__(cls, name, api_boundary(value))
+        method = value.__func__ if isinstance(value, classmethod) else value
+        if type(method) is not types.FunctionType or is_guarded(method):
+            continue
+        if _is_called_by_users(name):
+            guarded = api_boundary(method)
+            if isinstance(value, classmethod):
+                guarded = classmethod(guarded)
+            type.__setattr__(cls, name, guarded)
     return cls
 
 
 def _is_called_by_users(method: str) -> bool:
     if method.startswith(("_", "on_")):
-        return method in ("__init__", "__call__")
+        return method in _OPERATORS
     return method not in _OVERRIDABLE
 
 

@@ -45,7 +45,7 @@ from exburn.errors import (
     ShapeError,
     printable,
 )
-from exburn.errors.boundary import api_boundary
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.kernels.int8_matmul import matmul
 
 _MOST_AXES, _LARGEST_AXIS = 12, 2**26  # of tensors in a model from a file
@@ -73,6 +73,7 @@ class Call:
         self.outputs: Any = None
 
 
+@guard_methods
 class Symbol:
     """A tensor of a model under construction; ``exburn.KerasTensor``.
 
@@ -320,6 +321,7 @@ def _check_index(symbol: Symbol, index: Any) -> None:
 
 
 def _method(fn: Callable, reflected: bool = False):
+    @api_boundary
     def method(self, other):
         args = (other, self) if reflected else (self, other)
         return lift(fn)(*args)
@@ -330,6 +332,7 @@ def _method(fn: Callable, reflected: bool = False):
 def _logical(bitwise: Callable, logical: Callable, reflected: bool = False):
     """An operator on bits, and between truth values one of logic."""
 
+    @api_boundary
     def method(self, other):
         args = (other, self) if reflected else (self, other)
         kinds = {jnp.result_type(getattr(v, "dtype", v)) for v in args}

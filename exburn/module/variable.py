@@ -31,6 +31,7 @@ from exburn.errors import (
     NotBuiltError,
     ShapeError,
 )
+from exburn.errors.boundary import api_boundary
 from exburn.module import stateless_scope
 from exburn.runtime.donation import is_consumed
 from exburn.runtime.sharding.arrays import to_host
@@ -265,6 +266,7 @@ class Weight(nnx.Variable):
                 raw = self.get_value()
         return getattr(raw, name)
 
+    @api_boundary
     def assign(self, value) -> Weight:
         """Replaces the value by one of the same shape, in the weight's dtype."""
         assign(self, value)
@@ -287,10 +289,12 @@ class Weight(nnx.Variable):
         else:
             scope.add_update((self, self.get_value().at[place].set(value)))
 
+    @api_boundary
     def assign_add(self, value) -> Weight:
         assign(self, self.get_value() + jnp.asarray(value), fresh=True)
         return self
 
+    @api_boundary
     def assign_sub(self, value) -> Weight:
         assign(self, self.get_value() - jnp.asarray(value), fresh=True)
         return self
@@ -508,6 +512,7 @@ class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
         'int32'
     """
 
+    @api_boundary
     def __new__(
         cls,
         initializer: Any,

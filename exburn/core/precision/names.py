@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.errors import DTypeError
+from exburn.errors import DTypeError, did_you_mean
 from exburn.errors.boundary import api_boundary
 
 DTYPES = (
@@ -45,10 +45,14 @@ def standardize_dtype(dtype: Any) -> str:
         if made.fields is not None:  # a record: np.dtype([]) and np.dtype({…}) are
             raise TypeError("a record of several fields")
         return made.name
-    except TypeError as error:
+    except TypeError:
+        meant = did_you_mean(dtype, DTYPES) if isinstance(dtype, str) else ""
         raise DTypeError(
-            "dtype", "not a dtype", {"received": repr(dtype), "known": DTYPES}
-        ) from error
+            "dtype",
+            f"not a dtype: {dtype!r}",
+            {"known": ", ".join(DTYPES)},
+            hint=meant or "Take one of these names, or a dtype of NumPy or JAX.",
+        ) from None
 
 
 def is_float(dtype: Any) -> bool:
