@@ -28,6 +28,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+# What they compute in is a graph of its own, which the quantizer does not calibrate.
+WITH_BODIES = {"STABLEHLO_REDUCE_WINDOW"}
+
 
 def main(folder: pathlib.Path) -> None:
     job = json.loads((folder / "job.json").read_text())
@@ -130,6 +133,9 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
     )
     from litert_quantizer.utils import qsv_utils
 
+    loops = [name for name in operators(data) if name in WITH_BODIES]
+    if loops and job["quantize"] == "int8":
+        raise ValueError(f"the quantizer has no integers for {', '.join(loops)}")
     work = quantizer.Quantizer(data)
     if job["quantize"] == "int8_weights":
         work.load_quantization_recipe(recipe.dynamic_wi8_afp32())

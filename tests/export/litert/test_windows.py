@@ -203,3 +203,16 @@ def test_what_has_no_integers_is_named(tmp_path, litert):
     with pytest.raises(exburn.errors.ExportError, match="REDUCE_MAX"):
         model.export(tmp_path / "m.tflite", quantize="int8", samples=x)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.longest
+def test_windows_without_a_form_in_integers_are_refused_by_name(tmp_path, litert):
+    dilated = layers.Lambda(KEPT["apart"], name="apart")
+    model = exburn.Sequential([exburn.Input((9, 9, 4)), layers.Dense(4), dilated])
+    x, path = (
+        RNG.standard_normal((8, 9, 9, 4)).astype(np.float32),
+        tmp_path / "m.tflite",
+    )
+    assert model.export(path, samples=x).error < 1e-5
+    with pytest.raises(exburn.errors.ExportError, match="REDUCE_WINDOW"):
+        model.export(path, quantize="int8", samples=x)
