@@ -14,7 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
 
-    class Outputs(np.ndarray):
+    class Outputs(np.ndarray[Any, np.dtype[Any]]):
         """An array; of a model of several outputs a list or a dict of arrays."""
 
         def __getattr__(self, name: str) -> Any: ...

@@ -38,15 +38,15 @@ class InputSpec(Configured):
 
     def __init__(
         self,
-        dtype=None,
-        shape=None,
-        ndim=None,
-        max_ndim=None,
-        min_ndim=None,
-        axes=None,
-        allow_last_axis_squeeze=False,
-        name=None,
-        optional=False,
+        dtype: Any = None,
+        shape: Any = None,
+        ndim: Any = None,
+        max_ndim: Any = None,
+        min_ndim: Any = None,
+        axes: Any = None,
+        allow_last_axis_squeeze: bool = False,
+        name: Any = None,
+        optional: bool = False,
     ):
         self.dtype = None if dtype is None else standardize_dtype(dtype)
         self.shape = None if shape is None else checked_sizes("InputSpec", shape)

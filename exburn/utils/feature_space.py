@@ -104,13 +104,13 @@ class FeatureSpace(Layer):
 
     def __init__(
         self,
-        features,
-        output_mode="concat",
-        crosses=None,
-        crossing_dim=32,
-        hashing_dim=32,
-        num_discretization_bins=32,
-        name=None,
+        features: Any,
+        output_mode: str = "concat",
+        crosses: Any = None,
+        crossing_dim: int = 32,
+        hashing_dim: int = 32,
+        num_discretization_bins: int = 32,
+        name: Any = None,
     ):
         super().__init__(name=name)
         op = "FeatureSpace"
@@ -170,36 +170,44 @@ class FeatureSpace(Layer):
 
     # ------------------------------------------------------------------ kinds
     @classmethod
-    def cross(cls, feature_names, crossing_dim, output_mode="one_hot") -> Cross:
+    def cross(
+        cls, feature_names: Any, crossing_dim: Any, output_mode: str = "one_hot"
+    ) -> Cross:
         """Combinations of features, hashed into ``crossing_dim`` bins."""
         return Cross(feature_names, crossing_dim, output_mode=output_mode)
 
     @classmethod
-    def feature(cls, dtype, preprocessor, output_mode) -> Feature:
+    def feature(cls, dtype: Any, preprocessor: Any, output_mode: Any) -> Feature:
         """A feature that a layer of yours reads; see :class:`Feature`."""
         return Feature(dtype, preprocessor, output_mode)
 
     @classmethod
-    def float(cls, name=None) -> Feature:
+    def float(cls, name: Any = None) -> Feature:
         """Numbers as they are."""
         name = _layer_name("float", name)
         return Feature("float32", Identity(dtype="float32", name=name), "float")
 
     @classmethod
-    def float_rescaled(cls, scale=1.0, offset=0.0, name=None) -> Feature:
+    def float_rescaled(
+        cls, scale: Any = 1.0, offset: Any = 0.0, name: Any = None
+    ) -> Feature:
         """Numbers as ``scale * x + offset``."""
         name = _layer_name("float_rescaled", name)
         return Feature("float32", Rescaling(scale, offset, name=name), "float")
 
     @classmethod
-    def float_normalized(cls, name=None) -> Feature:
+    def float_normalized(cls, name: Any = None) -> Feature:
         """Numbers less their mean, over their standard deviation."""
         name = _layer_name("float_normalized", name)
         return Feature("float32", Normalization(axis=-1, name=name), "float")
 
     @classmethod
     def float_discretized(
-        cls, num_bins, bin_boundaries=None, output_mode="one_hot", name=None
+        cls,
+        num_bins: Any,
+        bin_boundaries: Any = None,
+        output_mode: str = "one_hot",
+        name: Any = None,
     ) -> Feature:
         """Numbers as bins: ``num_bins`` that ``adapt`` chooses, or those between
         boundaries, with ``num_bins=None``.
@@ -210,7 +218,11 @@ class FeatureSpace(Layer):
 
     @classmethod
     def integer_categorical(
-        cls, max_tokens=None, num_oov_indices=1, output_mode="one_hot", name=None
+        cls,
+        max_tokens: Any = None,
+        num_oov_indices: int = 1,
+        output_mode: str = "one_hot",
+        name: Any = None,
     ) -> Feature:
         """Integers, numbered by how often they occur."""
         name = _layer_name("integer_categorical", name)
@@ -219,7 +231,11 @@ class FeatureSpace(Layer):
 
     @classmethod
     def string_categorical(
-        cls, max_tokens=None, num_oov_indices=1, output_mode="one_hot", name=None
+        cls,
+        max_tokens: Any = None,
+        num_oov_indices: int = 1,
+        output_mode: str = "one_hot",
+        name: Any = None,
     ) -> Feature:
         """Strings, numbered by how often they occur."""
         name = _layer_name("string_categorical", name)
@@ -227,13 +243,17 @@ class FeatureSpace(Layer):
         return Feature("string", layer, output_mode)
 
     @classmethod
-    def string_hashed(cls, num_bins, output_mode="one_hot", name=None) -> Feature:
+    def string_hashed(
+        cls, num_bins: Any, output_mode: str = "one_hot", name: Any = None
+    ) -> Feature:
         """Strings, put into bins by their hash."""
         name = _layer_name("string_hashed", name)
         return Feature("string", Hashing(num_bins, name=name), output_mode)
 
     @classmethod
-    def integer_hashed(cls, num_bins, output_mode="one_hot", name=None) -> Feature:
+    def integer_hashed(
+        cls, num_bins: Any, output_mode: str = "one_hot", name: Any = None
+    ) -> Feature:
         """Integers, put into bins by their hash."""
         name = _layer_name("integer_hashed", name)
         return Feature("int32", Hashing(num_bins, name=name), output_mode)
@@ -276,7 +296,7 @@ class FeatureSpace(Layer):
         return symbols if owner == id(self) else None
 
     # ------------------------------------------------------------------ adapt
-    def adapt(self, dataset, verbose=1) -> None:
+    def adapt(self, dataset: Any, verbose: int = 1) -> None:
         """Learns means, bins and vocabularies.
 
         A column is read once for each feature that learns, so an iterator of batches,
@@ -470,7 +490,7 @@ class FeatureSpace(Layer):
         )
 
     # ------------------------------------------------------------------ files
-    def save(self, filepath, overwrite=True) -> None:
+    def save(self, filepath: Any, overwrite: bool = True) -> None:
         """Writes the layer with all that it has learned; ``load_model`` reads it.
 
         Args:

@@ -52,7 +52,7 @@ class _Estimator(base.BaseEstimator):
             **{k: v if k == "model" else copy.copy(v) for k, v in given.items()}
         )
 
-    def fit(self, X, y, **kwargs) -> Self:
+    def fit(self, X: Any, y: Any, **kwargs: Any) -> Self:
         """Trains a new model, or with ``warm_start`` the one there is.
 
         Args:
@@ -171,11 +171,11 @@ class SKLearnClassifier(base.ClassifierMixin, _Estimator):
             )
         return np.eye(len(self.classes_), dtype=np.float32)[index.reshape(-1)]
 
-    def predict(self, X) -> np.ndarray:
+    def predict(self, X: Any) -> np.ndarray:
         """The class with the highest score for each sample."""
         return self.classes_[self._outputs(X).argmax(1)]
 
-    def decision_function(self, X) -> np.ndarray:
+    def decision_function(self, X: Any) -> np.ndarray:
         """The model's outputs ``[n, classes]``."""
         return self._outputs(X)
 
@@ -202,7 +202,7 @@ class SKLearnRegressor(base.RegressorMixin, _Estimator):
         (4,)
     """
 
-    def predict(self, X) -> np.ndarray:
+    def predict(self, X: Any) -> np.ndarray:
         """The model's outputs, in the shape that the targets had."""
         return self._decode(self._outputs(X))
 

@@ -85,7 +85,7 @@ class Discretization(Layer):
         self.bin_boundaries = _check_boundaries(bin_boundaries)
         self._autocast = False  # which side of a boundary needs every digit
 
-    def adapt(self, data, steps=None) -> None:
+    def adapt(self, data: Any, steps: Any = None) -> None:
         """Chooses boundaries so that each bin holds the same share of the data.
 
         They are the exact quantiles, interpolated between neighbouring values. All

@@ -130,7 +130,7 @@ class IndexLookup(HostLayer):
         mask = [self.mask_token] * self._first_oov
         return mask + [self.oov_token] * self.num_oov_indices
 
-    def set_vocabulary(self, vocabulary, idf_weights=None) -> None:
+    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
         """Replaces the vocabulary.
 
         Args:
@@ -204,7 +204,7 @@ class IndexLookup(HostLayer):
         )
 
     # ------------------------------------------------------------------ adapt
-    def adapt(self, data, steps=None) -> None:
+    def adapt(self, data: Any, steps: Any = None) -> None:
         """Learns the vocabulary: the most frequent tokens first.
 
         Of equally frequent tokens, the last in alphabetical order comes first. A
@@ -222,7 +222,7 @@ class IndexLookup(HostLayer):
             self.update_state(batch)
         self.finalize_state()
 
-    def update_state(self, data) -> None:
+    def update_state(self, data: Any) -> None:
         """Counts the tokens of a batch; each row is a document."""
         array = self._array(data)
         rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)

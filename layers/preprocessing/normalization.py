@@ -177,7 +177,7 @@ class Normalization(Layer):
         if isinstance(self.adapt_mean.get_raw_value(), jax.ShapeDtypeStruct):
             _ = self.weights  # asking for them fills them
 
-    def adapt(self, data, steps=None) -> None:
+    def adapt(self, data: Any, steps: Any = None) -> None:
         """Sets mean and variance to those of the data, computed in float64.
 
         Batches may have any sizes: the statistics are exact, as if all were at hand.

@@ -132,11 +132,11 @@ class TextVectorization(HostLayer):
         """Number of words, the special ones included."""
         return self.lookup.vocabulary_size()
 
-    def set_vocabulary(self, vocabulary, idf_weights=None) -> None:
+    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
         """Replaces the vocabulary; see :meth:`StringLookup.set_vocabulary`."""
         self.lookup.set_vocabulary(vocabulary, idf_weights)
 
-    def adapt(self, data, batch_size=None, steps=None) -> None:
+    def adapt(self, data: Any, batch_size: Any = None, steps: Any = None) -> None:
         """Learns the vocabulary: the most frequent words first.
 
         Of equally frequent words, the last in alphabetical order comes first. A
@@ -155,7 +155,7 @@ class TextVectorization(HostLayer):
             self.update_state(batch)
         self.finalize_state()
 
-    def update_state(self, data) -> None:
+    def update_state(self, data: Any) -> None:
         """Counts the words of a batch of texts."""
         self.lookup._count(self._words(data)[0])
 

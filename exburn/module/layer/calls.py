@@ -66,7 +66,7 @@ def added_losses(layer: Any) -> list[jax.Array]:
     return _added.get(layer, [])
 
 
-def add_loss(self: Layer, loss) -> None:
+def add_loss(self: Layer, loss: Any) -> None:
     """Adds a scalar, or the sum of an array, to the loss; call it from ``call``.
 
     Args:

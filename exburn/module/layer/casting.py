@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
 
-def cast(self: Layer, value, dtype=None):
+def cast(self: Layer, value: Any, dtype: Any = None):
     """A weight or array in the compute dtype.
 
     Args:
@@ -95,7 +95,7 @@ def cast_outputs(outputs: Any, dtype: Any, ctx: Context) -> Any:
     """The outputs in the policy's output dtype, with what is known of them."""
     dtype = jnp.dtype(dtype)
 
-    def cast(value):
+    def cast(value: Any):
         floating = hasattr(value, "dtype") and is_float(value.dtype)
         if not floating or value.dtype == dtype:
             return value

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 def add_weight(
     self: Layer,
-    shape=None,
-    initializer=None,
-    dtype=None,
+    shape: Any = None,
+    initializer: Any = None,
+    dtype: Any = None,
     trainable: bool = True,
     autocast: bool = True,
-    regularizer=None,
-    constraint=None,
+    regularizer: Any = None,
+    constraint: Any = None,
     aggregation: str = "none",
     overwrite_with_gradient: bool = False,
     name: str | None = None,
@@ -93,7 +93,9 @@ def add_weight(
     return kind(jax.ShapeDtypeStruct(tuple(map(int, shape)), jnp.dtype(dtype)), **meta)
 
 
-def add_variable(self: Layer, shape, initializer, *args: Any, **kwargs: Any) -> Weight:
+def add_variable(
+    self: Layer, shape: Any, initializer: Any, *args: Any, **kwargs: Any
+) -> Weight:
     """As :meth:`add_weight`, with a shape and an initializer that must be given.
 
     Args:
@@ -145,7 +147,7 @@ def get_weights(self: Layer) -> list[np.ndarray]:
     return [np.array(to_host(alive(w.get_value()))) for w in self.weights]
 
 
-def set_weights(self: Layer, weights) -> None:
+def set_weights(self: Layer, weights: Any) -> None:
     """Replaces the weights by arrays of the same shapes, in the same order.
 
     Args:
