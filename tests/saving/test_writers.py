@@ -96,6 +96,7 @@ ELSEWHERE = {
     "exburn/saving/foreign_safetensors.py": "pretrained in parts",
     "exburn/saving/shards.py": "model in parts",
     "exburn/applications/pretrained.py": "pretrained",
+    "exburn/command_line/predict.py": "predictions",
     "exburn/elixir/management/files.py": "parameters",
     "exburn/text/tokenizer.py": "tokenizer",
     "exburn/tuning/result.py": "sweep",

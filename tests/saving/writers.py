@@ -22,6 +22,7 @@ from tests.tuning.models import X, Y, make_model
 import exburn
 from exburn import layers, runs, saving, tuning
 from exburn.applications import BERT, GPT2, from_pretrained
+from exburn.command_line.main import main
 from exburn.errors import ExBurnError
 from exburn.export import ExportArchive, load_archive, verify
 from exburn.runs.directory import RunDirectory
@@ -244,6 +245,23 @@ def read_parameters(folder: Path) -> Any:
     return weights(exburn.import_params(model(), folder / "w.json"))
 
 
+@functools.cache
+def inputs_of_predictions() -> Path:
+    """A folder with a model and rows for it, which the command reads."""
+    folder = Path(tempfile.mkdtemp())
+    model(1).save(folder / "m.keras")
+    for value in range(4):
+        (folder / f"{value}.csv").write_text(f"a,b,c,d\n{value},0,0,0\n")
+    return folder
+
+
+def predictions(folder: Path, value: int) -> None:
+    given = inputs_of_predictions()
+    rows = str(given / f"{value}.csv")
+    out = str(folder / "out.npy")
+    main(["predict", str(given / "m.keras"), rows, "-o", out, "--force"])
+
+
 WRITERS = {
     "model": Writer(
         lambda f, v: model(v).save(f / "m.exburn"),
@@ -299,6 +317,9 @@ WRITERS = {
         sealed=False,
     ),
     "edited": Writer(edited, read_edited, sealed=False),
+    "predictions": Writer(
+        predictions, lambda folder: np.load(folder / "out.npy").tolist(), sealed=False
+    ),
     "picture": Writer(
         picture, lambda f: np.asarray(load_img(f / "x.png")).tolist(), sealed=False
     ),
