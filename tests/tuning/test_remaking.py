@@ -326,3 +326,21 @@ class NamedByItself(exburn.losses.Loss):
 def test_what_a_constructor_raises_names_the_thing():
     with pytest.raises(CannotRemake, match=r"'own' cannot .* TypeError: .*'name'"):
         remake(NamedByItself(2.0), {"power": 3.0})
+
+
+@pytest.mark.long
+def test_a_layer_gets_its_own_of_what_several_share():
+    def make(first, second):
+        hidden = layers.Dense(4, "tanh", kernel_regularizer=first, name="hidden")
+        out = layers.Dense(3, kernel_regularizer=second)
+        model = exburn.Sequential([exburn.Input((5,)), hidden, out])
+        model.compile(SGD(0.1), "cross_entropy", seed=1)
+        return model
+
+    shared = exburn.regularizers.L2(0.1)
+    over = {"hidden/kernel_regularizer/l2": [0.5, 0.01]}
+    result = sweep(make(shared, shared), X, Y, over=over, **FIT)
+    for record, value in zip(result.records, [0.5, 0.01], strict=True):
+        alone = make(exburn.regularizers.L2(value), exburn.regularizers.L2(0.1))
+        wanted = alone.fit(X, Y, **FIT).history["loss"]
+        np.testing.assert_allclose(record.history["loss"], wanted, rtol=1e-5)
