@@ -169,7 +169,7 @@ def check_name(name: str) -> None:
         ...     check_name("acuracy")
         ... except ValueError as error:
         ...     print(str(error).splitlines()[-1].strip())
-        → Did you mean 'accuracy' or 'BinaryAccuracy' or 'binary_accuracy'?
+        → Did you mean 'accuracy'?
     """
     if name.lower() not in _BY_SHAPES and name not in _NAMES:
         if name not in FUNCTIONS and name not in LOSS_FUNCTIONS:

@@ -219,14 +219,15 @@ def _typed_errors(op: str, path: Path) -> Iterator[None]:
 def _no_file(op: str, path: Path, facts: os.stat_result | None) -> MissingFileError:
     kind = None if facts is None else _KINDS.get(stat.S_IFMT(facts.st_mode), "no file")
     details = {"received": repr(os.fspath(path)), "folder": path.parent.resolve()}
-    near = None if kind else _near(path)
+    hint = None
+    if kind is None:
+        hint = "Look at the folder: a path without a root begins where Python runs."
+        hint = f"Did you mean {near}?" if (near := _near(path)) else hint
     return MissingFileError(
         op,
         f"there is no file {path}" + (f", it is {kind}" if kind else ""),
         details,
-        hint=f"Did you mean {near}?"
-        if near
-        else "Look at the folder: a path without a root begins where Python runs.",
+        hint=hint,
     )
 
 
