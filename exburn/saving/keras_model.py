@@ -111,6 +111,9 @@ def load_hdf5(
             )
 
 
+_FACTORS = ("/lora_a", "/lora_b")
+
+
 class _Reader:
     """Makes a model of a file that is open.
 
@@ -197,6 +200,10 @@ class _Reader:
             for path, weight, _ in iter_weights(model, carried=False)
             if path not in stored.taken
         }
+        # Keras adds the term of an adapter to the weight, and stores neither factor.
+        for path in [n for n in wanted if n.endswith(_FACTORS)]:
+            if path not in stored.shapes:
+                del wanted[path]
         missing = [path for path in wanted if path not in stored.shapes]
         extra = [name for name in stored.shapes if name not in wanted]
         wrong = [

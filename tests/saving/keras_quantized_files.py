@@ -55,6 +55,13 @@ def dense(keras):
     return keras.Sequential([keras.Input((6,)), *parts], name="dense"), (4, 6)
 
 
+def adapted(keras):
+    """A model with an adapter, whose term Keras adds to the weight in the file."""
+    model, shape = dense(keras)
+    model.layers[0].enable_lora(2)
+    return model, shape
+
+
 def ternary(keras):
     layer = keras.layers.TernaryDense(11, name="own")
     return keras.Sequential([keras.Input((6,)), layer]), (4, 6)
@@ -73,6 +80,8 @@ FILES = {
     "int8_each_weights": (each, "weights"),
     "int8_tables": (tables, "int8"),
     "int8_inputs": (dense, "inputs"),
+    "int8_adapted": (adapted, "int8"),
+    "adapted": (adapted, None),
     "int8_attention": (attention, "int8"),
     "ternary": (dense, "ternary"),
     "ternary_own": (ternary, "ternary"),
@@ -106,7 +115,10 @@ def record():
             if make is tables:
                 x = rng.integers(0, 7, shape).astype("int32")
             config = configs.get(how)
-            model.quantize(how) if config is None else model.quantize(config=config)
+            if config is not None:
+                model.quantize(config=config)
+            elif how is not None:
+                model.quantize(how)
             outputs = model(x)
             outputs = outputs if isinstance(outputs, list) else [outputs]
             values[f"{name}/x"] = x
