@@ -29,10 +29,10 @@ def _card(folder: Path, stem: str, title: str) -> str:
     picture = _picture(folder, stem)
     image = ""
     if picture is not None:
-        image = f'<img src="../notebooks/{picture.name}" alt="" loading="lazy">'
+        image = f'<img src="notebooks/{picture.name}" alt="" loading="lazy">'
     text = html.escape(_question((folder / f"{stem}.md").read_text(encoding="utf-8")))
     return (
-        f'<a class="card" href="../notebooks/{stem}/">{image}'
+        f'<a class="card" href="notebooks/{stem}.md">{image}'
         f"<strong>{html.escape(title)}</strong><span>{text}</span></a>"
     )
 
