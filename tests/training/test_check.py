@@ -41,8 +41,8 @@ def test_an_input_of_integers_without_a_table_takes_any_whole_number():
 def test_errors_say_where():
     with pytest.raises(KeyError) as caught, noting("the loss f", IDS, IDS):
         raise KeyError("x")
-    said = ["the loss f, which received int64[2, 2], int64[2, 2]"]
-    assert caught.value.__notes__ == said  # its text is that of the key
+    said = "the loss f, which received int64[2, 2], int64[2, 2]: 'x'"
+    assert str(caught.value) == said
     with pytest.raises(DataError) as caught, in_batch(3, "loader"):
         raise DataError("fit", "bad")
     assert caught.value.places == ["in batch 3 of the loader, or after it"]
