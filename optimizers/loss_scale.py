@@ -225,8 +225,18 @@ class LossScaleOptimizer(Optimizer):
     ) -> dict[str, Any]:
         return self._inner.as_stored(opt_state, params, paths)
 
-    def restart_schedule(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
-        return self._inner.restart_schedule(opt_state)
+    def restart_schedule(
+        self, opt_state: Mapping[str, Any], batches: int = 0
+    ) -> dict[str, Any]:
+        return self._inner.restart_schedule(opt_state, batches)
+
+    def schedule_start(self, opt_state: Mapping[str, Any]) -> Any:
+        return self._inner.schedule_start(opt_state)
+
+    def with_schedule_start(
+        self, opt_state: Mapping[str, Any], start: Any
+    ) -> dict[str, Any]:
+        return self._inner.with_schedule_start(opt_state, start)
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
         self._inner.set_epochs(steps_per_epoch, epochs)

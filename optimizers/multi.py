@@ -367,9 +367,27 @@ class MultiOptimizer(Optimizer):
             inner[str(i)] = optimizer.as_stored(inner[str(i)], parts[i], own)
         return {**opt_state, "inner": inner}
 
-    def restart_schedule(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+    def restart_schedule(
+        self, opt_state: Mapping[str, Any], batches: int = 0
+    ) -> dict[str, Any]:
         inner = {
-            key: self._optimizers[int(key)].restart_schedule(state)
+            key: self._optimizers[int(key)].restart_schedule(state, batches)
+            for key, state in opt_state["inner"].items()
+        }
+        return {**opt_state, "inner": inner}
+
+    def schedule_start(self, opt_state: Mapping[str, Any]) -> Any:
+        return {
+            key: self._optimizers[int(key)].schedule_start(state)
+            for key, state in opt_state["inner"].items()
+        }
+
+    def with_schedule_start(
+        self, opt_state: Mapping[str, Any], start: Any
+    ) -> dict[str, Any]:
+        starts = start or {}
+        inner = {
+            key: self._optimizers[int(key)].with_schedule_start(state, starts.get(key))
             for key, state in opt_state["inner"].items()
         }
         return {**opt_state, "inner": inner}

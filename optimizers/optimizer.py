@@ -516,17 +516,37 @@ class Optimizer(abc.ABC):
         k = self.accumulate
         return self._learning_rate(count if k == 1 else count * k + (k - 1))
 
-    def restart_schedule(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+    def restart_schedule(
+        self, opt_state: Mapping[str, Any], batches: int = 0
+    ) -> dict[str, Any]:
         """A state from which schedules, also those to come, begin anew.
 
         Args:
             opt_state: The state that the training goes on with.
+            batches: Last batches that schedules count, too.
         """
-        rate = opt_state["rate"]
-        if not host_value(rate["count"]):
-            return dict(opt_state)
-        since = jax.device_put(np.int32(host_value(rate["count"])))
-        return {**opt_state, "rate": {**rate, SINCE: since}}
+        count = host_value(opt_state["rate"]["count"])
+        since = max(count - batches // self.accumulate, 0)
+        return self.with_schedule_start(opt_state, since or None)
+
+    def schedule_start(self, opt_state: Mapping[str, Any]) -> Any:
+        """The update from which schedules count; None for the first one."""
+        since = opt_state["rate"].get(SINCE)
+        return None if since is None else host_value(since)
+
+    def with_schedule_start(
+        self, opt_state: Mapping[str, Any], start: Any
+    ) -> dict[str, Any]:
+        """A state whose schedules count from another update.
+
+        Args:
+            opt_state: The state that the training goes on with.
+            start: What ``schedule_start`` returned.
+        """
+        rate = {k: v for k, v in opt_state["rate"].items() if k != SINCE}
+        if start is not None:
+            rate[SINCE] = jax.device_put(np.int32(start))
+        return {**opt_state, "rate": rate}
 
     def rate(self, opt_state: Mapping[str, Any]) -> Any:
         """The learning rate that the next update will use, as a float32 scalar."""

@@ -20,7 +20,7 @@ from exburn.models.fit_data import (
     prepare_for_fit,
     read_fit_data,
 )
-from exburn.models.options import warm_up, with_accuracy
+from exburn.models.options import options_after, warm_up, with_accuracy
 from exburn.models.output_kinds import output_kinds
 from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.saving import warmup_config
@@ -97,7 +97,9 @@ def fit(
         validation_freq: Validate every so many epochs, or after the listed ones.
         learning_rate, lr_schedule, weight_decay, clip_norm, clip_value,
             accumulate_gradients, nesterov, warmup: As for ``compile``, in this fit
-            alone.
+            alone. A schedule counts from where this fit begins, and with
+            ``initial_epoch`` the epochs before it, too; that of ``compile`` counts
+            from the first update.
         accuracy: Adds accuracy to the metrics, for good.
         device: Moves the model there, for good: see ``to_device``.
         profile: Records in ``history.profile`` what each epoch's time went to.
@@ -248,7 +250,8 @@ def steps_of_fit(
         "accumulate_gradients": accumulate_gradients,
         "nesterov": nesterov,
     }
-    options = self.options(**changes)
+    # Epochs before the first one are of the same training: its schedule goes on.
+    options = options_after(self, initial_epoch * (data.known_steps or 0), **changes)
     guarded = guard_run(self, "fit", dataset, data.batch_size, validation)
     with (
         defer_signals(),

@@ -22,6 +22,7 @@ from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, sch
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
+    from exburn.training.state_holder import StateHolder
 
 
 def _schedule(op: str, name: str, value: Any) -> Any:
@@ -61,6 +62,7 @@ def options(self: Model, **options: Any) -> Iterator[None]:
         **options: ``clip_norm``, ``clip_value``, ``weight_decay``,
             ``accumulate_gradients``, ``nesterov``, ``learning_rate``,
             ``lr_schedule``, as of ``fit``; None keeps what ``compile`` was given.
+            A schedule counts from where the block begins.
 
     Raises:
         NotCompiledError: ``compile`` was not called.
@@ -74,15 +76,27 @@ def options(self: Model, **options: Any) -> Iterator[None]:
         >>> with model.options(clip_norm=1.0):
         ...     _ = model.train_on_batch(np.ones((4, 2)), np.ones((4, 1)))
     """
+    with options_after(self, 0, **options):
+        yield
+
+
+@contextlib.contextmanager
+def options_after(self: Model, batches: int, **options: Any) -> Iterator[None]:
+    """Trains with other options inside the block, of a training that has begun before.
+
+    Args:
+        batches: The last batches before the block that its schedule counts, too.
+        **options: As of ``options``.
+    """
     given = {name: value for name, value in options.items() if value is not None}
     trainer = require_trainer(self, "options")
     if not given:
         yield
         return
-    optimizer = trainer.holder.optimizer
+    optimizer, restarts = trainer.holder.optimizer, "lr_schedule" in given
     if (rate := given.pop("learning_rate", None)) is not None:
         if "lr_schedule" not in given and _has_one_number(optimizer):
-            with _at_rate(optimizer, rate), self.options(**given):
+            with _at_rate(optimizer, rate), options_after(self, batches, **given):
                 yield
             return
         given.setdefault("lr_schedule", rate)
@@ -108,7 +122,11 @@ def options(self: Model, **options: Any) -> Iterator[None]:
     try:
         if other_state:
             trainer.holder.refit_state()
-        yield
+        if restarts:  # else the rate is a number, the same at every count
+            with _schedule_from_here(trainer.holder, batches):
+                yield
+        else:
+            yield
     finally:
         variants[key] = (values, [t._revision for t in targets])
         for target, saved in zip(targets, before, strict=True):
@@ -136,6 +154,25 @@ def _has_one_number(optimizer: Optimizer) -> bool:
     """Whether its learning rate can be set, which compiles nothing."""
     (first, *others) = _targets(optimizer)
     return not others and first.schedule is None
+
+
+@contextlib.contextmanager
+def _schedule_from_here(holder: StateHolder, batches: int) -> Iterator[None]:
+    """Lets schedules count from here in the block, and afterwards as they did before.
+
+    That of ``compile`` has counted from the first update, and may have come to its end.
+    """
+    before = holder.opt_state
+    start = None if before is None else holder.optimizer.schedule_start(before)
+    if before is not None:
+        holder.opt_state = holder.optimizer.restart_schedule(before, batches)
+    try:
+        yield
+    finally:
+        if holder.opt_state is not None:
+            holder.opt_state = holder.optimizer.with_schedule_start(
+                holder.opt_state, start
+            )
 
 
 @contextlib.contextmanager
