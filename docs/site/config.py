@@ -150,6 +150,10 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
                     ("scikit-learn", "migrate_scikit_learn"),
                     ("flax and optax", "migrate_flax"),
                     ("Keras: all differences", "from_keras"),
+                    ("Keras: names and packages", "from_keras/names"),
+                    ("Keras: models and layers", "from_keras/models"),
+                    ("Keras: training", "from_keras/training"),
+                    ("Keras: data, files, devices", "from_keras/data_and_files"),
                     ("Keras: name by name", "keras_names/index"),
                     ("Elixir", "from_exburn"),
                 ]

@@ -165,7 +165,7 @@ try:
 except TypeError as error:
     assert "tf.data.Dataset" in str(error), error
 else:
-    raise AssertionError("it takes streams now: say so in docs/from_keras.md")
+    raise AssertionError("it takes streams now: say so in docs/from_keras/")
 pairs = list(Stream.zip(stream, dataset))
 made = tf.data.Dataset.from_generator(
     lambda: iter(stream), output_signature=tf.TensorSpec((), tf.float32)

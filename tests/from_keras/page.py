@@ -1,4 +1,4 @@
-"""The list items of docs/from_keras.md, and which tests try what they say.
+"""The list items of docs/from_keras/*.md, and which tests try what they say.
 
 A check is a test in the module of the item's section, decorated with a few words that
 no other item has:
@@ -18,7 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "from_keras.md"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "from_keras"
+PAGES = [
+    FOLDER / f"{name}.md" for name in ("names", "models", "training", "data_and_files")
+]
 
 #: The module that checks each section of the page; a second one may help it.
 MODULES = {
@@ -69,7 +72,7 @@ def headings(markdown: str) -> list[str]:
     return re.findall(r"^## (.+)$", markdown, re.MULTILINE)
 
 
-TEXT = PAGE.read_text(encoding="utf-8")
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 ITEMS = parse(TEXT)
 #: The names of the tests that try an item.
 CHECKS: dict[Item, set[str]] = defaultdict(set)
@@ -86,7 +89,7 @@ def find(phrase: str) -> Item:
     found = [item for item in ITEMS if phrase in item.text]
     if len(found) != 1:
         raise LookupError(
-            f"{phrase!r} is in {len(found)} list items of docs/{PAGE.name}: a check "
+            f"{phrase!r} is in {len(found)} list items of docs/from_keras: a check "
             "needs words that are in exactly one"
         )
     return found[0]

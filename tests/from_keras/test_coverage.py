@@ -1,4 +1,4 @@
-"""Every list item of docs/from_keras.md has a check, or a reason why it has none."""
+"""Every list item of docs/from_keras/ has a check, or a reason why it has none."""
 
 import importlib
 from pathlib import Path

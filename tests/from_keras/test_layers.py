@@ -1,4 +1,4 @@
-"""Section "Layers" of docs/from_keras.md, but for what prepares data."""
+"""Section "Layers" of docs/from_keras/, but for what prepares data."""
 
 import json
 from collections import OrderedDict

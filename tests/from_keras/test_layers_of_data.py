@@ -1,4 +1,4 @@
-"""Section "Layers" of docs/from_keras.md: layers that prepare images and strings.
+"""Section "Layers" of docs/from_keras/: layers that prepare images and strings.
 
 Keras' augmentations compile each of their operations by itself: many checks are long.
 """

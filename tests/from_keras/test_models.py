@@ -1,4 +1,4 @@
-"""Section "Models" of docs/from_keras.md."""
+"""Section "Models" of docs/from_keras/."""
 
 import copy
 from typing import Any

@@ -26,7 +26,7 @@ MODULES = (
     "utils.legacy visualization wrappers"
 ).split()
 
-#: What is not there, each told in docs/from_keras.md.
+#: What is not there, each told in docs/from_keras/.
 ABSENT = {
     ".": "src",
     "layers": "TFSMLayer TorchModuleWrapper",
@@ -89,7 +89,7 @@ def test_every_parameter_is_there_or_known_to_be_absent(module):
 
 
 #: Defaults that are not those of Keras, by the parameter; each told in
-#: docs/from_keras.md, or another way of writing the same.
+#: docs/from_keras/, or another way of writing the same.
 OTHER_DEFAULTS = {
     "compile(steps_per_execution)": "auto",
     "export(format)": None,

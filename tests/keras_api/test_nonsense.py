@@ -122,7 +122,7 @@ def test_text_is_no_number_of_an_initializer(name):
 
 @pytest.mark.long
 def test_what_has_a_meaning_is_taken():
-    """Beyond Keras: docs/from_keras.md tells."""
+    """Beyond Keras: docs/from_keras/ tells."""
     assert exburn.optimizers.SGD(1, momentum=0).learning_rate == 1.0
     assert exburn.Input(3).shape == (None, 3)
     assert exburn.layers.Reshape(-1).target_shape == (-1,)
@@ -173,7 +173,7 @@ COUNTS = (
 )
 NEEDED |= dict.fromkeys(COUNTS.split(), 2)
 
-#: Arguments that Keras reads more narrowly: see docs/from_keras.md. The names of
+#: Arguments that Keras reads more narrowly: see docs/from_keras/. The names of
 #: metrics and optimizers are text in any case.
 WIDER = {
     "learning_rate": (1,),

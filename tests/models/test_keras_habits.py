@@ -282,7 +282,7 @@ def dropping(kind, package):
 @pytest.mark.parametrize("kind", ["functional", "subclass"])
 @pytest.mark.parametrize("name", ["exburn", "keras"])
 def test_dropout_told_to_train_at_inference(name, kind):
-    """What docs/from_keras.md says of both."""
+    """What docs/from_keras/ says of both."""
     x = np.random.default_rng(0).random((8, 4), "float32")
     model = dropping(kind, pytest.importorskip(name))
     model.compile("sgd", "mse")

@@ -28,6 +28,7 @@ from exburn.core import forward_context
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 PAGES += sorted(ROOT.glob("docs/benchmarks/*.md"))
+PAGES += sorted(ROOT.glob("docs/from_keras/*.md"))
 BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 
 

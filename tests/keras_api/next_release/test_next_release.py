@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 LINES = (HERE / "names.txt").read_text("utf-8").splitlines()
 VALUES = np.load(HERE / "values.npz")
 
-#: What is not there; told in docs/from_keras.md, or Keras' own machinery, which nobody
+#: What is not there; told in docs/from_keras/, or Keras' own machinery, which nobody
 #: calls.
 ABSENT = {
     *("layers.TFSMLayer", "layers.TorchModuleWrapper"),
@@ -77,7 +77,9 @@ def parameters(function):
 
 def test_the_page_names_the_version():
     version = LINES[0].split()[-1].partition(".dev")[0]
-    page = (Path(__file__).parents[3] / "docs" / "from_keras.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "from_keras" / "names.md").read_text(
+        "utf-8"
+    )
     assert f"Keras {version}" in page
 
 
