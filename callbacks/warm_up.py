@@ -20,7 +20,8 @@ class WarmUp(Callback):
     `LearningRateScheduler`, `ReduceLROnPlateau`); afterwards they apply as if there
     had been no warm-up. The rate changes with every update, inside the compiled
     program. Updates are counted since `compile`, so a second `fit` that goes on with
-    the same optimizer state is not warmed up again.
+    the same optimizer state is not warmed up again; that of `fit(warmup=…)` counts from
+    where that fit begins.
 
     Args:
         target: Rate to reach; the optimizer's own learning rate if None.

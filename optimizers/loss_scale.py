@@ -230,6 +230,14 @@ class LossScaleOptimizer(Optimizer):
     ) -> dict[str, Any]:
         return self._inner.restart_schedule(opt_state, batches)
 
+    def restart_warm_up(
+        self, opt_state: Mapping[str, Any], batches: int = 0
+    ) -> dict[str, Any]:
+        return self._inner.restart_warm_up(opt_state, batches)
+
+    def end_warm_up(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        return self._inner.end_warm_up(opt_state)
+
     def schedule_start(self, opt_state: Mapping[str, Any]) -> Any:
         return self._inner.schedule_start(opt_state)
 

@@ -376,6 +376,22 @@ class MultiOptimizer(Optimizer):
         }
         return {**opt_state, "inner": inner}
 
+    def restart_warm_up(
+        self, opt_state: Mapping[str, Any], batches: int = 0
+    ) -> dict[str, Any]:
+        inner = {
+            key: self._optimizers[int(key)].restart_warm_up(state, batches)
+            for key, state in opt_state["inner"].items()
+        }
+        return {**opt_state, "inner": inner}
+
+    def end_warm_up(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        inner = {
+            key: self._optimizers[int(key)].end_warm_up(state)
+            for key, state in opt_state["inner"].items()
+        }
+        return {**opt_state, "inner": inner}
+
     def schedule_start(self, opt_state: Mapping[str, Any]) -> Any:
         return {
             key: self._optimizers[int(key)].schedule_start(state)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.optimizers import complex_parameters
-from exburn.optimizers.rate import SINCE, host_value
+from exburn.optimizers.rate import SINCE, WARM_SINCE, host_value
 from exburn.optimizers.trees import initial_state, widen
 
 #: The entry of a state with the groups of newcomers, by numbers. Each tells the update
@@ -139,8 +139,7 @@ def set_count(state: Mapping[str, Any], count: Any) -> dict[str, Any]:
         return np.int32(now - min(before - host_value(since), now))
 
     rate = {**state["rate"], "count": count}
-    if SINCE in rate:
-        rate[SINCE] = moved(rate[SINCE])
+    rate |= {k: moved(rate[k]) for k in (SINCE, WARM_SINCE) if k in rate}
     groups = [
         group | {"since": moved(group["since"])}
         for group in state.get(NEWCOMERS, {}).values()

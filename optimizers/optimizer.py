@@ -40,6 +40,7 @@ from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_s
 from exburn.optimizers.options import NoOptions
 from exburn.optimizers.rate import (
     SINCE,
+    WARM_SINCE,
     current_rate,
     host_value,
     schedule_count,
@@ -329,7 +330,8 @@ class Optimizer(abc.ABC):
 
     def as_initial(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
         """A state as ``init`` makes one: without newcomers and restarted schedules."""
-        rate = {k: v for k, v in opt_state["rate"].items() if k != SINCE}
+        starts = SINCE, WARM_SINCE
+        rate = {k: v for k, v in opt_state["rate"].items() if k not in starts}
         rest = {k: v for k, v in opt_state.items() if k != newcomers.NEWCOMERS}
         return {**rest, "rate": rate}
 
@@ -344,9 +346,10 @@ class Optimizer(abc.ABC):
             paths: Paths of all arrays in the file, within the state.
         """
         there = set(paths)
-        if f"rate/{SINCE}" in there:
-            rate = {**opt_state["rate"], SINCE: jax.device_put(np.int32(0))}
-            opt_state = {**opt_state, "rate": rate}
+        for entry in (SINCE, WARM_SINCE):
+            if f"rate/{entry}" in there:
+                rate = {**opt_state["rate"], entry: jax.device_put(np.int32(0))}
+                opt_state = {**opt_state, "rate": rate}
         return newcomers.with_groups_of(self, opt_state, params, there)
 
     def is_setting(self, path: tuple) -> bool:
@@ -525,9 +528,31 @@ class Optimizer(abc.ABC):
             opt_state: The state that the training goes on with.
             batches: Last batches that schedules count, too.
         """
+        return self.with_schedule_start(opt_state, self._start(opt_state, batches))
+
+    def _start(self, opt_state: Mapping[str, Any], batches: int) -> int | None:
         count = host_value(opt_state["rate"]["count"])
-        since = max(count - batches // self.accumulate, 0)
-        return self.with_schedule_start(opt_state, since or None)
+        return max(count - batches // self.accumulate, 0) or None
+
+    def restart_warm_up(
+        self, opt_state: Mapping[str, Any], batches: int = 0
+    ) -> dict[str, Any]:
+        """A state from which a warm-up that is yet to be set begins.
+
+        Args:
+            opt_state: The state that the training goes on with.
+            batches: Last batches that the warm-up counts, too.
+        """
+        state = self.end_warm_up(opt_state)
+        if (start := self._start(opt_state, batches)) is not None:
+            state["rate"][WARM_SINCE] = jax.device_put(np.int32(start))
+        return state
+
+    def end_warm_up(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        """A state without a warm-up, whether or not that was over."""
+        rate = {k: v for k, v in opt_state["rate"].items() if k != WARM_SINCE}
+        rate["warmup_steps"] = jax.device_put(np.int32(0))
+        return {**opt_state, "rate": rate}
 
     def schedule_start(self, opt_state: Mapping[str, Any]) -> Any:
         """The update from which schedules count; None for the first one."""

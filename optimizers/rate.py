@@ -16,6 +16,9 @@ from exburn.errors import ArgumentError
 #: The entry of a rate with the update at which schedules began anew, if they did.
 SINCE = "schedule_since"
 
+#: The entry with the update at which a warm-up began, if that was not the first one.
+WARM_SINCE = "warmup_since"
+
 
 def initial_rate(learning_rate: float, scale: float = 1.0) -> dict[str, np.ndarray]:
     """The rate state before the first update, as NumPy scalars.
@@ -50,17 +53,22 @@ def current_rate(
         >>> [float(current_rate(rate | {"count": np.int32(c)})) for c in (0, 1, 4)]
         [0.0, 0.25, 0.5]
     """
-    count, steps = rate["count"], rate["warmup_steps"]
+    steps = rate["warmup_steps"]
     number = rate["learning_rate"]
     base = number if schedule is None else schedule(schedule_count(rate))
     base = jnp.asarray(base, jnp.float32)
     slope = (rate["warmup_to"] - rate["warmup_from"]) / jnp.maximum(steps, 1)
+    count = schedule_count(rate, WARM_SINCE)
     warm = rate["warmup_from"] + slope * count
     return jnp.where(count < steps, warm, base * rate["scale"]).astype(jnp.float32)
 
 
-def schedule_count(rate: Mapping[str, Any]) -> Any:
+def schedule_count(rate: Mapping[str, Any], entry: str = SINCE) -> Any:
     """The updates that a schedule has come to: those since it was restarted, if it was.
+
+    Args:
+        rate: The rate state.
+        entry: Where its beginning is; ``WARM_SINCE`` for the warm-up.
 
     Example:
         >>> rate = initial_rate(0.5) | {"count": np.int32(12)}
@@ -68,7 +76,7 @@ def schedule_count(rate: Mapping[str, Any]) -> Any:
         (12, 3)
     """
     return (
-        jnp.maximum(rate["count"] - rate[SINCE], 0) if SINCE in rate else rate["count"]
+        jnp.maximum(rate["count"] - rate[entry], 0) if entry in rate else rate["count"]
     )
 
 

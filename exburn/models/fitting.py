@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,12 @@ from exburn.models.fit_data import (
     prepare_for_fit,
     read_fit_data,
 )
-from exburn.models.options import options_after, warm_up, with_accuracy
+from exburn.models.options import (
+    options_after,
+    warm_up,
+    warm_up_from_here,
+    with_accuracy,
+)
 from exburn.models.output_kinds import output_kinds
 from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.saving import warmup_config
@@ -97,9 +103,9 @@ def fit(
         validation_freq: Validate every so many epochs, or after the listed ones.
         learning_rate, lr_schedule, weight_decay, clip_norm, clip_value,
             accumulate_gradients, nesterov, warmup: As for ``compile``, in this fit
-            alone. A schedule counts from where this fit begins, and with
-            ``initial_epoch`` the epochs before it, too; that of ``compile`` counts
-            from the first update.
+            alone. A schedule and a warm-up count from where this fit begins, and
+            with ``initial_epoch`` the epochs before it, too; those of ``compile``
+            count from the first update.
         accuracy: Adds accuracy to the metrics, for good.
         device: Moves the model there, for good: see ``to_device``.
         profile: Records in ``history.profile`` what each epoch's time went to.
@@ -207,7 +213,8 @@ def steps_of_fit(
     )
     if accuracy:
         _add_accuracy(self)
-    warmup = warm_up(warmup, "fit") or self._run.value.warmup
+    own_warmup = warm_up(warmup, "fit")
+    warmup = own_warmup or self._run.value.warmup
     user = CallbackList(callbacks)
     prepare_for_fit(self, data)
     dataset, validation = data.dataset, data.validation
@@ -251,13 +258,15 @@ def steps_of_fit(
         "nesterov": nesterov,
     }
     # Epochs before the first one are of the same training: its schedule goes on.
-    options = options_after(self, initial_epoch * (data.known_steps or 0), **changes)
+    batches = initial_epoch * (data.known_steps or 0)
+    options = options_after(self, batches, **changes)
     guarded = guard_run(self, "fit", dataset, data.batch_size, validation)
     with (
         defer_signals(),
         trainer.holder.training("fit"),
         guarded,
         options,
+        warm_up_from_here(trainer.holder, batches) if own_warmup else nullcontext(),
         exits(callbacks),
     ):
         if run is not None:

@@ -176,6 +176,23 @@ def _schedule_from_here(holder: StateHolder, batches: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def warm_up_from_here(holder: StateHolder, batches: int) -> Iterator[None]:
+    """Lets a warm-up count from here in the block, and ends it with the block.
+
+    Args:
+        holder: Where the optimizer's state is.
+        batches: The last batches before the block that the warm-up counts, too.
+    """
+    if holder.opt_state is not None:
+        holder.opt_state = holder.optimizer.restart_warm_up(holder.opt_state, batches)
+    try:
+        yield
+    finally:
+        if holder.opt_state is not None:
+            holder.opt_state = holder.optimizer.end_warm_up(holder.opt_state)
+
+
+@contextlib.contextmanager
 def _at_rate(optimizer: Optimizer, value: Any) -> Iterator[None]:
     before = float(optimizer.learning_rate)
     optimizer.learning_rate = check_number("fit", "learning_rate", value)

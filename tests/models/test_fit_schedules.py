@@ -233,3 +233,71 @@ def test_a_first_fit_has_no_beginning_in_its_state():
     fit(model, lr_schedule=SCHEDULES["cosine"](), callbacks=[hook])
     fit(model, lr_schedule=SCHEDULES["cosine"](), callbacks=[hook])
     assert seen == [None, STEPS]
+
+
+class Used(callbacks.Callback):
+    """Notes the rate that each next update uses, warm-up included."""
+
+    def __init__(self, stop=None):
+        self.rates, self.stop = [], stop
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.stop == len(self.rates):
+            raise InterruptedError
+        state = self.model._training_state()["opt_state"]
+        self.rates.append(float(self.model.optimizer.rate(state)))
+
+
+@pytest.mark.long
+@pytest.mark.longest_cases("accumulation", "scaled")
+@pytest.mark.parametrize("optimizer", ["adam", "accumulation", "scaled"])
+def test_the_warm_up_of_a_later_fit_is_that_of_a_fresh_optimizer(optimizer):
+    model, rates = make(optimizer), []
+    for _ in range(2):
+        used = Used()
+        options = {"lr_schedule": SCHEDULES["constants"](), "warmup": 1}
+        fit(model, 2, callbacks=[used], **options)
+        rates.append(used.rates)
+        fit(model, 3)
+    assert rates[0] == rates[1] and rates[0][0] == 0 < max(rates[0])
+
+
+@pytest.mark.long
+def test_every_warm_up_of_fit_rises_from_its_beginning():
+    model, rises = make(), []
+    for _ in range(3):
+        used = Used()
+        fit(model, 2, warmup=1, callbacks=[used])
+        rises.append(used.rates)
+    assert rises[0] == rises[1] == rises[2]
+    assert rises[0] == pytest.approx([0, 0.0025, 0.005, 0.0075] + [0.01] * 4)
+    fit(model, 1, warmup=10)  # which ends with the fit
+    used = Used()
+    fit(model, callbacks=[used])
+    assert used.rates == pytest.approx([0.01] * 4)
+
+
+@pytest.mark.long
+def test_a_resumed_warm_up_goes_on(tmp_path):
+    whole, cut, again, expected = make(), make(), make(), Used()
+    for model in (whole, cut):
+        fit(model)
+    fit(whole, 2, warmup=1.5, callbacks=[expected])
+    save = callbacks.ModelCheckpoint(str(tmp_path / "run"), save_freq=1)
+    with pytest.raises(InterruptedError):
+        fit(cut, 2, warmup=1.5, callbacks=[save, Used(stop=3)])
+    used = Used()
+    fit(again, 2, warmup=1.5, callbacks=[save, used], resume="auto")
+    assert used.rates and used.rates == expected.rates[-len(used.rates) :]
+    equal(again, whole)
+
+
+@pytest.mark.long
+def test_the_warm_up_of_compile_is_not_repeated():
+    model, rates = exburn.Sequential([exburn.Input((3,)), layers.Dense(1)]), []
+    model.compile(OPTIMIZERS["adam"](), "mse", seed=0, warmup=1.5)
+    for _ in range(2):
+        used = Used()
+        fit(model, callbacks=[used])
+        rates += used.rates
+    assert rates == pytest.approx([0.01 * min(c / 6, 1) for c in range(8)])
