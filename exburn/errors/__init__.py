@@ -248,6 +248,9 @@ def _plain_text(error: BaseException) -> str | None:
 def places_of(error: BaseException) -> list[str]:
     """The places that an error's message names, inner ones first.
 
+    Args:
+        error: Any exception; one that was not located names none.
+
     Example:
         >>> places_of(ValueError("shapes differ"))
         []

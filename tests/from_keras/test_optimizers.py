@@ -12,7 +12,7 @@ from tests.from_keras.page import says
 from tests.from_keras.small import BOTH, AtEpoch, X, Y, compiled, evaluate, fit
 
 import exburn
-from exburn.errors import ArgumentError, BusyError, UnknownNameError
+from exburn.errors import ArgumentError, BusyError, SignatureError
 
 keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras'
@@ -279,7 +279,7 @@ def test_lbfgs_minimizes_a_square_in_few_steps():
         {"gradient_accumulation_steps": 2},
         {"use_ema": True},
     ):
-        with pytest.raises(UnknownNameError, match=next(iter(option))):
+        with pytest.raises(SignatureError, match=next(iter(option))):
             exburn.optimizers.LBFGS(**option)
 
 

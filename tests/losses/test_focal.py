@@ -104,6 +104,7 @@ def test_labels_give_what_one_hot_targets_give(case):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("from_logits", [False, True])
 def test_a_row_that_is_ignored_counts_for_nothing(from_logits):
     loss = losses.SparseCategoricalFocalCrossentropy(

@@ -172,6 +172,7 @@ def test_other_shapes_begin_anew():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "optimizer",
     [

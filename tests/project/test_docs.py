@@ -122,6 +122,7 @@ def test_the_pages_a_user_reads_have_examples():
     "data", "fine_tuning", "custom_layers", "distribution", "quantization", "compute"
 )
 @pytest.mark.longest_cases("serving", "checkpoints", "lora", "callbacks", "compression")
+@pytest.mark.longest_cases("text", "server", "sweep", "pruning", "pretrained")
 def test_every_python_block_runs(path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")

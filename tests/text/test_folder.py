@@ -308,6 +308,7 @@ PARTS = st.lists(st.sampled_from([*" .?!,'", "n't", "'s", " '", " n", "x"])).map
 )
 
 
+@pytest.mark.long
 @given(PARTS, st.lists(st.integers(0, 40)))
 def test_texts_are_cleaned_up_in_parts_as_in_one(text, cuts):
     told, held, at = [], "", 0

@@ -151,6 +151,7 @@ def test_its_own_learning_rate_holds_from_the_first_epoch_that_counts():
     assert rates == pytest.approx([0.01, 0.01, 0.5, 0.5])
 
 
+@pytest.mark.long
 def test_stopped_too_early_it_warns_and_keeps_the_weights():
     model, keep = network("sgd", norm=False), Keep()
     stop = EarlyStopping("loss", min_delta=1e9)

@@ -76,6 +76,7 @@ def test_a_stop_ends_a_row_and_is_not_part_of_it(gpt):
     assert len(gpt.generate(PROMPTS[0], 2, stop=[plain[:2]], **options)) == 0
 
 
+@pytest.mark.longest
 @pytest.mark.long
 def test_a_stream_has_the_tokens_of_the_whole_and_frees_the_cache(gpt):
     whole = gpt.generate(PROMPTS, 40, sampler=TopK(5), seed=1)

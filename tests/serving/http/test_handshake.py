@@ -63,7 +63,8 @@ def connections(server):
     return server._engine.server_state.connections
 
 
-@pytest.mark.long_cases("nothing")
+@pytest.mark.long
+@pytest.mark.longest_cases("nothing")
 @pytest.mark.parametrize("first", [b"", FIRST], ids=["nothing", "half a hello"])
 def test_a_flood_of_unfinished_handshakes_shuts_nobody_out(mlp, files, first):
     with Server({"m": mlp}, port=0, max_connections=20, **files) as server:
@@ -78,7 +79,8 @@ def test_a_flood_of_unfinished_handshakes_shuts_nobody_out(mlp, files, first):
             connection.close()
 
 
-@pytest.mark.long_cases("nothing", "no TLS")
+@pytest.mark.long
+@pytest.mark.longest_cases("nothing", "no TLS")
 @pytest.mark.parametrize(
     "first",
     [b"", FIRST, b"GET / HTTP/1.1\r\n\r\n"],
@@ -101,6 +103,7 @@ def test_handshakes_end_in_time(mlp, files, first):
         assert get(server, files)[0] == 200
 
 
+@pytest.mark.long
 def test_where_all_wait_for_answers_a_handshake_is_refused(mlp, files):
     go = threading.Event()
 

@@ -73,6 +73,7 @@ def test_a_mosaic_has_pieces_of_four_images_that_meet_at_a_point(data_format):
         np.testing.assert_allclose(label, shares, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_mosaic_takes_no_row_that_is_only_padding():
     x, labels = numbered(6), np.eye(6, dtype="float32")
     context = forward_context.Context(
