@@ -215,7 +215,8 @@ def test_what_differs_is_an_error_in_all(attempts):
 def test_what_fails_in_a_hook_of_one_is_an_error_in_all(attempts):
     first, second = attempts
     assert "process 1 of 2 failed" in first["hook"]
-    assert "there: ValueError: mine" in first["hook"]
+    assert "there: ValueError: in callback 'Fails'" in first["hook"]
+    assert "(on_epoch_end, epoch 0): mine" in first["hook"]
     assert second["hook"].startswith("ValueError: mine")
 
 
