@@ -1,4 +1,4 @@
-"""What a trained model keeps when it is rounded or pruned, and trained on.
+"""Accuracy of a trained model that is rounded or pruned, and trained on.
 
 A residual net for the digits is trained with Adam at 0.003. Copies of it go on with the
 optimizer's state, or with an optimizer that begins anew, at several rates.

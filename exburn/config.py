@@ -430,7 +430,7 @@ def disable_traceback_filtering() -> None:
 
 @api_boundary
 def is_traceback_filtering_enabled() -> bool:
-    """Whether the frames of ExBurn, JAX and flax are left out of tracebacks.
+    """Tells whether tracebacks leave out the frames of ExBurn, JAX and flax.
 
     Example:
         >>> from exburn import config

@@ -84,7 +84,7 @@ def with_groups_of(
 def apply_rules(
     optimizer: Any, grads: Any, state: Mapping[str, Any], params: Any, rate: Any
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """What is added to parameters, the rule's new state, and the groups of newcomers.
+    """The deltas of parameters, the rule's new state, and the groups of newcomers.
 
     Args:
         optimizer: The optimizer.
@@ -185,7 +185,7 @@ def _fits(slot: Any, leaf: Any) -> bool:
 
 
 def _is_divided(old: Any, fresh: Any, params: Any) -> bool:
-    """Whether what does not belong to single parameters has one form in both states."""
+    """Tells whether leaves of no single parameter are alike in both states."""
 
     def common(inner: Any) -> dict[_Path, tuple[int, ...]]:
         leaves = jax.tree_util.tree_leaves_with_path(inner)
@@ -206,7 +206,7 @@ def _joined(old: Any, fresh: Any, params: Any) -> set[str]:
 
 
 def _has_age(optimizer: Any, params: Any) -> bool:
-    """Whether a rule reads the count of updates, or counts by itself."""
+    """Tells whether a rule reads the count of updates, or counts by itself."""
     wide = complex_parameters.split(widen(params) if optimizer.widens else params)
     specs = jax.tree.map(lambda p: jax.ShapeDtypeStruct(p.shape, p.dtype), wide)
     inner = jax.eval_shape(optimizer.init_rule, specs)

@@ -297,7 +297,7 @@ class Optimizer(abc.ABC):
         return make_state(self, params, rate)
 
     def fits(self, opt_state: Mapping[str, Any], params: Any) -> bool:
-        """Whether a state is for these parameters and for the options as they are.
+        """Tells whether a state is for these parameters and the options as they are.
 
         Args:
             opt_state: The state.
@@ -353,7 +353,7 @@ class Optimizer(abc.ABC):
         return newcomers.with_groups_of(self, opt_state, params, there)
 
     def is_setting(self, path: tuple) -> bool:
-        """Whether an array of the rule's state is a number that one sets."""
+        """Tells whether an array of the rule's state is a number that one sets."""
         return False
 
     def update(

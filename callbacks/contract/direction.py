@@ -1,4 +1,4 @@
-"""Whether more of a logged value is better, as far as its name tells."""
+"""The direction in which a logged value is better, as far as its name tells."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def _panel(panel: Panel, width: int, height: int, plain: bool) -> list[Line]:
 
 
 def _title(panel: Panel) -> str:
-    """What a panel is called."""
+    """The title of a panel."""
     y = Axis(py for curve in panel.curves for _, py in curve.points)
     return panel.title + (" (log)" if y.logarithmic else "")
 

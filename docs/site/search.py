@@ -1,4 +1,4 @@
-"""What the search finds first: guides by their subjects, and methods by their names."""
+"""First hits of the search: guides by their subjects, and methods by their names."""
 
 from __future__ import annotations
 

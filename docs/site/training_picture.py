@@ -6,6 +6,7 @@ its last epochs as ``docs/images/training.svg``.
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -28,16 +29,10 @@ def main() -> None:
     block = re.search(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     assert block is not None, "the README has no Python block"
     lines = _lines(_output(block[1]))
-    first = next(i for i, line in enumerate(lines) if line.plain.startswith("Epoch"))
-    last = max(i for i, line in enumerate(lines) if line.plain.startswith("Epoch"))
-    rows_of_an_epoch = (last - first) // 29
-    shown = [
-        *lines[:first],
-        Text("…", style="dim"),
-        *lines[last - (_EPOCHS - 1) * rows_of_an_epoch :],
-    ]
+    epochs = [i for i, line in enumerate(lines) if line.plain.startswith("Epoch")]
+    shown = [*lines[: epochs[0]], Text("…", style="dim"), *lines[epochs[-_EPOCHS] :]]
     console = Console(
-        record=True, width=_COLUMNS, file=open(os.devnull, "w"), force_terminal=True
+        record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True
     )
     for line in shown:
         console.print(line, soft_wrap=False, no_wrap=True, overflow="crop")

@@ -34,7 +34,7 @@ _SEPARATORS = ",;\t"
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         columns: Arrays by name, all of as many rows; a cell of a table is a text until

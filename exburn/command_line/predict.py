@@ -41,7 +41,7 @@ _MODES = {1: "grayscale", 3: "rgb", 4: "rgba"}
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """What a model asks for.
+    """The inputs that a model asks for.
 
     Attributes:
         name: Its name.
@@ -164,7 +164,7 @@ def _input(name: str, shape: Sequence[Any], dtype: Any) -> Input:
 def _arrange(
     rows: Rows, inputs: list[Input] | None, chosen: list[str] | None, file: str
 ) -> Any:
-    """What ``predict`` takes, from what a file holds."""
+    """The arrays that ``predict`` takes, made of the content of a file."""
     only = inputs[0] if inputs is not None and len(inputs) == 1 else None
     if rows.columns is None:
         if inputs is not None and only is None:

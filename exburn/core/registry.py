@@ -238,7 +238,7 @@ def copying(kept: Iterable[Any]) -> AbstractContextManager[Any]:
 
 
 def is_copying() -> bool:
-    """Whether descriptions make copies in this process now."""
+    """Tells whether descriptions make copies in this process now."""
     return _copying.get() is not None
 
 

@@ -36,7 +36,7 @@ def maps_datasets(call: Callable) -> Callable:
 
 
 def has_graph_tensor(tree: Any) -> bool:
-    """Whether there is a tensor of a TensorFlow graph among (nested) arguments."""
+    """Tells whether (nested) arguments hold a tensor of a TensorFlow graph."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None:
         return False

@@ -12,7 +12,7 @@ ADAPTERS: list[Any] = []
 
 
 def has_adapter(value: Any) -> bool:
-    """Whether an adapter takes a value as one array.
+    """Tells whether an adapter takes a value as one array.
 
     Example:
         >>> has_adapter([1, 2])

@@ -98,7 +98,7 @@ def as_array(
 
 
 def _of_one(value: Any) -> str:
-    """What to do about something that is no array."""
+    """The hint about something that is no array."""
     if isinstance(value, str):
         return "Pass the values, not what they are called: frame[name]."
     return "Pass NumPy or JAX arrays: np.array(...)."

@@ -60,13 +60,13 @@ class ColumnFault(Exception):
         self.kind, self.text = kind, text
 
     def hint(self, name: str) -> str:
-        """What to do about it in the part of the data with this name."""
+        """The hint for the part of the data with this name."""
         labels = self.kind == "text" and name.startswith(("y", "sample_weight"))
         return _HINTS["labels" if labels else self.kind]
 
 
 def is_text_column(column: Any) -> bool:
-    """Whether a column holds strings, or categories that are strings."""
+    """Tells whether a column holds strings, or categories that are strings."""
     import narwhals.stable.v2 as nw
 
     dtype = column.dtype

@@ -44,7 +44,7 @@ _NAMED = 8  # faults that a message describes, besides naming all
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """What a model takes, as far as it says how data are read.
+    """The inputs of a model, as far as they say how data are read.
 
     Attributes:
         raw: Whether strings and wide integers of the inputs stay as they are, for a
@@ -109,7 +109,7 @@ class Faults:
     def read(
         self, name: str, reader: Callable[..., np.ndarray], *args, **kwargs
     ) -> Any:
-        """What a reader returns; ``None`` if the column has a fault.
+        """The result of a reader; ``None`` if the column has a fault.
 
         Raises:
             DTypeError: The frame's library cannot give the column's values.
@@ -153,7 +153,7 @@ class Faults:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value is a table, or a column of one; nothing is imported.
+    """Tells whether a value is a table, or a column of one; imports nothing.
 
     Example:
         >>> is_frame(np.ones(3)), is_frame({"a": [1]})
@@ -163,7 +163,7 @@ def is_frame(value: Any) -> bool:
 
 
 def has_columns(value: Any) -> bool:
-    """Whether a value is a table, which has columns.
+    """Tells whether a value is a table, which has columns.
 
     Example:
         >>> has_columns({"a": [1]})

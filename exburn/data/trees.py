@@ -78,7 +78,7 @@ def as_values(tree: Any, count: int = 1) -> Any:
 
 
 def _holds_values(tree: Sequence) -> bool:
-    """Whether nested lists hold numbers, strings and missing values, not arrays."""
+    """Tells whether nested lists hold numbers, strings and gaps, not arrays."""
     present = False
     for value in tree:
         if isinstance(value, list | tuple):

@@ -201,7 +201,7 @@ class Distiller(Model):
         return history
 
     def _is_behind(self) -> bool:
-        """Whether the student was trained alone since, and has all that is trained."""
+        """Tells whether the student, trained alone since, has all that is trained."""
         mine, its = (int(m.optimizer.iterations) for m in (self, self.student))
         projected = any(layer.trainable_weights for layer in self.projections)
         return mine != its and (mine == 0 or not projected)

@@ -214,7 +214,7 @@ def leave_boundary(
 
 
 def is_guarded(function: Callable) -> bool:
-    """Whether errors of a function show the lines of the user's program alone.
+    """Tells whether errors of a function show the user's lines alone.
 
     Args:
         function: A function, or a method.
@@ -250,7 +250,7 @@ def raised_in(error: BaseException) -> str:
 
 
 def is_filtering() -> bool:
-    """Whether lines that are not the user's are taken out of tracebacks.
+    """Tells whether lines that are not the user's leave tracebacks.
 
     Example:
         >>> is_filtering()
@@ -261,7 +261,7 @@ def is_filtering() -> bool:
 
 
 def _is_inside(frame: types.FrameType | None) -> bool:
-    """Whether a public function is running around a frame."""
+    """Tells whether a public function is running around a frame."""
     while frame is not None:
         if frame.f_code in _codes:
             return True
@@ -299,7 +299,7 @@ def _forget_details(error: BaseException) -> None:
 
 
 def _is_of_jax(error: BaseException) -> bool:
-    """Whether JAX or flax has raised an error, about nothing that the user wrote."""
+    """Tells whether JAX or flax raised an error about nothing of the user's."""
     packages = [type(error).__module__]
     if _of_user(error.__traceback__) is None:
         packages.append(raised_in(error))
@@ -322,7 +322,7 @@ def _of_user(line: types.TracebackType | None) -> types.TracebackType | None:
 
 
 def _is_hidden(frame: types.FrameType, beneath: bool) -> bool:
-    """Whether a frame is none of the user's; ``beneath`` others that are none."""
+    """Tells whether a frame is none of the user's, ``beneath`` others that are none."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     if package in _HIDDEN or frame.f_code in _codes:
         return True

@@ -127,7 +127,7 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
 
 
 def _is_fixed(step: Operation, later: Mapping[int, Operation]) -> bool:
-    """Whether an operation depends on weights alone, and may be computed here."""
+    """Tells whether an operation depends on weights alone."""
     fixed = all(isinstance(slot, Known) or id(slot) in later for slot in step.inputs)
     fixed = fixed and not any(map(_is_key, step.outputs))
     return fixed and step.name != "composite"  # a rule reads its integers

@@ -97,7 +97,7 @@ class HostGraph:
         return any(nodes[key] is layer for key in called if isinstance(key, str))
 
     def reads(self, nodes: Any, layer: Any) -> bool:
-        """Whether what runs on the host depends on a layer.
+        """Tells whether the part that runs on the host depends on a layer.
 
         Args:
             nodes: The model's layers by name.

@@ -319,7 +319,7 @@ def _fitting(
 def _notes(
     columns: list[_Column], stay: list[_Column], usual: str, others: list[int]
 ) -> list[str]:
-    """What the columns that are left out would have said, as far as that is short."""
+    """Notes on the columns that are left out, as far as these are short."""
     titles = [column.title for column in columns if column not in stay]
     notes = []
     if _DTYPE in titles and len(others) <= 3:

@@ -126,7 +126,7 @@ def _batches(rows: ArrayDataset | StreamDataset, size: int) -> Iterator[tuple]:
 def predictions_of(
     model: Any, batches: Iterator[tuple], classifier: Classifier, seconds: float
 ) -> dict[str, Any] | None:
-    """What a classifier says of some rows; ``None`` if their targets are no classes.
+    """Predictions of a classifier; ``None`` if the targets are no classes.
 
     Args:
         model: The model.
@@ -206,7 +206,7 @@ def _choose(true: np.ndarray, predicted: np.ndarray, share: np.ndarray) -> list[
 
 
 def _shown(inputs: Sequence[Any], rows: Sequence[int]) -> list[dict[str, Any]]:
-    """What can be shown of some rows: a picture, a text, or a few values."""
+    """Views of some rows: a picture, a text, or a few values."""
     first = inputs[0]
     if isinstance(first, Mapping):
         columns = {str(n): _column([x[n] for x in inputs]) for n in first}

@@ -158,7 +158,7 @@ class _Stored:
 
 
 def _is_product(layer: Any) -> bool:
-    """Whether a layer multiplies rows by a matrix; an equation may do more."""
+    """Tells whether a layer multiplies rows by a matrix alone."""
     if not isinstance(layer, EinsumDense):
         return True
     inputs, _, output = layer.equation.replace(" ", "").partition("->")

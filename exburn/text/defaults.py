@@ -85,7 +85,7 @@ class GenerationDefaults:
         return cls(**mapping)
 
     def get_config(self) -> dict[str, Any]:
-        """What is not the default, JSON-able."""
+        """The settings that are not the default, JSON-able."""
         config = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)

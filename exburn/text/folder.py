@@ -1,4 +1,4 @@
-"""What the files of a folder say of its tokenizer, beside ``tokenizer.json``.
+"""Settings of a folder's tokenizer in the files beside ``tokenizer.json``.
 
 ``tokenizer.json`` says how texts are cut. ``tokenizer_config.json``, and of older
 folders ``special_tokens_map.json`` and ``added_tokens.json``, add tokens to it, and say
@@ -80,7 +80,7 @@ def _token(value: Any) -> dict[str, Any]:
 
 
 def _is_token(value: Any) -> bool:
-    """Whether a value is a text that a token may have."""
+    """Tells whether a value is a text that a token may have."""
     if not isinstance(value, str) or not value:
         return False
     try:
@@ -124,7 +124,7 @@ def _length(value: Any) -> int | None:
 
 
 def _input_names(value: Any) -> bool:
-    """Whether the parts of a text are numbered, of the names of inputs."""
+    """Tells whether the names of inputs number the parts of a text."""
     names = list_of(text)(value)
     if (
         not {"input_ids", "attention_mask"}
@@ -215,7 +215,7 @@ class Description:
 def read_description(
     folder: Path, content: str, described: dict[str, Any], op: str
 ) -> Description:
-    """What the files beside a ``tokenizer.json`` make of it.
+    """The tokenizer that the files beside a ``tokenizer.json`` make of it.
 
     Args:
         folder: The folder.
@@ -246,7 +246,7 @@ def _entries(
     folder: Path,
     op: str,
 ) -> dict[str, Any]:
-    """What the entries of all files say, under the names of the table's arguments."""
+    """The entries of all files, under the names of the table's arguments."""
     config = dict(told.get(CONFIG_FILE, {}))
     # Tokens of one model, as "image_token": they are special.
     own = {
@@ -457,7 +457,7 @@ class _Reading:
         return normalizer if own else None
 
     def _check_spaces(self) -> None:
-        """Whether a text begins with a space, which decides its first token."""
+        """Tells whether a text begins with a space, which decides its first token."""
         value, legacy = self._entries["prefix_space"], self._entries["legacy"]
         if value is None and self._is(_GPT2):
             value = False
@@ -593,7 +593,7 @@ class _Reading:
 
     # ------------------------------------------------------------------ settings
     def settings(self) -> TokenizerSettings:
-        """What the files say beside the description."""
+        """The settings that the files have beside the description."""
         entries = self._entries
         padding = _object(self._described.get("padding"))
         cutting = _object(self._described.get("truncation"))
@@ -623,7 +623,7 @@ _OF_BERT = (
 def entries_of(
     settings: TokenizerSettings, end: str | None, special: Collection[str]
 ) -> dict[str, Any]:
-    """What ``tokenizer_config.json`` says beside a ``tokenizer.json``.
+    """The settings of a ``tokenizer_config.json`` beside a ``tokenizer.json``.
 
     Args:
         settings: What no ``tokenizer.json`` says.

@@ -19,7 +19,7 @@ _OP, _SIDES = "TokenizerSettings", ("right", "left")
 @guard_methods
 @dataclasses.dataclass(frozen=True)
 class TokenizerSettings:
-    """What a folder says of a tokenizer beside its ``tokenizer.json``.
+    """The settings that a folder has beside its ``tokenizer.json``.
 
     Args:
         end: The token that ends a text, where the user names none.
@@ -75,7 +75,7 @@ class TokenizerSettings:
         return cls(**config)
 
     def get_config(self) -> dict[str, Any]:
-        """What is not the default, JSON-able."""
+        """The settings that are not the default, JSON-able."""
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)

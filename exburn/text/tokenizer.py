@@ -363,7 +363,7 @@ class Tokenizer:
 
     @property
     def settings(self) -> TokenizerSettings:
-        """What no ``tokenizer.json`` says."""
+        """The settings that no ``tokenizer.json`` has."""
         return self._settings
 
     @property

@@ -256,7 +256,7 @@ def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
 
 
 def provenance_of_scores(ready: SetUp) -> Provenance:
-    """What the scores of a sweep depend on, whatever its trials and their seeds are.
+    """The inputs of a sweep's scores, whatever its trials and their seeds are.
 
     Args:
         ready: What it was given.

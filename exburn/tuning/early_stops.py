@@ -12,7 +12,7 @@ from exburn.tuning.records import LaneRecord
 
 
 class EarlyStops:
-    """What ends lanes that have stopped improving.
+    """The rule that ends lanes which have stopped improving.
 
     Args:
         stopping: The callback, of which each lane has a copy.

@@ -131,7 +131,7 @@ class Variant:
         return True
 
     def _encodes_anew(self) -> bool:
-        """Whether the host makes other arrays of the data than for the source.
+        """Tells whether the host makes other arrays of the data than for the source.
 
         Raises:
             ArgumentError: The data are such arrays already.

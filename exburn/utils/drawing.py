@@ -318,7 +318,7 @@ def _graph_of(model: Any) -> Graph:
 def _within(
     model: Any, layer_range: Any, boxes: dict, frames: dict, arrows: list
 ) -> tuple[dict, dict, list]:
-    """What lies between a first and a last layer of the model itself."""
+    """The layers of the model itself from a first to a last one."""
     graph = _graph_of(model)
     names = [*graph.input_names, *(node.name for node in graph.nodes)]
     first, last = match_range("plot_model", layer_range, names)

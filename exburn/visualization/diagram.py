@@ -262,7 +262,7 @@ class Diagram:
         )
 
     def _child(self, frame: Key, key: Key, chains: dict) -> Key | None:
-        """What of a frame a box is or lies in; None if it lies outside."""
+        """The child of a frame that a box is or lies in; None if it lies outside."""
         chain = chains[key]
         if frame is None:
             return ("frame", chain[0]) if chain else ("box", key)

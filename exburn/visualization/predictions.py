@@ -389,7 +389,7 @@ def plot_prediction_table(
 
 
 def _are_names(values: Any) -> bool:
-    """Whether these are names of classes, as a list or by their numbers."""
+    """Tells whether these are names of classes, as a list or by their numbers."""
     if isinstance(values, Mapping):
         return True
     listed = isinstance(values, list | tuple) and bool(values)

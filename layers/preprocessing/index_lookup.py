@@ -371,7 +371,7 @@ class IndexLookup(HostLayer):
         return config
 
     def _follow(self, known: _Vocabulary) -> bool:
-        """Whether the special tokens, and their weights, follow from the others."""
+        """Tells whether special tokens, and their weights, follow from the others."""
         special, idf = self._special(), known.idf
         if known.tokens[: len(special)] == special:  # they would be taken for these
             return not special

@@ -126,7 +126,7 @@ def _multiply_rows(step: Operation, x: Any, matrix: Any) -> Any:
 
 
 def _is_refused(x: Any) -> bool:
-    """Whether the converter makes a product of an array that it then refuses.
+    """Tells whether the converter makes a product that it then refuses.
 
     "'tfl.batch_matmul' op found invalid output rank, expected 3 but got 4"; it also
     does so where products of matrices are between reshapes from and to such arrays.

@@ -23,7 +23,7 @@ VALID, SAME = "VALID", "SAME"
 
 
 class Mean:
-    """What stands for a primitive in the operation that `join_means` makes."""
+    """The counterpart of a primitive in the operation that `join_means` makes."""
 
     name = "window_mean"
 

@@ -93,7 +93,7 @@ class Pieces:
         return self._tokenizer.decode(self._window, clean_up=False)
 
     def _clean(self, text: str, last: bool = False) -> str:
-        """What of a text is certain once spaces in front of punctuation are left out.
+        """The part of a text that is certain once spaces before punctuation go.
 
         Args:
             text: The text behind all that was given before.

@@ -272,7 +272,7 @@ def _listed(path: Path, op: str) -> tuple[list[str], list[str]]:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether a folder itself is there; a link to one lies elsewhere."""
+    """Tells whether a folder itself is there; a link to one lies elsewhere."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:

@@ -93,7 +93,7 @@ def _quiet_threads() -> None:
 
 
 def _raised_anyway(record: logging.LogRecord) -> bool:
-    """Whether a line is printed: none of threads that failed at our checkpoint."""
+    """Tells whether a line is printed: none of threads failed at our checkpoint."""
     text = record.getMessage()
     return not ("_SignalingThread.run() raised" in text and "/.unfinished-" in text)
 

@@ -447,7 +447,7 @@ def _reading(folder: Path) -> Iterator[None]:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the system refused, and nothing in the program is wrong."""
+    """Tells whether the system refused, with no fault in the program."""
     return isinstance(error, OSError) or bool(_FULL.search(str(error)))
 
 

@@ -114,7 +114,7 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _accepting(self, listening: socket.socket) -> Any:
-        """What accepts the connections of a socket."""
+        """The acceptor of a socket's connections."""
         if self.config.is_ssl and self.config.ssl is not None:
             return SecureServer(
                 listening,
