@@ -1,12 +1,11 @@
-"""Figures of the source tree: what the redesign of the layout is to improve.
+"""Figures of the source tree, and the bars that ``test_house.py`` holds.
 
     python tests/project/house.py            # of this checkout
     python tests/project/house.py --root X   # of another one, to compare
+    python tests/project/house.py --list     # with the names behind each figure
 
-It prints the entries of the package's root, the longest chain of imports, the frames
-from ``Model.fit`` to a layer (traced, not read), the bases of the four large classes,
-lines of product code, functions whose name is a bare participle, and modules without a
-test at their own path.
+Everything but the walk from ``fit`` to a layer is read from the sources, without
+importing them.
 """
 
 from __future__ import annotations
@@ -17,16 +16,18 @@ import functools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CATALOGUES = ("layers", "optimizers", "callbacks", "datasets")
-CLASSES = {
-    "Model": "exburn.models:Model",
-    "Trainer": "exburn.training.trainer:Trainer",
-    "Layer": "exburn.layers:Layer",
-    "Optimizer": "exburn.optimizers:Optimizer",
-}
+# Folders whose modules are a menu, each entry imported by the folder's list alone.
+MENUS = ("exburn.command_line", "exburn.export.onnx", "exburn.applications")
+# Two names that Keras gives twice itself.
+KERAS_PAIRS = frozenset({"Identity"})
+LISTED = 200  # a module of fewer lines may belong into its only importer
 _IRREGULAR = frozenset(
     "bound bought brought built caught cut done drawn driven fed felt filled found"
     " given gone grown heard held hidden kept known laid led left lent lit lost made"
@@ -36,21 +37,38 @@ _IRREGULAR = frozenset(
 )
 _VERBS = frozenset("cut put read set shut split spread".split())  # imperatives, too
 _ADJECTIVES = frozenset("embed feed seed reseed need speed".split())
+# The participles that docs say no variable is called; others can be a noun or a word
+# of the field (``left``, ``fixed``, ``compiled``).
+_VARIABLES = frozenset("found known made given kept told wanted held".split())
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPE = (*_FUNCTION, ast.ClassDef, ast.Lambda)
 
 
-def sources(root: Path) -> list[Path]:
-    """The files of the product: of the package and of the catalogues."""
-    folders = [root / "exburn", *(root / name for name in CATALOGUES)]
-    found = {path.resolve() for folder in folders for path in folder.rglob("*.py")}
-    return sorted(found)
+@dataclass(frozen=True)
+class Source:
+    """A file of the product: its import name, its lines and its tree."""
+
+    name: str
+    path: Path
+    lines: list[str]
+    tree: ast.Module
 
 
-def module_of(path: Path, root: Path) -> str:
-    """The name by which a file is imported."""
-    parts = list(path.relative_to(root).with_suffix("").parts)
-    if parts[0] in CATALOGUES:
-        parts.insert(0, "exburn")
-    return ".".join(parts).removesuffix(".__init__")
+@functools.cache
+def sources(root: Path) -> dict[str, Source]:
+    """The files of the product, by import name: of the package and the catalogues."""
+    files = {}
+    for folder in ("exburn", *CATALOGUES):
+        for path in sorted((root / folder).rglob("*.py")):
+            if any(parent.is_symlink() for parent in path.parents):
+                continue
+            parts = list(path.relative_to(root).with_suffix("").parts)
+            if parts[0] in CATALOGUES:
+                parts.insert(0, "exburn")
+            name = ".".join(parts).removesuffix(".__init__")
+            text = path.read_text("utf-8")
+            files[name] = Source(name, path, text.splitlines(), ast.parse(text))
+    return files
 
 
 def root_entries(root: Path) -> list[str]:
@@ -59,109 +77,234 @@ def root_entries(root: Path) -> list[str]:
     return sorted(names - {"__init__.py", "__main__.py", "__pycache__", "py.typed"})
 
 
+@functools.cache
 def imports(root: Path) -> dict[str, set[str]]:
-    """The modules of ours that each module imports when it is imported."""
-    trees = {module_of(p, root): ast.parse(p.read_text("utf-8")) for p in sources(root)}
-    found: dict[str, set[str]] = {}
-    for name, tree in trees.items():
-        wanted: set[str] = set()
-        for node in tree.body:
+    """The modules of ours that a module names in imports, those in functions included.
+
+    ``from exburn.room import name`` is an import of the module ``exburn.room.name``
+    where there is one, else of ``exburn.room``. The packages above are not counted.
+    """
+    files = sources(root)
+    graph: dict[str, set[str]] = {}
+    for name, source in files.items():
+        targets: set[str] = set()
+        for node in ast.walk(source.tree):
             if isinstance(node, ast.Import):
-                wanted |= {alias.name for alias in node.names}
+                targets |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                wanted.add(node.module)
-                wanted |= {f"{node.module}.{alias.name}" for alias in node.names}
-        found[name] = {other for other in wanted if other in trees} - {name}
-    return found
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    targets.add(inner if inner in files else node.module)
+        graph[name] = {target for target in targets if target in files} - {name}
+    return graph
 
 
-def longest_chain(graph: dict[str, set[str]]) -> list[str]:
-    """The longest path of imports on which no module comes twice."""
+def circles(root: Path) -> list[list[str]]:
+    """Groups of modules that import each other, the largest first (Tarjan, 1972)."""
+    graph = imports(root)
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
 
-    @functools.cache
-    def below(name: str) -> tuple[str, ...]:
-        active.add(name)
-        chains = [below(other) for other in sorted(graph[name]) if other not in active]
-        active.discard(name)
-        return (name, *max(chains, key=len, default=()))
+    def visit(name: str) -> None:
+        order[name] = lowest[name] = len(order)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in order:
+                visit(other)
+            if other in stack:
+                lowest[name] = min(lowest[name], lowest[other])
+        if lowest[name] == order[name]:
+            start = stack.index(name)
+            groups.append(sorted(stack[start:]))
+            del stack[start:]
 
-    active: set[str] = set()
     sys.setrecursionlimit(10_000)
-    return list(max(map(below, sorted(graph)), key=len))
+    for name in sorted(graph):
+        if name not in order:
+            visit(name)
+    return sorted((g for g in groups if len(g) > 1), key=len, reverse=True)
 
 
-_WALK = """
-import inspect, os, sys
-import numpy as np, exburn
-from exburn import layers
-frames, chunks = [], []
-class Probe(layers.Layer):
-    def call(self, x):
-        names = [f for f in inspect.stack(0) if "exburn" in f.filename or any(
-            f"/{c}/" in f.filename for c in ("layers", "optimizers", "callbacks"))]
-        frames.append([(os.path.basename(f.filename), f.function) for f in names][::-1])
-        return x
-model = exburn.Sequential([exburn.Input((4,)), Probe(), layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(np.ones((64, 4), "float32"), np.ones((64, 1), "float32"), verbose=0)
-walk = [f for f in frames if any("train" in n for _, n in f)
-        and any(n == "loss" for _, n in f) and f[0][1] == "fit"]
-best = min(walk, key=len)
-for file, function in best:
-    print(f"{file}:{function}")
-"""
+def lone_modules(root: Path) -> list[str]:
+    """Modules of fewer than 200 lines whose only importer lies in the same folder.
+
+    Not listed are the entries of catalogues, and what a package's own list imports.
+    """
+    files = sources(root)
+    importers = defaultdict(set)
+    for name, targets in imports(root).items():
+        for target in targets:
+            importers[target].add(name)
+    lone = []
+    for name, source in files.items():
+        parent = name.rpartition(".")[0]
+        menu = parent.split(".")[1:2] and parent.split(".")[1] in CATALOGUES
+        menu = menu or parent.startswith(MENUS)
+        if source.path.name == "__init__.py" or menu or len(source.lines) >= LISTED:
+            continue
+        if len(importers[name]) == 1:
+            (only,) = importers[name]
+            package = files[only].path.name == "__init__.py"
+            if not package and only.rpartition(".")[0] == parent:
+                lone.append(f"{name} -> {only.rpartition('.')[2]}")
+    return lone
 
 
-def walk(root: Path) -> list[str]:
-    """The frames of ours from ``Model.fit`` to a layer, while it is traced."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _WALK],
-        env={"PYTHONPATH": str(root), "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.splitlines()
+def _code_lines(node: ast.stmt, lines: list[str]) -> int:
+    """The lines of a function or class without blank ones, comments and docstrings."""
+    texts: set[int] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, (*_FUNCTION, ast.ClassDef)) and ast.get_docstring(inner):
+            text = inner.body[0]
+            texts |= set(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+    numbers = set(range(node.lineno, (node.end_lineno or node.lineno) + 1)) - texts
+    code = [lines[number - 1].strip() for number in numbers]
+    return sum(bool(line) and not line.startswith("#") for line in code)
 
 
-def bases(root: Path) -> dict[str, list[str]]:
-    """The bases of the four large classes that are written for that class alone."""
-    script = "\n".join(
-        f"from {place.partition(':')[0]} import {place.partition(':')[2]} as C\n"
-        f"print('{name}', *[b.__name__ for b in C.__mro__[1:] "
-        "if b.__module__.startswith('exburn')])"
-        for name, place in CLASSES.items()
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script],
-        env={"PYTHONPATH": str(root), "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return {
-        line.split()[0]: [b for b in line.split()[1:] if b not in CLASSES]
-        for line in done.stdout.splitlines()
-    }
+def _defined(root: Path, kinds: tuple[type, ...]) -> Iterator[tuple[Source, Any]]:
+    for source in sources(root).values():
+        for node in ast.walk(source.tree):
+            if isinstance(node, kinds):
+                yield source, node
 
 
-def functions(root: Path) -> Iterator[tuple[str, str]]:
-    """Every function and method, with its module."""
-    for path in sources(root):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield module_of(path, root), node.name
+def long_functions(root: Path, most: int = 80) -> list[str]:
+    """Functions with more than so many lines of code."""
+    return [
+        f"{source.name}.{node.name} ({size})"
+        for source, node in _defined(root, _FUNCTION)
+        if (size := _code_lines(node, source.lines)) > most
+    ]
+
+
+def long_classes(root: Path, most: int = 300) -> list[str]:
+    """Classes with more than so many lines of code, wherever they lie."""
+    return [
+        f"{source.name}.{node.name} ({size})"
+        for source, node in _defined(root, (ast.ClassDef,))
+        if (size := _code_lines(node, source.lines)) > most
+    ]
+
+
+def passed_locals(root: Path) -> list[str]:
+    """The calls of ``locals()``."""
+    return [
+        f"{source.name}:{node.lineno}"
+        for source, node in _defined(root, (ast.Call,))
+        if isinstance(node.func, ast.Name) and node.func.id == "locals"
+    ]
+
+
+def twice_named(root: Path) -> list[str]:
+    """Public class names that several modules define, Keras' own pairs aside."""
+    places = defaultdict(list)
+    for source in sources(root).values():
+        private = any(part.startswith("_") for part in source.name.split("."))
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                if not private:
+                    places[node.name].append(source.name)
+    keras = {"exburn.losses", "exburn.metrics"}
+    return [
+        f"{name}: {', '.join(modules)}"
+        for name, modules in sorted(places.items())
+        if len(modules) > 1
+        and name not in KERAS_PAIRS
+        and {".".join(module.split(".")[:2]) for module in modules} != keras
+    ]
 
 
 def participles(root: Path) -> list[str]:
     """Functions whose whole name is a participle: ``kept``, ``joined``."""
-    found = []
-    for module, name in functions(root):
-        word = name.strip("_")
+    names = []
+    for source, node in _defined(root, _FUNCTION):
+        word = node.name.strip("_")
         regular = re.fullmatch(r"[a-z]{2,}ed", word) and word not in _ADJECTIVES
         if (regular or word in _IRREGULAR) and word not in _VERBS:
-            found.append(f"{module}.{name}")
-    return found
+            names.append(f"{source.name}.{node.name}")
+    return names
+
+
+def _inside(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function or class that are not of one inside it."""
+    for child in ast.iter_child_nodes(scope):
+        yield child
+        if not isinstance(child, _SCOPE):
+            yield from _inside(child)
+
+
+def participle_variables(root: Path) -> list[str]:
+    """Variables and arguments named by a bare participle, once for each function."""
+    names = []
+    for source, scope in _defined(root, (ast.Module, *_SCOPE)):
+        words = Counter(
+            word.strip("_")
+            for node in _inside(scope)
+            for word in (
+                [node.id]
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                else [node.arg]
+                if isinstance(node, ast.arg)
+                else []
+            )
+        )
+        place = getattr(scope, "name", "<lambda>" if scope is not source.tree else "")
+        names += [f"{source.name}.{place}: {w}" for w in words if w in _VARIABLES]
+    return names
+
+
+_WALK = """
+import inspect, os
+import numpy as np, exburn
+from exburn import layers
+home = os.path.dirname(os.path.dirname(os.path.realpath(exburn.__file__))) + os.sep
+walks = []
+class Probe(layers.Layer):
+    def call(self, x):
+        files = [(os.path.realpath(f.filename), f.function) for f in inspect.stack(0)
+                 if not f.filename.startswith("<")]
+        walks.append([f"{os.path.relpath(file, home)}:{name}" for file, name in files
+                      if file.startswith(home) and "site-packages" not in file])
+        return x
+model = exburn.Sequential([exburn.Input((4,)), Probe(), layers.Dense(1)])
+model.compile("sgd", "mse")
+walks.clear()
+model.fit(np.ones((64, 4), "float32"), np.ones((64, 1), "float32"), verbose=0)
+for walk in walks:
+    print(*walk[::-1])
+"""
+
+
+@functools.cache
+def walks(root: Path) -> list[list[str]]:
+    """The frames of ours from ``Model.fit`` to a layer, of each trace of a first fit.
+
+    The guards of errors (``errors/boundary.py``) are not counted.
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _WALK],
+        env={
+            "PYTHONPATH": str(root),
+            "JAX_PLATFORMS": "cpu",
+            "PATH": "/usr/bin:/bin",
+            "EXBURN_COMPILATION_CACHE": "off",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [
+        [frame for frame in line.split() if "errors/boundary.py" not in frame]
+        for line in done.stdout.splitlines()
+    ]
+
+
+def training_walk(root: Path) -> list[str]:
+    """The frames of the trace that is trained: the one that computes the loss."""
+    return min((w for w in walks(root) if any(":loss" in f for f in w)), key=len)
 
 
 def untested(root: Path) -> list[str]:
@@ -169,17 +312,45 @@ def untested(root: Path) -> list[str]:
     tests = {
         str(path.relative_to(root / "tests")) for path in (root / "tests").rglob("*.py")
     }
-    found = []
-    for path in sources(root):
-        name = module_of(path, root)
-        if path.name == "__init__.py":
+    alone = []
+    for source in sources(root).values():
+        if source.path.name == "__init__.py":
             continue
-        parts = name.split(".")[1:]
-        *folders, last = parts
-        own = "/".join([*folders, f"test_{last.strip('_')}.py"])
-        if own not in tests:
-            found.append(name)
-    return found
+        *folders, last = source.name.split(".")[1:]
+        if "/".join([*folders, f"test_{last.strip('_')}.py"]) not in tests:
+            alone.append(source.name)
+    return alone
+
+
+def product_lines(root: Path) -> int:
+    """Lines of the product."""
+    return sum(len(source.lines) for source in sources(root).values())
+
+
+def test_lines(root: Path) -> int:
+    """Lines of the tests."""
+    files = (root / "tests").rglob("*.py")
+    return sum(len(path.read_text("utf-8").splitlines()) for path in files)
+
+
+# A figure's name → what it lists (its figure is their number).
+LISTS: dict[str, Callable[[Path], Iterable[str]]] = {
+    "entries of exburn/": root_entries,
+    "frames from Model.fit to a layer": training_walk,
+    "traces of a layer at a first fit": lambda root: [" ".join(w) for w in walks(root)],
+    "calls of locals()": passed_locals,
+    "modules in the largest circle of imports": lambda root: next(
+        iter(circles(root)), []
+    ),
+    "public class names that stand twice": twice_named,
+    "functions of more than 80 lines": long_functions,
+    "classes of more than 300 lines": long_classes,
+    "functions named by a participle": participles,
+    "variables named by a participle": participle_variables,
+    "small modules with one importer beside them": lone_modules,
+    "modules without a test of their path": untested,
+}
+NUMBERS = {"lines of the product": product_lines, "lines of the tests": test_lines}
 
 
 def main() -> None:
@@ -189,31 +360,13 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the names, too")
     options = parser.parse_args()
     root = options.root.resolve()
-    files = sources(root)
-    lines = sum(len(p.read_text("utf-8").splitlines()) for p in files)
-    entries, chain = root_entries(root), longest_chain(imports(root))
-    frames, names, lone = walk(root), participles(root), untested(root)
-    modules = [p for p in files if p.name != "__init__.py"]
-    print(f"entries of exburn/: {len(entries)}")
-    print(f"longest chain of imports: {len(chain)} modules")
-    model = next((i for i, f in enumerate(frames) if "call_arrays" in f), len(frames))
-    host = next((i for i, f in enumerate(frames) if f.startswith("steps.py")), 0)
-    print(f"frames from Model.fit to the model's call: {model + 1}, {host} on the host")
-    print(f"frames from Model.fit to a layer in a Sequential: {len(frames)}")
-    for name, mixins in bases(root).items():
-        print(f"bases of {name}: {len(mixins)} ({', '.join(mixins)})")
-    print(f"product code: {len(files)} files, {lines} lines")
-    print(f"functions named by a participle: {len(names)}")
-    print(f"modules without a test of their path: {len(lone)} of {len(modules)}")
-    if options.list:
-        for title, items in (
-            ("entries", entries),
-            ("chain", chain),
-            ("frames", frames),
-            ("participles", names),
-            ("untested", lone),
-        ):
-            print(f"\n{title}:", *items, sep="\n  ")
+    for name, measure in LISTS.items():
+        items = list(measure(root))
+        print(f"{len(items):6} {name}")
+        if options.list:
+            print(*(f"         {item}" for item in items), sep="\n")
+    for name, count in NUMBERS.items():
+        print(f"{count(root):6} {name}")
 
 
 if __name__ == "__main__":
