@@ -12,7 +12,6 @@ from typing import Any
 from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.core.checks import check_path
-from exburn.core.constructors import arguments_for
 from exburn.core.printing import print_text
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
 
@@ -89,12 +88,19 @@ class ModelCheckpoint(StateCheckpoint):
         self._check_path(whole_runs, save_weights_only)
         if save_freq is False:
             save_freq = 0  # never: that is BackupAndRestore's
-        given = {
-            **locals(),
-            "directory": self.filepath if whole_runs else None,
-            "keep": 2 if keep is None else keep,
-        }
-        super().__init__(**arguments_for(StateCheckpoint, given))
+        super().__init__(
+            self.filepath if whole_runs else None,
+            save_freq=save_freq,
+            monitor=monitor,
+            mode=mode,
+            save_best_only=save_best_only,
+            initial_value_threshold=initial_value_threshold,
+            keep=2 if keep is None else keep,
+            background=background,
+            on_error=on_error,
+            verbose=verbose,
+            every=every,
+        )
         self.light = whole_runs
         self.save_weights_only = save_weights_only
         self.keep, self.on_error = keep, on_error

@@ -8,7 +8,6 @@ import sys
 from exburn.callbacks.contract.every import Every
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.core.checks import check_path
-from exburn.core.constructors import arguments_for
 from exburn.errors import CallbackError
 
 
@@ -59,7 +58,15 @@ class OrbaxCheckpoint(StateCheckpoint):
         every: int | str | Every | None = None,
     ):
         super().__init__(
-            **arguments_for(StateCheckpoint, locals()),
+            directory=directory,
+            save_freq=save_freq,
+            monitor=monitor,
+            mode=mode,
+            save_best_only=save_best_only,
+            initial_value_threshold=initial_value_threshold,
+            on_error=on_error,
+            verbose=verbose,
+            every=every,
             keep=sys.maxsize if max_to_keep is None else max_to_keep,
             background=save_on_background,
         )

@@ -11,7 +11,6 @@ from exburn import constraints, initializers, regularizers
 from exburn.core import forward_context
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
@@ -205,7 +204,15 @@ class ReversibleEmbedding(Embedding):
         logit_soft_cap: Any = None,
         **kwargs: Unpack[ReversibleOptions],
     ):
-        super().__init__(**arguments_for(Embedding, locals()), **kwargs)
+        super().__init__(
+            input_dim=input_dim,
+            output_dim=output_dim,
+            embeddings_initializer=embeddings_initializer,
+            embeddings_regularizer=embeddings_regularizer,
+            embeddings_constraint=embeddings_constraint,
+            mask_zero=mask_zero,
+            **kwargs,
+        )
         self.tie_weights = bool(tie_weights)
         self.reverse_dtype = reverse_dtype
         self.logit_soft_cap = logit_soft_cap

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
-from exburn.core.constructors import with_default
 from exburn.core.forward_context import carried_mask
 from exburn.core.methods import overridable
 from exburn.core.precision import standardize_dtype
@@ -262,6 +262,34 @@ def _for_each_entry(op: str, values: jax.Array, mask: Any) -> jax.Array:
 
 def _booleans(*masks: Any) -> list[jax.Array]:
     return [jnp.asarray(m).astype(bool) for m in masks if m is not None]
+
+
+def with_default(function: Any, name: str, value: Any) -> Any:
+    """A copy of a function in which a parameter has another default.
+
+    Example:
+        >>> def power(x, exponent=2):
+        ...     return x**exponent
+        >>> with_default(power, "exponent", 3)(2)
+        8
+    """
+    optional = [
+        p.replace(default=value) if p.name == name else p
+        for p in inspect.signature(function).parameters.values()
+        if p.default is not p.empty
+    ]
+    copy = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        argdefs=tuple(p.default for p in optional if p.kind is not p.KEYWORD_ONLY),
+        closure=function.__closure__,
+    )
+    copy.__kwdefaults__ = {
+        p.name: p.default for p in optional if p.kind is p.KEYWORD_ONLY
+    }
+    functools.update_wrapper(copy, function)
+    del copy.__wrapped__  # by which `inspect` would find the other defaults
+    return copy
 
 
 def name_constructor(cls: Any) -> None:

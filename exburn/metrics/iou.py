@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import check_count, check_integer
-from exburn.core.constructors import arguments_for
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueeze_to
 from exburn.metrics.base import Metric, State, without_rows
@@ -231,7 +230,14 @@ class MeanIoU(IoU):
     ):
         num_classes = check_count(type(self).__name__, "num_classes", num_classes)
         super().__init__(
-            target_class_ids=range(num_classes), **arguments_for(IoU, locals())
+            target_class_ids=range(num_classes),
+            num_classes=num_classes,
+            name=name,
+            dtype=dtype,
+            ignore_class=ignore_class,
+            sparse_y_true=sparse_y_true,
+            sparse_y_pred=sparse_y_pred,
+            axis=axis,
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -274,7 +280,16 @@ class OneHotIoU(IoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ):
-        super().__init__(sparse_y_true=False, **arguments_for(IoU, locals()))
+        super().__init__(
+            sparse_y_true=False,
+            num_classes=num_classes,
+            target_class_ids=target_class_ids,
+            name=name,
+            dtype=dtype,
+            ignore_class=ignore_class,
+            sparse_y_pred=sparse_y_pred,
+            axis=axis,
+        )
 
     def get_config(self) -> dict[str, Any]:
         return self._config_without("sparse_y_true")
@@ -314,7 +329,15 @@ class OneHotMeanIoU(MeanIoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ):
-        super().__init__(sparse_y_true=False, **arguments_for(MeanIoU, locals()))
+        super().__init__(
+            sparse_y_true=False,
+            num_classes=num_classes,
+            name=name,
+            dtype=dtype,
+            ignore_class=ignore_class,
+            sparse_y_pred=sparse_y_pred,
+            axis=axis,
+        )
 
     def get_config(self) -> dict[str, Any]:
         return self._config_without("target_class_ids", "sparse_y_true")

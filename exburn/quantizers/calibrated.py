@@ -7,7 +7,6 @@ from typing import Any
 
 from exburn.core import registry
 from exburn.core.checks import check_count, check_flag, check_number
-from exburn.core.constructors import arguments_for
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import guard_methods
 from exburn.quantizers.configs import QuantizationConfig
@@ -131,7 +130,14 @@ class GPTQConfig(_Calibrated):
         quantization_layer_structure: Mapping[str, Any] | None = None,
     ):
         super().__init__(
-            **arguments_for(_Calibrated, locals()), known_bits=(2, 3, 4, 8)
+            dataset=dataset,
+            tokenizer=tokenizer,
+            weight_bits=weight_bits,
+            num_samples=num_samples,
+            sequence_length=sequence_length,
+            group_size=group_size,
+            quantization_layer_structure=quantization_layer_structure,
+            known_bits=(2, 3, 4, 8),
         )
         op = type(self).__name__
         self.calibration_batch_size = check_count(
@@ -195,7 +201,16 @@ class AWQConfig(_Calibrated):
         apply_clip: bool = True,
         quantization_layer_structure: Mapping[str, Any] | None = None,
     ):
-        super().__init__(**arguments_for(_Calibrated, locals()), known_bits=(4,))
+        super().__init__(
+            dataset=dataset,
+            tokenizer=tokenizer,
+            weight_bits=weight_bits,
+            num_samples=num_samples,
+            sequence_length=sequence_length,
+            group_size=group_size,
+            quantization_layer_structure=quantization_layer_structure,
+            known_bits=(4,),
+        )
         points = check_count(type(self).__name__, "num_grid_points", num_grid_points)
         self.num_grid_points = points
         self.apply_clip = check_flag(type(self).__name__, "apply_clip", apply_clip)

@@ -6,7 +6,6 @@ from typing import Any, Unpack
 
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.attention.projected import ProjectedAttention
@@ -84,7 +83,23 @@ class GroupedQueryAttention(ProjectedAttention):
         rotary: Any = None,
         **kwargs: Unpack[UnregularizedOptions],
     ):
-        super().__init__(**arguments_for(ProjectedAttention, locals()), **kwargs)
+        super().__init__(
+            dropout=dropout,
+            use_bias=use_bias,
+            sliding_window=sliding_window,
+            flash_attention=flash_attention,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+            use_gate=use_gate,
+            seed=seed,
+            rotary=rotary,
+            **kwargs,
+        )
         op = "GroupedQueryAttention"
         self.head_dim = check_count(op, "head_dim", head_dim)
         self.num_query_heads = check_count(op, "num_query_heads", num_query_heads)

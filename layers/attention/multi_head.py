@@ -7,7 +7,6 @@ from typing import Any, Unpack
 
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.attention.projected import ProjectedAttention, other_name
@@ -102,7 +101,23 @@ class MultiHeadAttention(ProjectedAttention):
         rotary: Any = None,
         **kwargs: Unpack[UnregularizedOptions],
     ):
-        super().__init__(**arguments_for(ProjectedAttention, locals()), **kwargs)
+        super().__init__(
+            dropout=dropout,
+            use_bias=use_bias,
+            sliding_window=sliding_window,
+            flash_attention=flash_attention,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+            use_gate=use_gate,
+            seed=seed,
+            rotary=rotary,
+            **kwargs,
+        )
         op = "MultiHeadAttention"
         self.num_heads = check_count(op, "num_heads", num_heads)
         self.key_dim = check_count(op, "key_dim", key_dim)

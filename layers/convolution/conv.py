@@ -8,7 +8,6 @@ from exburn import activations, constraints, initializers, regularizers
 from exburn.core import quick_trace
 from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_choice, check_count
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.conv.dispatch import convolve
@@ -153,7 +152,16 @@ class Conv(Convolution):
         **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(
-            **arguments_for(Convolution, locals()),
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            bias_constraint=bias_constraint,
             activity_regularizer=activity_regularizer,
             **kwargs,
         )

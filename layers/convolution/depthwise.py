@@ -7,7 +7,6 @@ from typing import Any, Unpack
 from exburn import constraints, initializers, regularizers
 from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Convolution
@@ -41,7 +40,16 @@ class DepthwiseConv(Convolution):
         **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(
-            **arguments_for(Convolution, locals()),
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            bias_constraint=bias_constraint,
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
@@ -108,7 +116,24 @@ class SeparableConv(DepthwiseConv):
         bias_constraint: Identifier = None,
         **kwargs: Unpack[AdaptableOptions],
     ):
-        super().__init__(**arguments_for(DepthwiseConv, locals()), **kwargs)
+        super().__init__(
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            depth_multiplier=depth_multiplier,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            depthwise_initializer=depthwise_initializer,
+            bias_initializer=bias_initializer,
+            depthwise_regularizer=depthwise_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            depthwise_constraint=depthwise_constraint,
+            bias_constraint=bias_constraint,
+            **kwargs,
+        )
         self.filters = check_count(type(self).__name__, "filters", filters)
         self.pointwise_initializer = initializers.get(pointwise_initializer)
         self.pointwise_regularizer = regularizers.get(pointwise_regularizer)

@@ -11,7 +11,6 @@ from jax import lax
 from exburn import constraints, initializers, regularizers
 from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.kernels.conv.dispatch import convolve
@@ -49,7 +48,16 @@ class ConvTranspose(Convolution):
         **kwargs: Unpack[AdaptableOptions],
     ):
         super().__init__(
-            **arguments_for(Convolution, locals()),
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            bias_constraint=bias_constraint,
             activity_regularizer=activity_regularizer,
             **kwargs,
         )

@@ -16,7 +16,6 @@ from exburn import initializers
 from exburn.core import forward_context, quick_trace
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_integer, check_number
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
@@ -109,7 +108,19 @@ class BatchNormalization(Scaled):
     ):
         op = "BatchNormalization"
         axis = check_integer(op, "axis", axis)
-        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
+        super().__init__(
+            axis=axis,
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+            **kwargs,
+        )
         self.axis: int = axis
         self.momentum = check_number(op, "momentum", momentum, high=1.0)
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)

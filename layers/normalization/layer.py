@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from exburn import constraints, initializers, regularizers
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_axis, check_count, check_number
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.layer_norm import standardize
@@ -143,7 +142,19 @@ class LayerNormalization(Scaled):
         **kwargs: Unpack[LayerOptions],
     ):
         center, scale = center and not rms_scaling, scale or rms_scaling
-        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
+        super().__init__(
+            axis=axis,
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+            **kwargs,
+        )
         self.rms_scaling = bool(rms_scaling)
 
     def build(self, input_shape):
@@ -291,7 +302,19 @@ class GroupNormalization(Scaled):
         gamma_constraint: Identifier = None,
         **kwargs: Unpack[LayerOptions],
     ):
-        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
+        super().__init__(
+            axis=axis,
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+            **kwargs,
+        )
         if groups != -1:
             groups = check_count("GroupNormalization", "groups", groups)
         if not isinstance(self.axis, int) or self.axis == 0:

@@ -10,7 +10,6 @@ import numpy as np
 from jax.core import Tracer
 
 from exburn.core.checks import check_choice
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DTypeError
@@ -88,7 +87,22 @@ class IntegerLookup(IndexLookup):
         if salt is not None and oov_method != "farmhash":
             raise ArgumentError(op, 'salt needs oov_method="farmhash"')
         salt = check_salt(op, salt)
-        super().__init__(**arguments_for(IndexLookup, locals()), name=name, **kwargs)
+        super().__init__(
+            max_tokens=max_tokens,
+            num_oov_indices=num_oov_indices,
+            mask_token=mask_token,
+            oov_token=oov_token,
+            vocabulary=vocabulary,
+            idf_weights=idf_weights,
+            invert=invert,
+            output_mode=output_mode,
+            sparse=sparse,
+            pad_to_max_tokens=pad_to_max_tokens,
+            salt=salt,
+            oov_method=oov_method,
+            name=name,
+            **kwargs,
+        )
         self._autocast = False
 
     def _array(self, values: Any) -> np.ndarray:

@@ -7,7 +7,6 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT
 from exburn.layers.preprocessing.hashing import check_salt
@@ -88,7 +87,22 @@ class StringLookup(IndexLookup):
     ):
         self.encoding = encoding
         salt = check_salt("StringLookup", salt)
-        super().__init__(**arguments_for(IndexLookup, locals()), name=name, **kwargs)
+        super().__init__(
+            max_tokens=max_tokens,
+            num_oov_indices=num_oov_indices,
+            mask_token=mask_token,
+            oov_token=oov_token,
+            vocabulary=vocabulary,
+            idf_weights=idf_weights,
+            invert=invert,
+            output_mode=output_mode,
+            sparse=sparse,
+            pad_to_max_tokens=pad_to_max_tokens,
+            salt=salt,
+            oov_method=oov_method,
+            name=name,
+            **kwargs,
+        )
 
     def _array(self, values: Any) -> np.ndarray:
         return string_array(type(self).__name__, values, self.encoding)

@@ -9,7 +9,6 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 
 from exburn.core.annotations import Identifier
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.layers.recurrent.cell import CellOptions, RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, all_known
@@ -147,7 +146,24 @@ class GRUCell(RecurrentCell):
         seed: Any = None,
         **kwargs: Unpack[CellOptions],
     ):
-        super().__init__(**arguments_for(RecurrentCell, locals()), **kwargs)
+        super().__init__(
+            units=units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            **kwargs,
+        )
         self.recurrent_activation = recurrent_activation
         self.reset_after = bool(reset_after)
 
@@ -253,7 +269,37 @@ class GRU(OwnCell):
         zero_output_for_mask: bool = False,
         **kwargs: Unpack[RecurrentOptions],
     ):
-        super().__init__(GRUCell, locals(), **kwargs)
+        cell = GRUCell(
+            units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            reset_after=reset_after,
+            dtype=kwargs.get("dtype"),
+        )
+        super().__init__(
+            cell,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            zero_output_for_mask=zero_output_for_mask,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
         self.use_cudnn = check_use_cudnn("GRU", use_cudnn)
 
     recurrent_activation = of_cell("recurrent_activation")

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.annotations import Identifier
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.initializers import Initializer
 from exburn.layers.recurrent.cell import CellOptions, RecurrentCell, apply_mask
@@ -130,7 +129,24 @@ class LSTMCell(RecurrentCell):
         seed: Any = None,
         **kwargs: Unpack[CellOptions],
     ):
-        super().__init__(**arguments_for(RecurrentCell, locals()), **kwargs)
+        super().__init__(
+            units=units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            **kwargs,
+        )
         self.recurrent_activation = recurrent_activation
         self.unit_forget_bias = bool(unit_forget_bias)
 
@@ -247,7 +263,37 @@ class LSTM(OwnCell):
         zero_output_for_mask: bool = False,
         **kwargs: Unpack[RecurrentOptions],
     ):
-        super().__init__(LSTMCell, locals(), **kwargs)
+        cell = LSTMCell(
+            units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            unit_forget_bias=unit_forget_bias,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            dtype=kwargs.get("dtype"),
+        )
+        super().__init__(
+            cell,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            zero_output_for_mask=zero_output_for_mask,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
         self.use_cudnn = check_use_cudnn("LSTM", use_cudnn)
 
     recurrent_activation = of_cell("recurrent_activation")

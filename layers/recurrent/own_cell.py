@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.core.constructors import arguments_for
 from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.layers.recurrent.rnn import RNN
 
@@ -32,25 +31,9 @@ class OwnCell(RNN):
     dropout = of_cell("dropout")
     recurrent_dropout = of_cell("recurrent_dropout")
 
-    def __init__(self, kind: type[RecurrentCell], given: dict[str, Any], **kwargs):
-        """Makes the cell, and the layer around it, of what a constructor was given.
-
-        Args:
-            kind: The cell's class.
-            given: The ``locals()`` of the constructor.
-            **kwargs: Further arguments of layers.
-        """
+    def __init__(self, cell: RecurrentCell, **kwargs: Any):
         kwargs.pop("implementation", None)  # of Keras: a choice that JAX leaves to XLA
-        options: dict[str, Any] = {}
-        for base in kind.__mro__:
-            if issubclass(base, RecurrentCell):
-                options |= arguments_for(base, given)
-        super().__init__(
-            kind(**options, dtype=kwargs.get("dtype")),
-            **arguments_for(RNN, given),
-            activity_regularizer=given["activity_regularizer"],
-            **kwargs,
-        )
+        super().__init__(cell, **kwargs)
 
     def _init_config(self) -> dict[str, Any]:
         config = super()._init_config()

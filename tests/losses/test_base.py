@@ -1,5 +1,7 @@
 """Tests of ``exburn.losses.base``."""
 
+import inspect
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -13,6 +15,7 @@ from tests.losses.contract import check_padded_rows_are_absent
 
 from exburn import losses
 from exburn.errors import ArgumentError, UnknownNameError
+from exburn.losses.base import with_default
 
 EVERY = [
     (losses.FunctionLoss(lambda t, p: jnp.abs(t - p), name="l1"), PROBS, LOGITS),
@@ -96,3 +99,24 @@ def test_nested_outputs_reach_custom_losses():
 
     value = Pair()({"a": np.zeros(2)}, {"b": [jnp.ones(2), jnp.ones(5)]})
     assert value == 1
+
+
+def test_another_default_is_seen_by_callers_and_in_the_signature():
+    power = 3
+
+    def scaled(x, factor=2):
+        """Closes over a name."""
+        return factor * x**power
+
+    other = with_default(scaled, "factor", 10)
+    assert (other(1), scaled(1)) == (10, 2)
+    assert inspect.signature(other).parameters["factor"].default == 10
+    assert other.__doc__ == scaled.__doc__ and other.__name__ == "scaled"
+
+
+def test_defaults_by_name_stay_or_are_the_other():
+    def scaled(x, factor=2, *, shift=1, power=1):
+        return factor * x**power + shift
+
+    assert with_default(scaled, "factor", 10)(1) == 11
+    assert with_default(scaled, "shift", 5)(1) == 7

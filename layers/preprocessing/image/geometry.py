@@ -10,7 +10,6 @@ from jax.scipy import ndimage
 
 from exburn.core.annotations import Factor
 from exburn.core.checks import check_choice, check_float
-from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
@@ -146,7 +145,14 @@ class RandomRotation(AffineAugmentation):
         data_format: str | None = None,
         **kwargs: Unpack[ImageOptions],
     ):
-        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
+        super().__init__(
+            fill_mode=fill_mode,
+            interpolation=interpolation,
+            fill_value=fill_value,
+            seed=seed,
+            data_format=data_format,
+            **kwargs,
+        )
         self.factor = check_interval(
             "RandomRotation", "factor", factor, -1, 1, symmetric=True
         )
@@ -196,7 +202,14 @@ class RandomZoom(AffineAugmentation):
         data_format: str | None = None,
         **kwargs: Unpack[ImageOptions],
     ):
-        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
+        super().__init__(
+            fill_mode=fill_mode,
+            interpolation=interpolation,
+            fill_value=fill_value,
+            seed=seed,
+            data_format=data_format,
+            **kwargs,
+        )
         self.height_factor = _check_zoom("height_factor", height_factor)
         self.width_factor = None
         if width_factor is not None:
@@ -258,7 +271,14 @@ class RandomTranslation(AffineAugmentation):
         data_format: str | None = None,
         **kwargs: Unpack[ImageOptions],
     ):
-        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
+        super().__init__(
+            fill_mode=fill_mode,
+            interpolation=interpolation,
+            fill_value=fill_value,
+            seed=seed,
+            data_format=data_format,
+            **kwargs,
+        )
         op = "RandomTranslation"
         self.height_factor = check_interval(
             op, "height_factor", height_factor, -1, 1, symmetric=True
@@ -309,7 +329,14 @@ class RandomShear(AffineAugmentation):
         seed: Any = None,
         **kwargs: Unpack[ImageOptions],
     ):
-        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
+        super().__init__(
+            fill_mode=fill_mode,
+            interpolation=interpolation,
+            fill_value=fill_value,
+            seed=seed,
+            data_format=data_format,
+            **kwargs,
+        )
         self.x_factor = check_interval("RandomShear", "x_factor", x_factor)
         self.y_factor = check_interval("RandomShear", "y_factor", y_factor)
 
