@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import jax
 import numpy as np
@@ -29,10 +29,8 @@ from exburn.training.feed.chunking import phase_of
 from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
 from exburn.training.loss_watch import LossWatch
 from exburn.training.objective.readings import Readings
+from exburn.training.prepare import Preparer
 from exburn.training.timing import Timing
-
-if TYPE_CHECKING:
-    from exburn.training.trainer import Trainer
 
 _ENDED = """{}: training ends here.
   → Lower steps_per_epoch or epochs, or let the source repeat."""
@@ -42,7 +40,7 @@ class Epochs:
     """One run through the epochs.
 
     Args:
-        trainer: The module in training, prepared for the data.
+        preparer: The module in training, prepared for the data.
         feed: The data.
         validation_feed: Those to validate on, or ``None``.
         callbacks: What is told of it.
@@ -54,7 +52,7 @@ class Epochs:
 
     def __init__(
         self,
-        trainer: Trainer,
+        preparer: Preparer,
         feed: Feed,
         validation_feed: Feed | None,
         *,
@@ -65,12 +63,12 @@ class Epochs:
         provenance: Provenance | None = None,
     ):
         self.feed, self.validation_feed = feed, validation_feed
-        self.holder, self.preparer = trainer.holder, trainer.preparer
+        self.holder, self.preparer = preparer.holder, preparer
         self.callbacks, self.owner, self.resume = callbacks, owner, resume
         self._earlier = earlier
         self.programs, self.timing = self.preparer.programs, Timing()
         self.points = Checkpointing(
-            trainer, callbacks, owner, feed, validation_feed, resume, provenance
+            preparer, callbacks, owner, feed, validation_feed, resume, provenance
         )
         self.agreement = self.points.agreement
         self._watch = LossWatch(

@@ -132,7 +132,7 @@ class Trainer:
             given = {"shuffle": shuffle, "steps": steps, "most": 1, "first": first}
             given |= {"earlier": earlier, "training": True}
             resume.check(make_feed(preparer, dataset, batch_size, **given))
-            resume.restore(self, callbacks, may_differ)
+            resume.restore(preparer, callbacks, may_differ)
         feed = make_feed(
             preparer,
             dataset,
@@ -177,7 +177,7 @@ class Trainer:
             with allow_signals():  # it may read many batches
                 resume.go_on(feed, validation_feed)
         run = Epochs(
-            self,
+            preparer,
             feed,
             validation_feed,
             callbacks=callbacks,
@@ -220,7 +220,7 @@ class Trainer:
         What hooks of an earlier fit have changed is as it was before that one: in the
         run that is resumed they change it, too.
         """
-        made = provenance_of(self, *sources, options)
+        made = provenance_of(self.preparer, *sources, options)
         rate = "optimizer.learning_rate"
         if self.holder.step and rate not in self.holder.changed_in_fit:
             made.leave_out(rate)  # hooks of an unknown fit may have changed it
@@ -236,7 +236,7 @@ class Trainer:
         described, self._described = self._described, None
         if failed and processes.count() > 1:
             return  # another process may be lost, and with it arrays that never come
-        now = provenance_of(self, *described)
+        now = provenance_of(self.preparer, *described)
         self.holder.changed_in_fit = made.changes(now)
 
     def evaluate(

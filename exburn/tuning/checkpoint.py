@@ -251,8 +251,8 @@ def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
         "folds": [lane.rows for lane in run.lanes if lane.rows is not None],
         "sweep's seed": ready.seed,
     }
-    trainer = require_trainer(ready.model, "sweep")
-    return provenance_of(trainer, *ready.data.sources, options, begins=True)
+    preparer = require_trainer(ready.model, "sweep").preparer
+    return provenance_of(preparer, *ready.data.sources, options, begins=True)
 
 
 def provenance_of_scores(ready: SetUp) -> Provenance:
@@ -261,8 +261,8 @@ def provenance_of_scores(ready: SetUp) -> Provenance:
     Args:
         ready: What it was given.
     """
-    trainer = require_trainer(ready.model, "sweep")
-    return provenance_of(trainer, *ready.data.sources, _options_of(ready))
+    preparer = require_trainer(ready.model, "sweep").preparer
+    return provenance_of(preparer, *ready.data.sources, _options_of(ready))
 
 
 def _options_of(ready: SetUp) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from flax import nnx
@@ -33,9 +33,7 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.module.variable import Static
 from exburn.runtime.sharding.arrays import spans_processes
-
-if TYPE_CHECKING:
-    from exburn.training.trainer import Trainer
+from exburn.training.prepare import Preparer
 
 #: The parts by which differences are told, and may be allowed.
 PARTS = (
@@ -211,7 +209,7 @@ def _around(name: str) -> list[str]:
 
 
 def provenance_of(
-    trainer: Trainer,
+    preparer: Preparer,
     dataset: ArrayDataset | StreamDataset,
     validation: ArrayDataset | StreamDataset | None,
     options: Mapping[str, Any],
@@ -223,19 +221,19 @@ def provenance_of(
     Left out is what changes results by rounding alone: devices, sizes of programs.
 
     Args:
-        trainer: The trainer, prepared for the data.
+        preparer: The module, prepared for the data.
         dataset, validation: The data as they were given.
         options: Further options by name.
         begins: Whether it begins with the module's own weights and seed. Else a
             checkpoint has them.
     """
-    module, holder = trainer.holder.module, trainer.holder
+    module, holder = preparer.holder.module, preparer.holder
     names = _names_of(module)
     texts: dict[str, str | None] = {
         name: describe_value(value) for name, value in options.items()
     }
     arrays: dict[str, Any] = {}
-    specs = trainer.preparer.batch_specs
+    specs = preparer.batch_specs
     for data, prefix, kind in (
         (dataset, "", "train"),
         (validation, "validation_data.", "test"),
@@ -252,7 +250,7 @@ def provenance_of(
                 else:
                     arrays[name] = leaf
     texts |= describe_module(module, names)
-    texts |= _describe_objective(trainer.preparer.objective, names)
+    texts |= _describe_objective(preparer.objective, names)
     texts |= _describe_optimizer(holder.optimizer, names)
     if begins:
         texts["seed"] = describe_value(holder.seed)

@@ -21,6 +21,7 @@ from exburn.saving.checkpoint.values import decode, equal
 from exburn.training.checkpoint.provenance import Provenance, differ_error, part_of
 from exburn.training.checkpoint.run_points import flatten, layouts_of, unflatten
 from exburn.training.feed.base import Feed, StreamFeed
+from exburn.training.prepare import Preparer
 from exburn.training.state import TrainState
 
 _STATE, _PARAMS, _SLOTS = "state/", "state/params/", "state/opt_state/"
@@ -120,12 +121,15 @@ class Resume:
                 source.go_to(self.saved.run[name])
 
     def restore(
-        self, trainer: Any, callbacks: CallbackList, may_differ: Collection[str] = ()
+        self,
+        preparer: Preparer,
+        callbacks: CallbackList,
+        may_differ: Collection[str] = (),
     ) -> None:
-        """Gives trainer, module and callbacks what was saved; all of it or nothing.
+        """Gives module, optimizer and callbacks what was saved; all of it or nothing.
 
         Args:
-            trainer: The trainer.
+            preparer: The module, prepared for the data.
             callbacks: Those of this run.
             may_differ: As of ``compare``: with another optimizer its rate holds.
 
@@ -137,16 +141,14 @@ class Resume:
         saved = self.saved
         names = [*saved.arrays, *saved.left]
         trained = {k.removeprefix(_PARAMS) for k in names if _PARAMS in k}
-        if trainer.preparer.freeze_as(
-            trained
-        ):  # a callback of the saved run may have done that
+        if preparer.freeze_as(trained):  # a callback of the saved run may have done so
             warn(
                 f"fit: layers are frozen as in the run that is resumed; {len(trained)} "
                 f"weights are trained. A callback had changed that, or the model is "
                 "frozen otherwise now: then start without resuming.",
             )
-        target: TrainState = trainer.preparer.initial_state()
-        optimizer = trainer.holder.optimizer
+        target: TrainState = preparer.initial_state()
+        optimizer = preparer.holder.optimizer
         target = target.replace(
             opt_state=optimizer.as_stored(
                 optimizer.as_initial(target.opt_state),
@@ -176,9 +178,9 @@ class Resume:
             if name not in present:
                 self._callbacks.pop(name, None)
         callbacks.load_state_dict(self._callbacks)
-        trainer.holder.adopt(state)
-        trainer.holder.reseed(self.saved.run["seed"])
-        trainer.holder.epochs = self.earlier + self.epoch + self.within
+        preparer.holder.adopt(state)
+        preparer.holder.reseed(self.saved.run["seed"])
+        preparer.holder.epochs = self.earlier + self.epoch + self.within
         self._state = state
 
     def state_for_hooks(self, state: TrainState) -> TrainState:

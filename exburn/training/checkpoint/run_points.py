@@ -24,6 +24,7 @@ from exburn.training.checkpoint.provenance import Provenance
 from exburn.training.feed.base import Feed
 from exburn.training.numbers import is_number
 from exburn.training.objective.readings import Readings
+from exburn.training.prepare import Preparer
 from exburn.training.state import TrainState
 
 
@@ -74,7 +75,7 @@ class Checkpointing:
     """Offers the points of a run to its callbacks, and saves where they ask for it.
 
     Args:
-        trainer: The trainer, in a run.
+        preparer: The module, in a run.
         callbacks: Its callbacks.
         owner: The model that they see.
         feed, held: The training's and the validation's feed.
@@ -84,7 +85,7 @@ class Checkpointing:
 
     def __init__(
         self,
-        trainer: Any,
+        preparer: Preparer,
         callbacks: CallbackList,
         owner: Any,
         feed: Feed,
@@ -93,16 +94,15 @@ class Checkpointing:
         provenance: Provenance | None = None,
     ):
         self._provenance = provenance
-        self.trainer, self.callbacks, self.owner = trainer, callbacks, owner
+        self.preparer, self.callbacks, self.owner = preparer, callbacks, owner
         self.feed, self.held = feed, held
         run_id = uuid.uuid4().hex if resume is None else resume.run_id
         self.active = callbacks.listens("on_checkpoint")
         self.termination = Termination(self.active)
-        self.agreement = Agreement(trainer.holder, owner, "fit", self.termination)
+        self.agreement = Agreement(preparer.holder, owner, "fit", self.termination)
         self.run_id = self.agreement.first(run_id)
-        self._before: int = (
-            trainer.holder.step
-        )  # batches before this fit, or this epoch
+        # Batches before this fit, or this epoch.
+        self._before: int = preparer.holder.step
         self._snapshot = Snapshot()
         self._busy: list[CheckpointWriter] = []  # those that may read the snapshot
         self._logs: dict[str, Any] = {} if resume is None else resume.logs
@@ -125,7 +125,7 @@ class Checkpointing:
     def after_chunk(self, epoch: int, batch: int, readings: Readings) -> None:
         """A point within an epoch."""
         if self.active:
-            read = functools.partial(self.trainer.preparer.read_logs, readings)
+            read = functools.partial(self.preparer.read_logs, readings)
             self._offer(epoch, batch, read, ended=False)
 
     def after_epoch(self, epoch: int, batch: int, logs: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Checkpointing:
         point = RunPoint(epoch, batch, step, ended, last, read)
         # Whole states are saved from the trainer's arrays, the rest from the module's.
         light = not last and self.callbacks.light_in("on_checkpoint")
-        self.trainer.holder.call_hook(self.callbacks.on_checkpoint, point, light=light)
+        self.preparer.holder.call_hook(self.callbacks.on_checkpoint, point, light=light)
         if point._requests:
             self._save(point, validating)
         if last:
@@ -159,7 +159,7 @@ class Checkpointing:
         self._busy = []
         extra: dict[str, np.ndarray] = {}
         run = self._describe(point, validating, extra)
-        arrays = flatten(self.trainer.holder.state)
+        arrays = flatten(self.preparer.holder.state)
         place = {
             "step": point.step,
             "epoch": point.epoch + point.ended,
@@ -188,8 +188,8 @@ class Checkpointing:
         return {
             "versions": {"jax": jax.__version__, "numpy": np.__version__},
             "ended": point.ended,
-            "seed": self.trainer.holder.seed,
-            "epochs": self.trainer.holder.epochs,
+            "seed": self.preparer.holder.seed,
+            "epochs": self.preparer.holder.epochs,
             "stop": bool(self.owner.stop_training),
             "logs": encode(self._logs, arrays, "logs"),
             "plan": {"length": feed.length, "group": feed.group},
