@@ -11,7 +11,7 @@ a range check); bool and the smaller integers stay as they are.
 
 from __future__ import annotations
 
-from exburn.data.adapting import register_adapter
+from exburn.data.adapting import PyDataset, register_adapter
 from exburn.data.array_dataset import ArrayDataset
 from exburn.data.arrays import on_host
 from exburn.data.checks import check_finite
@@ -30,7 +30,6 @@ from exburn.data.frames import (
     is_frame,
     read_columns,
 )
-from exburn.data.py_dataset import PyDataset
 from exburn.data.stream_dataset import Exhausted, StreamDataset
 from exburn.data.trees import as_values, leaves, map_leaves
 

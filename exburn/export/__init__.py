@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 from exburn.core.missing_names import refuser
-from exburn.export.archive import ExportArchive
+from exburn.export.archive import ExportArchive, LoadedArchive, load_archive
 from exburn.export.exporting import check
 from exburn.export.mobile.verification import verify
-from exburn.export.reading import LoadedArchive, load_archive
 from exburn.export.report import ExportReport, Problem
 from exburn.runtime.portable import portable
 

@@ -1,4 +1,4 @@
-"""Work that a thread does ahead of whoever needs its results."""
+"""Work that a thread does ahead of whoever needs its results, and threads' turns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import collections
 import contextlib
 import itertools
 import queue
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -232,3 +233,40 @@ class Threads(Executor):
             except BaseException as error:
                 future.set_exception(error)
             del task, future  # else this thread would hold a batch
+
+
+_TURN = 1e-4  # seconds; Python's are 5e-3
+_lock = threading.Lock()
+_blocks = 0
+_before = _TURN
+
+
+@contextlib.contextmanager
+def short_turns(wanted: bool = True) -> Iterator[None]:
+    """In the block, in all threads, 0.1 ms, if that is ``wanted``.
+
+    The thread that launches programs needs the interpreter a few times for each chunk,
+    and threads that read and send the next ones have it for about half of the time. On
+    an H200 each chunk of 7 ms waited 0.3 to 2 ms for it.
+
+    Example:
+        >>> with short_turns():
+        ...     round(sys.getswitchinterval(), 6)
+        0.0001
+    """
+    global _blocks, _before
+    if not wanted:
+        yield
+        return
+    with _lock:
+        if not _blocks:
+            _before = sys.getswitchinterval()
+            sys.setswitchinterval(min(_TURN, _before))
+        _blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if not _blocks:
+                sys.setswitchinterval(_before)

@@ -1,6 +1,7 @@
 """Threads that work ahead: how far, their errors, and that none is left."""
 
 import gc
+import sys
 import threading
 import time
 import traceback
@@ -9,7 +10,7 @@ import jax
 import pytest
 from tests.training.batches import threads
 
-from exburn.runtime.threads import Prefetch
+from exburn.runtime.threads import Prefetch, short_turns
 
 
 def test_items_are_made_ahead_but_not_without_end():
@@ -69,3 +70,24 @@ def test_the_thread_has_the_device_of_its_maker():
     with jax.default_device(device):
         with Prefetch(lambda: [jax.config.jax_default_device]) as items:
             assert list(items) == [device]
+
+
+def test_turns_are_short_while_any_block_lasts():
+    before = sys.getswitchinterval()
+    with pytest.raises(KeyError), short_turns():
+        first, second = short_turns(), short_turns(False)
+        with first, second:
+            assert sys.getswitchinterval() < before
+        assert sys.getswitchinterval() < before
+        raise KeyError
+    assert sys.getswitchinterval() == before
+
+
+def test_shorter_ones_stay():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with short_turns():
+            assert sys.getswitchinterval() < 2e-5
+    finally:
+        sys.setswitchinterval(before)

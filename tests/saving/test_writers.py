@@ -109,7 +109,7 @@ ELSEWHERE = {
     "exburn/export/exporting.py": "stablehlo",
     "exburn/export/archive.py": "archive",
     "exburn/export/stablehlo.py": "stablehlo",
-    "exburn/export/onnx/serialize.py": "onnx",
+    "exburn/export/onnx/__init__.py": "onnx",
     "exburn/export/mobile/__init__.py": "bundle",
     "exburn/export/rows.py": "a temporary folder",
     "exburn/export/converter.py": "a temporary folder",

@@ -1,11 +1,12 @@
 """ONNX files: for onnxruntime and whatever else reads them.
 
-The program's jaxpr becomes nodes, primitive by primitive (`lowering` and the rules in
-the modules beside it), and these a protobuf (`serialize`).
+The program's jaxpr becomes nodes, primitive by primitive (`lowering`, by the rules of
+the families beside it, which register themselves), and these a protobuf.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,33 @@ import jax
 import numpy as np
 
 from exburn.core.checks import check_choice
-from exburn.errors import require
+from exburn.errors import ExportError, require
+from exburn.export.onnx import (  # noqa: F401  (their rules register themselves)
+    arrangement,
+    control,
+    elementwise,
+    fourier,
+    indexing,
+    products,
+    quantization,
+    reductions,
+    scatters,
+    sorting,
+    windows,
+)
+from exburn.export.onnx.graph import Constant, Graph, Node, Tensor, file_dtype, prune
+from exburn.export.onnx.lowering import (
+    Lowering,
+    add_inputs,
+    hint_for,
+    mark_shared,
+)
+from exburn.export.onnx.quantization import fold_channels
 from exburn.export.operations import rounds
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written
 from exburn.export.signature import Interface
+from exburn.export.structure import KEY, encode
 
 _STEP = 0.02  # of an output that is rounded to 8 bits: some steps
 
@@ -44,9 +67,6 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         ExportError: An operation cannot be expressed, or the file would be too large.
         ArgumentError: There are no such integers.
     """
-    from exburn.export.onnx.model import make_graph
-    from exburn.export.onnx.serialize import write_graph
-
     program.wide = _wide_inputs(program, options.get("integers"))
     graph = make_graph(program)
     write_graph(graph, path, program)
@@ -78,10 +98,27 @@ def runner(program: Interface, path: Path) -> tuple[str, list[Callable[[list], l
 
 
 def problems(program: Program) -> list[Problem]:
-    """What ONNX cannot express, each operation of a layer once."""
-    from exburn.export.onnx.model import find_problems
-
-    return find_problems(program)
+    """The operations that ONNX cannot express, each of a layer once."""
+    lowering, found = _begin(program), {}
+    drawn: set[int] = set()  # what is made of random numbers is told once
+    for step in program.operations.steps:
+        random = any(id(slot) in drawn for slot in step.inputs)
+        try:
+            lowering.lower(step)
+        except ExportError as error:
+            layer, primitive = error.layer or "", error.primitive or step.name
+            hint = hint_for(primitive, error.details.get("reason", ""))
+            if not random:
+                problem = Problem(layer, primitive, hint)
+                found.setdefault((layer, primitive), problem)
+            random = random or primitive.startswith("random_")
+            for slot in step.outputs:
+                dtype = "f4" if random else file_dtype(slot.aval.dtype)
+                name = lowering.graph.fresh("unknown")
+                lowering.bind(slot, Tensor(name, slot.aval.shape, dtype))
+        if random:
+            drawn |= {id(slot) for slot in step.outputs}
+    return list(found.values())
 
 
 def _wide_inputs(program: Program, integers: Any) -> frozenset[str]:
@@ -105,3 +142,124 @@ def _operators(graph: Any) -> Counter:
             if hasattr(value, "nodes"):
                 counts.update(_operators(value))
     return counts
+
+
+def make_graph(program: Program) -> Graph:
+    """The graph of a program.
+
+    Raises:
+        ExportError: An operation cannot be expressed.
+    """
+    lowering = _begin(program)
+    graph, operations = lowering.graph, program.operations
+    found = lowering.run(operations)
+    for name, value in zip(program.output_names, found, strict=True):
+        label = graph.fresh(f"output {name}")
+        graph.nodes.append(Node("Identity", [graph.name_of(value)], [name], {}, label))
+        graph.outputs.append(Tensor(name, value.shape, value.dtype))
+    if rounds(operations):
+        fold_channels(graph)
+    prune(graph)
+    return graph
+
+
+def _begin(program: Program) -> Lowering:
+    """The lowering of a program, which knows its weights and inputs."""
+    graph, operations = Graph(), program.operations
+    lowering = Lowering(graph)
+    specs = jax.tree.leaves(program.specs)
+    tensors = add_inputs(graph, program.input_names, specs, program.wide)
+    for name in program.output_names:
+        graph.fresh(name)
+    weights, count = program.weights, len(program.weight_names)
+    constants = {}
+    for slot, name, array in zip(
+        operations.inputs[:count], program.weight_names, weights, strict=True
+    ):
+        constants[id(slot)] = Constant(array, name)
+        lowering.bind(slot, constants[id(slot)])
+    *inputs, key = operations.inputs[count:]
+    for slot, tensor in zip(inputs, tensors, strict=True):
+        lowering.bind(slot, tensor)
+    lowering.bind(key, Tensor(graph.fresh("random key"), (), "u4"))  # nothing reads it
+    mark_shared(operations, constants)
+    return lowering
+
+
+OPSET, IR_VERSION = 18, 9
+_LIMIT = (1 << 31) - (1 << 20)  # of a protobuf, less some room for the graph
+
+
+def write_graph(graph: Graph, path: Path, program: Program) -> None:
+    """Writes a graph into a file.
+
+    Raises:
+        ExportError: It holds more than a protobuf can.
+    """
+    onnx: Any = require("onnx", "export", "it writes the file", extra="onnx")
+    size = sum(array.nbytes for array in graph.initializers.values())
+    if size > _LIMIT:
+        raise ExportError(
+            "export",
+            f"an ONNX file holds 2 GB, the weights take {size / 1e9:.1f} GB",
+            hint="Export the parts of the model by themselves, or as StableHLO.",
+        )
+    proto = _graph(onnx, graph, str(getattr(program.model, "name", "model")))
+    for name in list(graph.initializers):
+        proto.initializer.append(_initializer(onnx, name, graph.initializers[name]))
+    opset = onnx.helper.make_opsetid("", OPSET)
+    model = onnx.helper.make_model(
+        proto, opset_imports=[opset], producer_name="exburn", ir_version=IR_VERSION
+    )
+    if structure := encode(program.outputs, program.output_names):
+        onnx.helper.set_model_props(model, {KEY: structure})
+    path.write_bytes(model.SerializeToString())
+
+
+def _graph(onnx: Any, graph: Graph, name: str) -> Any:
+    def info(tensor: Tensor) -> Any:
+        return onnx.helper.make_tensor_value_info(
+            tensor.name,
+            _kind(onnx, tensor.dtype),
+            [n if isinstance(n, int) else str(n) for n in tensor.shape],
+        )
+
+    return onnx.helper.make_graph(
+        [_node(onnx, node) for node in graph.nodes],
+        name,
+        list(map(info, graph.inputs)),
+        list(map(info, graph.outputs)),
+    )
+
+
+def _node(onnx: Any, node: Node) -> Any:
+    proto = onnx.NodeProto(
+        op_type=node.operator, name=node.name, input=node.inputs, output=node.outputs
+    )
+    for key, value in sorted(node.attributes.items()):
+        if isinstance(value, Graph):
+            made = onnx.AttributeProto(name=key, type=onnx.AttributeProto.GRAPH)
+            made.g.CopyFrom(_graph(onnx, value, f"{node.name}/{key}"))
+        elif isinstance(value, np.dtype):
+            made = onnx.helper.make_attribute(key, _kind(onnx, value))
+        elif isinstance(value, np.ndarray):
+            made = onnx.helper.make_attribute(key, _initializer(onnx, "", value))
+        else:
+            made = onnx.helper.make_attribute(key, value)
+        proto.attribute.append(made)
+    return proto
+
+
+def _initializer(onnx: Any, name: str, array: np.ndarray) -> Any:
+    """An array's protobuf, of which the bytes are copied once."""
+    little = array if sys.byteorder == "little" else array.byteswap()
+    return onnx.TensorProto(
+        name=name,
+        data_type=_kind(onnx, array.dtype),
+        dims=array.shape,
+        raw_data=np.ascontiguousarray(little).tobytes(),
+    )
+
+
+def _kind(onnx: Any, dtype: np.dtype) -> int:
+    return onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

@@ -14,8 +14,7 @@ from jax import default_backend
 
 from exburn.data import Exhausted, StreamDataset
 from exburn.errors import DataError
-from exburn.runtime.switch_interval import short_turns
-from exburn.runtime.threads import Prefetch
+from exburn.runtime.threads import Prefetch, short_turns
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.chunk_builder import ChunkBuilder, leaves_of
 from exburn.training.feed.gather import HostGather

@@ -7,9 +7,8 @@ import pytest
 import exburn
 from exburn import layers, ops
 from exburn.errors import ExportError
-from exburn.export.comparison import compare
+from exburn.export.comparison import compare, reaches
 from exburn.export.program import Program
-from exburn.export.rounding import reaches
 
 X = np.arange(24, dtype=np.uint8).reshape(2, 12)  # each other half is half way
 
