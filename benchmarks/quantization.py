@@ -39,9 +39,9 @@ import numpy as np
 
 import exburn
 from exburn import layers
+from exburn.compression.quantization import QuantizedWeight, Scheme
 from exburn.module.variable import Parameter
 from exburn.training.module import SplitModule
-from exburn.transforms.quantization import QuantizedWeight, Scheme
 
 SMALL = ["float16", "bfloat16", "int8", "int8_dynamic", "int4", "float8"]
 LARGE = [

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.callbacks.contract import Callback
+from exburn.compression.masking import apply_masks
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
-from exburn.transforms.pruning import apply_masks
 
 
 class StochasticWeightAveraging(Callback):

@@ -8,8 +8,8 @@ import pytest
 from tests.golden import keras
 
 import exburn
+from exburn.compression.quantization import QuantizedWeight
 from exburn.core.precision import PrecisionPolicy
-from exburn.transforms.quantization import QuantizedWeight
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 

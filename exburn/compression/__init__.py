@@ -1,21 +1,18 @@
 """Small models: pruning, training for few bits, and of a student on a teacher.
 
+The rooms ``masking`` and ``quantization`` stand below `exburn.models`, which reads
+them; the functions below need models, and are loaded when they are first used.
+
 Source: Zhu & Gupta, *To Prune, or Not to Prune: Exploring the Efficacy of Pruning for
 Model Compression*, 2017.
 """
 
 from typing import TYPE_CHECKING
 
-from exburn.compression.compressing import plan
-from exburn.compression.pruning import apply_masks, masks, prune, strip
-from exburn.compression.quantization_aware import quantize_aware
-from exburn.compression.sparsity import sparsity
-from exburn.core.missing_names import refuser
-from exburn.transforms.pruning import (
-    ConstantSparsity,
-    PolynomialSparsity,
-    SparsitySchedule,
-)
+from exburn.core.missing_names import refuser as _refuser
+
+if TYPE_CHECKING:
+    from exburn.compression.public import *
 
 __all__ = [
     "ConstantSparsity",
@@ -31,4 +28,11 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = refuser(__name__)
+    _refuse = _refuser(__name__)
+
+    def __getattr__(name: str):
+        if name not in __all__:
+            _refuse(name)
+        import exburn.compression.public as public
+
+        return getattr(public, name)

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from exburn.compression import masking
 from exburn.compression.channels import narrow
+from exburn.compression.masking import SparsitySchedule
+from exburn.compression.quantization import choose
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
 from exburn.layers import Embedding
 from exburn.models import Model
 from exburn.models.copies import go_on_like
+from exburn.models.lora import adapted_layers
 from exburn.models.training_settings import require_idle
 from exburn.module.building import require_built
 from exburn.module.copying import twin
 from exburn.module.selection import layer_paths
-from exburn.transforms import pruning
-from exburn.transforms.lora import adapted_layers
-from exburn.transforms.pruning import SparsitySchedule
-from exburn.transforms.quantization import choose
 
 
 @api_boundary
@@ -102,11 +102,11 @@ def prune(
             chosen = {p for p in chosen if not isinstance(layers[p], Embedding)}
         return narrow(model, sparsity, schedule, scope, chosen)
     wanted = sparsity, schedule, pattern, scope
-    plan = pruning.make_plan(model, *wanted, chosen, named=filters is not None)
+    plan = masking.make_plan(model, *wanted, chosen, named=filters is not None)
     made = twin(model)
-    pruning.drop_plans(made)  # its masks stay, and grow
-    pruning.install(made, plan)
-    pruning.begin(made, plan)
+    masking.drop_plans(made)  # its masks stay, and grow
+    masking.install(made, plan)
+    masking.begin(made, plan)
     go_on_like(made, model)
     return made
 
@@ -136,7 +136,7 @@ def strip(model: Model) -> Any:
     require_model(model, "strip")
     require_idle(model, "strip")
     made = twin(model)
-    pruning.strip(made)
+    masking.strip(made)
     go_on_like(made, model)
     return made
 
@@ -164,10 +164,10 @@ def masks(model: Model) -> dict[str, np.ndarray]:
     """
     require_model(model, "masks")
     return {
-        pruning.join(path, name): np.asarray(
-            pruning.unpack(mask.get_value(), getattr(layer, name).shape)
+        masking.join(path, name): np.asarray(
+            masking.unpack(mask.get_value(), getattr(layer, name).shape)
         )
-        for path, layer, name, mask in pruning.iter_masks(model)
+        for path, layer, name, mask in masking.iter_masks(model)
     }
 
 
@@ -197,7 +197,7 @@ def apply_masks(model: Model) -> None:
         4.0
     """
     require_model(model, "apply_masks")
-    pruning.apply_masks(model)
+    masking.apply_masks(model)
 
 
 def require_model(model: Any, op: str) -> None:

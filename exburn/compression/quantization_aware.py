@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from exburn.compression.quantization import (
+    Settings,
+    choose,
+    make_plan,
+    measure_ranges,
+    require_finite,
+)
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.errors.boundary import api_boundary
@@ -18,13 +25,6 @@ from exburn.models.quantizing import (
 from exburn.models.training_settings import require_idle
 from exburn.module.building import require_built
 from exburn.module.copying import twin
-from exburn.transforms.quantization import (
-    Settings,
-    choose,
-    make_plan,
-    measure_ranges,
-    require_finite,
-)
 
 RANGES = ("observed", "learned")
 MODES = ("int8", "int4", "float8")

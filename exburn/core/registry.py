@@ -526,6 +526,7 @@ def _public_module(module: str) -> str:
 _SHOWN = {
     "exburn.optimizers.schedules": "exburn.optimizers.schedules",
     "exburn.module.seed_generator": "exburn.random",
+    "exburn.compression.masking": "exburn.transforms",  # as files name the schedules
 }
 
 

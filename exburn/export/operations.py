@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from exburn.compression.quantization.marks import READ, ROUND
 from exburn.runtime.portable import layer_of
-from exburn.transforms.quantization.marks import READ, ROUND
 
 # Calls that are put in line, and the parameter that holds what they call.
 _CALLS = {

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from exburn.errors import ArgumentError, FileFormatError
+from exburn.models import lora
 from exburn.models.changes import add_record, records, remove_record, repeat
 from exburn.models.training_settings import require_idle
 from exburn.runtime.files.atomic import path_of
-from exburn.transforms import lora
 
 if TYPE_CHECKING:
     from exburn.models.model import Model

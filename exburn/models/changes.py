@@ -11,15 +11,10 @@ from typing import Any
 
 from flax import nnx
 
-from exburn.core.precision import DTypePolicy, PrecisionPolicy
-from exburn.errors import FileFormatError
-from exburn.module.building import materialize, spread_precision
-from exburn.module.selection import layer_paths
-from exburn.module.traversal import iter_modules, iter_weights
-from exburn.module.variable import Static
-from exburn.transforms import lora, pruning
-from exburn.transforms.quantization import (
-    Plan,
+from exburn.compression import masking
+from exburn.compression.masking.records import reading_record
+from exburn.compression.quantization import (
+    QuantizationPlan,
     Settings,
     add_ranges,
     all_ranges,
@@ -33,7 +28,13 @@ from exburn.transforms.quantization import (
     simulate,
     simulated_schemes,
 )
-from exburn.transforms.records import reading_record
+from exburn.core.precision import DTypePolicy, PrecisionPolicy
+from exburn.errors import FileFormatError
+from exburn.models import lora
+from exburn.module.building import materialize, spread_precision
+from exburn.module.selection import layer_paths
+from exburn.module.traversal import iter_modules, iter_weights
+from exburn.module.variable import Static
 
 
 def records(model: Any) -> list[dict[str, Any]]:
@@ -54,7 +55,7 @@ def records(model: Any) -> list[dict[str, Any]]:
     others = lora.records_of(model, [path for path in adapted if path not in told])
     # Masks before adapters: those of a masked weight are masked, too.
     found = [*_policies(model), *casts, *_packing_records(model)]
-    found += [*_range_records(model), *pruning.records_of(model), *terms, *others]
+    found += [*_range_records(model), *masking.records_of(model), *terms, *others]
     return [record for record in found if record["layers"]]
 
 
@@ -158,7 +159,10 @@ def remove_record(model: Any, kind: str) -> None:
 
 
 def quantize_in_place(
-    model: Any, plan: Plan, frozen: list[str] | None = None, calibration: Any = None
+    model: Any,
+    plan: QuantizationPlan,
+    frozen: list[str] | None = None,
+    calibration: Any = None,
 ) -> tuple[str, ...]:
     """Carries a plan out and records it.
 
@@ -176,7 +180,7 @@ def quantize_in_place(
     else:
         calibrate(model, plan, calibration)
     unrounded = settle(model)
-    pruning.forget(model)  # of weights of few bits the zeros stay, without masks
+    masking.forget(model)  # of weights of few bits the zeros stay, without masks
     if plan.settings.casts:
         paths = [target.path for target in plan.targets]
         record = {"kind": "quantization", "dtype": plan.settings.dtype, "layers": paths}
@@ -187,7 +191,7 @@ def quantize_in_place(
     return unrounded
 
 
-def simulate_in_place(model: Any, plan: Plan) -> None:
+def simulate_in_place(model: Any, plan: QuantizationPlan) -> None:
     """Lets a model read the plan's weights as they would be stored."""
     simulate(plan)
     make_again(model)
@@ -223,7 +227,7 @@ def repeat(model: Any, changes: Any) -> Any:
         elif kind == "precision":
             _set_policy_again(model, record)
         elif kind == "pruning":
-            pruning.restore(model, record)
+            masking.restore(model, record)
         elif kind == "lora":
             lora.restore(model, record)
             add_record(model, record)

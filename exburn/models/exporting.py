@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from exburn.compression.quantization import is_simulated
 from exburn.core.printing import print_text
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport
 from exburn.quantizers.report import UNSEEN
-from exburn.transforms.quantization import is_simulated
 
 if TYPE_CHECKING:
     from exburn.models.model import Model

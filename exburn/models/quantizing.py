@@ -9,20 +9,7 @@ import jax
 import jax.numpy as jnp
 from rich.table import Table
 
-from exburn.core.checks import check_number
-from exburn.core.printing import page_text, print_text
-from exburn.data import check_finite
-from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
-from exburn.models.changes import quantize_in_place, records
-from exburn.models.copies import go_on_like
-from exburn.models.encoding import read_batch
-from exburn.models.training_settings import require_idle
-from exburn.module.building import materialize, require_built, spec_like
-from exburn.module.copying import twin
-from exburn.module.selection import layer_paths
-from exburn.module.traversal import iter_weights
-from exburn.module.variable import Static
-from exburn.transforms.quantization import (
+from exburn.compression.quantization import (
     METHODS,
     Blocks,
     Calibration,
@@ -41,6 +28,19 @@ from exburn.transforms.quantization import (
     require_known,
     token_windows,
 )
+from exburn.core.checks import check_number
+from exburn.core.printing import page_text, print_text
+from exburn.data import check_finite
+from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
+from exburn.models.changes import quantize_in_place, records
+from exburn.models.copies import go_on_like
+from exburn.models.encoding import read_batch
+from exburn.models.training_settings import require_idle
+from exburn.module.building import materialize, require_built, spec_like
+from exburn.module.copying import twin
+from exburn.module.selection import layer_paths
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import Static
 
 if TYPE_CHECKING:
     from exburn.models.model import Model

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from exburn.compression.masking import Masking
 from exburn.constraints import apply_constraints, constraints_of
 from exburn.core import forward_context
 from exburn.core.substitution import Substitution, current, stand_in, substituting
@@ -24,7 +25,6 @@ from exburn.module.traversal import iter_weights
 from exburn.module.variable import Buffer, Weight
 from exburn.runtime.donation import own_variables
 from exburn.training.numbers import Number, as_arguments, give, holding
-from exburn.transforms.pruning import Masking
 
 Arrays = dict[str, Any]
 

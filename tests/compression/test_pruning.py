@@ -16,12 +16,12 @@ from exburn.compression import (
     sparsity,
     strip,
 )
+from exburn.compression.masking.masks import pack, unpack
+from exburn.compression.masking.plan import PruningPlan
+from exburn.compression.quantization.gptq import round_by_gptq
+from exburn.compression.quantization.scheme import Scheme
 from exburn.errors import ArgumentError, FileFormatError, UnknownNameError
 from exburn.layers import LSTM, Conv2D, Dense, DepthwiseConv2D, Embedding, Flatten
-from exburn.transforms.pruning.masks import pack, unpack
-from exburn.transforms.pruning.plan import Plan
-from exburn.transforms.quantization.gptq import round_by_gptq
-from exburn.transforms.quantization.scheme import Scheme
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 16)).astype(np.float32)
@@ -52,7 +52,7 @@ def test_the_least_magnitudes_go(scope):
     gone = {name: np.zeros(w.shape, bool) for name, w in weights.items()}
     gone["b"][3] = True  # large numbers
     shapes = {name: w.shape for name, w in weights.items()}
-    plan = Plan(0.5, ConstantSparsity(), None, scope, {"a": 0, "b": 0}, shapes)
+    plan = PruningPlan(0.5, ConstantSparsity(), None, scope, {"a": 0, "b": 0}, shapes)
     bits = {name: pack(~g) for name, g in gone.items()}
     new = jax.jit(plan.advance)(weights, bits, 0)
     found = {
@@ -105,7 +105,7 @@ def test_masks_grow_within_the_step_and_stay_zero():
 def test_a_pattern_grows_within_each_group():
     """Also over masks that have as many zeros in other places."""
     weight = RNG.normal(size=(16, 6)).astype(np.float32)
-    plan = Plan(
+    plan = PruningPlan(
         0.5,
         PolynomialSparsity(0, 8, power=1, every=1),
         (2, 4),

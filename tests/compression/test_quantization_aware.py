@@ -9,9 +9,9 @@ import pytest
 
 import exburn
 from exburn import errors, layers
+from exburn.compression.quantization import Scheme, all_ranges
+from exburn.compression.quantization.ranges import round_within
 from exburn.module.variable import exact_weight
-from exburn.transforms.quantization import Scheme, all_ranges
-from exburn.transforms.quantization.ranges import round_within
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((96, 6)).astype(np.float32)

@@ -5,7 +5,7 @@ import pytest
 
 import exburn
 from exburn import errors, layers
-from exburn.transforms.quantization import all_ranges
+from exburn.compression.quantization import all_ranges
 
 pytestmark = [pytest.mark.long, pytest.mark.longest]
 

@@ -1,4 +1,4 @@
-"""The page's section "Quantization"; ``tests/transforms/quantization`` has more."""
+"""The page's section "Quantization"; ``tests/compression/quantization`` has more."""
 
 import zipfile
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-from tests.transforms.adapted import make, same, weights
+from tests.models.adapted import make, same, weights
 
 import exburn
 from exburn import errors, layers

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.transforms.quantization.classifier import equal, make, weights
+from tests.compression.quantization.classifier import equal, make, weights
 
 import exburn
 from exburn import errors, layers

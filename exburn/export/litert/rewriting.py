@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from exburn.compression.quantization.marks import READ, ROUND
 from exburn.export.litert import windows
 from exburn.export.operations import Known, Operation, Rule, inline, outputs_of, run
-from exburn.transforms.quantization.marks import READ, ROUND
 
 _LONGEST = 256  # steps of a loop that is written out
 

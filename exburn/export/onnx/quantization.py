@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.compression.quantization.marks import READ, ROUND
 from exburn.export.onnx.graph import (
     ZERO,
     Constant,
@@ -17,7 +18,6 @@ from exburn.export.onnx.graph import (
     unsigned,
 )
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
-from exburn.transforms.quantization.marks import READ, ROUND
 
 _LARGEST = 2.0**31 - 1
 

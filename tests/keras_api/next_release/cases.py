@@ -301,8 +301,8 @@ def _awq(group_size, sample):
             )
             read = (np.float32(whole) - zero[:, group]) * scale[:, group] / factor
             return read.T
-        from exburn.transforms.quantization.awq import round_by_awq
-        from exburn.transforms.quantization.scheme import Scheme
+        from exburn.compression.quantization.awq import round_by_awq
+        from exburn.compression.quantization.scheme import Scheme
 
         scheme = Scheme("int4", (40, 70), (0,), group_size, False, method="awq")
         return scheme.decode(*round_by_awq(kernel, scheme, mean, sample))

@@ -1,0 +1,277 @@
+"""Layers whose weights are no plain arrays any more: the classes put in their place.
+
+A stand-in is a subclass with another ``call``; the layer object stays the same and its
+class is exchanged, so the layers themselves know nothing of few bits or low ranks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.compression.masking.masks import mask_of, masked
+from exburn.compression.quantization.weight import QuantizedWeight
+from exburn.kernels.padded_matmul import wide_product
+from exburn.layers import Dense, EinsumDense, Embedding, TernaryDense
+from exburn.module.layer import Layer
+
+
+@dataclasses.dataclass(frozen=True)
+class LowRank:
+    """A trained term ``scale * a @ b`` beside a weight of a layer.
+
+    Args:
+        attribute: The weight's name in the layer.
+        shape: Its shape.
+        summed: Its axes that belong to ``a``; the others belong to ``b``.
+        rank: Columns of ``a``, rows of ``b``.
+        alpha: The term is multiplied by ``alpha / rank``.
+    """
+
+    attribute: str
+    shape: tuple[int, ...]
+    summed: tuple[int, ...]
+    rank: int
+    alpha: float
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+    @property
+    def kept_axes(self) -> tuple[int, ...]:
+        return tuple(i for i in range(len(self.shape)) if i not in self.summed)
+
+    @property
+    def a_shape(self) -> tuple[int, ...]:
+        return (*(self.shape[i] for i in self.summed), self.rank)
+
+    @property
+    def b_shape(self) -> tuple[int, ...]:
+        return (self.rank, *(self.shape[i] for i in self.kept_axes))
+
+    def delta(self, a: Any, b: Any) -> Any:
+        """The term in the weight's own shape."""
+        term = jnp.tensordot(a, b, 1) * self.scale
+        return term.transpose(np.argsort(self.summed + self.kept_axes))
+
+
+class AnyStandIn(Layer):
+    """Adds the low-rank term to the weight wherever the layer reads it.
+
+    The sum is zero where the weight is masked.
+    """
+
+    _low_rank: LowRank | None = None
+    lora_a: Any
+    lora_b: Any
+
+    def cast(self, value, dtype=None):
+        exact = super().cast(value, dtype)
+        if (term := self._low_rank) is None or value is not getattr(
+            self, term.attribute
+        ):
+            return exact
+        a, b = super().cast(self.lora_a, dtype), super().cast(self.lora_b, dtype)
+        exact = exact + term.delta(a, b)
+        mask = mask_of(self, term.attribute)
+        return exact if mask is None else masked(exact, mask.get_value())
+
+
+class DenseStandIn(Dense):
+    """``x @ kernel`` from stored bits, and ``(x @ a) @ b`` beside it."""
+
+    _low_rank: LowRank | None = None
+    lora_a: Any
+    lora_b: Any
+
+    def call(self, x):
+        x, kernel = self.cast(x), self.kernel
+        if isinstance(kernel, QuantizedWeight):
+            y = kernel.multiply(x)
+        else:
+            y = wide_product(x, self.cast(kernel))
+        if (term := self._low_rank) is not None:
+            inner = jnp.matmul(x, self.cast(self.lora_a))
+            y = y + jnp.matmul(inner, self.cast(self.lora_b)) * term.scale
+        if self.use_bias:
+            y = y + self.cast(self.bias)
+        return self.activation(y)
+
+
+class TernaryDenseStandIn(TernaryDense):
+    """``x @ kernel`` from the stored -1, 0 and 1."""
+
+    def call(self, inputs):
+        x = self.cast(inputs)
+        if isinstance(self.kernel, QuantizedWeight):
+            return self._finish(self.kernel.multiply(x))
+        return super().call(x)
+
+
+class EinsumDenseStandIn(EinsumDense):
+    """The Einstein sum from stored bits, and one over two factors beside it."""
+
+    _low_rank: LowRank | None = None
+    lora_a: Any
+    lora_b: Any
+
+    def call(self, inputs):
+        x, kernel = self.cast(inputs), self.kernel
+        if isinstance(kernel, QuantizedWeight) and is_matrix_product(self):
+            y = self._multiply(x, kernel)
+        else:
+            y = self._product(x, self.cast(kernel))
+        if (term := self._low_rank) is not None:
+            y = y + self._low_rank_product(x) * term.scale
+        if self.bias is not None:
+            y = y + self.cast(self.bias)
+        return self.activation(y)
+
+    def _multiply(self, x, kernel: QuantizedWeight):
+        letters, weight, result = self._terms
+        kept = [c for c in weight if c not in letters]
+        out = _expand(result, _dotted_axes(self, x))
+        x, rest = _summed_last(self, x)
+        y = kernel.multiply(x)
+        sizes = [kernel.shape[weight.index(c)] for c in kept]
+        y = y.reshape(*y.shape[:-1], *sizes)
+        return y.transpose([(rest + kept).index(label) for label in out])
+
+    def _low_rank_product(self, x):
+        letters, weight, result = self._terms
+        rank = next(c for c in "rzyxwvutsq" if c not in self.equation)
+        summed = "".join(c for c in weight if c in letters and c not in result)
+        kept = "".join(c for c in weight if c not in summed)
+        inner = rank + "".join(c for c in letters if c not in summed)
+        y = jnp.einsum(f"{letters},{summed}{rank}->{inner}", x, self.cast(self.lora_a))
+        return jnp.einsum(f"{inner},{rank}{kept}->{result}", y, self.cast(self.lora_b))
+
+
+class EmbeddingStandIn(Embedding):
+    """Rows of a table from stored bits, and of its low-rank term."""
+
+    _low_rank: LowRank | None = None
+    lora_a: Any
+    lora_b: Any
+
+    def _rows(self, indices):
+        table = self.embeddings
+        if isinstance(table, QuantizedWeight):
+            rows = table.take(indices, self.compute_dtype)
+        else:
+            rows = super()._rows(indices)
+        if (term := self._low_rank) is not None:
+            inner = jnp.take(self.lora_a.get_value(), indices, 0, mode="clip")
+            rows = rows + (self.cast(inner) @ self.cast(self.lora_b)) * term.scale
+        return rows
+
+    def _scores(self, x):  # of a ReversibleEmbedding
+        table = self.embeddings
+        if isinstance(table, QuantizedWeight):
+            y = table.multiply(x)
+        else:
+            y = jnp.einsum("...d,vd->...v", x, self.cast(table, x.dtype))
+        if (term := self._low_rank) is not None:
+            inner = jnp.einsum("...d,rd->...r", x, self.cast(self.lora_b, x.dtype))
+            y = y + (inner @ self.cast(self.lora_a, x.dtype).T) * term.scale
+        return y
+
+
+def is_matrix_product(layer: EinsumDense) -> bool:
+    """Whether every letter is summed over, or in one of input and kernel only."""
+    into, kernel, out = (t.replace("...", "") for t in layer._terms)
+    shared = set(into) & set(kernel)
+    return not (shared & set(out)) and set(into) - shared <= set(out)
+
+
+def input_rows(layer: Any, x: Any) -> Any:
+    """The rows that a Dense or EinsumDense multiplies by its matrix, ``[n, columns]``.
+
+    Args:
+        layer: The layer; an EinsumDense must be a matrix product.
+        x: Its input.
+    """
+    x = layer.cast(x)
+    if isinstance(layer, EinsumDense):
+        rows, rest = _summed_last(layer, x)
+        return rows.reshape(math.prod(rows.shape[: len(rest)]), -1)
+    return x.reshape(-1, x.shape[-1])
+
+
+def _summed_last(layer: EinsumDense, x: Any) -> tuple[Any, list[str]]:
+    """The input as ``[…, columns]``, and the labels of the axes that are not summed."""
+    letters, weight, _ = layer._terms
+    summed = [c for c in weight if c in letters]
+    labels = _expand(letters, _dotted_axes(layer, x))
+    rest = [label for label in labels if label not in summed]
+    x = x.transpose([labels.index(label) for label in rest + summed])
+    return x.reshape(*x.shape[: len(rest)], -1), rest
+
+
+def _dotted_axes(layer: EinsumDense, x: Any) -> int:
+    """The number of axes that the dots stand for."""
+    return x.ndim - len(layer._terms[0].replace("...", ""))
+
+
+_KINDS: tuple[tuple[type, type, str], ...] = (
+    (Dense, DenseStandIn, "call"),
+    (TernaryDense, TernaryDenseStandIn, "call"),
+    (EinsumDense, EinsumDenseStandIn, "call"),
+    (Embedding, EmbeddingStandIn, "_rows"),
+)
+
+
+def has_own_product(cls: type) -> bool:
+    """Whether a class computes as the layer that it is derived from, by our products.
+
+    A subclass with a ``call`` of its own reads its weight by ``cast`` instead.
+    """
+    return _kind(cls) is not AnyStandIn
+
+
+def _kind(cls: type) -> type:
+    for base, kind, method in _KINDS:
+        if issubclass(cls, base):
+            same = getattr(cls, method) is getattr(base, method)
+            return kind if same else AnyStandIn
+    return AnyStandIn
+
+
+@functools.cache
+def _stand_in(cls: type, kind: type) -> type:
+    bases = (kind, cls)
+    own = {"stands_for": cls, "__doc__": cls.__doc__, "__module__": cls.__module__}
+    return type(cls.__name__, bases, own)
+
+
+def put_in_place(layer: Layer, kind: type | None = None) -> None:
+    """Exchanges a layer's class for its stand-in.
+
+    Args:
+        layer: The layer.
+        kind: The stand-in; that of the layer's class if None.
+    """
+    cls = type(layer)
+    if not hasattr(cls, "stands_for"):
+        made = _stand_in(cls, kind or _kind(cls))
+        object.__setattr__(layer, "__class__", made)
+
+
+def put_back(layer: Layer) -> None:
+    """Gives a layer its own class again."""
+    cls = getattr(type(layer), "stands_for", None)
+    if cls is not None:
+        object.__setattr__(layer, "__class__", cls)
+
+
+def _expand(term: str, hidden: int) -> list[str]:
+    """The labels of a term, with numbers for what the dots stand for."""
+    dots = [str(i) for i in range(hidden)]
+    before, found, after = term.partition("...")
+    return [*before, *dots, *after] if found else [*term]

@@ -1,0 +1,221 @@
+"""A weight of few bits in the place of an exact one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from exburn.compression.quantization import marks
+from exburn.compression.quantization.read_weight import ReadWeight
+from exburn.compression.quantization.scheme import Scheme
+from exburn.initializers import Zeros
+from exburn.kernels.int8_matmul import pad_to_tiles
+from exburn.module.variable import Buffer, Weight
+
+
+class Packed(Buffer):
+    """Values, scales, zero points or factors of a :class:`QuantizedWeight`."""
+
+
+class QuantizedWeight(ReadWeight):
+    """Values and scales that read as the weight they were made from.
+
+    ``layer.cast(weight)`` and ``weight.get_value()`` compute the weight; inside a
+    compiled program that takes no memory where XLA fuses it into what reads it.
+
+    Args:
+        weight: The exact weight: a variable that holds an array or, in a model that is
+            about to be loaded, only a shape.
+        scheme: How to store it.
+        parts: What is stored, if it was rounded already.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.module.variable import Parameter
+        >>> weight = Parameter(127 * np.eye(4, 2, dtype=np.float32))
+        >>> small = QuantizedWeight(weight, Scheme("int8", (4, 2), summed=(0,)))
+        >>> small.shape, small.nbytes, bool((small.numpy() == weight.numpy()).all())
+        ((4, 2), 12, True)
+    """
+
+    values: Packed
+    scale: Packed
+
+    def __init__(self, weight: Weight, scheme: Scheme, parts: Any = None):
+        self.scheme = scheme
+        raw: Any = weight.get_raw_value()
+        if isinstance(raw, jax.ShapeDtypeStruct):
+            parts = [jax.ShapeDtypeStruct(*spec) for spec in scheme.parts.values()]
+        else:
+            parts = map(jax.device_put, scheme.encode(raw) if parts is None else parts)
+        label = weight.get_metadata().get("label", "weight")
+        # "own_dtype": another precision of the layer leaves them as they are
+        common = {"initializer": Zeros(), "own_dtype": True, "stored": scheme.name}
+        for name, part in zip(scheme.parts, parts, strict=True):
+            count = math.prod(scheme.shape) if name == "values" else 0
+            packed = Packed(part, label=f"{label}_{name}", scalars=count, **common)
+            setattr(self, name, packed)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that values, scales and the like take."""
+        return self.scheme.nbytes
+
+    @property
+    def finite(self) -> bool:
+        """Whether the weight was, as far as it is known: then its scales are."""
+        scale = self.scale.get_raw_value()
+        if isinstance(scale, jax.ShapeDtypeStruct):
+            return True
+        return bool(np.isfinite(np.asarray(scale).astype(np.float32)).all())
+
+    def get_value(self, dtype: Any = None) -> jax.Array:
+        """The weight that the stored values stand for."""
+        if self._is_visible():
+            return self._read().astype(dtype or self.scheme.exact)
+        return self.scheme.decode(*self._parts(), dtype=dtype)
+
+    def _is_visible(self) -> bool:
+        """Whether a runtime that is traced for reads integers and scales by itself."""
+        scheme = self.scheme
+        whole = scheme.static and scheme.blocks == 1 and scheme.dtype != "float8"
+        return whole and marks.visible()
+
+    def _read(self) -> jax.Array:
+        """The weight as one operation of its integers and its scales."""
+        scheme, kept = self.scheme, self.scheme.kept_axes
+        values, scale = self._parts()
+        whole = scheme.integers(values)
+        if kept and kept == tuple(range(kept[0], kept[-1] + 1)):
+            # As one axis: runtimes have a scale for each entry of a single one.
+            sizes, place = list(scheme.shape), kept[0]
+            sizes[place : kept[-1] + 1] = [scheme.rows]
+            row = [scheme.rows if i == place else 1 for i in range(len(sizes))]
+            whole, scale = whole.reshape(sizes), scale.reshape(row)
+        else:
+            sizes = [n if i in kept else 1 for i, n in enumerate(scheme.shape)]
+            scale = scale.reshape(sizes)
+        bits = 4 if scheme.dtype == "int4" else 8
+        return marks.read(whole, scale, bits).reshape(scheme.shape)
+
+    def _parts(self) -> list[jax.Array]:
+        return [getattr(self, name).get_value() for name in self.scheme.parts]
+
+    def get_raw_value(self) -> jax.Array:
+        return self.get_value()
+
+    # ------------------------------------------------------------------ computation
+    def take(self, indices: Any, dtype: Any) -> jax.Array:
+        """Rows of a table, of which only these are computed: ``[…, columns]``."""
+        parts = {
+            name: part
+            if name == "factor"  # of columns
+            else jnp.take(part, indices, 0, mode="clip")
+            for name, part in zip(self.scheme.parts, self._parts(), strict=True)
+        }
+        return self.scheme.decode_rows(*parts.values(), dtype=dtype)
+
+    def multiply(self, x: Any) -> jax.Array:
+        """``[…, columns]`` times the stored matrix: ``[…, rows]``, in x's dtype."""
+        if self._is_visible():
+            matrix = self._read().transpose(self.scheme.summed + self.scheme.kept_axes)
+            return jnp.matmul(x, matrix.reshape(-1, self.scheme.rows))
+        parts = dict(zip(self.scheme.parts, self._parts(), strict=True))
+        values, scale = parts["values"], parts["scale"]
+        if self.scheme.dtype == "ternary":
+            values = parts["values"] = self.scheme.trits(values)
+        if self.scheme.dynamic:
+            return _dynamic(x, values, scale)
+        if _is_vector(x):
+            return self._vector(x, **parts)
+        if self.scheme.in_blocks:
+            matrix = self.scheme.decode_rows(*parts.values(), dtype=x.dtype)
+            return _dot(x, matrix, jnp.float32).astype(x.dtype)
+        y = _dot(x, values.astype(x.dtype), jnp.float32)
+        return (y * scale.astype(jnp.float32)).astype(x.dtype)
+
+    def _vector(self, x, values, scale, zero=None, factor=None) -> jax.Array:
+        """One row: a product and a sum, which XLA fuses with reading few bits.
+
+        As a matrix product it would be bound by reading the weight in x's dtype.
+        """
+        scheme, wide = self.scheme, x.astype(jnp.float32).reshape(-1)
+        if factor is not None:
+            wide = wide * factor
+        if scheme.in_blocks:
+            y = self._blocks(wide, values, scale, zero).sum((-2, -1))
+        else:
+            y = (values.astype(jnp.float32) * wide).sum(-1) * scale.astype(jnp.float32)
+        return y.astype(x.dtype).reshape(*x.shape[:-1], scheme.rows)
+
+    def _blocks(self, x, values, scale, zero) -> jax.Array:
+        """Terms of the products, of which those of both halves are added already."""
+        scheme = self.scheme
+        x = jnp.pad(x, (0, scheme.blocks * scheme.size - scheme.columns))
+        x = x.reshape(scheme.blocks, scheme.size)
+        x = jnp.pad(x, ((0, 0), (0, scheme.block - scheme.size)))
+
+        def read(whole: Any) -> Any:
+            exact = whole.astype(jnp.float32)
+            return (
+                exact if zero is None else exact - zero.astype(jnp.float32)[..., None]
+            )
+
+        if scheme.dtype == "int4":
+            low, high = scheme.halves(values)
+            halves = x.reshape(scheme.blocks, 2, scheme.block // 2)
+            terms = read(low) * halves[:, 0]
+            terms += read(high) * halves[:, 1]
+        else:
+            terms = read(values) * x
+        return terms * scale.astype(jnp.float32)[..., None]
+
+
+def _is_vector(x: Any) -> bool:
+    """Whether x is one row. On a CPU, XLA's matrix product is the faster one."""
+    sizes = x.shape[:-1]
+    known = all(isinstance(size, int) for size in sizes)
+    return known and math.prod(sizes) == 1 and jax.default_backend() != "cpu"
+
+
+def _dot(x: Any, matrix: Any, dtype: Any) -> jax.Array:
+    """Products of rows with rows: ``[…, k], [n, k] → […, n]``."""
+    axes = (((x.ndim - 1,), (1,)), ((), ()))
+    return lax.dot_general(x, matrix, axes, preferred_element_type=dtype)
+
+
+@jax.custom_vjp
+def _dynamic(x: Any, values: Any, scale: Any) -> jax.Array:
+    """The product with x rounded to int8, row by row; summed in int32."""
+    wide = x.astype(jnp.float32)
+    step = jnp.max(jnp.abs(wide), axis=-1, keepdims=True) / 127
+    step = jnp.where(step > 0, step, 1)
+    whole = jnp.rint(wide / step).astype(jnp.int8)
+    if _is_vector(x):
+        row = whole.reshape(-1).astype(jnp.int32)
+        y = (values.astype(jnp.int32) * row).sum(-1)
+        y = y.reshape(*x.shape[:-1], -1)
+    else:
+        y = _dot(pad_to_tiles(whole, -1), pad_to_tiles(values, -1), jnp.int32)
+    return (y * step * scale.astype(jnp.float32)).astype(x.dtype)
+
+
+def _dynamic_forward(x, values, scale):
+    return _dynamic(x, values, scale), (values, scale)
+
+
+def _dynamic_backward(saved, gradient):
+    """As if x had not been rounded: rounding has no useful derivative."""
+    values, scale = saved
+    scaled = gradient * scale.astype(gradient.dtype)
+    axes = (((gradient.ndim - 1,), (0,)), ((), ()))
+    d_x = lax.dot_general(scaled, values.astype(gradient.dtype), axes)
+    return d_x, None, None
+
+
+_dynamic.defvjp(_dynamic_forward, _dynamic_backward)

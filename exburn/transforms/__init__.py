@@ -1,1 +1,0 @@
-"""Changes of a whole model: adapters, quantization."""
