@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CELLS", "Cell", "compiled_in_keras"]
+__all__ = [
+    "CELLS",
+    "Cell",
+    "Weights",
+    "compiled_in_keras",
+    "dense",
+    "layer_norm",
+    "loss_of",
+]
 
 CLASSES = 10
 
@@ -25,12 +33,23 @@ class Cell:
     Attributes:
         batch, samples: Rows of a step and of an epoch.
         dtype: What it computes in; weights are float32.
+        binary: Whether each row has one target of zero or one.
+        values: Whether the targets are numbers; the loss is their mean squared error.
+        extra: Whether the model adds a loss of its own, which what is written by hand
+            and in PyTorch gives back beside the output.
+        random: Whether it draws numbers; what is written by hand takes a key.
     """
 
     batch: int
     samples: int
     dtype: str = "float32"
     binary = False
+    values = False
+    extra = False
+
+    @property
+    def random(self) -> bool:
+        return False
 
     def data(self, samples: int) -> tuple[np.ndarray, np.ndarray]:
         """Random inputs and labels; throughput does not depend on their values."""
@@ -48,32 +67,35 @@ class Cell:
         raise NotImplementedError
 
     def hand_written(self) -> tuple[Any, Any]:
-        """Parameters, and a pure ``forward(params, x)`` to float32 logits."""
+        """Parameters, and a pure ``forward(params, x)`` to float32 outputs."""
         raise NotImplementedError
 
     def torch_module(self) -> Any:
         raise NotImplementedError
 
 
-def compiled_in_keras(cell: Cell) -> Any:
-    """The model of a cell in Keras on JAX, compiled."""
+def compiled_in_keras(cell: Cell, **more: Any) -> Any:
+    """The model of a cell in Keras on JAX, compiled with these options."""
     os.environ["KERAS_BACKEND"] = "jax"
     import keras
 
     policy = "float32" if cell.dtype == "float32" else "mixed_bfloat16"
     keras.mixed_precision.set_global_policy(policy)
     model = cell.keras_like(keras)
-    kind = keras.losses.SparseCategoricalCrossentropy
-    kind = keras.losses.BinaryCrossentropy if cell.binary else kind
-    model.compile(
-        optimizer=keras.optimizers.Adam(1e-3),
-        loss=kind(from_logits=True),
-        metrics=["accuracy"],
-    )
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), **loss_of(cell, keras), **more)
     return model
 
 
-class _Weights:
+def loss_of(cell: Cell, k: Any) -> dict[str, Any]:
+    """The loss and the metric of a cell, for ``compile`` of Keras or ExBurn (``k``)."""
+    if cell.values:
+        return {"loss": "mse", "metrics": ["mae"]}
+    kind = k.losses.SparseCategoricalCrossentropy
+    kind = k.losses.BinaryCrossentropy if cell.binary else kind
+    return {"loss": kind(from_logits=True), "metrics": ["accuracy"]}
+
+
+class Weights:
     """Arrays of a model by hand; throughput does not depend on their values."""
 
     def __init__(self):
@@ -97,11 +119,11 @@ class _Weights:
         return {"g": jnp.ones(size), "b": jnp.zeros(size)}
 
 
-def _dense(p, x):
+def dense(p, x):
     return x @ p["w"].astype(x.dtype) + p["b"].astype(x.dtype)
 
 
-def _layer_norm(p, x):
+def layer_norm(p, x):
     import jax
     import jax.numpy as jnp
 
@@ -158,7 +180,7 @@ class Recommender(Cell):
         import jax
         import jax.numpy as jnp
 
-        make, count = _Weights(), 1 if self.shared else self.columns
+        make, count = Weights(), 1 if self.shared else self.columns
         sizes = (self.columns * self.width, 128, 64, 1)
         params = {
             "tables": [make.normal(self.rows, self.width) for _ in range(count)],
@@ -174,8 +196,8 @@ class Recommender(Cell):
                 found = [table[x[:, i]] for i, table in enumerate(p["tables"])]
                 h = jnp.concatenate(found, -1)
             for layer in p["layers"][:-1]:
-                h = jax.nn.relu(_dense(layer, h))
-            return _dense(p["layers"][-1], h)[:, 0]
+                h = jax.nn.relu(dense(layer, h))
+            return dense(p["layers"][-1], h)[:, 0]
 
         return params, forward
 
@@ -260,7 +282,7 @@ class Transformer(Cell):
         import jax
         import jax.numpy as jnp
 
-        make, d = _Weights(), self.width
+        make, d = Weights(), self.width
         first = (self.patch, self.patch, 3, d) if self.patch else (1000, d)
         params = {
             "first": make.normal(*first),
@@ -287,16 +309,16 @@ class Transformer(Cell):
             else:
                 h = p["first"].astype(dtype)[x]
             for block in p["blocks"]:
-                z = _dense(block["qkv"], _layer_norm(block["n1"], h))
+                z = dense(block["qkv"], layer_norm(block["n1"], h))
                 z = z.reshape(*z.shape[:2], 3 * self.heads, d // self.heads)
                 z = jax.nn.dot_product_attention(
                     *jnp.split(z, 3, axis=2), implementation="cudnn" if fast else None
                 )
-                h = h + _dense(block["o"], z.reshape(h.shape))
-                z = _dense(block["f1"], _layer_norm(block["n2"], h))
-                h = h + _dense(block["f2"], jax.nn.gelu(z, approximate=False))
-            h = _layer_norm(p["norm"], h).mean(1)
-            return _dense(p["out"], h).astype(jnp.float32)
+                h = h + dense(block["o"], z.reshape(h.shape))
+                z = dense(block["f1"], layer_norm(block["n2"], h))
+                h = h + dense(block["f2"], jax.nn.gelu(z, approximate=False))
+            h = layer_norm(p["norm"], h).mean(1)
+            return dense(p["out"], h).astype(jnp.float32)
 
         return params, forward
 
@@ -391,7 +413,7 @@ class Recurrent(Cell):
         import jax
         import jax.numpy as jnp
 
-        make, units, ways = _Weights(), self.units, 2 if self.both else 1
+        make, units, ways = Weights(), self.units, 2 if self.both else 1
         params: dict[str, Any] = {"out": make.dense(ways * units, CLASSES)}
         if not self.features:
             params["table"] = make.normal(5000, 64)
@@ -439,7 +461,7 @@ class Recurrent(Cell):
             zero = jnp.zeros((x.shape[1], units))
             state = (zero,) * (2 if self.gates == 4 else 1)
             last, outputs = jax.lax.scan(
-                step, state, (_dense(p["in"], x), mask), reverse=reverse
+                step, state, (dense(p["in"], x), mask), reverse=reverse
             )
             return last[0], outputs
 
@@ -451,7 +473,7 @@ class Recurrent(Cell):
                 runs = [run(q, h, mask, i == 1) for i, q in enumerate(layer)]
                 last = [final for final, _ in runs]
                 h = jnp.concatenate([outputs for _, outputs in runs], -1)
-            return _dense(p["out"], jnp.concatenate(last, -1))
+            return dense(p["out"], jnp.concatenate(last, -1))
 
         return params, forward
 
@@ -508,7 +530,7 @@ class Sequence(Cell):
         import jax
         import jax.numpy as jnp
 
-        make, sizes = _Weights(), (8, *self.channels)
+        make, sizes = Weights(), (8, *self.channels)
         params = {
             "convs": [
                 (make.normal(self.window, a, b), jnp.zeros(b))
@@ -523,7 +545,7 @@ class Sequence(Cell):
                     x, kernel, (2,), "VALID", dimension_numbers=("NWC", "WIO", "NWC")
                 )
                 x = jax.nn.relu(x + bias)
-            return _dense(p["out"], x.mean(1))
+            return dense(p["out"], x.mean(1))
 
         return params, forward
 
@@ -585,7 +607,7 @@ class UNet(Cell):
         import jax
         import jax.numpy as jnp
 
-        make = _Weights()
+        make = Weights()
         layout = ("NHWC", "HWIO", "NHWC")
 
         def kernel(size, a, b):
@@ -701,7 +723,7 @@ class Mixer(Cell):
         import jax
         import jax.numpy as jnp
 
-        make, t, d = _Weights(), self.tokens, self.width
+        make, t, d = Weights(), self.tokens, self.width
         params = {
             "first": make.dense(48, d),
             "blocks": [
@@ -720,14 +742,14 @@ class Mixer(Cell):
             return jax.nn.gelu(x, approximate=False)
 
         def forward(p, x):
-            h = _dense(p["first"], x)
+            h = dense(p["first"], x)
             for b in p["blocks"]:
-                z = jnp.swapaxes(_layer_norm(b["n1"], h), 1, 2)
-                z = _dense(b["t2"], gelu(_dense(b["t1"], z)))
+                z = jnp.swapaxes(layer_norm(b["n1"], h), 1, 2)
+                z = dense(b["t2"], gelu(dense(b["t1"], z)))
                 h = h + jnp.swapaxes(z, 1, 2)
-                z = _layer_norm(b["n2"], h)
-                h = h + _dense(b["c2"], gelu(_dense(b["c1"], z)))
-            return _dense(p["out"], _layer_norm(p["norm"], h).mean(1))
+                z = layer_norm(b["n2"], h)
+                h = h + dense(b["c2"], gelu(dense(b["c1"], z)))
+            return dense(p["out"], layer_norm(p["norm"], h).mean(1))
 
         return params, forward
 
@@ -781,13 +803,13 @@ class Tabular(Cell):
     def hand_written(self):
         import jax
 
-        make, sizes = _Weights(), (self.features, *self.widths, CLASSES)
+        make, sizes = Weights(), (self.features, *self.widths, CLASSES)
         params = [make.dense(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
 
         def forward(p, x):
             for layer in p[:-1]:
-                x = jax.nn.relu(_dense(layer, x))
-            return _dense(p[-1], x)
+                x = jax.nn.relu(dense(layer, x))
+            return dense(p[-1], x)
 
         return params, forward
 
