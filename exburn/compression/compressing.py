@@ -23,13 +23,13 @@ from exburn.data.conversion import split
 from exburn.errors import ArgumentError, ExBurnError, unknown_name, warn
 from exburn.errors.boundary import api_boundary
 from exburn.models import Model
-from exburn.models.arguments import check_verbose
 from exburn.models.encoding import read_batch, read_dataset
 from exburn.models.planning import input_specs, with_rows
 from exburn.models.training_settings import require_idle, require_trainer
 from exburn.module.building import inspect_call, require_built
 from exburn.module.variable import Static
 from exburn.runtime.cost_model import count
+from exburn.training.requests import check_verbose
 
 OP = "compress"
 _ROWS = 256  # of the batch that is timed

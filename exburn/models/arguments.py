@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 import jax
-import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.core.symbolic_shapes import describe
@@ -168,30 +167,6 @@ def check_repeats(dataset: Any, *, whole: bool, steps: int | None) -> None:
 
 def positive(op: str, name: str, value: Any, default: Any = None) -> Any:
     return default if value is None else check_count(op, name, value)
-
-
-def check_verbose(op: str, verbose: Any) -> Any:
-    if verbose in ("auto", "table", 0, 1, 2):
-        return verbose
-    raise ArgumentError(
-        op, f"verbose must be 0, 1, 2, 'auto' or 'table', received {verbose!r}"
-    )
-
-
-def validation_epochs(freq: Any):
-    if isinstance(freq, int | np.integer) and not isinstance(freq, bool):
-        freq = check_count("fit", "validation_freq", freq)
-        return lambda epoch: (epoch + 1) % freq == 0
-    if isinstance(freq, list | tuple | set):
-        for epoch in freq:
-            positive("fit", f"validation_freq={freq!r}: every epoch", epoch)
-        wanted = set(freq)
-        return lambda epoch: epoch + 1 in wanted
-    raise ArgumentError(
-        "fit",
-        "validation_freq must be an integer or a list of epochs, counted from 1, "
-        f"received {freq!r}",
-    )
 
 
 def logs_as(logs: dict[str, Any], return_dict: bool) -> Any:

@@ -111,17 +111,19 @@ def _data_for_statistics(trainer: Trainer, dataset: Any) -> tuple[Any, Any, Any]
         ArgumentError: There are none.
         DataError: They cannot be gone through once more.
     """
-    found = (dataset, None, None) if dataset is not None else trainer.fitted
-    if found is None:
+    fitted, rows, steps = trainer.fitted, None, None
+    if dataset is None and fitted is not None:
+        dataset, rows, steps = fitted.dataset, fitted.batch_size, fitted.steps
+    if dataset is None:
         raise ArgumentError(
             "update_batch_statistics",
             "there are no data: no fit is under way",
             hint="Pass x.",
         )
-    if isinstance(found[0], StreamDataset) and not found[0].reiterable:
+    if isinstance(dataset, StreamDataset) and not dataset.reiterable:
         raise DataError(
             "update_batch_statistics",
-            f"the {found[0].name} can be read only once",
+            f"the {dataset.name} can be read only once",
             hint="Give other data for the statistics: x=…, or data=… of the callback.",
         )
-    return found
+    return dataset, rows, steps

@@ -21,11 +21,12 @@ from exburn.errors import (
     require,
     warn,
 )
-from exburn.models.fit_data import FitData, prepare_for_fit, read_fit_data
+from exburn.models.fit_data import prepare_for_fit, read_fit_data
 from exburn.models.planning import Plan, make_plan, with_rows
 from exburn.models.preparing import fixed_batch_size, guard_run
 from exburn.models.training_settings import require_trainer
 from exburn.training.memory import free_bytes
+from exburn.training.requests import DataRequest, FitData
 from exburn.training.trainer import Trainer
 from exburn.training.trials import Timed, time_step, trial, try_rates
 
@@ -445,21 +446,10 @@ def prepared_aside(
     """In the block the model is prepared for the data; afterwards it is as before."""
     trainer = require_trainer(model, op)
     trainer.holder.check_free(op)
-    data = read_fit_data(
-        model,
-        x,
-        y,
-        sample_weight,
-        batch_size=batch_size,
-        validation_split=0.0,
-        validation_data=None,
-        shuffle=True,
-        class_weight=None,
-        steps_per_epoch=None,
-        validation_steps=None,
-        validation_batch_size=None,
-        op=op,
+    request = DataRequest(
+        op=op, x=x, y=y, sample_weight=sample_weight, batch_size=batch_size
     )
+    data = read_fit_data(model, request)
     with trial(trainer):
         prepare_for_fit(model, data)
         with guard_run(model, op, data.dataset, data.batch_size):

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from exburn import config
 from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import Callback, CallbackList, History
-from exburn.core.checks import check_count
 from exburn.core.printing import print_text
 from exburn.data import ArrayDataset
-from exburn.models.arguments import check_verbose, validation_epochs
-from exburn.models.fit_data import (
-    FitData,
-    check_step_counts,
-    prepare_for_fit,
-    read_fit_data,
-)
+from exburn.models.fit_data import prepare_for_fit, read_fit_data
 from exburn.models.options import (
     options_after,
     warm_up,
@@ -35,9 +27,10 @@ from exburn.module.building import require_built
 from exburn.runs.predictions import Classifier
 from exburn.runtime.sharding import processes
 from exburn.runtime.signals import defer_signals
-from exburn.training.checkpoint.provenance import check_allowed
 from exburn.training.checkpoint.resume import find, load_weights
+from exburn.training.epochs import Epochs
 from exburn.training.objective.objective import Objective
+from exburn.training.requests import FitData, FitRequest
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -129,210 +122,175 @@ def fit(
         CheckpointError: No intact checkpoint, or one of a run whose result depends on
             other data, another model or other settings.
     """
-    for _ in steps_of_fit(**locals()):
-        pass
+    require_trainer(self, "fit").holder.check_free("fit", train=True)
+    request = FitRequest(
+        x=x,
+        y=y,
+        sample_weight=sample_weight,
+        class_weight=class_weight,
+        validation_split=validation_split,
+        validation_data=validation_data,
+        validation_freq=validation_freq,
+        batch_size=batch_size,
+        steps_per_epoch=steps_per_epoch,
+        validation_batch_size=validation_batch_size,
+        validation_steps=validation_steps,
+        shuffle=shuffle,
+        initial_epoch=initial_epoch,
+        resident=resident,
+        epochs=epochs,
+        verbose=verbose,
+        callbacks=callbacks,
+        learning_rate=learning_rate,
+        lr_schedule=lr_schedule,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+        clip_value=clip_value,
+        accumulate_gradients=accumulate_gradients,
+        nesterov=nesterov,
+        warmup=warmup,
+        accuracy=accuracy,
+        device=device,
+        profile=profile,
+        resume=resume,
+        run=run,
+        may_differ=may_differ,
+    )
+    with begin_fit(self, request) as training:
+        for _ in training.events():
+            pass
     assert self.history is not None
     return self.history
 
 
-def steps_of_fit(
-    self: Model,
-    x: Any,
-    y: Any,
-    batch_size: Any,
-    epochs: int,
-    verbose: Any,
-    callbacks: Any,
-    validation_split: float,
-    validation_data: Any,
-    shuffle: Any,
-    class_weight: Any,
-    sample_weight: Any,
-    initial_epoch: int,
-    steps_per_epoch: Any,
-    validation_steps: Any,
-    validation_batch_size: Any,
-    validation_freq: Any,
-    learning_rate: Any,
-    lr_schedule: Any,
-    weight_decay: Any,
-    clip_norm: Any,
-    clip_value: Any,
-    accumulate_gradients: Any,
-    nesterov: Any,
-    warmup: Any,
-    accuracy: bool,
-    device: Any,
-    profile: bool,
-    resume: Any,
-    resident: Any,
-    run: Any,
-    may_differ: Any,
-    loop: Callback | None = None,
-) -> Iterator[None]:
-    """What ``fit`` does, which pauses after every chunk and every epoch.
+@contextlib.contextmanager
+def begin_fit(
+    model: Model, request: FitRequest, loop: Callback | None = None
+) -> Iterator[Epochs]:
+    """The run of a ``fit``, whose epochs the block runs.
 
     Args:
+        model: A compiled model.
+        request: The arguments of ``fit``.
         loop: A callback that hears all after the others and the history.
-        **others: Those of ``fit``.
-
-    Yields:
-        Where hooks have just run, and the caller may do what they may.
     """
-    trainer = require_trainer(self, "fit")
-    trainer.holder.check_free("fit", train=True)
-    epochs = check_count("fit", "epochs", epochs, 0)
-    initial_epoch = check_count("fit", "initial_epoch", initial_epoch, 0)
-    counts = steps_per_epoch, validation_steps, validation_batch_size
-    counts = check_step_counts("fit", *counts)
-    verbose = check_verbose("fit", verbose)
-    validates = validation_epochs(validation_freq)
-    epochs = min(epochs, config.max_epochs() or epochs)
-    allowed = check_allowed("fit", may_differ)
-    if run is not None:
+    trainer = require_trainer(model, "fit")
+    holder = trainer.holder
+    holder.check_free("fit", train=True)
+    if request.run is not None:
         from exburn.runs.directory import check_place
 
-        check_place(run)  # before anything is compiled
-    if device is not None:
-        self.to_device(device)
-    data = read_fit_data(
-        self,
-        x,
-        y,
-        sample_weight,
-        batch_size=batch_size,
-        validation_split=validation_split,
-        validation_data=validation_data,
-        shuffle=shuffle,
-        class_weight=class_weight,
-        steps_per_epoch=counts[0],
-        validation_steps=counts[1],
-        validation_batch_size=counts[2],
-        initial_epoch=initial_epoch,
-        resident=resident,
-    )
-    if accuracy:
-        _add_accuracy(self)
-    own_warmup = warm_up(warmup, "fit")
-    warmup = own_warmup or self._run.value.warmup
-    user = CallbackList(callbacks)
-    prepare_for_fit(self, data)
-    dataset, validation = data.dataset, data.validation
-    history = History()
-    history.seed = trainer.holder.seed
-    shown = any(callback.shows_progress for callback in user.callbacks)
-    bars = [ProgressBar(verbose)] if verbose and not shown else []
-    arrays = all(isinstance(d, ArrayDataset | None) for d in (dataset, validation))
-    for bar in bars:
-        bar.quick = arrays
-        # No code of the user's runs between epochs.
-        bar.alone = arrays and not (user.callbacks or loop or trainer.preparer.eager)
-    callbacks = CallbackList(
-        [
-            *([warmup] if warmup else []),
-            *user.callbacks,
-            history,
-            *bars,
-            *([loop] if loop else []),
-        ],
-        model=self,
-        params={
-            "epochs": epochs,
-            "steps": data.known_steps,
-            "batch_size": data.batch_size,
-            "samples": getattr(dataset, "size", None),
-            "verbose": verbose,
-            "validation": validation is not None,
-            "metrics": trainer.preparer.names,
-        },
-    )
-    callbacks.set_together(spans_processes(self))
-    self.history = history
-    changes = {
-        "learning_rate": learning_rate,
-        "lr_schedule": lr_schedule,
-        "weight_decay": weight_decay,
-        "clip_norm": clip_norm,
-        "clip_value": clip_value,
-        "accumulate_gradients": accumulate_gradients,
-        "nesterov": nesterov,
-    }
+        check_place(request.run)  # before anything is compiled
+    if request.device is not None:
+        model.to_device(request.device)
+    data = read_fit_data(model, request)
+    if request.accuracy:
+        _add_accuracy(model)
+    own_warmup = warm_up(request.warmup, "fit")
+    warmup = own_warmup or model._run.value.warmup
+    user = CallbackList(request.callbacks)
+    prepare_for_fit(model, data)
+    history = model.history = History()
+    history.seed = holder.seed
+    callbacks = _callbacks_of_fit(model, request, data, warmup, user, history, loop)
     # Epochs before the first one are of the same training: its schedule goes on.
-    batches = initial_epoch * (data.known_steps or 0)
-    options = options_after(self, batches, **changes)
-    guarded = guard_run(self, "fit", dataset, data.batch_size, validation)
+    batches = request.initial_epoch * (data.known_steps or 0)
     with (
         defer_signals(),
-        trainer.holder.training("fit"),
-        guarded,
-        options,
-        warm_up_from_here(trainer.holder, batches) if own_warmup else nullcontext(),
+        holder.training("fit"),
+        guard_run(model, "fit", data.dataset, data.batch_size, data.validation),
+        options_after(model, batches, **request.options),
+        warm_up_from_here(holder, batches) if own_warmup else contextlib.nullcontext(),
         exits(callbacks),
     ):
-        if run is not None:
-            asked = {"shuffle": shuffle, "initial_epoch": initial_epoch, **changes}
-            history.run = _record(self, callbacks, run, resume, asked, data)
-        begun = trainer.begin_fit(
-            dataset,
-            batch_size=data.batch_size,
-            epochs=epochs,
-            initial_epoch=initial_epoch,
-            shuffle=shuffle,
-            steps=data.steps,
-            validation=validation,
-            validation_batch_size=data.validation_batch_size,
-            validation_steps=data.validation_steps,
+        if request.run is not None:
+            history.run = _record(model, callbacks, request, data)
+        epochs = trainer.begin_fit(
+            request,
+            data,
             callbacks=callbacks,
-            owner=self,
-            resume=find(resume, callbacks, spans_processes(self)),
-            resident=resident,
-            sources=data.sources,
-            options=_options_of(data, warmup, validation_freq),
-            may_differ=allowed,
+            owner=model,
+            resume=find(request.resume, callbacks, spans_processes(model)),
+            options=_options_of(request, data, warmup),
         )
         try:
-            yield from begun.events(initial_epoch, epochs, validates)
+            yield epochs
         except BaseException:
-            trainer.end_fit(begun.feed, failed=True)
+            trainer.end_fit(epochs.feed, failed=True)
             raise
-        trainer.end_fit(begun.feed)
+        trainer.end_fit(epochs.feed)
     history.data_waits = trainer.timing.waits
-    if profile:
+    if request.profile:
         history.profile = trainer.timing.epochs
 
 
-def _options_of(data: FitData, warmup: Any, validation_freq: Any) -> dict[str, Any]:
-    """What the result of a fit depends on, beside the data and the model."""
+def _callbacks_of_fit(
+    model: Model,
+    request: FitRequest,
+    data: FitData,
+    warmup: Callback | None,
+    user: CallbackList,
+    history: History,
+    loop: Callback | None,
+) -> CallbackList:
+    """The user's callbacks, and those of ``fit`` itself around them."""
+    preparer = require_trainer(model, "fit").preparer
+    shows = any(callback.shows_progress for callback in user.callbacks)
+    bars = [ProgressBar(request.verbose)] if request.verbose and not shows else []
+    both = data.dataset, data.validation
+    arrays = all(isinstance(one, ArrayDataset | None) for one in both)
+    for bar in bars:
+        bar.quick = arrays
+        # No code of the user's runs between epochs.
+        bar.alone = arrays and not (user.callbacks or loop or preparer.eager)
+    first, last = [warmup] if warmup else [], [loop] if loop else []
+    callbacks = CallbackList(
+        [*first, *user.callbacks, history, *bars, *last],
+        model=model,
+        params={
+            "epochs": request.epochs,
+            "steps": data.known_steps,
+            "batch_size": data.batch_size,
+            "samples": getattr(data.dataset, "size", None),
+            "verbose": request.verbose,
+            "validation": data.validation is not None,
+            "metrics": preparer.names,
+        },
+    )
+    callbacks.set_together(spans_processes(model))
+    return callbacks
+
+
+def _options_of(request: FitRequest, data: FitData, warmup: Any) -> dict[str, Any]:
+    """The settings that a fit's result depends on, beside the data and the model."""
     options = data.options() | {"warmup": warmup_config(warmup)}
     if data.validation is not None:
-        options["validation_data.freq"] = validation_freq
+        options["validation_data.freq"] = request.validation_freq
     return options
 
 
 def _record(
-    model: Model,
-    callbacks: CallbackList,
-    run: Any,
-    resume: Any,
-    asked: dict,
-    data: FitData,
+    model: Model, callbacks: CallbackList, request: FitRequest, data: FitData
 ) -> Path:
     """Begins a run's folder, and adds the callbacks that write into it."""
     from exburn.runs.beginning import begin_run
 
+    assert request.run is not None
     params, together = callbacks.params, spans_processes(model)
     names = "epochs", "steps", "batch_size", "samples", "validation"
+    own = {"shuffle": request.shuffle, "initial_epoch": request.initial_epoch}
+    own |= request.options
     asked = {
         **{name: params[name] for name in names},
-        **{name: value for name, value in asked.items() if value is not None},
+        **{name: value for name, value in own.items() if value is not None},
         "seed": model.history.seed,
         "callbacks": [type(callback).__name__ for callback in callbacks.callbacks],
     }
     path, recorders = begin_run(
-        run,
+        request.run,
         model,
         asked,
-        resume=resume,
+        resume=request.resume,
         together=together,
         rows=None if together else _examined(data),
         classifier=lambda: _classifier(model),
@@ -340,7 +298,7 @@ def _record(
     for recorder in recorders:
         recorder.together = together
         callbacks.append(recorder)
-    numbered = str(path) != os.path.abspath(os.path.expanduser(run))
+    numbered = str(path) != os.path.abspath(os.path.expanduser(request.run))
     if numbered and params["verbose"] and processes.is_main():
         print_text(f"Run: {path}")
     return path

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from exburn.callbacks.contract import CallbackList
 from exburn.data import ArrayDataset
-from exburn.models.arguments import (
-    check_ends,
-    check_verbose,
-    logs_as,
-    positive,
-    warn_of_end,
-)
+from exburn.models.arguments import check_ends, logs_as, warn_of_end
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.preparing import (
     choose_batch_size,
@@ -24,6 +18,7 @@ from exburn.models.preparing import (
 )
 from exburn.models.results import Outputs, Scores
 from exburn.models.training_settings import require_trainer
+from exburn.training.requests import Dataset, InferenceRequest
 from exburn.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -97,22 +92,20 @@ def evaluate(
         DataError, ShapeError, TargetError: The data do not fit the model.
     """
     trainer = require_trainer(self, "evaluate")
-    steps = positive("evaluate", "steps", steps, None)
-    verbose = check_verbose("evaluate", verbose)
+    request = InferenceRequest(
+        op="evaluate",
+        batch_size=batch_size,
+        verbose=verbose,
+        steps=steps,
+        callbacks=callbacks,
+    )
     dataset = read_dataset(self, x, y, sample_weight, op="evaluate")
-    batch_size = choose_batch_size(self, "evaluate", batch_size, dataset, steps)
-    check_ends("evaluate", "steps", steps, dataset)
-    warn_of_end(steps, dataset, batch_size)
-    user = CallbackList(callbacks)
-    with closed_if_it_fails(dataset):
-        dataset = encode_dataset(self, dataset, op="evaluate", batch_size=batch_size)
-        prepare(self, "evaluate", dataset, batch_size=batch_size)
-    listed = make_callback_list(self, user, verbose, dataset, batch_size, steps)
-    with guard_run(self, "evaluate", dataset, batch_size), exits(listed):
+    dataset, rows, listed = _prepare(self, request, dataset)
+    with guard_run(self, "evaluate", dataset, rows), exits(listed):
         logs = trainer.evaluate(
             dataset,
-            batch_size=batch_size,
-            steps=steps,
+            batch_size=rows,
+            steps=request.steps,
             callbacks=listed,
             owner=self,
         )
@@ -142,28 +135,42 @@ def predict(
     Raises:
         DataError, ShapeError: The data do not fit the model.
     """
-    steps = positive("predict", "steps", steps, None)
-    verbose = check_verbose("predict", verbose)
+    request = InferenceRequest(
+        op="predict",
+        batch_size=batch_size,
+        verbose=verbose,
+        steps=steps,
+        callbacks=callbacks,
+    )
     dataset = read_dataset(self, x, op="predict")
     if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
         dataset = ArrayDataset.of((dataset.tree[0], None, None))
-    batch_size = choose_batch_size(self, "predict", batch_size, dataset, steps)
-    check_ends("predict", "steps", steps, dataset)
-    warn_of_end(steps, dataset, batch_size)
     trainer = require_predictor(self)
-    with closed_if_it_fails(dataset):
-        dataset = encode_dataset(self, dataset, op="predict", batch_size=batch_size)
-        prepare(self, "predict", dataset, batch_size=batch_size)
-    user = CallbackList(callbacks)
-    listed = make_callback_list(self, user, verbose, dataset, batch_size, steps)
-    with guard_run(self, "predict", dataset, batch_size), exits(listed):
+    dataset, rows, listed = _prepare(self, request, dataset)
+    with guard_run(self, "predict", dataset, rows), exits(listed):
         return trainer.predict(
             dataset,
-            batch_size=batch_size,
-            steps=steps,
+            batch_size=rows,
+            steps=request.steps,
             callbacks=listed,
             owner=self,
         )
+
+
+def _prepare(
+    model: Model, request: InferenceRequest, dataset: Dataset
+) -> tuple[Dataset, int, CallbackList]:
+    """The data for the model's program, rows of a step, and the callbacks."""
+    op, steps = request.op, request.steps
+    rows = choose_batch_size(model, op, request.batch_size, dataset, steps)
+    check_ends(op, "steps", steps, dataset)
+    warn_of_end(steps, dataset, rows)
+    user = CallbackList(request.callbacks)
+    with closed_if_it_fails(dataset):
+        dataset = encode_dataset(model, dataset, op=op, batch_size=rows)
+        prepare(model, op, dataset, batch_size=rows)
+    verbose = request.verbose
+    return dataset, rows, make_callback_list(model, user, verbose, dataset, rows, steps)
 
 
 def require_predictor(model: Model) -> Trainer:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors.boundary import api_boundary
-from exburn.models.fitting import fit, steps_of_fit
+from exburn.models.fitting import begin_fit
 from exburn.models.training_settings import require_trainer
 from exburn.runtime.signals import leave_signals, signal_depth
+from exburn.training.requests import FitRequest
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -102,7 +102,8 @@ def training(
     Raises:
         TypeError: ``fit`` has no such argument.
         CallbackError: ``every`` is none.
-        NotCompiledError, DataError, ShapeError …: As of ``fit``, with the first event.
+        NotCompiledError, ArgumentError: As of ``fit``.
+        DataError, ShapeError …: As of ``fit``, with the first event.
 
     Example:
         >>> import numpy as np
@@ -121,28 +122,28 @@ def training(
     """
     require_trainer(self, "training")
     loop = _Loop(check_every("training", every))
-    bound = inspect.signature(fit).bind(self, x, y, verbose=verbose, **options)
-    bound.apply_defaults()
-    return _events(self, bound.arguments, loop)
+    request = FitRequest(x=x, y=y, verbose=verbose, **options)
+    return _events(self, request, loop)
 
 
 @api_boundary
 def _events(
-    model: Model, arguments: dict[str, Any], loop: _Loop
+    model: Model, request: FitRequest, loop: _Loop
 ) -> Generator[TrainingEvent, None, None]:
     outside = signal_depth()
-    run: Iterator[None] = steps_of_fit(**arguments, loop=loop)
     holder = require_trainer(model, "training").holder
-    with contextlib.closing(run):  # type: ignore[arg-type]
-        for _ in run:
-            event, loop.event = loop.event, None
-            if event is None:
-                continue
-            left = False
-            with holder.lending(), leave_signals(outside):
-                try:
-                    yield event
-                except GeneratorExit:
-                    left = True  # what the body has changed is taken over, too
-            if left:
-                return
+    with begin_fit(model, request, loop) as epochs:
+        chunks = epochs.events()
+        with contextlib.closing(chunks):
+            for _ in chunks:
+                event, loop.event = loop.event, None
+                if event is None:
+                    continue
+                end = None
+                with holder.lending(), leave_signals(outside):
+                    try:
+                        yield event
+                    except GeneratorExit as error:
+                        end = error  # the body's changes are taken over, too
+                if end is not None:
+                    raise end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, TypeGuard
 
 import jax
@@ -30,6 +30,7 @@ from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
 from exburn.training.loss_watch import LossWatch
 from exburn.training.objective.readings import Readings
 from exburn.training.prepare import Preparer
+from exburn.training.requests import FitRequest
 from exburn.training.timing import Timing
 
 _ENDED = """{}: training ends here.
@@ -43,6 +44,7 @@ class Epochs:
         preparer: The module in training, prepared for the data.
         feed: The data.
         validation_feed: Those to validate on, or ``None``.
+        request: The arguments of ``fit``: the first epoch, the end, the validations.
         callbacks: What is told of it.
         owner: The model that the callbacks see.
         resume: The run that is taken up, if one is; its state is restored already.
@@ -56,6 +58,7 @@ class Epochs:
         feed: Feed,
         validation_feed: Feed | None,
         *,
+        request: FitRequest,
         callbacks: CallbackList,
         owner: Any,
         resume: Resume | None,
@@ -64,7 +67,8 @@ class Epochs:
     ):
         self.feed, self.validation_feed = feed, validation_feed
         self.holder, self.preparer = preparer.holder, preparer
-        self.callbacks, self.owner, self.resume = callbacks, owner, resume
+        self.request, self.callbacks = request, callbacks
+        self.owner, self.resume = owner, resume
         self._earlier = earlier
         self.programs, self.timing = self.preparer.programs, Timing()
         self.points = Checkpointing(
@@ -83,17 +87,10 @@ class Epochs:
         self._pending: tuple[int, Readings] | None = None
         self._fresh: Any = None  # totals before an epoch, which programs do not consume
 
-    def events(
-        self, first: int, last: int, validates: Callable[[int], bool]
-    ) -> Iterator[None]:
+    def events(self) -> Generator[None, None, None]:
         """Runs the epochs; the module holds the latest arrays, whatever ends them.
 
         It pauses after each chunk and each epoch, when their hooks have run.
-
-        Args:
-            first: Number of the first epoch, from 0; a resumed run knows its own.
-            last: Number of the epoch before which it ends.
-            validates: Whether an epoch is followed by a validation.
         """
         holder, preparer, resume = self.holder, self.preparer, self.resume
         if waking():
@@ -105,14 +102,14 @@ class Epochs:
             preparer.begin_run(state)
             try:
                 with allow_signals():
-                    first, last, logs = self._begin(first, last)
-                    if first < last and validates(first):
+                    first, last, logs = self._begin()
+                    if first < last and self.request.validates(first):
                         self._compile_validation()
                     for epoch in range(first, last):
                         start = self._begin_epoch(epoch)
                         done, means = yield from self.train_epoch(epoch, start)
                         if means is not None:  # else no data came any more
-                            logs = self._end_epoch(epoch, done, means, validates)
+                            logs = self._end_epoch(epoch, done, means)
                             yield
                             self.points.after_epoch(epoch, done, logs)
                         if self.feed.ended is not None:
@@ -130,9 +127,10 @@ class Epochs:
                     use_average(holder, False)
                     holder.end_run()
 
-    def _begin(self, first: int, last: int) -> tuple[int, int, dict[str, Any]]:
+    def _begin(self) -> tuple[int, int, dict[str, Any]]:
         """Tells that training begins: the first epoch, the end, and what was logged."""
         holder, resume = self.holder, self.resume
+        first, last = self.request.initial_epoch, self.request.epochs
         holder.call_hook(self.callbacks.on_train_begin)
         logs: dict[str, Any] = {}
         if resume is not None:
@@ -207,16 +205,10 @@ class Epochs:
         self.points.begin_epoch(start)
         return start
 
-    def _end_epoch(
-        self,
-        epoch: int,
-        done: int,
-        logs: dict[str, Any],
-        validates: Callable[[int], bool],
-    ) -> dict[str, Any]:
+    def _end_epoch(self, epoch: int, done: int, logs: dict[str, Any]) -> dict[str, Any]:
         """Validates, and tells that an epoch is over; returns what it logged."""
         timing = self.timing
-        if self.validation_feed is not None and validates(epoch):
+        if self.validation_feed is not None and self.request.validates(epoch):
             self._follow()
             with timing.on("validation"):
                 means = evaluate(

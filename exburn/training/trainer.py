@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -18,12 +18,13 @@ from exburn.training.agreement import Agreement, data_facts, fingerprint
 from exburn.training.checkpoint.provenance import Provenance, provenance_of
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
-from exburn.training.feed.base import Feed, count_steps
+from exburn.training.feed.base import Feed
 from exburn.training.feed.chunking import make_feed, single_chunk
 from exburn.training.feed.plan import Decision, as_it_ran, decisions, power_of_two
 from exburn.training.objective.objective import Objective
 from exburn.training.output_collector import OutputCollector
 from exburn.training.prepare import Preparer
+from exburn.training.requests import FitData, FitRequest
 from exburn.training.state_holder import StateHolder
 from exburn.training.timing import Timing
 
@@ -49,7 +50,7 @@ class Trainer:
         preparer: The module, made ready for data, and its programs.
         decisions: What was chosen for the last ``fit``.
         timing: What the epochs of the last ``fit`` spent their time on.
-        fitted: Data set, batch size and steps of the ``fit`` under way.
+        fitted: The data of the ``fit`` under way.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Trainer:
         self.preparer = Preparer(self.holder, objective, **options)
         self.decisions: list[Decision] = []
         self.timing = Timing()
-        self.fitted: tuple[ArrayDataset | StreamDataset, int, int | None] | None = None
+        self.fitted: FitData | None = None
         self._sizes: dict[str, list[int]] = {}  # of single batches, by use
         self._provenance: Provenance | None = None  # of the fit under way
         self._described: Any = None  # what it was made of
@@ -92,73 +93,110 @@ class Trainer:
     # ------------------------------------------------------------------ whole data
     def begin_fit(
         self,
-        dataset: ArrayDataset | StreamDataset,
+        request: FitRequest,
+        data: FitData,
         *,
-        batch_size: int,
-        epochs: int,
-        initial_epoch: int = 0,
-        shuffle: bool | str = True,
-        steps: int | None = None,
-        validation: ArrayDataset | StreamDataset | None = None,
-        validation_batch_size: int | None = None,
-        validation_steps: int | None = None,
         callbacks: CallbackList,
         owner: Any,
         resume: Resume | None = None,
-        resident: bool | None = None,
-        sources: Sources | None = None,
-        options: Mapping[str, Any] | None = None,
-        may_differ: Collection[str] = (),
+        options: Mapping[str, Any],
     ) -> Epochs:
         """The run of a ``fit``, whose epochs are still to be run.
 
         Args:
-            sources: Both data sets as they were given, before they were encoded.
-            options: Further options that the result depends on, by name.
-            may_differ: Parts that need not be as in the run that is resumed.
-            **others: As of ``fit``.
+            request: The arguments of ``fit``.
+            data: The data that it names.
+            callbacks: Those of the run.
+            owner: The model that they see.
+            resume: The run that is taken up, if one is.
+            options: Options that the result depends on, by name.
         """
-        holder, preparer = self.holder, self.preparer
-        first, earlier = initial_epoch, holder.epochs_before(initial_epoch)
-        per_epoch = count_steps(dataset, batch_size, steps)
-        holder.optimizer.set_epochs(per_epoch, epochs)
+        holder = self.holder
+        first = request.initial_epoch
+        earlier = holder.epochs_before(first)
+        holder.optimizer.set_epochs(data.known_steps, request.epochs)
         self._provenance = None  # that of a run that was refused is none of this one
         if resume is not None or callbacks.listens("on_checkpoint"):
-            self._begin_provenance(sources or (dataset, validation), options or {})
+            self._begin_provenance(data.sources, options)
         if resume is not None:
-            assert self._provenance is not None
-            resume.compare(self._provenance, may_differ)
             first, earlier = resume.first, resume.earlier
-            given = {"shuffle": shuffle, "steps": steps, "most": 1, "first": first}
-            given |= {"earlier": earlier, "training": True}
-            resume.check(make_feed(preparer, dataset, batch_size, **given))
-            resume.restore(preparer, callbacks, may_differ)
+            self._restore(resume, request, data, callbacks)
         feed = make_feed(
-            preparer,
-            dataset,
-            batch_size,
+            self.preparer,
+            data.dataset,
+            data.batch_size,
             training=True,
-            shuffle=shuffle,
-            steps=steps,
+            shuffle=data.shuffle,
+            steps=data.steps,
             most=callbacks.chunk_limit(),
             reused=True,
             resume=resume,
-            resident=resident,
+            resident=request.resident,
             earlier=earlier,
             first=first,
         )
         validation_feed = None
-        if validation is not None:
+        if data.validation is not None:
             validation_feed = self._feed(
                 "test",
                 callbacks,
-                validation,
-                validation_batch_size or batch_size,
-                validation_steps,
-                reused=epochs - initial_epoch > 1,
-                resident=resident,
+                data.validation,
+                data.validation_batch_size or data.batch_size,
+                data.validation_steps,
+                reused=request.epochs - request.initial_epoch > 1,
+                resident=request.resident,
             )
-        self.decisions = decisions(
+        self.decisions = self._decide(feed, validation_feed, callbacks)
+        owner.stop_training = resume is not None and resume.stop
+        if resume is not None:
+            with allow_signals():  # it may read many batches
+                resume.go_on(feed, validation_feed)
+        run = Epochs(
+            self.preparer,
+            feed,
+            validation_feed,
+            request=request,
+            callbacks=callbacks,
+            owner=owner,
+            resume=resume,
+            earlier=earlier,
+            provenance=self._provenance,
+        )
+        self._check_alike(run, data)
+        self.timing = run.timing
+        self.fitted = data
+        return run
+
+    def _restore(
+        self,
+        resume: Resume,
+        request: FitRequest,
+        data: FitData,
+        callbacks: CallbackList,
+    ) -> None:
+        """Takes up a run, if its result depends on nothing else than this one's."""
+        assert self._provenance is not None
+        resume.compare(self._provenance, request.may_differ)
+        feed = make_feed(
+            self.preparer,
+            data.dataset,
+            data.batch_size,
+            training=True,
+            shuffle=data.shuffle,
+            steps=data.steps,
+            most=1,
+            earlier=resume.earlier,
+            first=resume.first,
+        )
+        resume.check(feed)
+        resume.restore(self.preparer, callbacks, request.may_differ)
+
+    def _decide(
+        self, feed: Feed, validation_feed: Feed | None, callbacks: CallbackList
+    ) -> list[Decision]:
+        """The choices that ``explain_plan`` tells of."""
+        preparer = self.preparer
+        return decisions(
             feed,
             preparer.first_cost(feed.batch_size),
             preparer.unroll(training=True),
@@ -168,39 +206,26 @@ class Trainer:
             limit=callbacks.chunk_limit(),
             eager=preparer.eager,
             held=validation_feed,
-            placement=holder.placement,
+            placement=self.holder.placement,
             exact_rows=preparer.exact_rows(training=True),
             own=preparer.own_cost("train"),
         )
-        owner.stop_training = resume is not None and resume.stop
-        if resume is not None:
-            with allow_signals():  # it may read many batches
-                resume.go_on(feed, validation_feed)
-        run = Epochs(
-            preparer,
-            feed,
-            validation_feed,
-            callbacks=callbacks,
-            owner=owner,
-            resume=resume,
-            earlier=earlier,
-            provenance=self._provenance,
-        )
+
+    def _check_alike(self, run: Epochs, data: FitData) -> None:
+        """Raises if the processes of a run are about to train different things."""
+        holder, feed, request, resume = self.holder, run.feed, run.request, run.resume
         run.agreement.check_alike(
             lambda: {
                 "seed": holder.seed,
-                "epochs": (initial_epoch, epochs),
+                "epochs": (request.initial_epoch, request.epochs),
                 "weights": fingerprint(holder.arrays[0]),
-                "data": data_facts(dataset, feed),
+                "data": data_facts(data.dataset, feed),
                 "steps per call": (feed.length, feed.group, feed.resident),
-                "validation data": None if validation_feed is None else True,
-                "callbacks": [type(c).__name__ for c in callbacks.callbacks],
+                "validation data": None if run.validation_feed is None else True,
+                "callbacks": [type(c).__name__ for c in run.callbacks.callbacks],
                 "resume": None if resume is None else resume.where.name,
             }
         )
-        self.timing = run.timing
-        self.fitted = dataset, batch_size, steps
-        return run
 
     def end_fit(self, feed: Feed, failed: bool = False) -> None:
         """Says how it ran, whatever ended it.

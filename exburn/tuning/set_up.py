@@ -14,14 +14,9 @@ from exburn.core.checks import check_choice, check_count
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CallbackError, LayoutError, unknown_name
 from exburn.models import Model
-from exburn.models.arguments import validation_epochs
-from exburn.models.fit_data import (
-    FitData,
-    check_step_counts,
-    prepare_for_fit,
-    read_fit_data,
-)
+from exburn.models.fit_data import prepare_for_fit, read_fit_data
 from exburn.models.training_settings import require_trainer
+from exburn.training.requests import DataRequest, FitData
 from exburn.tuning.callbacks import SweepCallback, make_callbacks
 from exburn.tuning.folds import fold_masks
 from exburn.tuning.groups import Rows
@@ -157,9 +152,21 @@ def set_up(
     if halving is not None and scheduler is not None:
         raise ArgumentError("sweep", "give halving= or scheduler=, not both")
     decides = halving or scheduler
-    counts = steps_per_epoch, validation_steps, validation_batch_size
-    counts = check_step_counts("sweep", *counts)
-    validates = validation_epochs(validation_freq)
+    request = DataRequest(
+        op="sweep",
+        x=x,
+        y=y,
+        sample_weight=sample_weight,
+        class_weight=class_weight,
+        validation_split=validation_split,
+        validation_data=validation_data,
+        validation_freq=validation_freq,
+        batch_size=batch_size,
+        steps_per_epoch=steps_per_epoch,
+        validation_batch_size=validation_batch_size,
+        validation_steps=validation_steps,
+        shuffle=shuffle,
+    )
     told, stopping = make_callbacks(callbacks, verbose)
     placement = _placement(model, mesh)
     if folds is not None and (validation_data is not None or validation_split):
@@ -168,21 +175,7 @@ def set_up(
             "folds hold out rows themselves: leave validation_data and "
             "validation_split out",
         )
-    data = read_fit_data(
-        model,
-        x,
-        y,
-        sample_weight,
-        batch_size=batch_size,
-        validation_split=validation_split,
-        validation_data=validation_data,
-        shuffle=shuffle,
-        class_weight=class_weight,
-        steps_per_epoch=counts[0],
-        validation_steps=counts[1],
-        validation_batch_size=counts[2],
-        op="sweep",
-    )
+    data = read_fit_data(model, request)
     if groups is not None and folds is None:
         raise ArgumentError(
             "sweep", "groups are kept together in folds: pass folds=, a splitter"
@@ -211,7 +204,7 @@ def set_up(
         scheduler=decides,
         lanes=lanes,
         own_order=order == "own",
-        validates=validates,
+        validates=request.validates,
         callbacks=told,
         stopping=stopping,
         seed=seed,

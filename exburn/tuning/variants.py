@@ -16,7 +16,7 @@ import numpy as np
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError
 from exburn.models import Model
-from exburn.models.fit_data import FitData, encode_for, prepare_for_fit
+from exburn.models.fit_data import encode_for, prepare_for_fit
 from exburn.models.preparing import output_names
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import redraw
@@ -29,6 +29,7 @@ from exburn.training.memory import state_specs
 from exburn.training.numbers import holding, is_number
 from exburn.training.placement import OneDevice
 from exburn.training.program import Programs
+from exburn.training.requests import FitData
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
 from exburn.tuning.hyperparameters import Place, is_array, is_exact

@@ -5,6 +5,7 @@ import numpy as np
 import exburn
 from exburn import layers
 from exburn.models.fit_data import prepare_for_fit, read_fit_data
+from exburn.training.requests import DataRequest
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(42, 5)).astype(np.float32)
@@ -35,19 +36,9 @@ def make_model(seed=9, rate=0.3, optimizer=None, **options):
 
 def read_data(model, *, x=X, batch_size=8, validation_split=0.25):
     """What ``fit`` would train on; the model is prepared for it."""
-    data = read_fit_data(
-        model,
-        x,
-        Y,
-        None,
-        batch_size=batch_size,
-        validation_split=validation_split,
-        validation_data=None,
-        shuffle=True,
-        class_weight=None,
-        steps_per_epoch=None,
-        validation_steps=None,
-        validation_batch_size=None,
+    request = DataRequest(
+        x=x, y=Y, batch_size=batch_size, validation_split=validation_split
     )
+    data = read_fit_data(model, request)
     prepare_for_fit(model, data)
     return data
