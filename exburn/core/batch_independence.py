@@ -6,6 +6,7 @@ What a function does with them is read off its trace, by the sizes of its arrays
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,7 +52,12 @@ def our_class(cls: type) -> type:
     return next(base for base in cls.__mro__ if not is_foreign(base))
 
 
-def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
+def mixes_rows(
+    function: Callable,
+    *trees: Any,
+    beside: Any = None,
+    numbers: Counter | None = None,
+) -> bool:
     """Whether a function may do so with the rows of its arguments.
 
     It does if their axis is summed over, cut, ordered, crossed with itself or moved
@@ -62,6 +68,8 @@ def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
         function: Called with ``beside``, if that is given, and ``trees``.
         trees: Specs of arrays ``[rows, …]``.
         beside: Specs of arrays without rows.
+        numbers: Those of a trace that was made for the rows of ``trees``:
+            ``numbers_of``. One trace tells then where it has no others.
 
     Example:
         >>> x = jax.ShapeDtypeStruct((32, 4), "float32")
@@ -73,8 +81,9 @@ def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
     others = () if beside is None else (beside,)
     sizes = {n for leaf in jax.tree.leaves(others) for n in leaf.shape}
     sizes |= {n for leaf in jax.tree.leaves(trees) for n in leaf.shape[1:]}
+    sizes |= {n for leaf in jax.tree.leaves(trees) for n in leaf.shape[:1]}
     free = [rows for rows in _SIZES if not any(n % rows == 0 for n in sizes)]
-    numbers = []
+    first: Counter | None = None
     for rows in (free or _SIZES)[:2]:
         specs = jax.tree.map(
             lambda v, rows=rows: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype),
@@ -88,8 +97,24 @@ def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
             return True  # an array was made for so many rows
         if next(_mixing(jaxpr.jaxpr, rows), None) is not None:
             return True
-        numbers.append([*_numbers(jaxpr.jaxpr)])
-    return numbers[0] != numbers[1]  # some were made from how many there are
+        now = numbers_of(jaxpr)
+        if first is not None:
+            return now != first  # some were made from how many there are
+        if numbers is not None and now <= numbers:
+            return False
+        first = now
+    return False
+
+
+def numbers_of(jaxpr: Any) -> Counter[tuple[str, ...]]:
+    """How often a trace calls which operation with which numbers.
+
+    Example:
+        >>> x = jax.ShapeDtypeStruct((3,), "float32")
+        >>> numbers_of(jax.make_jaxpr(lambda x: x * x.shape[0])(x))
+        Counter({('mul', '3.0'): 1})
+    """
+    return Counter(_numbers(getattr(jaxpr, "jaxpr", jaxpr)))
 
 
 def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:

@@ -6,8 +6,8 @@ mean of the batch knows nothing of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from exburn.core.batch_independence import is_foreign, mixes_rows
@@ -17,7 +17,9 @@ from exburn.module.symbolic_tensor import Operation
 from exburn.module.traversal import iter_modules
 
 
-def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> bool:
+def model_mixes_rows(
+    module: Any, forward: Callable, groups: Any, x: Any, numbers: Counter
+) -> bool:
     """Whether a model with parts that are not ours may mix rows, in whichever part.
 
     Layers of ours know of filled-up rows, but not of those that a user's has joined or
@@ -25,17 +27,14 @@ def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> boo
 
     Args:
         module: The model.
-        forward: Its outputs, and what it does beside, for ``groups`` and inputs;
-            ``training=True`` or False.
+        forward: Its outputs, and what it does beside, for ``groups`` and inputs.
         groups: Specs of its arrays.
         x: Specs of the inputs of a batch.
+        numbers: Those of a trace for these inputs: see ``mixes_rows``.
     """
     if not any(_holds_others(part) for _, part in iter_modules(module)):
         return False
-    return any(
-        mixes_rows(partial(forward, training=training), x, beside=groups)
-        for training in (True, False)
-    )
+    return mixes_rows(forward, x, beside=groups, numbers=numbers)
 
 
 def _holds_others(part: Any) -> bool:

@@ -164,7 +164,7 @@ class Epochs:
         holder, preparer, feed = self.holder, self.preparer, self.validation_feed
         if feed is None or not self._compiles_ahead(feed):
             return
-        if preparer.times_convolutions:
+        if preparer.passes.times_convolutions:
             return
         chunk, specs = feed.first_specs(), jax.tree.map(spec_like, holder.arrays)
         arguments = preparer.fresh_totals("test"), *chunk.arguments, np.int32(0)

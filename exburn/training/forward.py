@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
+from exburn.core.batch_independence import numbers_of
 from exburn.errors import UnheldLayerError
 from exburn.kernels.conv.dispatch import pointwise_products
 from exburn.module.building import spec_like, untouched_metrics
@@ -30,23 +32,27 @@ class Forward:
     """What one abstract forward pass tells.
 
     Attributes:
+        inputs: Specs of the inputs.
         cost: Cost of the pass.
         outputs: Specs of the outputs.
+        numbers: What it computes with: ``batch_independence.numbers_of``.
         losses: Number of losses that layers added.
         ends: For each output the function that ends it: see ``last_functions``.
         lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows;
             without ``rows`` those that are cast to integers.
         repeats_lookups: Whether a table is looked into several times.
-        mixes_rows: Whether it may compute with the batch as a whole.
+        loses_by_row: Whether layers added losses with one number for each row.
     """
 
+    inputs: Any
     cost: Cost
     outputs: Any
+    numbers: Counter
     losses: int = 0
     ends: tuple[str | None, ...] = ()
     lookups: tuple[tuple[int, int | None, str], ...] = ()
     repeats_lookups: bool = False
-    mixes_rows: bool = False
+    loses_by_row: bool = False
 
 
 def trace(
@@ -59,28 +65,51 @@ def trace(
         x: Specs of the inputs of a batch.
         discoveries: Receives what the pass reaches by other ways than attributes.
     """
-    told: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
 
-    def forward(groups, x, training=True):
+    def forward(groups, x):
         key = jax.random.key(0)
         out, _, ctx = split.forward(
-            groups, x, training=training, key=key, discoveries=discoveries
+            groups, x, training=True, key=key, discoveries=discoveries
         )
-        if training:
-            told["losses"] = len(ctx.losses)
-            told["sums"] = any(map(jnp.ndim, ctx.losses))  # of one for each row
-            told["lookups"] = lookups(x, ctx)
-            told["repeats_lookups"] = _repeat(ctx)
+        seen["losses"] = len(ctx.losses)
+        seen["loses_by_row"] = any(map(jnp.ndim, ctx.losses))
+        seen["lookups"] = lookups(x, ctx)
+        seen["repeats_lookups"] = _repeat(ctx)
         return out
 
     groups = jax.tree.map(spec_like, split.peek())
     with untouched_metrics(split.module), pointwise_products(False):
         jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
-        cost = count(jaxpr)  # of these rows
-        mixes = model_mixes_rows(split.module, forward, groups, x)
-        mixes |= told.pop("sums")
     ends = last_functions(jaxpr, weights=len(jax.tree.leaves(groups)))
-    return Forward(cost, specs, ends=ends, mixes_rows=mixes, **told)
+    return Forward(x, count(jaxpr), specs, numbers_of(jaxpr), ends=ends, **seen)
+
+
+def mixes_rows(
+    split: SplitModule,
+    forward: Forward,
+    training: bool,
+    discoveries: list[Discovery],
+) -> bool:
+    """Whether a pass may compute with the batch as a whole.
+
+    Args:
+        split: The module.
+        forward: The pass in training, traced for some number of rows.
+        training: The mode that is asked after.
+        discoveries: As of ``trace``.
+    """
+    if forward.loses_by_row:
+        return True
+
+    def outputs(groups, x):
+        options = {"key": jax.random.key(0), "discoveries": discoveries}
+        return split.forward(groups, x, training=training, **options)[0]
+
+    groups = jax.tree.map(spec_like, split.peek())
+    with untouched_metrics(split.module), pointwise_products(False):
+        form = groups, forward.inputs, forward.numbers
+        return model_mixes_rows(split.module, outputs, *form)
 
 
 def check_constants(split: SplitModule, x: Any) -> None:

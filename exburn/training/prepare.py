@@ -27,7 +27,8 @@ from exburn.training.custom_step import CustomSteps, own_steps
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.plan import choose_unroll
 from exburn.training.fingerprint import Change, Fingerprint, Slot
-from exburn.training.forward import Forward, check_constants, trace
+from exburn.training.forward import Forward
+from exburn.training.forward_cache import ForwardCache
 from exburn.training.memory import state_specs
 from exburn.training.module import SplitModule
 from exburn.training.numbers import Number, name_of
@@ -36,7 +37,7 @@ from exburn.training.objective.readings import Readings
 from exburn.training.objective.stateful_metrics import OwnMetrics
 from exburn.training.overrides import overrides
 from exburn.training.placement import OneDevice
-from exburn.training.prepared_cache import Ready, form_of, rows_and_row
+from exburn.training.prepared_cache import Ready, form_of
 from exburn.training.program import Programs
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
@@ -95,8 +96,7 @@ class Preparer:
         self.batch_specs: dict[str, tuple] = {}
         self._predictions = 0
         self._programs: dict[Any, Programs] = {}
-        self._forwards: dict[tuple[int, str], Forward] = {}
-        self._seen: Forward | None = None
+        self.passes = ForwardCache(holder)
         self._ready: dict[tuple[str, Any], Ready] = {}
         self._names: Any = None  # function of the outputs, for a step of its own
         self._built_for: Any = None  # what the objective is
@@ -119,7 +119,8 @@ class Preparer:
     def forget(self) -> None:
         """Drops programs and optimizer state: the module has other weights now."""
         self.holder.current_split = self.holder.opt_state = None
-        self._programs, self._forwards = {}, {}
+        self._programs = {}
+        self.passes.clear()
 
     def prepare(
         self,
@@ -178,7 +179,7 @@ class Preparer:
                 self._prepare_own(kind, specs, names)
                 self._built_for, seen = None, None
             else:
-                seen = self.forward(x)
+                seen = self.forward(x, kind)
                 if kind != "predict":
                     self._build_objective(kind, seen, y, w, names)
                 if self.owns(kind):
@@ -324,7 +325,7 @@ class Preparer:
         self.custom.recall(kind, ready.logs)
         if ready.seen is None:
             return None
-        self._seen = ready.seen
+        self.passes.latest = ready.seen
         return ready.seen.outputs
 
     def _build(self, x: Any, own: bool) -> None:
@@ -360,7 +361,8 @@ class Preparer:
             and old.holds_those_of(split)
         ):
             return
-        self.holder.current_split, self._programs, self._forwards = split, {}, {}
+        self.holder.current_split, self._programs = split, {}
+        self.passes.clear()
         self._trained = _trained_names(self.holder.module)
         self._switched = self._switches()
         self.custom = CustomSteps(split, self.holder.optimizer)
@@ -453,7 +455,7 @@ class Preparer:
                 self._prepare_own(kind, batch, self._names)
                 continue
             if kind == "train":
-                self.forward(batch[0])
+                self.forward(batch[0], kind)
             if self.owns(kind):
                 self._discover(kind, batch)
         for kind, batch in self.batch_specs.items():
@@ -467,7 +469,7 @@ class Preparer:
             and self.objective.is_given
             and batch[1] is not None
         ):
-            seen = self.forward(batch[0])  # the step may use the compiled metrics
+            seen = self.forward(batch[0], kind)  # the step may use the compiled metrics
             _, y, w = batch
             named = names(seen.outputs) if names else None
             self.objective.build(seen.outputs, y, w, named, seen.ends)
@@ -479,22 +481,17 @@ class Preparer:
         state = self.initial_state() if kind == "train" else self.holder.split.read()
         self.custom.discover(kind, jax.tree.map(spec_like, state), batch)
 
-    def forward(self, x: Any) -> Forward:
-        """What one abstract forward pass tells; traced once for each shape."""
-        key = rows_and_row(x)
-        while key not in self._forwards:
-            found: list[Discovery] = []
-            try:
-                seen = trace(self.holder.split, x, found)
-            except Exception:
-                if not any(discovery.met for discovery in found):
-                    raise
-            else:
-                check_constants(self.holder.split, x)
-                self._forwards[key] = seen
-            self._hold(found, x)  # the module is another one then
-        self._seen = self._forwards[key]
-        return self._seen
+    def forward(self, x: Any, kind: str | None = None) -> Forward:
+        """What one abstract forward pass tells; traced once for each shape.
+
+        Args:
+            x: Specs of the inputs.
+            kind: The programs that are asked for short batches, if any are.
+        """
+        while (forward := self.passes.find(x, kind)) is None:
+            self._hold(self.passes.trace(x, kind), x)  # the module is another one then
+        self.passes.latest = forward
+        return forward
 
     def _hold(self, found: list[Discovery], x: Any) -> None:
         """Has the module hold what a pass was found to reach."""
@@ -506,30 +503,14 @@ class Preparer:
         self._split_anew()
 
     def cost(self, x: Any) -> Cost:
-        """Cost of a forward pass on each device, by one of any rows that was traced.
-
-        A guess where only the model's own step runs.
-        """
+        """Cost of a forward pass on each device; a guess beside a step of its own."""
         if overrides(self.holder.module, "train_step") or not getattr(
             self.holder.module, "callable", 1
         ):
             return Cost(flops=1e9, convolutions=1, elements=1e9, turned=1)
-        (rows, row), parts = rows_and_row(x), self.holder.placement.parts
-        for (known, like), forward in self._forwards.items():
-            if like == row:
-                return forward.cost.times(rows / known / parts)
-        return self.forward(x).cost.times(1 / parts)
-
-    def first_cost(self, rows: int | None = None) -> Cost | None:
-        """Cost of the first forward pass that was traced, if one was, on each device.
-
-        Args:
-            rows: For a batch of so many rows; those that were traced if ``None``.
-        """
-        for (known, _), forward in self._forwards.items():
-            parts = self.holder.placement.parts
-            return forward.cost.times((rows or known) / known / parts)
-        return None
+        if (cost := self.passes.cost(x)) is None:
+            cost = self.forward(x).cost.times(1 / self.holder.placement.parts)
+        return cost
 
     def own_cost(self, kind: str) -> Cost | None:
         """Cost of a step of the model's own, as it was traced; ``None`` without one."""
@@ -548,27 +529,6 @@ class Preparer:
         cost = cost.times(1 / share / self.holder.placement.parts)
         return dataclasses.replace(cost, equations=equations)
 
-    @property
-    def times_convolutions(self) -> bool:
-        """Whether XLA times convolutions on the device while it compiles.
-
-        Two programs that do so at once disturb each other, for seconds.
-        """
-        cost = self.first_cost()
-        found = cost is not None and cost.convolutions > 0
-        return found and jax.default_backend() != "cpu"
-
-    def _joins_lookups(self, placement: OneDevice) -> bool:
-        """Whether gradients of tables are made of those of the rows that were read.
-
-        Where a table is looked into several times, and on a mesh always: its devices
-        send each other rows then, and not gradients of the tables' sizes.
-        """
-        forwards = self._forwards.values()
-        if placement.parts > 1:
-            return any(forward.lookups for forward in forwards)
-        return any(forward.repeats_lookups for forward in forwards)
-
     def next_draw(self) -> int:
         """Where a ``predict`` begins to count its batches, for what layers draw.
 
@@ -581,7 +541,7 @@ class Preparer:
         """Steps compiled into one turn of the loop of training, or of the others."""
         if self.asked_unroll != "auto":
             return int(self.asked_unroll)
-        cost = self.first_cost()
+        cost = self.passes.first_cost()
         return (
             1 if cost is None else choose_unroll(cost, jax.default_backend(), training)
         )
@@ -589,7 +549,7 @@ class Preparer:
     def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
         """What XLA is told of the programs that train, or of the others."""
         platform, devices = jax.default_backend(), self.holder.placement.devices
-        return compiler_options(self.first_cost(), platform, training, devices)
+        return compiler_options(self.passes.first_cost(), platform, training, devices)
 
     def exact_rows(self, training: bool) -> bool:
         """Whether a short batch runs at its own size instead of padded."""
@@ -597,7 +557,7 @@ class Preparer:
         kinds = ("train",) if training else ("test", "predict")
         custom = any(self.owns(kind) for kind in kinds)
         inexact = self.objective.exact_rows or bool(self.objective.own.names)
-        mixes = self._seen is not None and self._seen.mixes_rows
+        mixes = self.passes.mixes_rows(kinds[0])
         return inexact or mixes or own_loss or custom
 
     # ------------------------------------------------------------------ checks
@@ -605,10 +565,14 @@ class Preparer:
     def minimizes(self) -> bool:
         """Whether there is anything to train on: a loss, or what layers add to it."""
         custom = overrides(self.holder.module, "train_step")
-        if self.objective.terms or custom or self._seen is None:
+        if self.objective.terms or custom or self.passes.latest is None:
             return True
         own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
-        return own_loss or self._seen.losses > 0 or self.holder.split.has_regularizers
+        return (
+            own_loss
+            or self.passes.latest.losses > 0
+            or self.holder.split.has_regularizers
+        )
 
     def check(
         self, batch: tuple, pred_spec: Any, op: str, *, finite: bool, targets: bool
@@ -624,9 +588,9 @@ class Preparer:
         """
         if finite:
             check_finite(batch, op=op)
-        if pred_spec is None or self._seen is None:
+        if pred_spec is None or self.passes.latest is None:
             return
-        check_ids(batch[0], self._seen.lookups, op)
+        check_ids(batch[0], self.passes.latest.lookups, op)
         if targets and self._built_for != self._unmatched:
             self.objective.check_targets(batch[1], pred_spec)
 
@@ -662,8 +626,8 @@ class Preparer:
             self.trace_counts,
             custom=self.custom,
             unroll=self.unroll,
-            pointwise=convolutional(self.first_cost()) or None,
-            joins_lookups=self._joins_lookups(placement),
+            pointwise=convolutional(self.passes.first_cost()) or None,
+            joins_lookups=self.passes.joins_lookups(placement.parts),
             placement=placement,
             eager=self.eager,
             compiling=self.holder.tell_compilation,

@@ -198,7 +198,7 @@ class Trainer:
         preparer = self.preparer
         return decisions(
             feed,
-            preparer.first_cost(feed.batch_size),
+            preparer.passes.first_cost(feed.batch_size),
             preparer.unroll(training=True),
             steps_asked=preparer.steps_per_execution,
             unroll_asked=preparer.asked_unroll,

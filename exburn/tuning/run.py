@@ -287,7 +287,7 @@ class SweepRun:
         alone = len(self.groups) == len(self.variants) == 1
         if not alone or group.width == 1 or self._width.fills_up(variant):
             return []
-        if variant.preparer.times_convolutions:
+        if variant.preparer.passes.times_convolutions:
             return []
         following = [rung.lanes for rung in self.rungs if rung.epochs > epoch + 1]
         parts = [

@@ -74,7 +74,7 @@ def test_pointwise_ones_are_products_where_there_are_few_others(
 ):
     model = bottlenecks(units, policy)
     trained(model)
-    cost = model._run.value.trainer.preparer.first_cost()
+    cost = model._run.value.trainer.preparer.passes.first_cost()
     assert convolutional(cost) == wanted
     assert (cost.halves == cost.convolutions) == (policy != "float32")
     assert cost.products == 2 * 4 * 8 * 8 * 16 * units  # no convolution among them
