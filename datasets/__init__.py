@@ -13,8 +13,7 @@ Example:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if __name__ != "exburn.datasets":
     from exburn.errors import MissingDependencyError
@@ -28,13 +27,12 @@ if __name__ != "exburn.datasets":
         "Python outside ExBurn's source folder.",
     )
 
-from exburn.core.missing_names import missing
+from exburn.core.lazy_names import importer
 from exburn.datasets import adapters as adapters
 from exburn.datasets.adapters.huggingface import from_huggingface
 from exburn.datasets.folders import image_folder, text_folder
 from exburn.datasets.prepare import Loader, loader, one_hot, split, stats
 from exburn.datasets.scaling import normalize, normalize_with_stats
-from exburn.errors.boundary import api_boundary
 
 if TYPE_CHECKING:
     from exburn.datasets import (
@@ -116,13 +114,7 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-
-    @api_boundary
-    def __getattr__(name: str) -> Any:
-        """Imports a data set's module when it is first named."""
-        if name in _MODULES:
-            return importlib.import_module(f"exburn.datasets.{name}")
-        raise missing(__name__, name)
+    __getattr__ = importer(__name__, submodules=_MODULES)
 
 
 def __dir__() -> list[str]:

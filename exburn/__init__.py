@@ -10,7 +10,7 @@ Example:
     ['loss', 'accuracy']
 """
 
-import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from exburn.runtime.gc_pause import starting
@@ -33,7 +33,7 @@ with starting():
         regularizers,
     )
     from exburn.core.forward_context import key_scope, set_random_seed
-    from exburn.core.missing_names import missing
+    from exburn.core.lazy_names import by_name, importer
     from exburn.core.precision import (
         PrecisionPolicy,
         get_matmul_precision,
@@ -43,6 +43,7 @@ with starting():
     )
     from exburn.core.registry import register
     from exburn.core.symbolic_shapes import SymbolicScope
+    from exburn.core.version import __version__ as __version__
     from exburn.datasets import loader as data_loader
     from exburn.errors.boundary import api_boundary
     from exburn.initializers import Initializer
@@ -141,9 +142,7 @@ if TYPE_CHECKING:
         sweep,
         uniform,
     )
-    from exburn.utils.keras_alias import as_keras
-
-__version__ = "0.1.0"
+    from exburn.utils.keras_alias import KerasAlias
 
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
@@ -152,30 +151,25 @@ _LAZY = (
     "runs saving serving text tree tuning utils visualization weights wrappers"
 ).split()
 _LAZY_NAMES = {
-    name: module
-    for module, names in {
-        "exburn.compression": "prune quantize_aware",
-        "exburn.compute": "vectorize",
-        "exburn.distillation": "Distiller",
-        "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
-        "exburn.elixir.benchmark": "benchmark",
-        "exburn.elixir.doctor": "configure doctor smoke_test summary version",
-        "exburn.elixir.gradients": (
-            "check_gradients compute_gradients profile_step train_step"
-        ),
-        "exburn.elixir.management": (
-            "clone compute_loss deserialize_params export_params "
-            "forward forward_pattern import_params info parameters "
-            "serialize_params to_device update_params"
-        ),
-        "exburn.elixir.progress": "fit_with_accuracy fit_with_progress",
-        "exburn.models.interop": "predict",
-        "exburn.quantizers": "Quantizer",
-        "exburn.serving": "Serving",
-        "exburn.utils.keras_alias": "as_keras",
-        "exburn.tuning": ("PBT Halving Hyperband choice log_uniform sweep uniform"),
-    }.items()
-    for name in names.split()
+    "exburn.compression": "prune quantize_aware",
+    "exburn.compute": "vectorize",
+    "exburn.distillation": "Distiller",
+    "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
+    "exburn.elixir.benchmark": "benchmark",
+    "exburn.elixir.doctor": "configure doctor smoke_test summary version",
+    "exburn.elixir.gradients": (
+        "check_gradients compute_gradients profile_step train_step"
+    ),
+    "exburn.elixir.management": (
+        "clone compute_loss deserialize_params export_params "
+        "forward forward_pattern import_params info parameters "
+        "serialize_params to_device update_params"
+    ),
+    "exburn.elixir.progress": "fit_with_accuracy fit_with_progress",
+    "exburn.models.interop": "predict",
+    "exburn.quantizers": "Quantizer",
+    "exburn.serving": "Serving",
+    "exburn.tuning": "PBT Halving Hyperband choice log_uniform sweep uniform",
 }
 
 # fmt: off
@@ -209,16 +203,36 @@ __all__ = [
 start_compilation_cache()
 
 
-if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+@api_boundary
+def as_keras() -> "KerasAlias":
+    """Makes ``import keras`` mean ExBurn, in this process.
 
-    @api_boundary
-    def __getattr__(name: str):
-        if name in _LAZY:
-            return importlib.import_module(f"exburn.{name}")
-        if name in _LAZY_NAMES:
-            return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
-        raise missing("exburn", name)
+    ``keras``, ``keras.layers`` …, ``keras.api`` and, by their public names, those of
+    ``keras.src`` are found here then, whether Keras is installed or not. Call it before
+    anything imports Keras: at the top of a program, or run the whole program by
+    ``python -m exburn.as_keras script.py``.
+
+    Returns:
+        What tells which names were asked for, and are not there.
+
+    Raises:
+        ArgumentError: Keras itself is imported already.
+
+    Example:
+        >>> import exburn
+        >>> alias = exburn.as_keras()  # doctest: +SKIP
+        >>> import keras  # doctest: +SKIP
+        >>> keras.layers.Dense is exburn.layers.Dense  # doctest: +SKIP
+        True
+    """
+    from exburn.utils.keras_alias import install
+
+    return install(sys.modules[__name__])
+
+
+if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
+    __getattr__ = importer("exburn", _LAZY_NAMES, _LAZY)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_LAZY_NAMES})
+    return sorted({*globals(), *_LAZY, *by_name(_LAZY_NAMES)})

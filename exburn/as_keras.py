@@ -6,7 +6,8 @@ python -m exburn.as_keras -m package.module
 
 import sys
 
+import exburn
 from exburn.utils.keras_alias import run_as_keras
 
 if __name__ == "__main__":
-    sys.exit(run_as_keras(sys.argv[1:]))
+    sys.exit(run_as_keras(exburn, sys.argv[1:]))

@@ -207,4 +207,12 @@ def deserialize(
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = refuser(__name__)
+    __getattr__ = refuser(
+        __name__,
+        {
+            "TFSMLayer": (
+                "there is no TensorFlow; exburn.predict runs ONNX and StableHLO"
+            ),
+            "TorchModuleWrapper": "rewrite the module as a Layer",
+        },
+    )

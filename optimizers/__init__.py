@@ -170,4 +170,11 @@ def deserialize(
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = refuser(__name__)
+    __getattr__ = refuser(
+        __name__,
+        {
+            "legacy": (
+                "write exburn.optimizers.Adam …; Keras 3 refuses to make those, too"
+            )
+        },
+    )

@@ -19,11 +19,11 @@ NOTICE = datetime.timedelta(days=182)  # between the first warning and the day
 def disagreements(tree: Path, version: str) -> list[str]:
     """The files of a tree that do not say a version, or no day of its release."""
     project = tomllib.loads((tree / "pyproject.toml").read_text("utf-8"))["project"]
-    package = (tree / "exburn" / "__init__.py").read_text("utf-8")
+    package = (tree / "exburn" / "core" / "version.py").read_text("utf-8")
     citation = (tree / "CITATION.cff").read_text("utf-8")
     said = {
         "pyproject.toml": project["version"],
-        "exburn/__init__.py": _first(r'^__version__ = "(.+)"$', package),
+        "exburn/core/version.py": _first(r'^__version__ = "(.+)"$', package),
         "CITATION.cff": _first(r"^version: (\S+)$", citation),
     }
     found = [f"{file} says {is_}" for file, is_ in said.items() if is_ != version]

@@ -256,8 +256,9 @@ def _defined(module: str) -> frozenset[str]:
 
 def _borrowed(cls: type) -> Iterator[tuple[str, str]]:
     """Public methods that are functions of other files: see exburn/models/model.py."""
-    for name, value in vars(cls).items():
-        if name.startswith("_") or not inspect.isfunction(value):
+    for name in vars(cls):
+        value = None if name.startswith("_") else getattr(cls, name)
+        if not inspect.isfunction(value):
             continue
         if "." not in value.__qualname__ and (static := static_path(value)):
             yield name, static

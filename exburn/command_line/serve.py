@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -128,7 +127,9 @@ def run(options: argparse.Namespace) -> None:
         wanted["api_keys"] = _keys(options.api_key_file)
     import_modules(_OP, options.modules)
     with _ends_at_sigterm():
-        server = importlib.import_module("exburn.serving").Server(models, **wanted)
+        from exburn.serving import Server
+
+        server = Server(models, **wanted)
 
     def tell(url: str) -> None:
         if options.json:

@@ -9,7 +9,7 @@ Model Compression*, 2017.
 
 from typing import TYPE_CHECKING
 
-from exburn.core.missing_names import refuser as _refuser
+from exburn.core.lazy_names import importer
 
 if TYPE_CHECKING:
     from exburn.compression.public import *
@@ -28,11 +28,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    _refuse = _refuser(__name__)
-
-    def __getattr__(name: str):
-        if name not in __all__:
-            _refuse(name)
-        import exburn.compression.public as public
-
-        return getattr(public, name)
+    __getattr__ = importer(__name__, {"exburn.compression.public": " ".join(__all__)})

@@ -47,7 +47,19 @@ def with_methods(cls: _C) -> _C:
         8
     """
     for value in vars(cls).values():
-        function: Any = inspect.unwrap(getattr(value, "__func__", value))
-        if inspect.isfunction(function):
-            function.__annotations__.pop("self", None)
+        leave_self_open(getattr(value, "__func__", value))
     return cls
+
+
+def leave_self_open(method: Any) -> Any:
+    """Takes the annotation of ``self`` from a function that a class has as its method.
+
+    Example:
+        >>> def area(self: "Circle"): ...
+        >>> inspect.signature(leave_self_open(area))
+        <Signature (self)>
+    """
+    function: Any = inspect.unwrap(method)
+    if inspect.isfunction(function):
+        function.__annotations__.pop("self", None)
+    return method

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from exburn.errors import did_you_mean
 from exburn.errors.boundary import api_boundary
-
-_INSTEAD = {
-    "exburn.layers": {
-        "TorchModuleWrapper": "rewrite the module as a Layer",
-        "TFSMLayer": "there is no TensorFlow; exburn.predict runs ONNX and StableHLO",
-    },
-    "exburn.optimizers": {
-        "legacy": "write exburn.optimizers.Adam …; Keras 3 refuses to make those, too"
-    },
-}
-
 
 # Where a name is looked for that stands in another namespace.
 _NAMESPACES = (
@@ -27,11 +16,14 @@ _NAMESPACES = (
 ).split()
 
 
-def refuser(module: str) -> Callable[[str], NoReturn]:
+def refuser(
+    module: str, instead: Mapping[str, str] | None = None
+) -> Callable[[str], NoReturn]:
     """The ``__getattr__`` of a module all of whose names are there.
 
     Args:
         module: The module, ``"exburn.layers"``.
+        instead: What to write instead of names of Keras that the module does not have.
 
     Example:
         >>> refuser("exburn.layers")("Dens")
@@ -42,31 +34,31 @@ def refuser(module: str) -> Callable[[str], NoReturn]:
 
     @api_boundary
     def __getattr__(name: str) -> NoReturn:
-        raise missing(module, name)
+        raise missing(module, name, instead)
 
     return __getattr__
 
 
-def missing(module: str, name: str) -> AttributeError:
+def missing(
+    module: str, name: str, instead: Mapping[str, str] | None = None
+) -> AttributeError:
     """The error for a name that a module does not have; it knows Keras' names.
 
     Args:
         module: The module, ``"exburn.layers"``.
         name: The name that it does not have.
+        instead: What to write instead of some names.
 
     Example:
-        >>> print(missing("exburn.layers", "TorchModuleWrapper"))
-        module 'exburn.layers' has no attribute 'TorchModuleWrapper'
-          → rewrite the module as a Layer
         >>> print(missing("exburn.layers", "Adam"))
         module 'exburn.layers' has no attribute 'Adam'
           → It is exburn.optimizers.Adam.
     """
     text = f"module {module!r} has no attribute {name!r}"
-    instead = _INSTEAD.get(module, {}).get(name)
-    if instead is None and not name.startswith("_"):
-        instead = _elsewhere(module, name) or _alike(module, name)
-    return AttributeError(f"{text}\n  → {instead}" if instead else text, name=name)
+    hint = (instead or {}).get(name, "")
+    if not hint and not name.startswith("_"):
+        hint = _elsewhere(module, name) or _alike(module, name)
+    return AttributeError(f"{text}\n  → {hint}" if hint else text, name=name)
 
 
 def _elsewhere(module: str, name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
-import importlib
 import inspect
 import math
 import re
@@ -20,7 +19,7 @@ import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
 import numpy as np
 from flax import nnx
 
-from exburn.core import jax_dispatch
+from exburn.core import jax_dispatch, lazy_names
 from exburn.core.jax_dispatch import original
 from exburn.core.scoped import value_scope
 from exburn.errors import (
@@ -60,30 +59,6 @@ _LIBRARIES = frozenset(
     "builtins exburn flax functools jax jaxlib ml_dtypes numpy".split()
 )
 _CLASS = "$class"  # entry of a description that a copy is made of: the class itself
-# Classes of packages that `import exburn` leaves out, and files may name.
-_LATE = {
-    "BERT": "exburn.applications.bert",
-    "ClassToken": "exburn.applications.transformer",
-    "Cross": "exburn.utils.features",
-    "CustomScaleLayer": "exburn.applications.inception_resnet_v2",
-    "Distiller": "exburn.distillation.distiller",
-    "EfficientNetLite": "exburn.applications.efficientnet_lite",
-    "Ensemble": "exburn.tuning.ensemble",
-    "EnsembleMean": "exburn.tuning.ensemble",
-    "Feature": "exburn.utils.features",
-    "FeatureDistillation": "exburn.distillation.losses",
-    "FeatureSpace": "exburn.utils.feature_space",
-    "GPT2": "exburn.applications.gpt2",
-    "ImageNetwork": "exburn.applications.image_network",
-    "LayerScale": "exburn.applications.convnext",
-    "Llama": "exburn.applications.llama",
-    "LogitsDistillation": "exburn.distillation.losses",
-    "SoftTargets": "exburn.distillation.soft_targets",
-    "TextEmbedding": "exburn.applications.transformer",
-    "TokenPooling": "exburn.applications.transformer",
-    "TransformerBlock": "exburn.applications.transformer",
-    "ViT": "exburn.applications.vit",
-}
 _PACKAGES = ("activations", "losses", "metrics")  # of functions that need no prefix
 _LONG = 256  # entries of an array that a file keeps as a tensor
 _ARRAY_DTYPES = frozenset(
@@ -277,8 +252,8 @@ def lookup(name: str, kind: str = "object") -> Any:
     for scope in reversed(_scopes.get()):
         if bare in scope:
             return scope[bare]
-    if name not in _registry and name in _LATE:
-        importlib.import_module(_LATE[name])
+    if name not in _registry:
+        lazy_names.import_class(name)
     if name in _registry:
         return _registry[name]
     if (function := jax_dispatch.function_named(name)) and _is_one(name):
@@ -313,10 +288,7 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
     if (found := custom_class(config)) is not None:
         return found
     for package in reversed(str(config.get("module")).split(".")):
-        key = f"{package}>{name}"
-        if key not in _registry and key in _LATE:
-            importlib.import_module(_LATE[key])
-        if (found := _registry.get(key)) is not None:
+        if (found := _registry.get(f"{package}>{name}")) is not None:
             return found
     return lookup(given if given is not None and ">" in given else name, kind)
 
@@ -515,18 +487,17 @@ def _describe_class(cls: type, config: Any) -> dict[str, Any]:
 
 def _public_module(module: str) -> str:
     """Where users find what a module of ours defines."""
-    for inner, public in _SHOWN.items():
-        if module.startswith(inner):
-            return public
-    first, second = module.split(".")[:2]
+    first, second, *rest = module.split(".")
+    if rest and (shown := _SHOWN.get((second, rest[0]))) is not None:
+        return f"{first}.{shown}"
     return first if second in ("core", "models", "module") else f"{first}.{second}"
 
 
 # Modules whose names a namespace shows that is not their package.
 _SHOWN = {
-    "exburn.optimizers.schedules": "exburn.optimizers.schedules",
-    "exburn.module.seed_generator": "exburn.random",
-    "exburn.compression.masking": "exburn.transforms",  # as files name the schedules
+    ("optimizers", "schedules"): "optimizers.schedules",
+    ("module", "seed_generator"): "random",
+    ("compression", "masking"): "transforms",  # as files name the schedules
 }
 
 

@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.version import __version__
 from exburn.errors import ExBurnError
 from exburn.errors.boundary import api_boundary
 from exburn.runtime.compilation_cache import nearest
@@ -38,7 +38,7 @@ def version() -> str:
         >>> version().count(".") >= 1
         True
     """
-    return sys.modules["exburn"].__version__
+    return __version__
 
 
 @api_boundary

@@ -24,11 +24,12 @@ from exburn.compression.quantization import (
     put_in_place,
 )
 from exburn.core.checks import check_count, check_number
-from exburn.core.late_binding import supplies
 from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
+from exburn.errors.boundary import api_boundary
 from exburn.layers import Dense, EinsumDense, Embedding, SpectralNormalization
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.transposed import ConvTranspose
+from exburn.layers.core.adaptable import Adaptable
 from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import children, iter_modules, iter_weights
@@ -92,30 +93,58 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
     return record
 
 
-@supplies("enable_lora")
-def adapt_layer(
-    layer: Any, rank: int, a_initializer: Any, b_initializer: Any, alpha: float | None
+@api_boundary
+def enable_lora(
+    self: Adaptable,
+    rank: int,
+    a_initializer: Any = "he_uniform",
+    b_initializer: Any = "zeros",
+    lora_alpha: float | None = None,
 ) -> None:
-    """Adds an adapter to one layer, of any size, and freezes its weight alone."""
-    op = f"{layer.name}.enable_lora"
-    rank, alpha = _check_size(op, rank, alpha)
-    if not any(True for _ in iter_weights(layer)):
+    """Freezes the layer's large weight W and trains ``W + alpha / rank * A B``.
+
+    For a whole model there is ``model.add_lora``, which freezes all else, too.
+
+    Args:
+        rank: Columns of A and rows of B.
+        a_initializer: Initializer of A.
+        b_initializer: Initializer of B; with zeros the outputs stay as they are.
+        lora_alpha: Factor of the term, over the rank; ``rank`` by default.
+
+    Raises:
+        NotBuiltError: The layer has no weights yet.
+        ArgumentError: A number is out of range, or the layer has an adapter, or can
+            have none.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(64)
+        >>> layer.build((None, 32))
+        >>> layer.enable_lora(2)
+        >>> sum(w.numpy().size for w in layer.trainable_weights)  # bias, A and B
+        256
+
+    Source: Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021.
+    """
+    op = f"{self.name}.enable_lora"
+    rank, alpha = _check_size(op, rank, lora_alpha)
+    if not any(True for _ in iter_weights(self)):
         raise NotBuiltError(op, "the layer has no weights before it is built")
-    if layer.lora_enabled:
+    if self.lora_enabled:
         raise ArgumentError(op, "the layer has an adapter already")
-    term = _term_of(layer, rank, alpha)
+    term = _term_of(self, rank, alpha)
     if term is None:
-        raise ArgumentError(op, f"no adapter for {type(layer).__name__}")
+        raise ArgumentError(op, f"no adapter for {type(self).__name__}")
     if rank > (limit := _sizes(term)[1]):
         raise ArgumentError(
             op,
             f"rank must be at most {limit}, the longer side of {term.attribute}, "
             f"received {rank}",
         )
-    weight = exact_weight(getattr(layer, term.attribute))
+    weight = exact_weight(getattr(self, term.attribute))
     if not isinstance(weight, QuantizedWeight):
         weight.set_metadata("frozen", True)
-    _put_beside(layer, term, a_initializer, b_initializer)
+    _put_beside(self, term, a_initializer, b_initializer)
 
 
 def _check_size(op: str, rank: Any, alpha: Any) -> tuple[int, float]:

@@ -12,7 +12,7 @@ import jax
 from flax import nnx
 
 from exburn.callbacks.contract import History
-from exburn.core import forward_context, registry
+from exburn.core import forward_context, lazy_names, registry
 from exburn.core.methods import overridable, with_methods
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import register_builtin
@@ -25,7 +25,6 @@ from exburn.models import (
     axes,
     batches,
     compiling,
-    compressing,
     copies,
     exporting,
     finding,
@@ -42,7 +41,6 @@ from exburn.models import (
     quantizing,
     reporting,
     saving,
-    serving,
     state_tree,
 )
 from exburn.models import options as training_options
@@ -131,7 +129,7 @@ class Model(Layer):
         state_tree.get_state_tree,
         state_tree.set_state_tree,
     )
-    export, serve = exporting.export, serving.serve
+    export, serve = exporting.export, lazy_names.serve
 
     freeze, unfreeze = freezing.freeze, freezing.unfreeze
     is_frozen, remat = freezing.is_frozen, freezing.remat
@@ -139,7 +137,7 @@ class Model(Layer):
     save_lora, load_lora = adapting.save_lora, adapting.load_lora
     repeat_changes = adapting.repeat_changes
     quantize = quantizing.quantize  # type: ignore[assignment]  # a layer, in place
-    compress = compressing.compress
+    compress = lazy_names.compress
     quantization_summary = quantizing.quantization_summary
     get_quantization_layer_structure = quantizing.get_quantization_layer_structure
     averaged_weights = averaging.averaged_weights

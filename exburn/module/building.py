@@ -20,7 +20,7 @@ import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
-from exburn.core import forward_context, late_binding, registry
+from exburn.core import forward_context, registry
 from exburn.core.batch_independence import is_foreign
 from exburn.core.precision import DTypePolicy, is_float
 from exburn.core.printing import size_text
@@ -87,7 +87,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
         place(root)
     for _, module in iter_modules(root):  # those made with a quantized policy
         if getattr(module, "_given_policy", None) is not None:
-            late_binding.apply("pack", module)
+            module._pack()
 
 
 @contextlib.contextmanager

@@ -1,11 +1,9 @@
 """Answers requests: in the process, in shared batches; and over HTTP."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from exburn.core.missing_names import missing
+from exburn.core.lazy_names import importer
 from exburn.errors import require
-from exburn.errors.boundary import api_boundary
 from exburn.serving import ray
 from exburn.serving.answer import Answer
 from exburn.serving.hooks import emit
@@ -33,15 +31,16 @@ __all__ = [
 
 
 # Imported when they are asked for: with packages that only a server needs.
-_OF_SERVERS = {"Endpoint": "endpoint", "Images": "images", "Server": "server"}
-_NEEDED = ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client")
+_OF_SERVERS = {
+    "exburn.serving.http.endpoint": "Endpoint",
+    "exburn.serving.http.images": "Images",
+    "exburn.serving.http.server": "Server",
+}
 
 
-@api_boundary
-def __getattr__(name: str) -> Any:
-    if name not in _OF_SERVERS:
-        raise missing(__name__, name)
-    for module in _NEEDED:
+def _require_packages() -> None:
+    for module in ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client"):
         require(module, "Server", f"HTTP needs {module}", extra="server")
-    module = importlib.import_module(f"exburn.serving.http.{_OF_SERVERS[name]}")
-    return getattr(module, name)
+
+
+__getattr__ = importer(__name__, _OF_SERVERS, before=_require_packages)

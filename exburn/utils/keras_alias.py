@@ -14,6 +14,7 @@ from typing import Any
 
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
+from exburn.utils import keras_private
 
 KERAS_VERSION = "3.15.0"
 """The version of Keras whose names and defaults ExBurn has."""
@@ -66,29 +67,14 @@ class KerasAlias:
 
 
 _alias = KerasAlias()
+_root: list[types.ModuleType] = []  # the package exburn, once it is installed as Keras
 
 
-@api_boundary
-def as_keras() -> KerasAlias:
-    """Makes ``import keras`` mean ExBurn, in this process.
-
-    ``keras``, ``keras.layers`` …, ``keras.api`` and, by their public names, those of
-    ``keras.src`` are found here then, whether Keras is installed or not. Call it before
-    anything imports Keras: at the top of a program, or run the whole program by
-    ``python -m exburn.as_keras script.py``.
-
-    Returns:
-        What tells which names were asked for, and are not there.
+def install(root: types.ModuleType) -> KerasAlias:
+    """Has ``import keras`` find a package, which is ``exburn``: see ``as_keras`` there.
 
     Raises:
         ArgumentError: Keras itself is imported already.
-
-    Example:
-        >>> import exburn
-        >>> alias = exburn.as_keras()  # doctest: +SKIP
-        >>> import keras  # doctest: +SKIP
-        >>> keras.layers.Dense is exburn.layers.Dense  # doctest: +SKIP
-        True
     """
     loaded = sys.modules.get("keras")
     if loaded is not None and not isinstance(loaded, _AliasModule):
@@ -101,6 +87,7 @@ def as_keras() -> KerasAlias:
         )
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+    _root[:] = [root]
     return _alias
 
 
@@ -114,7 +101,7 @@ class _AliasModule(types.ModuleType):
         if name.startswith("__") and name not in _OWN_NAMES:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         for namespace in _namespaces(self.__name__):
-            if namespace.__name__ == "exburn" and name in _OWN_NAMES:
+            if namespace in _root and name in _OWN_NAMES:
                 return _OWN_NAMES[name]
             try:
                 found = getattr(namespace, name)
@@ -188,13 +175,15 @@ def _namespaces(module: str) -> Iterator[types.ModuleType]:
         parts = parts[:-1]
     if private:
         # Keras' backends have what its ops call, and its files import each other's.
-        for name in ("utils.keras_private", "ops", "utils", "preprocessing.image"):
-            yield importlib.import_module(f"exburn.{name}")
+        yield keras_private
+        for space in (["ops"], ["utils"], ["preprocessing", "image"]):
+            if (namespace := _resolve(space)) is not None:
+                yield namespace
 
 
 def _resolve(parts: list[str]) -> types.ModuleType | None:
     """The namespace of ExBurn with this path."""
-    namespace: Any = importlib.import_module("exburn")
+    namespace: Any = _root[0]
     for part in parts:
         namespace = getattr(namespace, part, None)
         if not _is_namespace(namespace):
@@ -210,10 +199,14 @@ def _is_namespace(value: Any) -> bool:
 
 
 @api_boundary
-def run_as_keras(arguments: Sequence[str]) -> int:
+def run_as_keras(root: types.ModuleType, arguments: Sequence[str]) -> int:
     """Runs ``script.py …`` or ``-m module …`` with ``import keras`` meaning ExBurn.
 
     What the program asked for in vain is told on stderr at its end.
+
+    Args:
+        root: The package ``exburn``.
+        arguments: Those of the command.
 
     Returns:
         The exit status: 2 if there is no program.
@@ -222,7 +215,7 @@ def run_as_keras(arguments: Sequence[str]) -> int:
         usage = "usage: python -m exburn.as_keras (SCRIPT | -m MODULE) [ARGUMENT …]"
         print(usage, file=sys.stderr if not arguments else sys.stdout)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
-    alias = as_keras()
+    alias = install(root)
     try:
         if arguments[0] == "-m":
             sys.argv = list(arguments[1:])

@@ -1,10 +1,8 @@
 """Models as estimators of scikit-learn, which is imported when one is asked for."""
 
-import importlib
 from typing import TYPE_CHECKING
 
-from exburn.core.missing_names import missing
-from exburn.errors.boundary import api_boundary
+from exburn.core.lazy_names import importer
 
 if TYPE_CHECKING:
     from exburn.wrappers.estimators import (
@@ -16,11 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["SKLearnClassifier", "SKLearnRegressor", "SKLearnTransformer"]
 
 
-@api_boundary
-def __getattr__(name: str):
-    if name not in __all__:
-        raise missing(__name__, name)
-    return getattr(importlib.import_module("exburn.wrappers.estimators"), name)
+__getattr__ = importer(__name__, {"exburn.wrappers.estimators": " ".join(__all__)})
 
 
 def __dir__() -> list[str]:

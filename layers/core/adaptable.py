@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from exburn.core import late_binding, registry
+from exburn.core import lazy_names, registry
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
@@ -57,6 +57,8 @@ class Adaptable(Layer):
             lora_rank = check_count(type(self).__name__, "lora_rank", lora_rank)
         self.lora_rank, self.lora_alpha = lora_rank, lora_alpha
 
+    enable_lora = lazy_names.enable_lora
+
     def _adapt(self) -> None:
         """Adds the adapter that was asked for; the end of ``build``."""
         if self.lora_rank is not None:
@@ -72,42 +74,6 @@ class Adaptable(Layer):
             described = registry.serialize(self.quantization_config)
             config["quantization_config"] = described
         return config
-
-    def enable_lora(
-        self,
-        rank: int,
-        a_initializer: Any = "he_uniform",
-        b_initializer: Any = "zeros",
-        lora_alpha: float | None = None,
-    ) -> None:
-        """Freezes the layer's large weight W and trains ``W + alpha / rank * A B``.
-
-        For a whole model there is ``model.add_lora``, which freezes all else, too.
-
-        Args:
-            rank: Columns of A and rows of B.
-            a_initializer: Initializer of A.
-            b_initializer: Initializer of B; with zeros the outputs stay as they are.
-            lora_alpha: Factor of the term, over the rank; ``rank`` by default.
-
-        Raises:
-            NotBuiltError: The layer has no weights yet.
-            ArgumentError: A number is out of range, or the layer has an adapter, or can
-                have none.
-
-        Example:
-            >>> from exburn.layers import Dense
-            >>> layer = Dense(64)
-            >>> layer.build((None, 32))
-            >>> layer.enable_lora(2)
-            >>> sum(w.numpy().size for w in layer.trainable_weights)  # bias, A and B
-            256
-
-        Source: Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021.
-        """
-        late_binding.apply(
-            "enable_lora", self, rank, a_initializer, b_initializer, lora_alpha
-        )
 
 
 def _check_config(op: str, config: Any) -> QuantizationConfig | None:

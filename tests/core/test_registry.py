@@ -143,15 +143,16 @@ def test_snake_case_is_keras():
 
 _LATE_CLASSES = """
 import importlib, pkgutil, exburn
-from exburn.core import registry
+from exburn.core import lazy_names, registry
+late = lazy_names.by_name(lazy_names.CLASSES)
 light = set(registry._registry)
-for name, module in registry._LATE.items():
+for name, module in late.items():
     found = registry.find({"class_name": name, "module": "exburn"})
     assert found.__module__ == module, found
 for module in pkgutil.walk_packages(exburn.__path__, "exburn."):
     if module.name != "exburn.demo":
         importlib.import_module(module.name)
-assert set(registry._registry) - light == set(registry._LATE)
+assert set(registry._registry) - light == set(late)
 """
 
 

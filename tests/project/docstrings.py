@@ -147,8 +147,9 @@ def lacks(name: Any) -> Iterator[str]:
 def untold(cls: type) -> dict[str, list[str]]:
     """The arguments that no docstring tells of, by the methods of a class."""
     found = {}
-    for name, method in vars(cls).items():
-        if name.startswith("_") or not inspect.isfunction(method):
+    for name in vars(cls):
+        method = None if name.startswith("_") else getattr(cls, name)
+        if not inspect.isfunction(method):
             continue
         wanted, _ = parameters(method)
         doc = inspect.getdoc(getattr(cls, name)) or ""

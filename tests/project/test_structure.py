@@ -87,6 +87,65 @@ def upward(module: str, tree: ast.AST) -> list[str]:
     return wrong
 
 
+TABLE = "exburn.core.lazy_names"  # the one module that may name higher ones
+_IMPORTERS = {"import_module", "__import__", "require", "find_spec", "resolve_name"}
+
+
+def texts(tree: ast.AST) -> list[tuple[int, str]]:
+    """(line, text) of every string that is no docstring, of f-strings the beginning."""
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    strings = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docs
+    )
+    return sorted({(node.lineno, node.value) for node in strings})
+
+
+def loads(tree: ast.AST) -> list[tuple[int, str]]:
+    """(line, text) of strings that are imported, or looked up in ``sys.modules``."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and "sys.modules" in ast.unparse(node.value):
+            found.append((node.lineno, node.slice))
+        elif isinstance(node, ast.Call) and node.args:
+            name = ast.unparse(node.func)
+            if name.split(".")[-1] in _IMPORTERS or name.startswith("sys.modules."):
+                found.append((node.lineno, node.args[0]))
+    return [
+        (line, part.value)
+        for line, value in found
+        for part in (value.values[:1] if isinstance(value, ast.JoinedStr) else [value])
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+
+
+def upward_by_name(module: str, tree: ast.AST) -> list[str]:
+    """The strings of a module that name one of ours which it may not import."""
+    own = unit_of(module)
+    if module == TABLE or own is None:
+        return []
+    named = {t for t in texts(tree) if re.fullmatch(r"exburn(\.\w+)+\.?", t[1])}
+    named |= {t for t in loads(tree) if re.fullmatch(r"exburn(\.\w+)*\.?", t[1])}
+    wrong = []
+    for line, text in sorted(named):
+        target = text.rstrip(".")
+        if target not in SOURCES:
+            continue
+        unit = unit_of(target)
+        if unit is None or unit != own and LEVELS[unit] >= LEVELS[own]:
+            wrong.append(f"{module}:{line} names {target}")
+    return wrong
+
+
 def test_every_module_has_a_level_and_every_level_its_modules():
     homeless = sorted(name for name in SOURCES if unit_of(name) is None)
     assert not homeless, "give these a level in docs/layout.md"
@@ -98,7 +157,10 @@ def test_every_module_has_a_level_and_every_level_its_modules():
 def test_imports_only_point_down():
     wrong = []
     for module, path in SOURCES.items():
-        wrong += upward(module, ast.parse(path.read_text(encoding="utf-8")))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if module != TABLE:
+            wrong += upward(module, tree)
+        wrong += upward_by_name(module, tree)
     assert wrong == []
 
 
@@ -114,6 +176,42 @@ def test_imports_only_point_down():
 )
 def test_the_check_sees_imports_that_point_up_or_sideways(module, code):
     assert len(upward(module, ast.parse(code))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("exburn.models.model", 'importlib.import_module("exburn.serving")'),
+        ("exburn.models.model", 'import_module(f"exburn.serving.{name}")'),
+        ("exburn.core.registry", '_LATE = {"BERT": "exburn.applications.bert"}'),
+        ("exburn.core.registry", 'require("exburn.layers", "op", "reason")'),
+        ("exburn.elixir", 'sys.modules["exburn"].__version__'),
+        ("exburn.elixir", 'vars(sys.modules.get("exburn"))'),
+        ("exburn.utils.keras_alias", 'import_module(f"exburn.{name}")'),
+        ("exburn.losses.base", 'importlib.import_module("exburn.metrics")'),
+        ("exburn.module.layer", '__import__("exburn")'),
+    ],
+)
+def test_the_check_sees_modules_that_strings_name(module, code):
+    assert len(upward_by_name(module, ast.parse(code))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("exburn.datasets", 'import_module(f"exburn.datasets.{name}")'),
+        ("exburn.serving", 'MODULES = {"exburn.serving.http.server": "Server"}'),
+        ("exburn", 'import_module("exburn.tuning")'),
+        ("exburn.elixir.doctor", 'importlib.metadata.version("exburn")'),
+        ("exburn.core.registry", 'module.partition(".")[0] == "exburn"'),
+        ("exburn.core.registry", '"""exburn.layers"""'),
+        ("exburn.errors", 'f"exburn.predict runs {name}"'),
+        ("exburn.serving.http.routes", 'scope["exburn.exchange"]'),
+        (TABLE, 'FUNCTIONS = {"exburn.serving.http.serve": "serve"}'),
+    ],
+)
+def test_the_check_allows_names_that_load_nothing_higher(module, code):
+    assert upward_by_name(module, ast.parse(code)) == []
 
 
 @pytest.mark.parametrize(

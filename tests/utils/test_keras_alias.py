@@ -121,8 +121,8 @@ def test_private_names_of_keras_that_need_no_tensorflow(tmp_path):
 
 
 def test_without_a_program_its_usage_is_shown(capsys):
-    assert keras_alias.run_as_keras([]) == 2
-    assert keras_alias.run_as_keras(["--help"]) == 0
+    assert keras_alias.run_as_keras(exburn, []) == 2
+    assert keras_alias.run_as_keras(exburn, ["--help"]) == 0
     streams = capsys.readouterr()
     assert streams.out == streams.err and "SCRIPT | -m MODULE" in streams.out
 

@@ -22,11 +22,13 @@ from exburn.compression.quantization.quantized_layers import (
 )
 from exburn.compression.quantization.settings import Settings, config_of, policy_of
 from exburn.compression.quantization.weight import QuantizedWeight
-from exburn.core.late_binding import supplies
+from exburn.core.methods import overridable
 from exburn.core.precision import QuantizedDTypePolicy
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import api_boundary
 from exburn.layers.core.adaptable import Adaptable
 from exburn.module.building import cast_weights, materialize
+from exburn.module.layer import Layer
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import exact_weight
@@ -86,10 +88,45 @@ def require_finite(plan: QuantizationPlan, op: str = "quantize") -> None:
                 raise _not_finite(target, name, op)
 
 
-@supplies("quantize")
-def quantize_layer(layer: Any, mode: Any, config: Any, block_size: int | None) -> None:
-    """Packs the weights of one layer and of those inside of it, in place."""
-    op = f"{layer.name}.quantize"
+@overridable
+@api_boundary
+def quantize(
+    self: Layer,
+    mode: Any = None,
+    type_check: bool = True,
+    config: Any = None,
+    *,
+    block_size: int | None = None,
+) -> None:
+    """Stores the weights of the layer, and of those inside of it, in few bits.
+
+    In place; for a whole model there is ``model.quantize``, which returns another.
+
+    Args:
+        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"``, ``"float8"`` or
+            ``"ternary"``, as there.
+        type_check: For Keras code: classes derived from a layer's are quantized in
+            either case.
+        config: A configuration of ``exburn.quantizers`` instead of the mode.
+        block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
+            default.
+
+    Raises:
+        NotBuiltError: The layer has no weights yet.
+        UnknownNameError: There is no such mode.
+        ArgumentError: The layer is quantized already, has an adapter, or has no
+            weight that would get smaller; mode and configuration contradict each
+            other.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(64)
+        >>> layer.build((None, 32))
+        >>> layer.quantize("int8")
+        >>> layer.kernel.nbytes
+        2176
+    """
+    op = f"{self.name}.quantize"
     settings = Settings.of(mode, block_size, None, config, op=op)
     if settings.uses_calibration:
         raise ArgumentError(
@@ -97,13 +134,12 @@ def quantize_layer(layer: Any, mode: Any, config: Any, block_size: int | None) -
             f"mode {settings.dtype!r} needs the data that the layer gets in a model",
             hint="model.quantize(config=…, filters=…) rounds some of its layers.",
         )
-    plan = plan_layer(layer, settings)
-    materialize(layer)
+    plan = plan_layer(self, settings)
+    materialize(self)
     require_finite(plan)  # before any of them is changed
     carry_out(plan)
 
 
-@supplies("pack_new")
 def pack_new(layer: Any, policy: QuantizedDTypePolicy) -> None:
     """Packs the fresh weights of a layer that was made with a quantized policy.
 
@@ -117,7 +153,6 @@ def pack_new(layer: Any, policy: QuantizedDTypePolicy) -> None:
         carry_out(plan_layer(layer, settings))
 
 
-@supplies("packed_policy")
 def packed_policy(layer: Any) -> QuantizedDTypePolicy | None:
     """The policy that says how the layer's weights are packed; ``None`` if none is."""
     schemes = packed_schemes(layer)

@@ -41,6 +41,7 @@ import jax
 import numpy as np
 
 from exburn import layers
+from exburn.core.version import __version__
 from exburn.errors import ArgumentError
 from exburn.export.core_ml import feature_names
 from exburn.export.litert.file import signatures
@@ -93,7 +94,7 @@ def contract_of(
         "model": {
             "name": getattr(model, "name", type(model).__name__),
             "parameters": count,
-            "made_by": f"exburn {_version()}",
+            "made_by": f"exburn {__version__}",
         },
         "inputs": inputs,
         "outputs": outputs,
@@ -213,9 +214,3 @@ def _plain(value: Any) -> Any:
             "preprocessing is what JSON can hold: numbers, texts, lists, dicts",
             {"cause": error},
         ) from error
-
-
-def _version() -> str:
-    import sys
-
-    return sys.modules["exburn"].__version__

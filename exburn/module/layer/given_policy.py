@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from exburn.core import late_binding, registry
-from exburn.core.methods import overridable
-from exburn.core.precision import DTypePolicy, DTypePolicyMap
+from exburn.core import lazy_names, registry
+from exburn.core.precision import DTypePolicy, DTypePolicyMap, QuantizedDTypePolicy
 from exburn.core.precision.policies import CLASSES
 from exburn.module.building import cast_weights
 from exburn.module.traversal import iter_modules
-
-if TYPE_CHECKING:
-    from exburn.module.layer.layer import Layer
-
 
 for _policy in CLASSES.values():
     registry.register_builtin(_policy)
@@ -23,7 +18,7 @@ def policy_for_keras(layer: Any) -> DTypePolicy:
     """A layer's policy as Keras has it: a map, or with how weights are packed."""
     if layer._given_policy is not None:
         return layer._given_policy
-    packed = late_binding.apply("packed_policy", layer) if layer.built else None
+    packed = lazy_names.packed_policy(layer) if layer.built else None
     return layer.precision if packed is None else packed
 
 
@@ -55,52 +50,11 @@ def follow_map(layer: Any) -> None:
             cast_weights(part, part._policy)
 
 
-@overridable
-def quantize(
-    self: Layer,
-    mode: Any = None,
-    type_check: bool = True,
-    config: Any = None,
-    *,
-    block_size: int | None = None,
-) -> None:
-    """Stores the weights of the layer, and of those inside of it, in few bits.
-
-    In place; for a whole model there is ``model.quantize``, which returns another.
-
-    Args:
-        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"``, ``"float8"`` or
-            ``"ternary"``, as there.
-        type_check: For Keras code: classes derived from a layer's are quantized in
-            either case.
-        config: A configuration of ``exburn.quantizers`` instead of the mode.
-        block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
-            default.
-
-    Raises:
-        NotBuiltError: The layer has no weights yet.
-        UnknownNameError: There is no such mode.
-        ArgumentError: The layer is quantized already, has an adapter, or has no
-            weight that would get smaller; mode and configuration contradict each
-            other.
-
-    Example:
-        >>> from exburn.layers import Dense
-        >>> layer = Dense(64)
-        >>> layer.build((None, 32))
-        >>> layer.quantize("int8")
-        >>> layer.kernel.nbytes
-        2176
-    """
-    late_binding.apply("quantize", self, mode, config, block_size)
-
-
-@late_binding.supplies("pack")
 def pack(layer: Any) -> None:
     """Packs the weights of a layer that was given a quantized policy."""
     policy = _own(layer)
-    if policy is not None and policy.quantization_mode is not None and layer.built:
-        late_binding.apply("pack_new", layer, policy)
+    if isinstance(policy, QuantizedDTypePolicy) and layer.built:
+        lazy_names.pack_new(layer, policy)
 
 
 def _own(layer: Any) -> DTypePolicy | None:

@@ -11,7 +11,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn import regularizers
-from exburn.core import forward_context
+from exburn.core import forward_context, lazy_names
 from exburn.core.annotations import Identifier
 from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_flag
@@ -129,7 +129,8 @@ class Layer(nnx.Module, metaclass=LayerType):
     save_own_variables = own_weights.save_own_variables
     load_own_variables = own_weights.load_own_variables
     count_params = own_weights.count_params
-    cast, quantize = casting.cast, given_policy.quantize
+    cast, quantize = casting.cast, lazy_names.quantize
+    _pack = given_policy.pack
     _require_weights = own_weights.require_weights
 
     add_loss, random_key = calls.add_loss, calls.random_key
@@ -292,7 +293,7 @@ class Layer(nnx.Module, metaclass=LayerType):
         self._own_policy = self._policy_was_set = True
         spread_precision(self, self.precision, before)
         given_policy.follow_map(self)
-        given_policy.pack(self)
+        self._pack()
 
     @property
     def dtype_policy(self) -> DTypePolicy:

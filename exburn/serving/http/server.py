@@ -6,7 +6,6 @@ import asyncio
 import functools
 import inspect
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Self
 import uvicorn
 
 from exburn.core.checks import check_count, check_optional
+from exburn.core.version import __version__
 from exburn.errors import ArgumentError, BusyError, printable, unknown_name
 from exburn.errors.boundary import guard_methods
 from exburn.serving.http.app import make_app
@@ -194,7 +194,7 @@ class Server:
             rate=rates,
             hosts=Hosts(host, allowed_hosts),
             origins=Origins(cors_origins),
-            version=sys.modules["exburn"].__version__,
+            version=__version__,
             close=self._close_models,
         )
         self._engine: DrainingServer | None = None

@@ -1,14 +1,14 @@
-"""A model behind HTTP, in one call."""
+"""``model.serve``: a model behind HTTP, in one call."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
+from exburn.errors.boundary import api_boundary
+from exburn.models import Model
 
 
+@api_boundary
 def serve(
     self: Model,
     port: int = 8000,
@@ -29,6 +29,7 @@ def serve(
         MissingDependencyError: The packages of ``exburn[server]`` are not installed.
         ArgumentError: An option is not allowed, or the port is in use.
     """
-    # On a level above models, and loaded for those who serve.
-    serving = importlib.import_module("exburn.serving")
-    serving.Server({name or self.name: self}, port=port, **options).run()
+    # Only here, so that the method can be looked at without the server's packages.
+    from exburn.serving import Server
+
+    Server({name or self.name: self}, port=port, **options).run()

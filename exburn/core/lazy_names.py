@@ -1,0 +1,145 @@
+"""Names that are imported when they are first used, and the one way up the levels.
+
+Imports point down the levels of docs/layout.md. A method of `Model` or of a layer whose
+code lies in a higher room stands in `FUNCTIONS`, and a class of a higher room that a
+file may name in `CLASSES`. Each has its signature and its text where it is defined:
+type checkers read them by the imports below, ``help()`` and ``inspect`` from the class.
+Nothing else in the package names a module above its own.
+
+A package that imports its own names late has its ``__getattr__`` from `importer`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from exburn.core.methods import leave_self_open
+from exburn.core.missing_names import missing
+from exburn.errors.boundary import api_boundary
+
+#: Functions of higher rooms by their modules. A class lists one as its method.
+FUNCTIONS = {
+    "exburn.compression.compressing": "compress",
+    "exburn.serving.http.serve": "serve",
+    "exburn.models.lora": "enable_lora",
+    "exburn.compression.quantization.convert": "pack_new packed_policy quantize",
+}
+#: Classes that files may name, and whose packages `import exburn` leaves out.
+CLASSES = {
+    "exburn.applications.bert": "BERT",
+    "exburn.applications.convnext": "LayerScale",
+    "exburn.applications.efficientnet_lite": "EfficientNetLite",
+    "exburn.applications.gpt2": "GPT2",
+    "exburn.applications.image_network": "ImageNetwork",
+    "exburn.applications.inception_resnet_v2": "CustomScaleLayer",
+    "exburn.applications.llama": "Llama",
+    "exburn.applications.transformer": (
+        "ClassToken TextEmbedding TokenPooling TransformerBlock"
+    ),
+    "exburn.applications.vit": "ViT",
+    "exburn.distillation.distiller": "Distiller",
+    "exburn.distillation.losses": "FeatureDistillation LogitsDistillation",
+    "exburn.distillation.soft_targets": "SoftTargets",
+    "exburn.tuning.ensemble": "Ensemble EnsembleMean",
+    "exburn.utils.feature_space": "FeatureSpace",
+    "exburn.utils.features": "Cross Feature",
+}
+
+
+def by_name(table: Mapping[str, str]) -> dict[str, str]:
+    """The module of each name, for a table of the names of each module.
+
+    Example:
+        >>> by_name({"exburn.tuning": "PBT Halving"})
+        {'PBT': 'exburn.tuning', 'Halving': 'exburn.tuning'}
+    """
+    return {name: module for module, names in table.items() for name in names.split()}
+
+
+_modules_of_classes = by_name(CLASSES)
+
+
+def import_class(name: str) -> None:
+    """Imports the module of a class that files may name; of another name nothing."""
+    if name in _modules_of_classes:
+        importlib.import_module(_modules_of_classes[name])
+
+
+class LazyFunction:
+    """A function of a higher room, imported when it is called or looked at.
+
+    Args:
+        module: Where it is defined.
+        name: Its name there.
+
+    Example:
+        >>> class Square:
+        ...     side = LazyFunction("math", "sqrt")
+        >>> Square.side(16.0)
+        4.0
+    """
+
+    def __init__(self, module: str, name: str):
+        self._module, self._name = module, name
+
+    @functools.cached_property
+    def _function(self) -> Any:
+        module = importlib.import_module(self._module)
+        return leave_self_open(getattr(module, self._name))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        function = self._function
+        return function if instance is None else function.__get__(instance, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+
+if TYPE_CHECKING:  # the same table, for tools: tests/core/test_lazy_names.py compares
+    from exburn.compression.compressing import compress as compress
+    from exburn.compression.quantization.convert import pack_new as pack_new
+    from exburn.compression.quantization.convert import packed_policy as packed_policy
+    from exburn.compression.quantization.convert import quantize as quantize
+    from exburn.models.lora import enable_lora as enable_lora
+    from exburn.serving.http.serve import serve as serve
+else:
+    globals().update(
+        {name: LazyFunction(home, name) for name, home in by_name(FUNCTIONS).items()}
+    )
+
+
+def importer(
+    package: str,
+    names: Mapping[str, str] | None = None,
+    submodules: Iterable[str] = (),
+    before: Callable[[], object] = lambda: None,
+) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package that imports names when they are first used.
+
+    Args:
+        package: The package, ``"exburn.datasets"``.
+        names: Modules of the package, or below its level, each with its names.
+        submodules: Modules of the package that are themselves names of it.
+        before: Called before one is imported: refuses where a package is missing.
+
+    Example:
+        >>> get = importer("exburn.datasets", submodules=["iris"])
+        >>> get("iris").__name__
+        'exburn.datasets.iris'
+    """
+    modules = by_name(names or {})
+    submodules = frozenset(submodules)
+
+    @api_boundary
+    def __getattr__(name: str) -> Any:
+        if name not in modules and name not in submodules:
+            raise missing(package, name)
+        before()
+        if name in submodules:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(modules[name]), name)
+
+    return __getattr__

@@ -1,0 +1,74 @@
+"""Names that are imported when they are first used."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import exburn
+from exburn.core import lazy_names
+from exburn.layers import Dense
+
+METHODS = {
+    "compress": exburn.Model,
+    "serve": exburn.Model,
+    "quantize": exburn.Layer,
+    "enable_lora": Dense,
+}
+
+
+def test_type_checkers_read_the_same_table():
+    tree = ast.parse(inspect.getsource(lazy_names))
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    table = {alias.name: node.module for node in imports for alias in node.names}
+    assert table == lazy_names.by_name(lazy_names.FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_of_a_higher_room_has_its_signature_and_its_text(name):
+    module = lazy_names.by_name(lazy_names.FUNCTIONS)[name]
+    method = getattr(METHODS[name], name)
+    assert method is getattr(importlib.import_module(module), name)
+    assert inspect.getdoc(method) and "Raises:" in method.__doc__
+    first = next(iter(inspect.signature(method).parameters.values()))
+    assert (first.name, first.annotation) == ("self", inspect.Parameter.empty)
+
+
+def test_a_method_is_bound_and_its_errors_stop_at_the_call():
+    layer = Dense(2)
+    assert layer.quantize.__self__ is layer
+    with pytest.raises(exburn.errors.SignatureError, match="unknown argument 'rnak'"):
+        layer.enable_lora(rnak=2)
+    with pytest.raises(exburn.errors.NotBuiltError) as caught:
+        layer.enable_lora(2)
+    assert len(caught.traceback) == 1
+
+
+def test_a_table_names_each_once():
+    for table in (lazy_names.FUNCTIONS, lazy_names.CLASSES):
+        names = " ".join(table.values()).split()
+        assert len(names) == len(set(names))
+
+
+_LIGHT = """
+import sys, exburn
+model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+compressing = "exburn.compression.compressing"
+for name in ("exburn.serving", "exburn.tuning", "exburn.applications", compressing):
+    assert name not in sys.modules, name
+assert callable(model.compress) and compressing in sys.modules
+assert exburn.core.registry.lookup("GPT2").__module__ == "exburn.applications.gpt2"
+"""
+
+
+@pytest.mark.slow
+def test_nothing_of_it_is_imported_before_it_is_used():
+    subprocess.run([sys.executable, "-c", _LIGHT], check=True)
