@@ -38,7 +38,7 @@ from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.export import stablehlo
 from exburn.export.open_sizes import freest, solve_sizes
 from exburn.export.signature import names_of
-from exburn.export.staging import staged
+from exburn.export.staging import stage
 from exburn.module.input_spec import InputSpec
 from exburn.module.stateless_scope import StatelessScope
 from exburn.runtime.device import device_info
@@ -110,8 +110,8 @@ class ExportArchive:
         return self._of("non_trainable_variables")
 
     def _of(self, kind: str) -> list[Any]:
-        found = [v for resource in self._tracked for v in getattr(resource, kind)]
-        return list({id(variable): variable for variable in found}.values())
+        variables = [v for resource in self._tracked for v in getattr(resource, kind)]
+        return list({id(variable): variable for variable in variables}.values())
 
     def track(self, resource: Any) -> None:
         """Takes the weights of a layer or model into the archive.
@@ -133,7 +133,7 @@ class ExportArchive:
                 "what is tracked must have its weights",
                 hint="Call it on data first, or give the model an Input(shape).",
             )
-        if not any(known is resource for known in self._tracked):
+        if not any(tracked is resource for tracked in self._tracked):
             self._tracked.append(resource)
 
     def add_endpoint(
@@ -244,7 +244,7 @@ class ExportArchive:
         trained = {id(variable) for variable in self.trainable_variables}
         collections = {"variables": self.variables, **self._collections}
         _make_parents(folder)
-        with staged(folder, own_names=_names_in(folder), op=_OP) as place:
+        with stage(folder, own_names=_names_in(folder), op=_OP) as place:
             place.mkdir()
             for name, program in programs.items():
                 (place / f"{name}.stablehlo").write_bytes(program)
@@ -276,23 +276,23 @@ class ExportArchive:
             raise ArgumentError(_OP, f"the archive has {name!r} already")
 
 
-def _signature(fn: Any, given: Any) -> tuple:
+def _signature(fn: Any, signature: Any) -> tuple:
     """Specs of a function's arguments."""
-    if given is None:
+    if signature is None:
         if getattr(fn, "graph", None) is None:
             raise ArgumentError(
                 _OP,
                 "the shapes of the arguments are needed",
                 hint="input_signature=[InputSpec(shape=(None, 3), dtype='float32')].",
             )
-        given = [fn.input]
-    if not isinstance(given, list | tuple) or is_shape(given):
+        signature = [fn.input]
+    if not isinstance(signature, list | tuple) or is_shape(signature):
         raise ArgumentError(
             _OP,
             "input_signature is a list with an entry for each argument, received "
-            f"{given!r}",
+            f"{signature!r}",
         )
-    return tuple(jax.tree.map(_spec, list(given), is_leaf=_is_spec))
+    return tuple(jax.tree.map(_spec, list(signature), is_leaf=_is_spec))
 
 
 def _is_spec(value: Any) -> bool:
@@ -436,11 +436,11 @@ class LoadedArchive:
         self.non_trainable_variables = [v for v, learns in pairs if not learns]
 
     def __getattr__(self, name: str) -> Any:
-        held = vars(self)
+        fields = vars(self)
         for group in ("endpoints", "collections"):
-            if name in held.get(group, ()):
-                return held[group][name]
-        if name == "serving_default" and held.get("endpoints"):
+            if name in fields.get(group, ()):
+                return fields[group][name]
+        if name == "serving_default" and fields.get("endpoints"):
             return next(iter(self.endpoints.values()))
         raise AttributeError(f"the archive has no {name!r}", name=name, obj=self)
 
@@ -542,23 +542,23 @@ def _callable(name: str, data: bytes) -> Callable[..., Any]:
                 "the arguments have another structure",
                 {"needed": arguments, "received": tree},
             )
-        for value, wanted in zip(leaves, program.in_avals, strict=True):
-            sizes = zip(wanted.shape, np.shape(value), strict=False)
-            fits = len(wanted.shape) == np.ndim(value) and all(
+        for value, spec in zip(leaves, program.in_avals, strict=True):
+            sizes = zip(spec.shape, np.shape(value), strict=False)
+            fits = len(spec.shape) == np.ndim(value) and all(
                 want == got or not isinstance(want, int) for want, got in sizes
             )
             if not fits:
                 raise DataError(
-                    name, f"it takes {describe(wanted)}, received {describe(value)}"
+                    name, f"it takes {describe(spec)}, received {describe(value)}"
                 )
         solve_sizes(
             name,
-            [wanted.shape for wanted in program.in_avals],
+            [spec.shape for spec in program.in_avals],
             [np.shape(value) for value in leaves],
         )
         cast = [
-            jnp.asarray(value, wanted.dtype)
-            for value, wanted in zip(leaves, program.in_avals, strict=True)
+            jnp.asarray(value, spec.dtype)
+            for value, spec in zip(leaves, program.in_avals, strict=True)
         ]
         return call(*jax.tree.unflatten(tree, cast))
 

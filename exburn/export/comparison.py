@@ -13,8 +13,15 @@ import numpy as np
 from exburn.core.symbolic_shapes import describe, evaluate_size, symbols_of
 from exburn.errors import ArgumentError, DataError, ExportError
 from exburn.export.open_sizes import OF_SHAPES, solve_sizes
-from exburn.export.operations import Known, Operation, Operations, Slot, outputs_of, run
-from exburn.export.program import Program
+from exburn.export.operations import (
+    Known,
+    Operations,
+    ProgramStep,
+    ValueSlot,
+    outputs_of,
+    run,
+)
+from exburn.export.program import ExportedProgram
 
 Run = Callable[[list[np.ndarray]], list[np.ndarray]]
 _ROWS = (1, 3)
@@ -24,7 +31,7 @@ _SIZES = ((6, 9), (24, 33), (96, 120), (224, 256))
 _CROPPED = 3  # rows of samples whose open sizes are cut off
 
 
-class Comparison(NamedTuple):
+class FileComparison(NamedTuple):
     """What came out of running a file beside its model.
 
     Attributes:
@@ -39,13 +46,13 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    program: Program,
+    program: ExportedProgram,
     run: Run,
     rtol: float,
     *,
     at_once: bool = False,
     typical: bool = False,
-) -> Comparison:
+) -> FileComparison:
     """Runs a file and its model on the same rows.
 
     An output's error is the greatest difference of an entry, as a part of the greatest
@@ -67,9 +74,9 @@ def compare(
     """
     batches = trials(program)[-1 if at_once else 0 :]
     worst, counts, notes = 0.0, [], {}
-    for inputs, wanted in batches:
+    for inputs, references in batches:
         try:
-            found = run(inputs)
+            outputs = run(inputs)
         except Exception as error:  # whatever a runtime raises
             raise ExportError(
                 "export",
@@ -77,17 +84,17 @@ def compare(
                 {"cause": f"{type(error).__name__}: {error}"},
                 hint="Please report it: this is a fault of the export.",
             ) from error
-        found = list(map(np.asarray, found))
-        error, told = _check(program, inputs, wanted, found, rtol, typical)
-        worst, notes = max(worst, error), notes | told
+        outputs = list(map(np.asarray, outputs))
+        error, remarks = _check(program, inputs, references, outputs, rtol, typical)
+        worst, notes = max(worst, error), notes | remarks
         counts.append(len(inputs[0]) if inputs and np.ndim(inputs[0]) else 1)
     rows = " and ".join(str(n) for n in dict.fromkeys(counts))
     text = f"{rows} row{'' if rows == '1' else 's'}"
-    return Comparison(worst, text, tuple(notes.values()))
+    return FileComparison(worst, text, tuple(notes.values()))
 
 
 def _check(
-    program: Program, inputs, wanted, found, rtol: float, typical: bool
+    program: ExportedProgram, inputs, references, outputs, rtol: float, typical: bool
 ) -> tuple[float, dict[str, str]]:
     """The greatest error of a file's outputs, and what is to be told of some.
 
@@ -96,7 +103,7 @@ def _check(
     """
     worst, notes = 0.0, {}
     allowed: list[Reach] | None = None
-    triples = list(zip(program.output_names, wanted, found, strict=True))
+    triples = list(zip(program.output_names, references, outputs, strict=True))
     for place, (name, want, got) in enumerate(triples):
         facts = {
             "output": name,
@@ -180,8 +187,8 @@ def describe_difference(want: np.ndarray, got: np.ndarray, rtol: float) -> str:
     if kind:
         apart = _apart(want, got)
         count, limit = int((apart > 0).sum()), apart.max(initial=0.0)
-        told = f"{count:,} of {want.size:,} {kind} differ{'s' if count == 1 else ''}"
-        return told if kind == "booleans" else f"{told}, by up to {limit:,.0f}"
+        text = f"{count:,} of {want.size:,} {kind} differ{'s' if count == 1 else ''}"
+        return text if kind == "booleans" else f"{text}, by up to {limit:,.0f}"
     want, got = _real_pair(want, got)
     both = np.isfinite(want) & np.isfinite(got)
     scale = np.abs(want[np.isfinite(want)]).max(initial=0.0) or 1.0
@@ -212,7 +219,7 @@ def _real_pair(want: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return want.astype(np.float64), got.astype(np.float64)
 
 
-def trials(program: Program) -> list[tuple[list, list]]:
+def trials(program: ExportedProgram) -> list[tuple[list, list]]:
     """Inputs of each run, and what the model makes of them.
 
     Raises:
@@ -224,13 +231,15 @@ def trials(program: Program) -> list[tuple[list, list]]:
     return program.trials
 
 
-def _batches(program: Program) -> list[tuple[list, list]]:
+def _batches(program: ExportedProgram) -> list[tuple[list, list]]:
     if (inputs := sample_inputs(program)) is not None:
         return _of_samples(program, inputs)
     return draw_trials(program, _ROWS if program.is_dynamic else _ROWS[:1])
 
 
-def draw_trials(program: Program, rows: Sequence[int]) -> list[tuple[list, list]]:
+def draw_trials(
+    program: ExportedProgram, rows: Sequence[int]
+) -> list[tuple[list, list]]:
     """Drawn inputs of runs, and what the model makes of them.
 
     Open sizes differ from run to run, and from each other. If there are several, there
@@ -253,8 +262,10 @@ def draw_trials(program: Program, rows: Sequence[int]) -> list[tuple[list, list]
         if len(names) > 1:
             runs.append((rows[-1], dict.fromkeys(names, sizes[0])))
         try:
-            drawn = [draw_inputs(program, count, known) for count, known in runs]
-            return [(inputs, program.reference(inputs)) for inputs in drawn]
+            draws = [
+                draw_inputs(program, count, open_sizes) for count, open_sizes in runs
+            ]
+            return [(inputs, program.reference(inputs)) for inputs in draws]
         except Exception as error:  # a size that the model cannot take
             failure = error
     raise ArgumentError(
@@ -265,14 +276,16 @@ def draw_trials(program: Program, rows: Sequence[int]) -> list[tuple[list, list]
     ) from failure
 
 
-def open_symbols(program: Program) -> list[str]:
+def open_symbols(program: ExportedProgram) -> list[str]:
     """The symbols of a program's open sizes, rows aside, in the inputs' order."""
     specs = jax.tree.leaves(program.specs)
-    found = [name for spec in specs for n in spec.shape for name in symbols_of(n)]
-    return [name for name in dict.fromkeys(found) if name != "batch"]
+    names = [name for spec in specs for n in spec.shape for name in symbols_of(n)]
+    return [name for name in dict.fromkeys(names) if name != "batch"]
 
 
-def draw_inputs(program: Program, rows: int, sizes: dict[str, int]) -> list[np.ndarray]:
+def draw_inputs(
+    program: ExportedProgram, rows: int, sizes: dict[str, int]
+) -> list[np.ndarray]:
     """Random inputs: numbers about zero, and integers that tables have rows for.
 
     Args:
@@ -281,7 +294,7 @@ def draw_inputs(program: Program, rows: int, sizes: dict[str, int]) -> list[np.n
         sizes: The values of its other symbols.
     """
     random, numbers = np.random.default_rng(0), {"batch": rows, **sizes}
-    drawn = []
+    values = []
     for spec in jax.tree.leaves(program.specs):
         shape = [evaluate_size(n, numbers) for n in spec.shape]
         dtype = jnp.dtype(spec.dtype)
@@ -293,11 +306,11 @@ def draw_inputs(program: Program, rows: int, sizes: dict[str, int]) -> list[np.n
             value = random.integers(0, max(bound, 1), shape).astype(dtype)
         else:
             value = random.standard_normal(shape).astype(dtype)
-        drawn.append(value)
-    return drawn
+        values.append(value)
+    return values
 
 
-def sample_inputs(program: Program) -> list[np.ndarray] | None:
+def sample_inputs(program: ExportedProgram) -> list[np.ndarray] | None:
     """The program's samples as a list of arrays; ``None`` if it has none.
 
     Raises:
@@ -306,8 +319,8 @@ def sample_inputs(program: Program) -> list[np.ndarray] | None:
     if program.samples is None:
         return None
     encode = getattr(program.model, "encode_inputs", None)
-    given = program.samples if encode is None else encode(program.samples)
-    specs, leaves = jax.tree.leaves(program.specs), jax.tree.leaves(given)
+    samples = program.samples if encode is None else encode(program.samples)
+    specs, leaves = jax.tree.leaves(program.specs), jax.tree.leaves(samples)
     arrays = [np.asarray(leaf) for leaf in leaves]
     fits = len(arrays) == len(specs) and all(
         len(array.shape) == len(spec.shape) and array.size
@@ -319,10 +332,10 @@ def sample_inputs(program: Program) -> list[np.ndarray] | None:
         for want, got in list(zip(spec.shape, array.shape, strict=True))[1:]
     )
     if not fits:
-        wanted = ", ".join(map(describe, specs))
+        expectation = ", ".join(map(describe, specs))
         raise DataError(
             "export",
-            f"samples must be the model's inputs, {wanted}",
+            f"samples must be the model's inputs, {expectation}",
             {"received": ", ".join(map(describe, arrays)) or "nothing"},
         )
     shapes = [spec.shape[1:] for spec in specs]
@@ -330,7 +343,9 @@ def sample_inputs(program: Program) -> list[np.ndarray] | None:
     return [a.astype(spec.dtype) for spec, a in zip(specs, arrays, strict=True)]
 
 
-def _of_samples(program: Program, inputs: list[np.ndarray]) -> list[tuple[list, list]]:
+def _of_samples(
+    program: ExportedProgram, inputs: list[np.ndarray]
+) -> list[tuple[list, list]]:
     fixed = jax.tree.leaves(program.specs)[0].shape[0]
     if isinstance(fixed, int):
         if min(len(array) for array in inputs) < fixed:
@@ -352,7 +367,9 @@ def _of_samples(program: Program, inputs: list[np.ndarray]) -> list[tuple[list, 
     return runs
 
 
-def _crop(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray] | None:
+def _crop(
+    program: ExportedProgram, inputs: list[np.ndarray]
+) -> list[np.ndarray] | None:
     """The first rows of samples, cut off to other and unlike open sizes.
 
     ``None`` if no size can be less.
@@ -399,7 +416,7 @@ class Reach(NamedTuple):
         return float(np.max(apart, initial=0.0, where=np.isfinite(apart)))
 
 
-def reaches(program: Program, inputs: list[np.ndarray]) -> list[Reach] | None:
+def reaches(program: ExportedProgram, inputs: list[np.ndarray]) -> list[Reach] | None:
     """What each output may be for inputs; ``None`` if nothing is rounded.
 
     Runtimes add in different orders, so a float differs in its last bits, and where it
@@ -421,7 +438,7 @@ def reaches(program: Program, inputs: list[np.ndarray]) -> list[Reach] | None:
     weights = jax.tree.leaves(exact.groups)
 
     def compute(sign: Any, weights: Any, inputs: Any) -> list[Any]:
-        def moved(step: Operation, values: Any) -> Any:
+        def move(step: ProgramStep, values: Any) -> Any:
             if id(step) not in steps:
                 return NotImplemented
             value, *others = values
@@ -429,33 +446,33 @@ def reaches(program: Program, inputs: list[np.ndarray]) -> list[Reach] | None:
             values = [value + sign * _LAST_BITS * size, *others]
             return step.primitive.bind(*values, **step.params)
 
-        rules = dict.fromkeys((*_FUNCTIONS, "convert_element_type"), moved)
-        given = [*weights, *inputs, jax.random.key(0)]
+        rules = dict.fromkeys((*_FUNCTIONS, "convert_element_type"), move)
+        arguments = [*weights, *inputs, jax.random.key(0)]
         places = map(id, operations.inputs)
-        values = run(operations.steps, dict(zip(places, given, strict=True)), rules)
+        values = run(operations.steps, dict(zip(places, arguments, strict=True)), rules)
         return outputs_of(operations, values)
 
     with jax.default_matmul_precision("highest"):
         run_moved = jax.jit(compute)
-        found = [run_moved(np.float32(s), weights, inputs) for s in (-1, 0, 1)]
+        results = [run_moved(np.float32(s), weights, inputs) for s in (-1, 0, 1)]
     columns = [
-        np.stack(list(map(np.asarray, column))) for column in zip(*found, strict=True)
+        np.stack(list(map(np.asarray, column))) for column in zip(*results, strict=True)
     ]
     return [Reach(column.min(0), column.max(0)) for column in columns]
 
 
 def _rounding_steps(operations: Operations, weights: int) -> set[int]:
     """The ids of the operations that make integers of fractions that inputs tell."""
-    told = {id(slot) for slot in operations.inputs[weights:-1]}
+    dependent = {id(slot) for slot in operations.inputs[weights:-1]}
     whole: set[int] = set()  # slots of floats that hold integers
     steps = set()
     for step in operations.steps:
         exact = all(_is_whole(slot, whole) for slot in step.inputs)
         if step.name in _FUNCTIONS or exact and step.name in _OF_INTEGERS:
             whole |= {id(slot) for slot in step.outputs}
-        if not any(id(slot) in told for slot in step.inputs):
+        if not any(id(slot) in dependent for slot in step.inputs):
             continue
-        told |= {id(slot) for slot in step.outputs}
+        dependent |= {id(slot) for slot in step.outputs}
         to_integer = step.name == "convert_element_type" and jnp.issubdtype(
             step.outputs[0].aval.dtype, jnp.integer
         )
@@ -464,7 +481,7 @@ def _rounding_steps(operations: Operations, weights: int) -> set[int]:
     return steps
 
 
-def _is_whole(slot: Slot, whole: set[int]) -> bool:
+def _is_whole(slot: ValueSlot, whole: set[int]) -> bool:
     """Whether a slot holds integers in every runtime."""
     if not jnp.issubdtype(slot.aval.dtype, jnp.floating):
         return True

@@ -94,15 +94,15 @@ def run_converter(
         text=True,
         errors="replace",
     )
-    found = folder / RESULT
-    result = json.loads(found.read_text()) if found.exists() else {}
+    report = folder / RESULT
+    result = json.loads(report.read_text()) if report.exists() else {}
     if run.returncode == 0 and result.get("done"):
         return result
     raise conversion_error(target, run.returncode, result, run.stderr)
 
 
 def conversion_error(
-    target: str, code: int, result: dict[str, Any], said: str
+    target: str, code: int, result: dict[str, Any], stderr: str
 ) -> ExportError:
     """The error for a converter that did not finish.
 
@@ -110,25 +110,25 @@ def conversion_error(
         target: What was converted to.
         code: The process' exit status.
         result: What it had reported until then.
-        said: Its standard error.
+        stderr: Its standard error.
     """
     stage = result.get("stage", "starting")
     if code < 0:
-        known = {number.value: number.name for number in signal.Signals}
-        reason = f"{target}: the process was ended by {known.get(-code, -code)}"
+        names = {number.value: number.name for number in signal.Signals}
+        reason = f"{target}: the process was ended by {names.get(-code, -code)}"
     else:
         reason = f"{target}: it failed"
     details: dict[str, Any] = {}
-    if cause := telling_line(said, result.get("error")):
+    if cause := telling_line(stderr, result.get("error")):
         details["cause"] = cause
     return ExportError("export", f"{reason} while {stage}", details)
 
 
-def telling_line(said: str, error: str | None = None) -> str | None:
+def telling_line(stderr: str, error: str | None = None) -> str | None:
     """The line of a converter's output that says most.
 
     Args:
-        said: Its standard error.
+        stderr: Its standard error.
         error: The exception that it ended with.
 
     Example:
@@ -136,9 +136,9 @@ def telling_line(said: str, error: str | None = None) -> str | None:
         >>> telling_line(said, "RuntimeError: Failed to run converter passes")
         "loc(a): error: failed to legalize 'stablehlo.fft'"
     """
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(("Traceback", "File "))]
-    named = [line for line in lines if _OPERATION.search(line) and "error" in line]
-    if named:
-        return named[0]
+    naming = [line for line in lines if _OPERATION.search(line) and "error" in line]
+    if naming:
+        return naming[0]
     return error or next((line for line in lines if "error" in line.lower()), None)

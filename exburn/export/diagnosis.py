@@ -22,8 +22,8 @@ import numpy as np
 from exburn.errors import ExportError
 from exburn.export.comparison import difference
 from exburn.export.converter import artifact, run_converter
-from exburn.export.operations import Known, Operation, Rule, Slot, run
-from exburn.export.program import Program
+from exburn.export.operations import Known, ProgramStep, Rule, ValueSlot, run
+from exburn.export.program import ExportedProgram
 from exburn.export.report import Problem
 from exburn.export.rows import fold_weights, load_arrays, save_arrays
 
@@ -41,20 +41,20 @@ class Piece:
         error: What went wrong; empty if nothing did.
     """
 
-    steps: list[Operation]
-    inputs: list[Slot]
-    outputs: list[Slot]
+    steps: list[ProgramStep]
+    inputs: list[ValueSlot]
+    outputs: list[ValueSlot]
     error: str = ""
 
     def compute(self, rules: Any, *values: Any) -> list[Any]:
         """The outputs for inputs."""
-        known = dict(zip(map(id, self.inputs), values, strict=True))
-        found = run(self.steps, known, rules)
-        return [found[id(slot)] for slot in self.outputs]
+        arguments = dict(zip(map(id, self.inputs), values, strict=True))
+        results = run(self.steps, arguments, rules)
+        return [results[id(slot)] for slot in self.outputs]
 
 
 def find_problems(
-    program: Program,
+    program: ExportedProgram,
     script: Path,
     target: str,
     rules: Mapping[str, Rule] | None = None,
@@ -83,24 +83,24 @@ def find_problems(
     return list(dict.fromkeys(problems))
 
 
-def _each_once(steps: Sequence[Operation]) -> list[Piece]:
+def _each_once(steps: Sequence[ProgramStep]) -> list[Piece]:
     """Each operation by itself, and of those that are alike only the first."""
-    pieces, seen = [], set()
+    pieces, marks = [], set()
     for step in steps:
-        known = [
+        operands = [
             (slot.aval.str_short(), isinstance(slot, Known) and slot.aval.size < 9)
             for slot in step.inputs
         ]
-        mark = step.name, str(step.params), str(known)
-        if mark not in seen:
-            seen.add(mark)
+        mark = step.name, str(step.params), str(operands)
+        if mark not in marks:
+            marks.add(mark)
             pieces.append(_piece([step], step.outputs))
     return pieces
 
 
-def _by_layer(steps: Sequence[Operation]) -> list[Piece]:
+def _by_layer(steps: Sequence[ProgramStep]) -> list[Piece]:
     """The operations of each layer together."""
-    groups: dict[str, list[Operation]] = {}
+    groups: dict[str, list[ProgramStep]] = {}
     for step in steps:
         groups.setdefault(step.layer, []).append(step)
     pieces = []
@@ -109,19 +109,19 @@ def _by_layer(steps: Sequence[Operation]) -> list[Piece]:
             id(slot) for step in steps if step.layer != layer for slot in step.inputs
         }
         inside = {id(slot) for step in group for slot in step.inputs}
-        made = [slot for step in group for slot in step.outputs]
-        given = [s for s in made if id(s) in outside or id(s) not in inside]
-        pieces.append(_piece(group, given))
+        slots = [slot for step in group for slot in step.outputs]
+        outputs = [s for s in slots if id(s) in outside or id(s) not in inside]
+        pieces.append(_piece(group, outputs))
     return pieces
 
 
-def _piece(steps: Sequence[Operation], outputs: Sequence[Slot]) -> Piece:
-    made = {id(slot) for step in steps for slot in step.outputs}
+def _piece(steps: Sequence[ProgramStep], outputs: Sequence[ValueSlot]) -> Piece:
+    inner = {id(slot) for step in steps for slot in step.outputs}
     inputs = {
         id(slot): slot
         for step in steps
         for slot in step.inputs
-        if not isinstance(slot, Known) and id(slot) not in made
+        if not isinstance(slot, Known) and id(slot) not in inner
     }
     return Piece(list(steps), list(inputs.values()), list(outputs))
 
@@ -132,41 +132,41 @@ def _try(
     """The pieces, with what went wrong in each."""
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
         folder = Path(room)
-        jobs, wanted = [], []
+        jobs, references = [], []
         for number, piece in enumerate(pieces):
             draws = _draw(piece)
             compute = jax.jit(partial(piece.compute, None))
             with jax.default_matmul_precision("highest"):
-                found = [list(map(np.asarray, compute(*inputs))) for inputs in draws]
-            wanted.append(found)
+                values = [list(map(np.asarray, compute(*inputs))) for inputs in draws]
+            references.append(values)
             inputs = draws[0]
             specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
             data = artifact(partial(piece.compute, rules), specs, traced_for)
             name = f"piece_{number}"
             (folder / f"{name}.stablehlo").write_bytes(data)
             ins = [f"x{place}" for place, _ in enumerate(inputs)]
-            outs = [f"y{place}" for place, _ in enumerate(found[0])]
+            outs = [f"y{place}" for place, _ in enumerate(values[0])]
             for draw, inputs in enumerate(draws):
                 save_arrays(folder / f"{name}.in_{draw}.npz", ins, inputs)
             jobs.append({"name": name, "inputs": ins, "outputs": outs})
         run_converter(script, folder, {"pieces": jobs}, target=target)
-        for job, piece, want in zip(jobs, pieces, wanted, strict=True):
+        for job, piece, want in zip(jobs, pieces, references, strict=True):
             piece.error = _outcome(folder, job, want)
     return pieces
 
 
-def _outcome(folder: Path, job: dict, wanted: list[list[np.ndarray]]) -> str:
+def _outcome(folder: Path, job: dict, references: list[list[np.ndarray]]) -> str:
     """What went wrong with a piece; empty if nothing did."""
     name = job["name"]
     reason = folder / f"{name}.json"
-    for draw, values in enumerate(wanted):
+    for draw, values in enumerate(references):
         outputs = folder / f"{name}.out_{draw}.npz"
         if not outputs.exists():
-            known = reason.exists()
-            return json.loads(reason.read_text()) if known else "the process died"
-        found = load_arrays(outputs)
+            has_reason = reason.exists()
+            return json.loads(reason.read_text()) if has_reason else "the process died"
+        arrays = load_arrays(outputs)
         for place, want in zip(job["outputs"], values, strict=True):
-            got = found[place]
+            got = arrays[place]
             if got.shape != want.shape:
                 return f"its result has the shape {got.shape}, not {want.shape}"
             if not (error := difference(want, got)) <= _LIMIT:

@@ -12,10 +12,10 @@ from exburn.errors import ArgumentError, ExportError
 from exburn.errors.boundary import api_boundary
 from exburn.export.comparison import compare
 from exburn.export.formats import Format, format_named, format_of
-from exburn.export.program import Program, warn_of_lookups
+from exburn.export.program import ExportedProgram, warn_of_lookups
 from exburn.export.report import ExportReport, Problem, explain
 from exburn.export.signature import declared_dtypes, specs_for_export
-from exburn.export.staging import staged
+from exburn.export.staging import stage
 
 #: The greatest error that a file in float32 may have.
 RTOL = 1e-4
@@ -55,17 +55,17 @@ def export_model(
     )
     warn_of_lookups(model)
     declared = declared_dtypes(model, input_signature, samples)
-    program = Program(model, specs, form.target, samples, declared)
+    program = ExportedProgram(model, specs, form.target, samples, declared)
     if not form.fixed:
         program = program.with_open_sizes()
-    with staged(path, own_names=form.own_names) as place:
+    with stage(path, own_names=form.own_names) as place:
         report = write_checked(form, program, place, options, rtol)
     return dataclasses.replace(report, path=path)
 
 
 def write_checked(
     form: Format,
-    program: Program,
+    program: ExportedProgram,
     path: Path,
     options: dict[str, Any],
     rtol: float | None = None,
@@ -84,20 +84,22 @@ def write_checked(
         ExportError: The format cannot express an operation, or the file computes
             something else.
     """
-    written = form.writer.write(program, path, options)
-    limit = rtol or written.rtol or RTOL
-    error, checked, notes = written.error, written.checked, written.notes
+    outcome = form.writer.write(program, path, options)
+    limit = rtol or outcome.rtol or RTOL
+    error, checked, notes = outcome.error, outcome.checked, outcome.notes
     if error is None:
-        runs = written.runs or form.writer.runner(program, path)
-        error, checked, told = _checked(form, program, runs, limit, written.typical)
-        notes = (*notes, *told)
-    inputs, outputs = program.described()
+        runs = outcome.runs or form.writer.runner(program, path)
+        error, checked, remarks = _compare_file(
+            form, program, runs, limit, outcome.typical
+        )
+        notes = (*notes, *remarks)
+    inputs, outputs = program.descriptions()
     return ExportReport(
         path,
         form.name,
         _size(path),
         program.weight_bytes,
-        dict(written.operators),
+        dict(outcome.operators),
         error,
         limit,
         checked,
@@ -145,12 +147,12 @@ def check(
     specs = specs_for_export(
         model, input_signature, dynamic=dynamic, batch_size=batch_size
     )
-    program = Program(model, specs, form.target)
+    program = ExportedProgram(model, specs, form.target)
     return form.writer.problems(program if form.fixed else program.with_open_sizes())
 
 
-def _checked(
-    form: Format, program: Program, runner: Any, rtol: float, typical: bool
+def _compare_file(
+    form: Format, program: ExportedProgram, runner: Any, rtol: float, typical: bool
 ) -> tuple[float | None, str, tuple[str, ...]]:
     if runner is None:
         return None, "it was not run: nothing here runs this format", ()

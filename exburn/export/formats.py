@@ -3,8 +3,8 @@
 A writer's module has
 
 - ``require_packages()``: raises ``MissingDependencyError`` before anything is traced;
-- ``write(program, path, options) -> Written``: writes a `Program` to a path that
-  does not exist yet, and that gets its true name once the file is checked;
+- ``write(program, path, options) -> WriteResult``: writes a program to a path
+  that does not exist yet, and that gets its true name once the file is checked;
 - ``runner(interface, path) -> (name, runs) | None``: what runs the file (``onnxruntime
   1.20``), and for each way into it a function from the list of inputs to the list of
   outputs, NumPy arrays in the program's order; ``None`` where nothing here runs it, or
@@ -60,11 +60,11 @@ class Format:
         """
         for option in options:
             if option not in self.options:
-                known = ", ".join(sorted(self.options)) or "none"
+                names = ", ".join(sorted(self.options)) or "none"
                 raise ArgumentError(
                     "export",
                     f"the format {self.name!r} has no option {option!r}",
-                    {"options": known},
+                    {"options": names},
                 )
 
 
@@ -157,10 +157,10 @@ def format_of(path: Path, name: Any = None) -> Format:
     for form in FORMATS.values():
         if form.suffix == suffix:
             return form
-    known = ", ".join(form.suffix for form in FORMATS.values() if form.suffix)
+    suffixes = ", ".join(form.suffix for form in FORMATS.values() if form.suffix)
     raise ArgumentError(
         "export",
         f"the suffix of {path.name!r} does not tell the format",
-        {"known": known},
+        {"known": suffixes},
         hint='Name it: model.export(path, format="onnx").',
     )

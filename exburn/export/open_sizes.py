@@ -41,14 +41,14 @@ OF_SHAPES = (
 )
 
 
-class Place(NamedTuple):
+class SizePlace(NamedTuple):
     """Where an open size is: the axis of an input, by the input's number."""
 
     leaf: int
     axis: int
 
 
-class Choice(NamedTuple):
+class SizeChoice(NamedTuple):
     """The symbols of the open sizes, in their order.
 
     Attributes:
@@ -78,22 +78,22 @@ def freest(
     Raises:
         Exception: What the first attempt raised, where none of them succeeds.
     """
-    search = _Search(attempt, specs, names, rows)
+    search = _SizeSearch(attempt, specs, names, rows)
     if not search.places:
         return attempt(specs)
     return search.run()
 
 
-class _Search:
+class _SizeSearch:
     def __init__(self, attempt: Callable, specs: Any, names: Sequence[str], rows: bool):
         self.attempt, self.specs, self.names = attempt, specs, names
         self.places = [
-            Place(leaf, axis)
+            SizePlace(leaf, axis)
             for leaf, spec in enumerate(jax.tree.leaves(specs))
             for axis, size in enumerate(spec.shape)
             if not isinstance(size, int) and not (rows and axis == 0)
         ]
-        self._known: dict[Choice, bool] = {}
+        self._known: dict[SizeChoice, bool] = {}
         self._first: Exception | None = None
         self._best: Any = None
 
@@ -118,7 +118,7 @@ class _Search:
         assert self._first is not None
         raise self._first
 
-    def _fits(self, choice: Choice) -> bool:
+    def _fits(self, choice: SizeChoice) -> bool:
         """Whether the model can be traced so; the last that can be is kept."""
         if choice not in self._known:
             try:
@@ -132,7 +132,7 @@ class _Search:
                 self._known[choice] = True
         return self._known[choice]
 
-    def _part(self, choice: Choice) -> Choice:
+    def _part(self, choice: SizeChoice) -> SizeChoice:
         """The choice with its groups parted as far as the model can be traced so."""
         for group in range(max(choice.groups) + 1):
             members = [i for i, g in enumerate(choice.groups) if g == group]
@@ -146,19 +146,19 @@ class _Search:
                     return self._part(freer)
         return choice
 
-    def _lower(self, choice: Choice) -> Choice:
+    def _lower(self, choice: SizeChoice) -> SizeChoice:
         """The choice with the least factors that the model can be traced with."""
         for number, factor in enumerate(choice.factors):
             for less in (n for n in range(1, factor) if factor % n == 0):
                 factors = list(choice.factors)
                 factors[number] = less
-                lower = Choice(choice.groups, tuple(factors))
+                lower = SizeChoice(choice.groups, tuple(factors))
                 if self._fits(lower):
                     choice = lower
                     break
         return choice
 
-    def _with(self, choice: Choice) -> Any:
+    def _with(self, choice: SizeChoice) -> Any:
         symbols = self._symbols(choice)
         sizes = {
             place: choice.factors[group] * symbols[group]
@@ -168,7 +168,7 @@ class _Search:
         return tree.unflatten(
             jax.ShapeDtypeStruct(
                 tuple(
-                    sizes.get(Place(number, axis), size)
+                    sizes.get(SizePlace(number, axis), size)
                     for axis, size in enumerate(leaf.shape)
                 ),
                 leaf.dtype,
@@ -176,7 +176,7 @@ class _Search:
             for number, leaf in enumerate(leaves)
         )
 
-    def _symbols(self, choice: Choice) -> list[Any]:
+    def _symbols(self, choice: SizeChoice) -> list[Any]:
         """A symbol for each group: ``d1`` where it is all of that axis."""
         firsts = [choice.groups.index(g) for g in range(max(choice.groups) + 1)]
         axes = [self.places[place].axis for place in firsts]
@@ -195,10 +195,10 @@ class _Search:
         return symbols
 
 
-def _choice(groups: Sequence[int], factor: int = 1) -> Choice:
+def _choice(groups: Sequence[int], factor: int = 1) -> SizeChoice:
     """The choice with its groups numbered in their order, and one factor for all."""
     numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
-    return Choice(tuple(numbers[g] for g in groups), (factor,) * len(numbers))
+    return SizeChoice(tuple(numbers[g] for g in groups), (factor,) * len(numbers))
 
 
 def _parts(members: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -231,11 +231,11 @@ def solve_sizes(op: str, shapes: Sequence[tuple], received: Sequence[tuple]) -> 
     """
     values: dict[str, int] = {}
     for shape, sizes in zip(shapes, received, strict=True):
-        for wanted, size in zip(shape, sizes, strict=True):
-            (name, *others) = symbols_of(wanted) or ("", "")
+        for expected_size, size in zip(shape, sizes, strict=True):
+            (name, *others) = symbols_of(expected_size) or ("", "")
             if not name or others:
                 continue
-            factor = evaluate_size(wanted, {name: 1})
+            factor = evaluate_size(expected_size, {name: 1})
             about = {
                 "input": f"({', '.join(map(str, shape))})",
                 "received": f"({', '.join(map(str, sizes))})",

@@ -35,7 +35,7 @@ _CALLS = {
 }
 
 
-class Slot:
+class ValueSlot:
     """A value of a program: what an operation gives, or an argument.
 
     Attributes:
@@ -51,7 +51,7 @@ class Slot:
         return f"<Slot {self.aval}>"
 
 
-class Known(Slot):
+class Known(ValueSlot):
     """A value that is known: a number in the program's text, or an array in it.
 
     Attributes:
@@ -66,8 +66,8 @@ class Known(Slot):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Operation:
-    """One operation.
+class ProgramStep:
+    """One operation of a program.
 
     Attributes:
         primitive: JAX's primitive.
@@ -78,8 +78,8 @@ class Operation:
 
     primitive: Any
     params: dict[str, Any]
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
+    inputs: tuple[ValueSlot, ...]
+    outputs: tuple[ValueSlot, ...]
     layer: str
 
     @property
@@ -88,7 +88,7 @@ class Operation:
 
 
 #: What computes an operation in place of its primitive.
-Rule = Callable[[Operation, Sequence[Any]], Any]
+Rule = Callable[[ProgramStep, Sequence[Any]], Any]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -100,11 +100,11 @@ class Operations:
         steps: Its operations, in an order in which they can be computed.
     """
 
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    steps: tuple[Operation, ...]
+    inputs: tuple[ValueSlot, ...]
+    outputs: tuple[ValueSlot, ...]
+    steps: tuple[ProgramStep, ...]
 
-    def walk(self) -> Iterator[Operation]:
+    def walk(self) -> Iterator[ProgramStep]:
         """All operations, those in loops and branches too."""
         for step in self.steps:
             yield step
@@ -127,15 +127,17 @@ def inline(closed: Any, layer: str = "") -> Operations:
         >>> [step.name for step in inline(jax.make_jaxpr(f)(1.0)).steps]
         ['max', 'add']
     """
-    jaxpr, constants = _opened(closed)
-    inputs = tuple(Slot(var.aval) for var in jaxpr.invars)
-    steps: list[Operation] = []
+    jaxpr, constants = _open(closed)
+    inputs = tuple(ValueSlot(var.aval) for var in jaxpr.invars)
+    steps: list[ProgramStep] = []
     outputs = _extend(steps, jaxpr, constants, inputs, layer)
-    return Operations(inputs, tuple(outputs), tuple(needed(steps, outputs)))
+    return Operations(inputs, tuple(outputs), tuple(steps_for(steps, outputs)))
 
 
 def apply(
-    step: Operation, values: Sequence[Any], rules: Mapping[str, Rule] | None = None
+    step: ProgramStep,
+    values: Sequence[Any],
+    rules: Mapping[str, Rule] | None = None,
 ) -> Sequence[Any]:
     """What an operation gives for arrays, or for tracers of them.
 
@@ -147,14 +149,14 @@ def apply(
     """
     values = [v if isinstance(v, jax.Array) else jnp.asarray(v) for v in values]
     rule = (rules or {}).get(step.name)
-    found = NotImplemented if rule is None else rule(step, values)
-    if found is NotImplemented:
-        found = step.primitive.bind(*values, **step.params)
-    return found if isinstance(found, list | tuple) else [found]
+    outcome = NotImplemented if rule is None else rule(step, values)
+    if outcome is NotImplemented:
+        outcome = step.primitive.bind(*values, **step.params)
+    return outcome if isinstance(outcome, list | tuple) else [outcome]
 
 
 def run(
-    steps: Sequence[Operation],
+    steps: Sequence[ProgramStep],
     known: Mapping[int, Any],
     rules: Mapping[str, Rule] | None = None,
 ) -> dict[int, Any]:
@@ -167,12 +169,12 @@ def run(
     """
     values = dict(known)
     for step in steps:
-        given = [
+        arguments = [
             slot.value if isinstance(slot, Known) else values[id(slot)]
             for slot in step.inputs
         ]
-        found = apply(step, given, rules)
-        values |= {id(s): v for s, v in zip(step.outputs, found, strict=True)}
+        results = apply(step, arguments, rules)
+        values |= {id(s): v for s, v in zip(step.outputs, results, strict=True)}
     return values
 
 
@@ -189,64 +191,68 @@ def rounds(operations: Operations) -> bool:
     return any(step.params.get("name") == ROUND for step in operations.walk())
 
 
-def bodies(step: Operation) -> list[Operations]:
+def bodies(step: ProgramStep) -> list[Operations]:
     """What is in the loops and branches of an operation."""
-    found = []
+    programs = []
     for value in step.params.values():
         entries = value if isinstance(value, list | tuple) else (value,)
         for entry in entries:
             if isinstance(entry, ClosedJaxpr | Jaxpr):
-                found.append(inline(entry, step.layer))
-    return found
+                programs.append(inline(entry, step.layer))
+    return programs
 
 
-def _opened(closed: Any) -> tuple[Any, Sequence[Any]]:
+def _open(closed: Any) -> tuple[Any, Sequence[Any]]:
     if isinstance(closed, ClosedJaxpr):
         return closed.jaxpr, closed.consts
     return closed, ()
 
 
 def _extend(
-    steps: list[Operation],
+    steps: list[ProgramStep],
     jaxpr: Any,
     constants: Sequence[Any],
-    inputs: Sequence[Slot],
+    inputs: Sequence[ValueSlot],
     layer: str,
-) -> list[Slot]:
+) -> list[ValueSlot]:
     """Appends a jaxpr's operations; the slots of its outputs."""
-    slots: dict[Any, Slot] = dict(zip(jaxpr.invars, inputs, strict=True))
+    slots: dict[Any, ValueSlot] = dict(zip(jaxpr.invars, inputs, strict=True))
     for var, value in zip(jaxpr.constvars, constants, strict=True):
         slots[var] = Known(var.aval, value)
 
-    def read(atom: Any) -> Slot:
+    def read(atom: Any) -> ValueSlot:
         if isinstance(atom, Literal):
             return Known(atom.aval, atom.val)
         return slots[atom]
 
     for eqn in jaxpr.eqns:
-        given = tuple(map(read, eqn.invars))
+        operands = tuple(map(read, eqn.invars))
         here = layer_of(eqn.source_info.name_stack) or layer
         inner = _CALLS.get(eqn.primitive.name)
         if eqn.params.get("name") in (ROUND, READ):  # what a runtime has itself
             inner = None
         if inner is not None and inner in eqn.params:
-            body, held = _opened(eqn.params[inner])
-            results: Sequence[Slot] = _extend(steps, body, held, given, here)
+            body, inner_constants = _open(eqn.params[inner])
+            results: Sequence[ValueSlot] = _extend(
+                steps, body, inner_constants, operands, here
+            )
         else:
-            results = tuple(Slot(var.aval) for var in eqn.outvars)
+            results = tuple(ValueSlot(var.aval) for var in eqn.outvars)
             steps.append(
-                Operation(eqn.primitive, eqn.params, given, tuple(results), here)
+                ProgramStep(eqn.primitive, eqn.params, operands, tuple(results), here)
             )
         slots.update(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def needed(steps: Sequence[Operation], outputs: Sequence[Slot]) -> list[Operation]:
+def steps_for(
+    steps: Sequence[ProgramStep], outputs: Sequence[ValueSlot]
+) -> list[ProgramStep]:
     """The operations that outputs depend on, in their order."""
-    wanted = {id(slot) for slot in outputs}
-    kept = []
+    used = {id(slot) for slot in outputs}
+    rows = []
     for step in reversed(steps):
-        if any(id(slot) in wanted for slot in step.outputs):
-            wanted |= {id(slot) for slot in step.inputs}
-            kept.append(step)
-    return kept[::-1]
+        if any(id(slot) in used for slot in step.outputs):
+            used |= {id(slot) for slot in step.inputs}
+            rows.append(step)
+    return rows[::-1]

@@ -26,7 +26,7 @@ from exburn.training.module import SplitModule
 _EXACT = PrecisionPolicy()
 
 
-class Program:
+class ExportedProgram:
     """A model's inference: weights and inputs in, outputs out.
 
     Args:
@@ -89,7 +89,7 @@ class Program:
         return outputs
 
     @functools.cached_property
-    def traced(self) -> Any:
+    def jaxpr(self) -> Any:
         """The program's jaxpr; its arguments are weights, inputs, and a random key.
 
         What depends on the key is drawn anew at each call of the model.
@@ -101,7 +101,7 @@ class Program:
             return self._trace()
 
     def _trace(self) -> Any:
-        """The jaxpr, which ``traced`` is from now on."""
+        """The jaxpr, which ``jaxpr`` is from now on."""
         scope = (
             contextlib.nullcontext() if self.target is None else portable(self.target)
         )
@@ -110,7 +110,7 @@ class Program:
                 self.groups, self.specs, jax.random.key(0)
             )
         self._outputs = shape
-        vars(self)["traced"] = closed
+        vars(self)["jaxpr"] = closed
         return closed
 
     def entry(self, groups: Any, x: Any, key: Any = None) -> Any:
@@ -123,18 +123,18 @@ class Program:
     @functools.cached_property
     def operations(self) -> Operations:
         """The operations that the outputs depend on, calls within calls put in line."""
-        return inline(self.traced)
+        return inline(self.jaxpr)
 
     @property
     def outputs(self) -> Any:
         """Specs of the outputs, in their structure."""
-        _ = self.traced
+        _ = self.jaxpr
         return self._outputs
 
     @property
     def output_names(self) -> list[str]:
-        given = self._given[1]
-        return names_of(self.outputs, "output", given, self.input_names)
+        names = self._given[1]
+        return names_of(self.outputs, "output", names, self.input_names)
 
     @property
     def weight_names(self) -> list[str]:
@@ -166,26 +166,26 @@ class Program:
     @property
     def id_bound(self) -> int | None:
         """The rows of the smallest table that inputs are looked up in, if any are."""
-        _ = self.traced
+        _ = self.jaxpr
         return self._bound
 
-    def with_specs(self, specs: Any) -> Program:
+    def with_specs(self, specs: Any) -> ExportedProgram:
         """The same model for inputs of other sizes, not traced yet."""
         other = copy.copy(self)
-        for name in ("traced", "operations"):
+        for name in ("jaxpr", "operations"):
             vars(other).pop(name, None)
         other.specs = jax.tree.map(exact_spec, specs) if self.exact else specs
         other.trials = other._bound = None
         return other
 
-    def with_open_sizes(self) -> Program:
+    def with_open_sizes(self) -> ExportedProgram:
         """The program for inputs whose open sizes are as free as the model lets them.
 
         Raises:
             ArgumentError: It cannot be traced with sizes that are open.
         """
 
-        def attempt(specs: Any) -> Program:
+        def attempt(specs: Any) -> ExportedProgram:
             other = self.with_specs(specs)
             other._trace()
             return other
@@ -193,11 +193,11 @@ class Program:
         with tracing_errors(self.specs):
             return freest(attempt, self.specs, self.input_names, rows=True)
 
-    def traced_for(self, target: str | None) -> Program:
+    def traced_for(self, target: str | None) -> ExportedProgram:
         """The same model for another runtime."""
-        return Program(self.model, self.specs, target, self.samples)
+        return ExportedProgram(self.model, self.specs, target, self.samples)
 
-    def described(self) -> tuple[dict[str, str], dict[str, str]]:
+    def descriptions(self) -> tuple[dict[str, str], dict[str, str]]:
         """What inputs and outputs are, by name."""
 
         def table(names: list[str], tree: Any) -> dict[str, str]:

@@ -29,7 +29,7 @@ class Problem(NamedTuple):
     hint: str
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What a writer tells of the file it has written.
 
     Attributes:

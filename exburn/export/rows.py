@@ -14,21 +14,21 @@ import numpy as np
 from exburn.errors import ArgumentError, ExportError
 from exburn.export.operations import (
     Known,
-    Operation,
+    ProgramStep,
     Rule,
-    Slot,
+    ValueSlot,
     apply,
-    needed,
     outputs_of,
     run,
+    steps_for,
 )
-from exburn.export.program import Program
+from exburn.export.program import ExportedProgram
 
 _SMALL = 1 << 10  # bytes that a value may take in any case
 _PRODUCTS = {"dot_general"}
 
 
-def fix_rows(program: Program, rows: int) -> Program:
+def fix_rows(program: ExportedProgram, rows: int) -> ExportedProgram:
     """The program for so many rows.
 
     Raises:
@@ -50,7 +50,7 @@ def fix_rows(program: Program, rows: int) -> Program:
 
 
 def flatten(
-    program: Program, rules: Mapping[str, Rule] | None = None
+    program: ExportedProgram, rules: Mapping[str, Rule] | None = None
 ) -> tuple[Callable[..., list], list[Any]]:
     """A function from arrays to a list of arrays, weights included, and its specs.
 
@@ -62,18 +62,20 @@ def flatten(
         ExportError: The program draws random numbers.
     """
     operations = program.operations
-    steps, known = fold_weights(program)
+    steps, constants = fold_weights(program)
     places = list(map(id, operations.inputs))[len(program.weights) : -1]
 
     def function(*leaves: Any) -> list[Any]:
-        values = {place: slot.value for place, slot in known.items()}
+        values = {place: slot.value for place, slot in constants.items()}
         values |= dict(zip(places, leaves, strict=True))
         return outputs_of(operations, run(steps, values, rules))
 
     return function, jax.tree.leaves(program.specs)
 
 
-def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
+def fold_weights(
+    program: ExportedProgram,
+) -> tuple[list[ProgramStep], dict[int, Known]]:
     """The operations that depend on the inputs, and the other values by slot.
 
     What depends on weights alone is computed here, unless that takes more bytes than
@@ -84,21 +86,21 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
         ExportError: An output depends on random numbers.
     """
     *slots, key = program.operations.inputs
-    known = {
+    constants = {
         id(slot): Known(slot.aval, weight)
         for slot, weight in zip(slots, program.weights, strict=False)
     }
-    kept: list[Operation] = []
-    later: dict[int, Operation] = {}  # what depends on weights alone, by its outputs
+    remaining: list[ProgramStep] = []
+    later: dict[int, ProgramStep] = {}  # what depends on weights alone, by its outputs
 
-    def compute(step: Operation) -> None:
+    def compute(step: ProgramStep) -> None:
         for slot in step.inputs:
-            if id(slot) in later and id(slot) not in known:
+            if id(slot) in later and id(slot) not in constants:
                 compute(later[id(slot)])
-        given = [known.get(id(slot), slot) for slot in step.inputs]
-        values = [slot.value for slot in given if isinstance(slot, Known)]
+        operands = [constants.get(id(slot), slot) for slot in step.inputs]
+        values = [slot.value for slot in operands if isinstance(slot, Known)]
         for slot, value in zip(step.outputs, apply(step, values), strict=True):
-            known[id(slot)] = Known(slot.aval, np.asarray(value))
+            constants[id(slot)] = Known(slot.aval, np.asarray(value))
 
     for step in program.operations.steps:
         if any(slot is key for slot in step.inputs):
@@ -109,31 +111,31 @@ def fold_weights(program: Program) -> tuple[list[Operation], dict[int, Known]]:
             )
         if step.name in _PRODUCTS:
             for slot in step.inputs:
-                if id(slot) in later and id(slot) not in known:
+                if id(slot) in later and id(slot) not in constants:
                     compute(later[id(slot)])
-        given = tuple(known.get(id(slot), slot) for slot in step.inputs)
-        step = dataclasses.replace(step, inputs=given)
+        step_inputs = tuple(constants.get(id(slot), slot) for slot in step.inputs)
+        step = dataclasses.replace(step, inputs=step_inputs)
         if not _is_fixed(step, later):
-            kept.append(step)
+            remaining.append(step)
             continue
         later |= {id(slot): step for slot in step.outputs}
-        small = _size(step.outputs) <= max(_size(given), _SMALL)
-        if small and all(isinstance(slot, Known) for slot in given):
+        small = _size(step.outputs) <= max(_size(step_inputs), _SMALL)
+        if small and all(isinstance(slot, Known) for slot in step_inputs):
             if not _repeats(step):
                 compute(step)
                 continue
-        kept.append(step)
-    return needed(kept, program.operations.outputs), known
+        remaining.append(step)
+    return steps_for(remaining, program.operations.outputs), constants
 
 
-def _is_fixed(step: Operation, later: Mapping[int, Operation]) -> bool:
+def _is_fixed(step: ProgramStep, later: Mapping[int, ProgramStep]) -> bool:
     """Tells whether an operation depends on weights alone."""
     fixed = all(isinstance(slot, Known) or id(slot) in later for slot in step.inputs)
     fixed = fixed and not any(map(_is_key, step.outputs))
     return fixed and step.name != "composite"  # a rule reads its integers
 
 
-def _repeats(step: Operation) -> bool:
+def _repeats(step: ProgramStep) -> bool:
     """Whether a row of floats is repeated: a bias, which converters want as a row."""
     (first, *_), (result, *_) = step.inputs or (None,), step.outputs
     if step.name != "broadcast_in_dim" or first is None or not first.aval.ndim:
@@ -142,11 +144,11 @@ def _repeats(step: Operation) -> bool:
     return floats and result.aval.size > first.aval.size
 
 
-def _is_key(slot: Slot) -> bool:
+def _is_key(slot: ValueSlot) -> bool:
     return jnp.issubdtype(slot.aval.dtype, jax.dtypes.extended)
 
 
-def _size(slots: Sequence[Slot]) -> int:
+def _size(slots: Sequence[ValueSlot]) -> int:
     return sum(slot.aval.size * slot.aval.dtype.itemsize for slot in slots)
 
 

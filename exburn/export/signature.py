@@ -34,7 +34,7 @@ class Interface(Protocol):
 
 def specs_for_export(
     model: Any,
-    given: Any = None,
+    inputs: Any = None,
     *,
     dynamic: Any = "all",
     batch_size: int | None = None,
@@ -44,7 +44,7 @@ def specs_for_export(
 
     Args:
         model: The model.
-        given: Arrays or specs in the structure of the inputs, where the model does not
+        inputs: Arrays or specs in the structure of the inputs, where the model does not
             know them. Their first axis is taken to be the rows.
         dynamic: ``"all"`` leaves the number of rows open, and every size that the
             model leaves open; ``"batch"`` the rows alone: other open sizes are those of
@@ -63,36 +63,36 @@ def specs_for_export(
         )
     if batch_size is not None:
         batch_size = check_count("export", "batch_size", batch_size)
-    given = _known_inputs(model, given, samples)
+    inputs = _known_inputs(model, inputs, samples)
     rows = batch_size or (1 if dynamic is None else dim(0))
-    known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
+    specs = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), inputs)
     if dynamic != "all":
-        known = _fixed(known, samples, dynamic)
+        specs = _fix_sizes(specs, samples, dynamic)
     return jax.tree.map(
         lambda v: canonical_spec(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)),
-        known,
+        specs,
     )
 
 
 def declared_dtypes(
-    model: Any, given: Any = None, samples: Any = None
+    model: Any, inputs: Any = None, samples: Any = None
 ) -> list[np.dtype]:
     """The dtypes of a model's inputs as it declares them: JAX has 32 bits of 64.
 
     Args: as of ``specs_for_export``.
     """
-    leaves = jax.tree.leaves(_known_inputs(model, given, samples))
+    leaves = jax.tree.leaves(_known_inputs(model, inputs, samples))
     return [np.dtype(leaf.dtype) for leaf in leaves]
 
 
-def _known_inputs(model: Any, given: Any, samples: Any) -> Any:
+def _known_inputs(model: Any, inputs: Any, samples: Any) -> Any:
     """Arrays or specs in the structure of a model's inputs.
 
     Raises:
         NotBuiltError: They are not known.
     """
-    if given is not None:
-        return given
+    if inputs is not None:
+        return inputs
     if getattr(model, "graph", None) is not None:
         return model.program_inputs
     if samples is None:
@@ -104,16 +104,18 @@ def _known_inputs(model: Any, given: Any, samples: Any) -> Any:
     return samples
 
 
-def _fixed(specs: Any, samples: Any, dynamic: str | None) -> Any:
+def _fix_sizes(specs: Any, samples: Any, dynamic: str | None) -> Any:
     """The specs with the samples' sizes for those that are open, rows aside."""
     leaves, tree = jax.tree.flatten(specs)
-    shown = jax.tree.leaves(samples)
+    arrays = jax.tree.leaves(samples)
     fixed = []
     for place, spec in enumerate(leaves):
         shape = spec.shape
-        if len(shown) == len(leaves) and np.ndim(shown[place]) == len(shape):
-            sizes = zip(shape, np.shape(shown[place]), strict=True)
-            shape = tuple(n if isinstance(n, int) else seen for n, seen in sizes)
+        if len(arrays) == len(leaves) and np.ndim(arrays[place]) == len(shape):
+            sizes = zip(shape, np.shape(arrays[place]), strict=True)
+            shape = tuple(
+                n if isinstance(n, int) else sample_size for n, sample_size in sizes
+            )
         if not all(isinstance(n, int) for n in shape[1:]):
             raise ArgumentError(
                 "export",
@@ -135,14 +137,16 @@ def exact_spec(spec: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(spec.shape, jnp.float32) if half else spec
 
 
-def names_of(tree: Any, base: str, given: Any = None, taken: Any = ()) -> list[str]:
+def names_of(
+    tree: Any, base: str, own_names: Any = None, reserved: Any = ()
+) -> list[str]:
     """A name for each leaf: its key in a dict, the model's own, or by number.
 
     Args:
         tree: The inputs or outputs.
         base: The name of one that has none.
-        given: The names that the model has for them, if it has.
-        taken: Names that are taken.
+        own_names: The names that the model has for them, if it has.
+        reserved: Names that are taken.
 
     Example:
         >>> names_of({"a": 0, "b": (1, 2)}, "input")
@@ -152,15 +156,15 @@ def names_of(tree: Any, base: str, given: Any = None, taken: Any = ()) -> list[s
     """
     paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
     if isinstance(tree, Mapping):
-        wanted = ["_".join(str(_key(entry)) for entry in path) for path in paths]
-    elif given and len(given) == len(paths):
-        wanted = list(given)
+        candidates = ["_".join(str(_key(entry)) for entry in path) for path in paths]
+    elif own_names and len(own_names) == len(paths):
+        candidates = list(own_names)
     else:
-        wanted = [base] * len(paths)
+        candidates = [base] * len(paths)
     names: list[str] = []
-    for name in wanted:
+    for name in candidates:
         unique, number = name, 1
-        while unique in names or unique in taken:
+        while unique in names or unique in reserved:
             unique, number = f"{name}_{number}", number + 1
         names.append(unique)
     return names

@@ -18,8 +18,8 @@ from exburn.errors import (
     require,
     unknown_name,
 )
-from exburn.export.program import Program, tracing_errors
-from exburn.export.report import Problem, Written
+from exburn.export.program import ExportedProgram, tracing_errors
+from exburn.export.report import Problem, WriteResult
 from exburn.runtime.device import device_info
 from exburn.runtime.portable import layer_of, portable
 from exburn.saving.seal import open_bytes, seal_bytes
@@ -34,7 +34,7 @@ def require_packages() -> None:
     require("flatbuffers", "export", reason, extra="export")
 
 
-def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> WriteResult:
     """Writes the program as ``jax.export`` does, with names and a digest behind it.
 
     JAX reads past no program's end, and its programs have no names for the arrays of a
@@ -81,8 +81,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     except Exception as error:
         with portable("platforms"), tracing_errors(specs):  # names the layers
             jaxpr = jax.make_jaxpr(lambda x: infer(x))(specs).jaxpr  # a trace anew
-        if found := host_code(jaxpr):
-            layer, primitive = found
+        if call := host_code(jaxpr):
+            layer, primitive = call
             raise ExportError(
                 "export",
                 f"StableHLO cannot express {primitive!r}"
@@ -92,7 +92,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
             ) from error
         raise
     path.write_bytes(seal_bytes(_with_names(data, program.input_names)))
-    return Written({})
+    return WriteResult({})
 
 
 def host_code(jaxpr: Any, layer: str = "") -> tuple[str, str] | None:
@@ -114,17 +114,17 @@ def host_code(jaxpr: Any, layer: str = "") -> tuple[str, str] | None:
         for inner in jax.tree.leaves(
             list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
         ):
-            if hasattr(inner, "eqns") and (found := host_code(inner, here)):
-                return found
+            if hasattr(inner, "eqns") and (call := host_code(inner, here)):
+                return call
     return None
 
 
-def runner(program: Program, path: Path) -> Any:
+def runner(program: ExportedProgram, path: Path) -> Any:
     """Nothing: JAX lowers and runs these programs as it does the model's own."""
     return "it was not run: JAX itself wrote it", []
 
 
-def problems(program: Program) -> list[Problem]:
+def problems(program: ExportedProgram) -> list[Problem]:
     """Nothing: JAX writes whatever it traces."""
     return []
 

@@ -32,7 +32,7 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, and RENAME_SWAP of macOS
 
 
 @contextlib.contextmanager
-def staged(
+def stage(
     path: Any,
     *,
     own_names: Collection[str] | None = None,
@@ -62,7 +62,7 @@ def staged(
     Example:
         >>> import tempfile
         >>> place = Path(tempfile.mkdtemp(), "greeting.txt")
-        >>> with staged(place) as path:
+        >>> with stage(place) as path:
         ...     _ = path.write_text("hello")
         ...     place.exists()
         False
@@ -115,17 +115,17 @@ def _sync(place: Path) -> None:
 
 
 def _place(room: Path, target: Path) -> None:
-    made = room / target.name
+    source = room / target.name
     replaced = status(target)
-    if replaced is not None and made.is_dir():
-        os.chmod(made, stat.S_IMODE(replaced.st_mode))
-        if not _exchange(made, target):
+    if replaced is not None and source.is_dir():
+        os.chmod(source, stat.S_IMODE(replaced.st_mode))
+        if not _exchange(source, target):
             os.rename(target, _aside(room, target))
-            os.replace(made, target)
+            os.replace(source, target)
     else:
         if replaced is not None:
-            os.chmod(made, stat.S_IMODE(replaced.st_mode))
-        os.replace(made, target)
+            os.chmod(source, stat.S_IMODE(replaced.st_mode))
+        os.replace(source, target)
     sync_folder(target.parent)
 
 

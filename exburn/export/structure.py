@@ -34,11 +34,11 @@ def encode(tree: Any, names: list[str]) -> str:
         >>> encode({"a": 0, "b": (1, 2)}, ["a", "first", "second"])
         '["dict", {"a": "a", "b": ["tuple", "first", "second"]}]'
     """
-    named = jax.tree.structure(tree).unflatten(names)
-    if named == decode(None, {name: name for name in names}):
+    nested = jax.tree.structure(tree).unflatten(names)
+    if nested == decode(None, {name: name for name in names}):
         return ""
     try:
-        return json.dumps(_plain(named))
+        return json.dumps(_plain(nested))
     except TypeError:
         return ""
 
@@ -76,7 +76,7 @@ def decode(text: str | None, outputs: Mapping[str, Any]) -> Any:
         return dict(outputs) if len(outputs) != 1 else next(iter(outputs.values()))
     left = dict(outputs)
     try:
-        tree = _filled(json.loads(text), left, 0)
+        tree = _fill(json.loads(text), left, 0)
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise _damage_error(outputs, error) from error
     if left:
@@ -84,7 +84,7 @@ def decode(text: str | None, outputs: Mapping[str, Any]) -> Any:
     return tree
 
 
-def _filled(plain: Any, left: dict[str, Any], depth: int) -> Any:
+def _fill(plain: Any, left: dict[str, Any], depth: int) -> Any:
     """The value of a text; what it takes of the outputs is taken off."""
     if depth > _DEEPEST:
         raise ValueError("it is too deep")
@@ -95,8 +95,8 @@ def _filled(plain: Any, left: dict[str, Any], depth: int) -> Any:
     kind, *entries = plain
     if kind == "dict":
         (pairs,) = entries
-        return {key: _filled(each, left, depth + 1) for key, each in pairs.items()}
-    values = [_filled(each, left, depth + 1) for each in entries]
+        return {key: _fill(each, left, depth + 1) for key, each in pairs.items()}
+    values = [_fill(each, left, depth + 1) for each in entries]
     return {"list": list, "tuple": tuple}[kind](values)
 
 

@@ -25,7 +25,7 @@ from exburn.errors import (
     unknown_name,
 )
 from exburn.errors.boundary import api_boundary
-from exburn.export.staging import staged
+from exburn.export.staging import stage
 from exburn.runtime.files.atomic import staging
 from exburn.runtime.files.bounds import ROOM
 from exburn.runtime.files.tar_stream import MEMBER, open_tar
@@ -193,7 +193,7 @@ def _extract(archive: Path, target: Path, kinds: Any) -> None:
     limit = _UNPACKED * archive.stat().st_size + ROOM
     before = os.listdir(target) if target.is_dir() else ()
     try:
-        with staged(target, own_names=before, op=_OP, many=True) as folder:
+        with stage(target, own_names=before, op=_OP, many=True) as folder:
             folder.mkdir()
             if "zip" in kinds and zipfile.is_zipfile(archive):
                 _extract_zip(archive, folder, limit)

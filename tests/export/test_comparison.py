@@ -8,7 +8,7 @@ import exburn
 from exburn import layers, ops
 from exburn.errors import ExportError
 from exburn.export.comparison import compare, reaches
-from exburn.export.program import Program
+from exburn.export.program import ExportedProgram
 
 X = np.arange(24, dtype=np.uint8).reshape(2, 12)  # each other half is half way
 
@@ -34,7 +34,7 @@ def program_of(name):
     x = exburn.Input((12,), dtype="uint8")
     model = exburn.Model(x, layers.Lambda(MODELS[name], name="out")(x))
     specs = jax.ShapeDtypeStruct((2, 12), np.uint8)
-    return Program(model, specs, "onnx", samples=X)
+    return ExportedProgram(model, specs, "onnx", samples=X)
 
 
 def moved(name, place, by):
@@ -89,7 +89,7 @@ def test_indices_that_no_input_tells_are_not_moved():
     model = exburn.Model(image, layers.Resizing(5, 5, interpolation="nearest")(image))
     specs = jax.ShapeDtypeStruct((1, 7, 7, 1), np.float32)
     inputs = [np.random.default_rng(0).random((1, 7, 7, 1), np.float32)]
-    assert reaches(Program(model, specs, "onnx"), inputs) is None
+    assert reaches(ExportedProgram(model, specs, "onnx"), inputs) is None
 
 
 @pytest.mark.long

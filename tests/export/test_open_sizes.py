@@ -199,16 +199,16 @@ def test_rows_may_be_open_and_other_sizes_those_of_the_samples(tmp_path):
 
 def test_samples_of_equal_lengths_are_run_at_unlike_ones(tmp_path, monkeypatch):
     """A file that takes two lengths to be equal is refused whatever the samples."""
-    from exburn.export.onnx.graph import Graph
+    from exburn.export.onnx.graph import OnnxGraph
 
     model = exburn.Model(*two_means())
     x = [np.random.default_rng(n).random((2, 6, 4), np.float32) for n in (0, 1)]
-    path, size = tmp_path / "m.onnx", Graph.size
+    path, size = tmp_path / "m.onnx", OnnxGraph.size
 
     def wrong(graph, _):
         return size(graph, symbol("left_d1"))
 
-    monkeypatch.setattr(Graph, "size", wrong)
+    monkeypatch.setattr(OnnxGraph, "size", wrong)
     for samples in (None, x):
         with pytest.raises(ExportError, match="other values"):
             model.export(path, samples=samples)

@@ -11,7 +11,7 @@ import pytest
 
 from exburn.errors import ArgumentError, SaveError
 from exburn.export import staging
-from exburn.export.staging import staged
+from exburn.export.staging import stage
 
 NAMES = ("0.txt", "1.txt")
 
@@ -19,12 +19,12 @@ NAMES = ("0.txt", "1.txt")
 def test_a_folder_takes_the_place_of_the_one_before(tmp_path):
     place = tmp_path / "model"
     for number in range(2):
-        with staged(place, own_names=NAMES) as path:
+        with stage(place, own_names=NAMES) as path:
             path.mkdir()
             (path / f"{number}.txt").write_text("content")
     assert os.listdir(place) == ["1.txt"] and os.listdir(tmp_path) == ["model"]
     with pytest.raises(ArgumentError, match="is a file, and no folder"):
-        with staged(place / "1.txt", own_names=NAMES):
+        with stage(place / "1.txt", own_names=NAMES):
             pass
 
 
@@ -34,13 +34,13 @@ def test_a_folder_with_anything_else_in_it_stays(tmp_path, monkeypatch):
     (place / "1.txt").write_text("content")
     (place / "cat.png").write_text("dear")
     with pytest.raises(ArgumentError, match="something else than an earlier export"):
-        with staged(place, own_names=NAMES):
+        with stage(place, own_names=NAMES):
             pass
     assert sorted(os.listdir(place)) == ["1.txt", "cat.png"]
     os.unlink(place / "cat.png")
     monkeypatch.chdir(place)
     with pytest.raises(ArgumentError, match="working folder"):
-        with staged(".", own_names=NAMES):
+        with stage(".", own_names=NAMES):
             pass
     assert os.listdir(tmp_path) == ["photos"]
 
@@ -50,7 +50,7 @@ def test_a_system_that_cannot_exchange_two_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(staging, "_exchanger", lambda: None)
     place = tmp_path / "model"
     for number in range(2):
-        with staged(place, own_names=NAMES) as path:
+        with stage(place, own_names=NAMES) as path:
             path.mkdir()
             (path / f"{number}.txt").write_text("content")
     assert os.listdir(place) == ["1.txt"]
@@ -58,7 +58,7 @@ def test_a_system_that_cannot_exchange_two_folders(tmp_path, monkeypatch):
     room.mkdir()
     os.rename(place, room / "model.old")
     with pytest.raises(ZeroDivisionError):
-        with staged(place, own_names=NAMES):
+        with stage(place, own_names=NAMES):
             raise ZeroDivisionError
     assert os.listdir(place) == ["1.txt"] and os.listdir(tmp_path) == ["model"]
 
@@ -70,7 +70,7 @@ def test_leftovers_of_killed_writers_go_and_those_of_living_ones_stay(tmp_path):
         (room / "m.onnx").write_text("half")
     lock = os.open(alive, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with staged(tmp_path / "m.onnx") as path:
+    with stage(tmp_path / "m.onnx") as path:
         path.write_text("whole")
     os.close(lock)
     assert sorted(os.listdir(tmp_path)) == [alive.name, "m.onnx"]
@@ -78,7 +78,7 @@ def test_leftovers_of_killed_writers_go_and_those_of_living_ones_stay(tmp_path):
 
 def test_a_full_disk_is_told(tmp_path):
     with pytest.raises(SaveError, match="the disk is full"):
-        with staged(tmp_path / "m.onnx"):
+        with stage(tmp_path / "m.onnx"):
             raise OSError(28, "No space left on device")
     assert os.listdir(tmp_path) == []
 
@@ -104,6 +104,6 @@ def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path):
             writer.send_signal(signal.SIGKILL)
         words = place.read_text().split()
         assert len(words) == 100_000 and len(set(words)) == 1
-    with staged(place) as path:
+    with stage(place) as path:
         path.write_text("whole")
     assert os.listdir(tmp_path) == ["m.onnx"]

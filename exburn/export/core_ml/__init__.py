@@ -26,8 +26,8 @@ from exburn.export.comparison import trials
 from exburn.export.converter import artifact, run_converter
 from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
-from exburn.export.program import Program
-from exburn.export.report import Problem, Written, explain
+from exburn.export.program import ExportedProgram
+from exburn.export.report import Problem, WriteResult, explain
 from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
 from exburn.export.signature import Interface
 from exburn.export.structure import KEY, encode
@@ -46,7 +46,7 @@ def require_packages() -> None:
     require_all(("coremltools", "stablehlo_coreml"), "export", reason, "coreml")
 
 
-def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> WriteResult:
     """Writes the program as a package for iOS 18, macOS 15 and later.
 
     Args:
@@ -88,7 +88,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
             outputs = _load_outputs(folder, program, parts, len(inputs[0]))
             runs = _NUMPY, [lambda _: outputs]
     rtol = _HALF if precision == "float16" else None
-    return Written(result["operators"], rtol=rtol, runs=runs)
+    return WriteResult(result["operators"], rtol=rtol, runs=runs)
 
 
 def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
@@ -100,7 +100,7 @@ def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
     return name, [functools.partial(run, program, path)]
 
 
-def problems(program: Program) -> list[Problem]:
+def problems(program: ExportedProgram) -> list[Problem]:
     """What the converter cannot convert, or converts wrongly."""
     return find_problems(fix_rows(program, program.rows or 1), SCRIPT, NAME)
 
@@ -112,29 +112,31 @@ def feature_names(names: Sequence[str]) -> list[str]:
         >>> feature_names(["image", "my input", "2", "my-input"])
         ['image', 'my_input', '_2', 'my_input_1']
     """
-    found: list[str] = []
+    features: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         plain = f"_{plain}" if plain[:1].isdigit() or not plain else plain
         unique, number = plain, 1
-        while unique in found:
+        while unique in features:
             unique, number = f"{plain}_{number}", number + 1
-        found.append(unique)
-    return found
+        features.append(unique)
+    return features
 
 
-def _compute_apart(program: Program, function: Callable, *inputs: Any) -> list[Any]:
+def _compute_apart(
+    program: ExportedProgram, function: Callable, *inputs: Any
+) -> list[Any]:
     """The function's outputs, each as a value of its own.
 
     In a package the names of inputs and outputs are those of values: one that is an
     input, or an output already, cannot have another name. The maximum of a value and
     itself is one that no pass of the converter takes out.
     """
-    taken = {id(slot) for slot in program.operations.inputs}
+    sources = {id(slot) for slot in program.operations.inputs}
     outputs = []
     for slot, value in zip(program.operations.outputs, function(*inputs), strict=True):
-        outputs.append(jax.lax.max(value, value) if id(slot) in taken else value)
-        taken.add(id(slot))
+        outputs.append(jax.lax.max(value, value) if id(slot) in sources else value)
+        sources.add(id(slot))
     return outputs
 
 
@@ -161,8 +163,8 @@ def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) ->
 def _load_outputs(
     folder: Path, program: Interface, parts: int, rows: int
 ) -> list[np.ndarray]:
-    found = [load_arrays(folder / f"outputs_{n}.npz") for n in range(parts)]
-    return _join(program, found, rows)
+    arrays = [load_arrays(folder / f"outputs_{n}.npz") for n in range(parts)]
+    return _join(program, arrays, rows)
 
 
 def _predict(
@@ -177,8 +179,8 @@ def _predict(
     return _join(program, [model.predict(feed) for feed in feeds], rows)
 
 
-def _join(program: Interface, found: list[Any], rows: int) -> list[np.ndarray]:
+def _join(program: Interface, arrays: list[Any], rows: int) -> list[np.ndarray]:
     return [
-        np.concatenate([np.asarray(part[name]) for part in found])[:rows]
+        np.concatenate([np.asarray(part[name]) for part in arrays])[:rows]
         for name in feature_names(program.output_names)
     ]

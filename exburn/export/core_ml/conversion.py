@@ -101,11 +101,13 @@ def write(model: Any, job: dict, path: str) -> None:
 
     spec = model.get_spec()
     names: dict[str, str] = {}
-    for kind, wanted in (("input", job["inputs"]), ("output", job["outputs"])):
-        found = [each.name for each in getattr(spec.description, kind)]
-        if len(found) != len(wanted):
-            raise ValueError(f"{len(wanted)} {kind}s became {len(found)}: {found}")
-        names |= dict(zip(found, wanted, strict=True))
+    for kind, labels in (("input", job["inputs"]), ("output", job["outputs"])):
+        features = [each.name for each in getattr(spec.description, kind)]
+        if len(features) != len(labels):
+            raise ValueError(
+                f"{len(labels)} {kind}s became {len(features)}: {features}"
+            )
+        names |= dict(zip(features, labels, strict=True))
     rename(spec, names)
     spec.description.metadata.userDefined.update(job.get("about", {}))
     renamed = coremltools.models.MLModel(
@@ -118,14 +120,14 @@ def rename(spec: Any, names: dict[str, str]) -> None:
     """Renames values, wherever they are used; one that has a new name makes room."""
     (function,) = spec.mlProgram.functions.values()
     blocks = list(function.block_specializations.values())
-    made: set[str] = {each.name for each in function.inputs}
+    values: set[str] = {each.name for each in function.inputs}
     for block in blocks:  # grows by the blocks of loops and branches
-        made |= {each.name for each in block.inputs}
+        values |= {each.name for each in block.inputs}
         for operation in block.operations:
-            made |= {each.name for each in operation.outputs}
+            values |= {each.name for each in operation.outputs}
             blocks += operation.blocks
-    for name in (made & set(names.values())) - set(names):
-        names[name] = next(n for i in range(99) if (n := f"{name}_{i}") not in made)
+    for name in (values & set(names.values())) - set(names):
+        names[name] = next(n for i in range(99) if (n := f"{name}_{i}") not in values)
     for features in (spec.description.input, spec.description.output, function.inputs):
         for each in features:
             each.name = names.get(each.name, each.name)
@@ -182,8 +184,8 @@ def try_each(folder: pathlib.Path, pieces: list[dict]) -> None:
             os._exit(try_one(folder, piece))
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
-            said = f"the converter died of signal {os.WTERMSIG(status)}"
-            (folder / f"{piece['name']}.json").write_text(json.dumps(said))
+            cause = f"the converter died of signal {os.WTERMSIG(status)}"
+            (folder / f"{piece['name']}.json").write_text(json.dumps(cause))
 
 
 def try_one(folder: pathlib.Path, piece: dict) -> int:

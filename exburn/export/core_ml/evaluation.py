@@ -70,23 +70,23 @@ def _value(variable: Any, values: dict[str, np.ndarray]) -> Any:
 
 def _compute(operation: Any, values: dict[str, np.ndarray]) -> Any:
     kind = operation.op_type
-    given = {
+    inputs = {
         name: _value(variable, values)
         for name, variable in operation.inputs.items()
         if variable is not None and not name.startswith("_")
     }
     if kind == "while_loop":
-        return _loop(operation, given["loop_vars"], values)
+        return _loop(operation, inputs["loop_vars"], values)
     if kind == "cond":
-        taken = operation.blocks[0 if bool(given["pred"]) else 1]
-        return _run(taken, dict(values))
+        branch = operation.blocks[0 if bool(inputs["pred"]) else 1]
+        return _run(branch, dict(values))
     if kind not in _OPERATORS:
         raise UnknownOperatorError(kind)
     with np.errstate(all="ignore"):
-        found = _OPERATORS[kind](**given)
-    if not isinstance(found, list | tuple) and kind not in _OWN_TYPE:
-        found = _as_the_first(found, given)
-    return found
+        results = _OPERATORS[kind](**inputs)
+    if not isinstance(results, list | tuple) and kind not in _OWN_TYPE:
+        results = _as_the_first(results, inputs)
+    return results
 
 
 # Operators whose results are not of the type of their input.
@@ -98,7 +98,7 @@ _OWN_TYPE = {"cast", "shape", "range_1d", "fill", "non_zero", "argsort"} | {
 }
 
 
-def _as_the_first(value: Any, given: dict[str, Any]) -> Any:
+def _as_the_first(value: Any, inputs: dict[str, Any]) -> Any:
     """NumPy widens float32 with a scalar of Python, which Core ML does not."""
     array = np.asarray(value)
     if array.dtype == np.float64:
@@ -308,9 +308,9 @@ def _reduce_argmin(x, axis=-1, keep_dims=False, output_dtype="int32"):
 @_operator("cumsum")
 def _cumsum(x, axis=0, exclusive=False, reverse=False):
     x = np.flip(x, axis) if reverse else x
-    found = np.cumsum(x, axis=axis)
-    found = found - x if exclusive else found
-    return np.flip(found, axis) if reverse else found
+    sums = np.cumsum(x, axis=axis)
+    sums = sums - x if exclusive else sums
+    return np.flip(sums, axis) if reverse else sums
 
 
 @_operator("softmax")
@@ -475,18 +475,18 @@ def _slice_update(
     end_mask=None,
     squeeze_mask=None,
 ):
-    found = np.array(x)
+    result = np.array(x)
     place = _slices(x.shape, begin, end, stride, begin_mask, end_mask, squeeze_mask)
-    found[place] = update
-    return found
+    result[place] = update
+    return result
 
 
 @_operator("sliding_windows")
 def _sliding_windows(x, axis, size, stride=1):
     axis = axis % x.ndim
-    found = np.lib.stride_tricks.sliding_window_view(x, size, axis)
-    found = np.moveaxis(found, -1, axis + 1)
-    return found[(slice(None),) * axis + (slice(None, None, stride),)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, size, axis)
+    windows = np.moveaxis(windows, -1, axis + 1)
+    return windows[(slice(None),) * axis + (slice(None, None, stride),)]
 
 
 # ---------------------------------------------------------------------- by indices
@@ -522,11 +522,11 @@ def _gather_nd(x, indices, batch_dims=0, validate_indices=False):
 
 @_operator("scatter_nd")
 def _scatter_nd(data, indices, updates, mode="add", validate_indices=False):
-    found = np.array(data)
+    result = np.array(data)
     place = tuple(np.moveaxis(indices, -1, 0))
     if mode == "update":
-        found[place] = updates
-        return found
+        result[place] = updates
+        return result
     ways = {
         "add": np.add,
         "sub": np.subtract,
@@ -535,8 +535,8 @@ def _scatter_nd(data, indices, updates, mode="add", validate_indices=False):
         "max": np.maximum,
         "min": np.minimum,
     }
-    ways[mode].at(found, place, updates)
-    return found
+    ways[mode].at(result, place, updates)
+    return result
 
 
 # --------------------------------------------------------------- products, windows
@@ -594,7 +594,7 @@ def _conv(
     dilations = _sizes(dilations, rank)
     window = weight.shape[2:]
     reach = [(n - 1) * d + 1 for n, d in zip(window, dilations, strict=True)]
-    found = lax.conv_general_dilated(
+    result = lax.conv_general_dilated(
         x,
         weight,
         strides,
@@ -604,7 +604,7 @@ def _conv(
         feature_group_count=int(groups),
         precision=lax.Precision.HIGHEST,
     )
-    return np.asarray(found) + _along_channels(bias, rank)
+    return np.asarray(result) + _along_channels(bias, rank)
 
 
 @_operator("conv_transpose")
@@ -631,7 +631,7 @@ def _conv_transpose(
     ]
     each = channels // groups
     out = weight.shape[1]
-    found = np.zeros((batch, groups, out, *whole), np.float64)
+    result = np.zeros((batch, groups, out, *whole), np.float64)
     parts = x.reshape(batch, groups, each, *sizes).astype(np.float64)
     kernels = weight.reshape(groups, each, out, *window).astype(np.float64)
     for tap in np.ndindex(*window):
@@ -640,8 +640,8 @@ def _conv_transpose(
             for t, d, n, s in zip(tap, dilations, sizes, strides, strict=True)
         )
         product = np.einsum("bgc...,gco->bgo...", parts, kernels[(..., *tap)])
-        found[(slice(None),) * 3 + place] += product
-    found = found.reshape(batch, groups * out, *whole)
+        result[(slice(None),) * 3 + place] += product
+    result = result.reshape(batch, groups * out, *whole)
     if pad_type == "custom":
         cut = np.reshape(pad, (-1, 2)).tolist()
     elif pad_type == "same":
@@ -649,20 +649,20 @@ def _conv_transpose(
         cut = [(e // 2, e - e // 2) for e in extra]
     else:
         cut = [(0, 0)] * rank
-    wanted = whole if output_shape is None else list(output_shape)[2:]
-    for axis, ((low, high), n) in enumerate(zip(cut, wanted, strict=True), 2):
-        size = found.shape[axis] - low - high if output_shape is None else int(n)
-        missing = low + size - found.shape[axis]
+    lengths = whole if output_shape is None else list(output_shape)[2:]
+    for axis, ((low, high), n) in enumerate(zip(cut, lengths, strict=True), 2):
+        size = result.shape[axis] - low - high if output_shape is None else int(n)
+        missing = low + size - result.shape[axis]
         if missing > 0:
-            edges = [(0, 0)] * found.ndim
+            edges = [(0, 0)] * result.ndim
             edges[axis] = (0, missing)
-            found = np.pad(found, edges)
-        found = np.take(found, np.arange(low, low + size), axis=axis)
-    return found.astype(np.float32) + _along_channels(bias, rank)
+            result = np.pad(result, edges)
+        result = np.take(result, np.arange(low, low + size), axis=axis)
+    return result.astype(np.float32) + _along_channels(bias, rank)
 
 
-def _sizes(given: Any, rank: int) -> list[int]:
-    return [1] * rank if given is None else [int(n) for n in given]
+def _sizes(sizes: Any, rank: int) -> list[int]:
+    return [1] * rank if sizes is None else [int(n) for n in sizes]
 
 
 def _along_channels(bias: Any, rank: int) -> Any:
@@ -709,29 +709,29 @@ def _batch_norm(x, mean, variance, gamma=None, beta=None, epsilon=1e-5):
     def along(value):
         return np.reshape(value, (-1,) + (1,) * (x.ndim - 2))
 
-    found = (x - along(mean)) / np.sqrt(along(variance) + epsilon)
-    found = found if gamma is None else found * along(gamma)
-    return found if beta is None else found + along(beta)
+    result = (x - along(mean)) / np.sqrt(along(variance) + epsilon)
+    result = result if gamma is None else result * along(gamma)
+    return result if beta is None else result + along(beta)
 
 
 @_operator("layer_norm")
 def _layer_norm(x, axes=None, gamma=None, beta=None, epsilon=1e-5):
     axes = tuple(range(x.ndim)) if axes is None else tuple(a % x.ndim for a in axes)
     mean = np.mean(x, axes, keepdims=True)
-    found = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
+    result = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
     along = [n if i in axes else 1 for i, n in enumerate(x.shape)]
-    found = found if gamma is None else found * np.reshape(gamma, along)
-    return found if beta is None else found + np.reshape(beta, along)
+    result = result if gamma is None else result * np.reshape(gamma, along)
+    return result if beta is None else result + np.reshape(beta, along)
 
 
 @_operator("instance_norm")
 def _instance_norm(x, gamma=None, beta=None, epsilon=1e-5):
     axes = tuple(range(2, x.ndim))
     mean = np.mean(x, axes, keepdims=True)
-    found = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
+    result = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
     along = (-1,) + (1,) * (x.ndim - 2)
-    found = found if gamma is None else found * np.reshape(gamma, along)
-    return found if beta is None else found + np.reshape(beta, along)
+    result = result if gamma is None else result * np.reshape(gamma, along)
+    return result if beta is None else result + np.reshape(beta, along)
 
 
 @_operator("l2_norm")

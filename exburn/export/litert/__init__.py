@@ -24,12 +24,12 @@ from exburn.export.comparison import sample_inputs
 from exburn.export.converter import artifact, run_converter
 from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
-from exburn.export.litert.file import Signature, operators, signatures
+from exburn.export.litert.file import LiteRTSignature, operators, signatures
 from exburn.export.litert.rewriting import RULES
 from exburn.export.litert.windows import join_means
 from exburn.export.operations import rounds
-from exburn.export.program import Program
-from exburn.export.report import Problem, Written, explain
+from exburn.export.program import ExportedProgram
+from exburn.export.report import Problem, WriteResult, explain
 from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
 from exburn.export.signature import Interface
 from exburn.export.structure import KEY, encode
@@ -49,7 +49,7 @@ def require_packages() -> None:
     require_all(("litert_converter", "ai_edge_litert"), "export", reason, "litert")
 
 
-def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> WriteResult:
     """Writes the program with a signature for each number of rows.
 
     Args:
@@ -104,49 +104,49 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         except ExportError as error:
             raise explain(error, problems(program)) from error
         shutil.move(folder / "model.tflite", path)
-    found = operators(path.read_bytes())
-    if integers and "STABLEHLO_COMPOSITE" in found:
+    counts = operators(path.read_bytes())
+    if integers and "STABLEHLO_COMPOSITE" in counts:
         raise ExportError(
-            "export", "LiteRT's converter left roundings as it found them", found
+            "export", "LiteRT's converter left roundings as it found them", counts
         )
     if quantize or integers:
-        return Written(found, rtol=_COARSE, typical=True)
-    return Written(found)
+        return WriteResult(counts, rtol=_COARSE, typical=True)
+    return WriteResult(counts)
 
 
 def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
     """LiteRT's interpreter on each signature, in a process of its own."""
     version = importlib.metadata.version("ai-edge-litert")
-    found = signatures(path.read_bytes())
-    runs = [functools.partial(_run, program, path, each) for each in found]
+    entries = signatures(path.read_bytes())
+    runs = [functools.partial(_run, program, path, each) for each in entries]
     return f"ai-edge-litert {version}", runs
 
 
-def problems(program: Program) -> list[Problem]:
+def problems(program: ExportedProgram) -> list[Problem]:
     """What LiteRT's converter cannot convert, or converts wrongly."""
     rows = _row_counts(program, None)[0]
     return find_problems(_with_rows(program, rows), SCRIPT, NAME, RULES)
 
 
-def _with_rows(program: Program, rows: int) -> Program:
+def _with_rows(program: ExportedProgram, rows: int) -> ExportedProgram:
     """The program for so many rows, of operations that the rules know."""
     fixed = fix_rows(program, rows)
     fixed.operations = join_means(fixed.operations)
     return fixed
 
 
-def _with_copies(function: Callable[..., list], program: Program) -> Callable:
+def _with_copies(function: Callable[..., list], program: ExportedProgram) -> Callable:
     """A program whose outputs no operation takes: where one does, a copy is given out.
 
     Outputs are floats, and the quantizer would have the operation take these.
     """
     operations = program.operations
-    taken = {id(slot) for step in operations.steps for slot in step.inputs}
-    copied = [id(slot) in taken for slot in operations.outputs]
+    operands = {id(slot) for step in operations.steps for slot in step.inputs}
+    copied = [id(slot) in operands for slot in operations.outputs]
 
     def copying(*leaves: Any) -> list[Any]:
         pairs = zip(function(*leaves), copied, strict=True)
-        return [_copy(x) if needed else x for x, needed in pairs]
+        return [_copy(x) if is_operand else x for x, is_operand in pairs]
 
     return copying
 
@@ -158,7 +158,7 @@ def _copy(x: Any) -> Any:
 
 
 def _run(
-    program: Interface, path: Path, signature: Signature, inputs: list[np.ndarray]
+    program: Interface, path: Path, signature: LiteRTSignature, inputs: list[np.ndarray]
 ) -> list[np.ndarray]:
     parts, count = batches(inputs, signature.rows)
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
@@ -169,27 +169,27 @@ def _run(
         job = {"model": str(path), "runs": runs}
         run_converter(SCRIPT, folder, job, target="LiteRT's interpreter")
         files = [folder / f"outputs_{number}.npz" for number, _ in enumerate(parts)]
-        found = list(map(load_arrays, files))
+        arrays = list(map(load_arrays, files))
         return [
-            np.concatenate([part[name] for part in found])[:count]
+            np.concatenate([part[name] for part in arrays])[:count]
             for name in program.output_names
         ]
 
 
-def _row_counts(program: Program, given: Any) -> list[int]:
+def _row_counts(program: ExportedProgram, batch_sizes: Any) -> list[int]:
     """The numbers of rows of the signatures."""
     fixed = program.rows
-    if given is None:
+    if batch_sizes is None:
         return [fixed or 1]
-    if isinstance(given, int):
-        given = [given]
-    if not isinstance(given, list | tuple) or not given:
+    if isinstance(batch_sizes, int):
+        batch_sizes = [batch_sizes]
+    if not isinstance(batch_sizes, list | tuple) or not batch_sizes:
         raise ArgumentError(
             "export",
-            f"batch_sizes are numbers of rows, received {given!r}",
+            f"batch_sizes are numbers of rows, received {batch_sizes!r}",
             hint="batch_sizes=(1, 8).",
         )
-    sizes = [check_count("export", "batch_sizes", n) for n in given]
+    sizes = [check_count("export", "batch_sizes", n) for n in batch_sizes]
     if fixed is not None and sizes != [fixed]:
         raise ArgumentError(
             "export",
@@ -209,16 +209,16 @@ def _refuse_second_scales(quantize: str | None) -> None:
         )
 
 
-def _quantization(program: Program, given: Any) -> str | None:
-    if given is None:
+def _quantization(program: ExportedProgram, quantize: Any) -> str | None:
+    if quantize is None:
         return None
-    given = check_choice("export", "quantize", given, QUANTIZED)
+    quantize = check_choice("export", "quantize", quantize, QUANTIZED)
     reason = "quantizing a LiteRT file needs its quantizer"
     require_all(("litert_quantizer",), "export", reason, "litert")
-    if given == "int8" and program.samples is None:
+    if quantize == "int8" and program.samples is None:
         raise ArgumentError(
             "export",
             "int8 arithmetic is calibrated on samples, and there are none",
             hint="model.export(path, quantize='int8', samples=x_train[:256]).",
         )
-    return given
+    return quantize

@@ -139,25 +139,25 @@ def quantize(data: bytes, job: dict, samples: pathlib.Path) -> bytes:
     work = quantizer.Quantizer(data)
     if job["quantize"] == "int8_weights":
         work.load_quantization_recipe(recipe.dynamic_wi8_afp32())
-        made = work.quantize(enable_progress_report=False)
-        return bytes(made.quantized_model or b"")
+        result = work.quantize(enable_progress_report=False)
+        return bytes(result.quantized_model or b"")
     work.load_quantization_recipe(recipe.static_wi8_ai8())
     for name in ("INPUT", "OUTPUT", "SOFTMAX"):  # 256 probabilities are few
         kind = qtyping.TFLOperationName[name]
         keep = algorithm_manager.AlgorithmName.NO_QUANTIZE
         work.update_quantization_recipe(".*", kind, algorithm_key=keep)
     arrays = dict(np.load(samples))
-    seen = {p["signature"]: batches(p, arrays) for p in job["programs"]}
+    sample_batches = {p["signature"]: batches(p, arrays) for p in job["programs"]}
     recipes = recipe_manager.RecipeManager()
     recipes.load_quantization_recipe(work.get_quantization_recipe())
     # By default it averages the ends of all samples, and so cuts off what most exceed.
-    measured = calibrator.Calibrator(data, qsv_update_func=qsv_utils.min_max_update)
-    measured.calibrate(seen, recipes)
-    if not (ranges := measured.get_model_qsvs()):
+    calibration = calibrator.Calibrator(data, qsv_update_func=qsv_utils.min_max_update)
+    calibration.calibrate(sample_batches, recipes)
+    if not (ranges := calibration.get_model_qsvs()):
         names = ", ".join(operators(data)) or "none"
         raise ValueError(f"none of its operators has a form in integers: {names}")
-    made = work.quantize(ranges, enable_progress_report=False)
-    return bytes(made.quantized_model or b"")
+    result = work.quantize(ranges, enable_progress_report=False)
+    return bytes(result.quantized_model or b"")
 
 
 def operators(data: bytes) -> list[str]:
@@ -226,8 +226,8 @@ def try_each(folder: pathlib.Path, pieces: list[dict]) -> None:
             os._exit(try_one(folder, piece))
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
-            said = f"the converter died of signal {os.WTERMSIG(status)}"
-            (folder / f"{piece['name']}.json").write_text(json.dumps(said))
+            cause = f"the converter died of signal {os.WTERMSIG(status)}"
+            (folder / f"{piece['name']}.json").write_text(json.dumps(cause))
 
 
 def try_one(folder: pathlib.Path, piece: dict) -> int:
@@ -236,19 +236,19 @@ def try_one(folder: pathlib.Path, piece: dict) -> int:
     from ai_edge_litert.interpreter import Interpreter
 
     name = piece["name"]
-    with tempfile.TemporaryFile("w+") as said:
-        os.dup2(said.fileno(), 2)  # where MLIR says what it could not do
+    with tempfile.TemporaryFile("w+") as stderr:
+        os.dup2(stderr.fileno(), 2)  # where MLIR says what it could not do
         try:
             data = (folder / f"{name}.stablehlo").read_bytes()
-            made = convert([data], [{"signature": "main", **piece}])
-            runner = Interpreter(model_content=made).get_signature_runner("main")
+            content = convert([data], [{"signature": "main", **piece}])
+            runner = Interpreter(model_content=content).get_signature_runner("main")
             for draw in range(2):
                 outputs = runner(**dict(np.load(folder / f"{name}.in_{draw}.npz")))
                 np.savez(folder / f"{name}.out_{draw}.npz", **outputs)
             return 0
         except BaseException as error:
-            said.seek(0)
-            lines = [line for line in said.read().splitlines() if "error:" in line]
+            stderr.seek(0)
+            lines = [line for line in stderr.read().splitlines() if "error:" in line]
             text = lines[0] if lines else f"{type(error).__name__}: {error}"
             (folder / f"{name}.json").write_text(json.dumps(" ".join(text.split())))
             return 1

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from exburn.errors import require
 
 
-class Signature(NamedTuple):
+class LiteRTSignature(NamedTuple):
     """One way into a file.
 
     Attributes:
@@ -23,10 +23,10 @@ class Signature(NamedTuple):
     outputs: tuple[str, ...]
 
 
-def signatures(data: bytes) -> list[Signature]:
+def signatures(data: bytes) -> list[LiteRTSignature]:
     """The signatures of a file, in its order."""
     model = _model(data)
-    found = []
+    entries = []
     for number in range(model.SignatureDefsLength()):
         about = model.SignatureDefs(number)
         graph = model.Subgraphs(about.SubgraphIndex())
@@ -34,15 +34,15 @@ def signatures(data: bytes) -> list[Signature]:
         outputs = [about.Outputs(i) for i in range(about.OutputsLength())]
         first = graph.Tensors(inputs[0].TensorIndex())
         rows = int(first.Shape(0)) if first.ShapeLength() else 1
-        found.append(
-            Signature(
+        entries.append(
+            LiteRTSignature(
                 about.SignatureKey().decode(),
                 rows,
                 tuple(each.Name().decode() for each in inputs),
                 tuple(each.Name().decode() for each in outputs),
             )
         )
-    return found
+    return entries
 
 
 def about(data: bytes, key: str) -> str | None:

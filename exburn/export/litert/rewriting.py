@@ -11,7 +11,14 @@ from jax import lax
 
 from exburn.compression.quantization.marks import READ, ROUND
 from exburn.export.litert import windows
-from exburn.export.operations import Known, Operation, Rule, inline, outputs_of, run
+from exburn.export.operations import (
+    Known,
+    ProgramStep,
+    Rule,
+    inline,
+    outputs_of,
+    run,
+)
 
 _LONGEST = 256  # steps of a loop that is written out
 
@@ -19,7 +26,7 @@ _LONGEST = 256  # steps of a loop that is written out
 def _total_order(compare: Callable, below: Callable) -> Rule:
     """A comparison in which NaN is above all numbers, and below 0 comes -0."""
 
-    def rule(step: Operation, values: Sequence[Any]) -> Any:
+    def rule(step: ProgramStep, values: Sequence[Any]) -> Any:
         a, b = values
         if not jnp.issubdtype(a.dtype, jnp.floating):
             return compare(a, b)
@@ -28,7 +35,7 @@ def _total_order(compare: Callable, below: Callable) -> Rule:
     return rule
 
 
-def _sort(step: Operation, values: Sequence[Any]) -> Any:
+def _sort(step: ProgramStep, values: Sequence[Any]) -> Any:
     """By ``top_k`` of the negative, which orders ties as a stable sort does."""
     axis, first = step.params["dimension"], values[0]
     if step.params["num_keys"] != 1 or first.dtype == bool:
@@ -45,7 +52,7 @@ def _sort(step: Operation, values: Sequence[Any]) -> Any:
     return [jnp.take_along_axis(v, order, axis, mode="clip") for v in values]
 
 
-def _convolve(step: Operation, values: Sequence[Any]) -> Any:
+def _convolve(step: ProgramStep, values: Sequence[Any]) -> Any:
     """A transposed convolution in three dimensions, as one of spread entries."""
     params, (x, kernel) = step.params, values
     spread = params["lhs_dilation"]
@@ -86,7 +93,7 @@ def _spread(x: Any, axis: int, gap: int) -> Any:
     return wide.reshape(*shape[:axis], -1, *shape[axis + 1 :])
 
 
-def _multiply(step: Operation, values: Sequence[Any]) -> Any:
+def _multiply(step: ProgramStep, values: Sequence[Any]) -> Any:
     """A product with a weight as one of two matrices, the weight's rows summed.
 
     Of other forms the converter makes products whose weights the quantizer gives scales
@@ -109,20 +116,20 @@ def _multiply(step: Operation, values: Sequence[Any]) -> Any:
     count = int(np.prod([matrix.shape[axis] for axis in summed[place]]))
     matrix = matrix.transpose([*summed[place], *free]).reshape(count, -1)
     x = x.transpose([*rest, *summed[1 - place]]).reshape(*sizes[0], count)
-    found = _multiply_rows(step, x, jnp.asarray(matrix))
-    found = found.reshape(*sizes[0], *sizes[1])
+    product = _multiply_rows(step, x, jnp.asarray(matrix))
+    product = product.reshape(*sizes[0], *sizes[1])
     if place:
-        return found
-    order = [*range(len(rest), found.ndim), *range(len(rest))]
-    return found.transpose(order)  # the weight comes first
+        return product
+    order = [*range(len(rest), product.ndim), *range(len(rest))]
+    return product.transpose(order)  # the weight comes first
 
 
-def _multiply_rows(step: Operation, x: Any, matrix: Any) -> Any:
+def _multiply_rows(step: ProgramStep, x: Any, matrix: Any) -> Any:
     """An array times a matrix, along the array's last axis, by two matrices."""
     params = step.params | {"dimension_numbers": (((1,), (0,)), ((), ()))}
     rows = _with_shape(x, (-1, x.shape[-1]))
-    found = step.primitive.bind(rows, matrix, **params)
-    return _with_shape(found, (*x.shape[:-1], matrix.shape[1]))
+    product = step.primitive.bind(rows, matrix, **params)
+    return _with_shape(product, (*x.shape[:-1], matrix.shape[1]))
 
 
 def _is_refused(x: Any) -> bool:
@@ -134,7 +141,7 @@ def _is_refused(x: Any) -> bool:
     return x.ndim == 4 and x.shape[-2] == 1
 
 
-def _as_convolution(step: Operation, x: Any, weight: Any) -> Any:
+def _as_convolution(step: ProgramStep, x: Any, weight: Any) -> Any:
     """The product of images' pixels and a matrix."""
     return lax.conv_general_dilated(
         x,
@@ -147,7 +154,7 @@ def _as_convolution(step: Operation, x: Any, weight: Any) -> Any:
     )
 
 
-def _reshape(step: Operation, values: Sequence[Any]) -> Any:
+def _reshape(step: ProgramStep, values: Sequence[Any]) -> Any:
     """Arrays of more axes as matrices, and matrices as these."""
     if step.params["dimensions"] is not None:
         return NotImplemented
@@ -164,20 +171,20 @@ def _with_shape(x: Any, sizes: Sequence[int]) -> Any:
     return shaped
 
 
-def _unroll(step: Operation, values: Sequence[Any]) -> Any:
+def _unroll(step: ProgramStep, values: Sequence[Any]) -> Any:
     """A loop of known length, written out."""
     params = step.params
     length, reverse = params["length"], params["reverse"]
     if not 0 < length <= _LONGEST:
         return NotImplemented
-    place, held = params["num_consts"], params["num_carry"]
-    constants, state = values[:place], list(values[place : place + held])
-    rows, steps = values[place + held :], range(length)
+    place, carry = params["num_consts"], params["num_carry"]
+    constants, state = values[:place], list(values[place : place + carry])
+    rows, steps = values[place + carry :], range(length)
     results = []
     for number in reversed(steps) if reverse else steps:
         here = [row[number] for row in rows]
-        found = _call(params["jaxpr"], [*constants, *state, *here], step.layer)
-        state, ends = found[:held], found[held:]
+        outputs = _call(params["jaxpr"], [*constants, *state, *here], step.layer)
+        state, ends = outputs[:carry], outputs[carry:]
         results.append(ends)
     results = results[::-1] if reverse else results
     return [*state, *(jnp.stack(each) for each in zip(*results, strict=True))]
@@ -186,29 +193,29 @@ def _unroll(step: Operation, values: Sequence[Any]) -> Any:
 def _call(closed: Any, values: Sequence[Any], layer: str) -> list[Any]:
     """The outputs of a jaxpr within an operation."""
     inner = inline(closed, layer)
-    known = dict(zip(map(id, inner.inputs), values, strict=True))
-    return outputs_of(inner, run(inner.steps, known, RULES))
+    arguments = dict(zip(map(id, inner.inputs), values, strict=True))
+    return outputs_of(inner, run(inner.steps, arguments, RULES))
 
 
-def _differ(step: Operation, values: Sequence[Any]) -> Any:
+def _differ(step: ProgramStep, values: Sequence[Any]) -> Any:
     """Exclusive or, for booleans."""
     return jnp.not_equal(*values) if values[0].dtype == bool else NotImplemented
 
 
-def _quantize(step: Operation, values: Sequence[Any]) -> Any:
+def _quantize(step: ProgramStep, values: Sequence[Any]) -> Any:
     """Rounding, and weights of few bits, as the converter knows them.
 
     Both are composites of one name, whose scales and zero points are attributes.
     """
-    first, *known = [getattr(slot, "value", None) for slot in step.inputs]
-    if any(value is None for value in known):
+    first, *parameters = [getattr(slot, "value", None) for slot in step.inputs]
+    if any(value is None for value in parameters):
         return NotImplemented
     if step.params["name"] == ROUND:
-        scale, zero = map(np.asarray, known)
+        scale, zero = map(np.asarray, parameters)
         return _fake_quantize(values[0], scale, zero, dtype="i8", narrow_range=False)
     if step.params["name"] != READ or first is None:
         return NotImplemented
-    integers, scale = np.asarray(first), np.asarray(known[0])
+    integers, scale = np.asarray(first), np.asarray(parameters[0])
     weight = jnp.asarray(integers.astype(np.float32) * scale)
     axes = [axis for axis, size in enumerate(scale.shape) if size > 1]
     if len(axes) > 1:
@@ -222,10 +229,10 @@ def _quantize(step: Operation, values: Sequence[Any]) -> Any:
 
 
 def _fake_quantize(x: Any, scale: Any, zero: Any, **options: Any) -> Any:
-    def unchanged(x: Any, **_: Any) -> Any:
+    def keep(x: Any, **_: Any) -> Any:
         return x
 
-    composite = lax.composite(unchanged, "quant.fake_quant")
+    composite = lax.composite(keep, "quant.fake_quant")
     return composite(
         x,
         scale=scale.astype(np.float32).ravel(),
@@ -246,6 +253,6 @@ RULES: dict[str, Rule] = {
     "reshape": _reshape,
     "scan": _unroll,
     "sort": _sort,
-    windows.Mean.name: windows.mean,
+    windows.WindowMean.name: windows.mean,
     "xor": _differ,
 }

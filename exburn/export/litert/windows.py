@@ -17,12 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.export.operations import Known, Operation, Operations, Slot, needed, run
+from exburn.export.operations import (
+    Known,
+    Operations,
+    ProgramStep,
+    ValueSlot,
+    run,
+    steps_for,
+)
 
 VALID, SAME = "VALID", "SAME"
 
 
-class Mean:
+class WindowMean:
     """The counterpart of a primitive in the operation that `join_means` makes."""
 
     name = "window_mean"
@@ -43,12 +50,14 @@ class Mean:
 def join_means(operations: Operations) -> Operations:
     """A program whose sums of windows, divided by their entries, are means of them."""
     source = {id(slot): step for step in operations.steps for slot in step.outputs}
-    joined = [_mean_of(step, source) or step for step in operations.steps]
-    steps = tuple(needed(joined, operations.outputs))
+    rewritten = [_mean_of(step, source) or step for step in operations.steps]
+    steps = tuple(steps_for(rewritten, operations.outputs))
     return dataclasses.replace(operations, steps=steps)
 
 
-def _mean_of(step: Operation, source: Mapping[int, Operation]) -> Operation | None:
+def _mean_of(
+    step: ProgramStep, source: Mapping[int, ProgramStep]
+) -> ProgramStep | None:
     """The mean that a division gives, if it gives one."""
     if step.name != "div":
         return None
@@ -68,15 +77,15 @@ def _mean_of(step: Operation, source: Mapping[int, Operation]) -> Operation | No
         return None
     params = dict(summed.params)
     return dataclasses.replace(
-        step, primitive=Mean(), params=params, inputs=summed.inputs
+        step, primitive=WindowMean(), params=params, inputs=summed.inputs
     )
 
 
-def _value(slot: Slot, source: Mapping[int, Operation]) -> np.ndarray | None:
+def _value(slot: ValueSlot, source: Mapping[int, ProgramStep]) -> np.ndarray | None:
     """The value of a slot that no input decides; ``None`` for others."""
-    steps: dict[int, Operation] = {}
+    steps: dict[int, ProgramStep] = {}
 
-    def collect(slot: Slot) -> bool:
+    def collect(slot: ValueSlot) -> bool:
         if isinstance(slot, Known):
             return True
         step = source.get(id(slot))
@@ -92,7 +101,7 @@ def _value(slot: Slot, source: Mapping[int, Operation]) -> np.ndarray | None:
     return np.asarray(run(list(steps.values()), {})[id(slot)])
 
 
-def _is_dilated(step: Operation) -> bool:
+def _is_dilated(step: ProgramStep) -> bool:
     names = "base_dilation", "window_dilation"
     return any(n != 1 for name in names for n in step.params[name])
 
@@ -116,33 +125,33 @@ def _counts(shape: Sequence[int], params: Mapping[str, Any]) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------ the rules
-def largest(step: Operation, values: Sequence[Any]) -> Any:
+def largest(step: ProgramStep, values: Sequence[Any]) -> Any:
     """The largest entry of each window."""
     return _pool(step, values[0], _largest)
 
 
-def smallest(step: Operation, values: Sequence[Any]) -> Any:
+def smallest(step: ProgramStep, values: Sequence[Any]) -> Any:
     """The smallest entry of each window."""
-    found = _pool(step, -values[0], _largest)
-    return found if found is NotImplemented else -found
+    pooled = _pool(step, -values[0], _largest)
+    return pooled if pooled is NotImplemented else -pooled
 
 
-def mean(step: Operation, values: Sequence[Any]) -> Any:
+def mean(step: ProgramStep, values: Sequence[Any]) -> Any:
     """The mean of each window, over the entries that are not padding."""
     return _pool(step, values[0], _mean)
 
 
-def total(step: Operation, values: Sequence[Any]) -> Any:
+def total(step: ProgramStep, values: Sequence[Any]) -> Any:
     """The sum of each window, which is its mean times the number of its entries."""
     x, padding = values[0], step.params["padding"]
     if not jnp.issubdtype(x.dtype, jnp.floating) or min(map(min, padding)) < 0:
         return NotImplemented
     x = jnp.pad(x, padding)
     params = step.params | {"padding": ((0, 0),) * x.ndim}
-    found = _pool(dataclasses.replace(step, params=params), x, _mean)
-    if found is NotImplemented:
-        return found
-    return found * np.float32(math.prod(step.params["window_dimensions"]))
+    pooled = _pool(dataclasses.replace(step, params=params), x, _mean)
+    if pooled is NotImplemented:
+        return pooled
+    return pooled * np.float32(math.prod(step.params["window_dimensions"]))
 
 
 def _largest(x: Any, window: Any, steps: Any, padding: str) -> Any:
@@ -153,14 +162,14 @@ def _largest(x: Any, window: Any, steps: Any, padding: str) -> Any:
 def _mean(x: Any, window: Any, steps: Any, padding: str) -> Any:
     """The mean, in the two forms that the converter knows."""
     zero = np.zeros((), x.dtype)
-    found = lax.reduce_window(x, zero, lax.add, window, steps, padding)
+    sums = lax.reduce_window(x, zero, lax.add, window, steps, padding)
     if padding == VALID:
-        return found / np.float32(math.prod(window))
+        return sums / np.float32(math.prod(window))
     ones = jnp.ones(x.shape, x.dtype)
-    return found / lax.reduce_window(ones, zero, lax.add, window, steps, padding)
+    return sums / lax.reduce_window(ones, zero, lax.add, window, steps, padding)
 
 
-def _pool(step: Operation, x: Any, pool: Any) -> Any:
+def _pool(step: ProgramStep, x: Any, pool: Any) -> Any:
     """Windows along all axes, as those along two neighbouring ones in turn."""
     if _is_dilated(step) or not jnp.issubdtype(x.dtype, jnp.floating):
         return NotImplemented
@@ -200,8 +209,8 @@ def _pool_axes(
     if len(axes) == 1:
         inner, window, steps = (*inner, 1), (*window, 1), (*steps, 1)
     flat = _apart(x).reshape(math.prod(before), *inner, math.prod(after))
-    found = pool(flat, (1, *window, 1), (1, *steps, 1), padding)
-    return _apart(found).reshape(*before, *found.shape[1 : 1 + len(axes)], *after)
+    result = pool(flat, (1, *window, 1), (1, *steps, 1), padding)
+    return _apart(result).reshape(*before, *result.shape[1 : 1 + len(axes)], *after)
 
 
 def _apart(x: Any) -> Any:

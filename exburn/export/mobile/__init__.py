@@ -33,8 +33,8 @@ from exburn.export.mobile.verification import (
     digest,
     golden_errors,
 )
-from exburn.export.program import Program
-from exburn.export.report import Problem, Written
+from exburn.export.program import ExportedProgram
+from exburn.export.report import Problem, WriteResult
 from exburn.saving.seal import seal_document
 
 FILES = ("litert", "coreml", "onnx")
@@ -45,7 +45,7 @@ def require_packages() -> None:
     """Nothing: the files' own writers say what they need."""
 
 
-def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> WriteResult:
     """Writes the bundle; each file is checked as if it were exported by itself.
 
     Args:
@@ -98,20 +98,20 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     errors = [report.error for report in reports.values() if report.error is not None]
     checked = "; ".join(f"{name}: {r.checked}" for name, r in reports.items())
     notes = tuple(f"{name}: {note}" for name, r in reports.items() for note in r.notes)
-    return Written({}, checked=checked, error=max(errors, default=0.0), notes=notes)
+    return WriteResult({}, checked=checked, error=max(errors, default=0.0), notes=notes)
 
 
-def runner(program: Program, path: Path) -> None:
+def runner(program: ExportedProgram, path: Path) -> None:
     """Nothing: each file has been run by the writer of its format."""
 
 
-def problems(program: Program) -> list[Problem]:
+def problems(program: ExportedProgram) -> list[Problem]:
     """What the formats of the bundle cannot express."""
-    found = []
+    rows = []
     for form in _forms(FILES):
         form.writer.require_packages()
-        found += form.writer.problems(program.traced_for(form.target))
-    return list(dict.fromkeys(found))
+        rows += form.writer.problems(program.traced_for(form.target))
+    return list(dict.fromkeys(rows))
 
 
 def _forms(names: Any) -> list[Format]:
@@ -124,7 +124,7 @@ def _forms(names: Any) -> list[Format]:
     return [FORMATS[name] for name in FILES if name in names]
 
 
-def _golden(program: Program) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _golden(program: ExportedProgram) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Inputs by name, samples if there are some, and the model's outputs for them."""
     if (inputs := sample_inputs(program)) is None:
         inputs, outputs = draw_trials(program, (_DRAWN_ROWS,))[0]

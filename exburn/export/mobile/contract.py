@@ -46,7 +46,7 @@ from exburn.errors import ArgumentError
 from exburn.export.core_ml import feature_names
 from exburn.export.litert.file import signatures
 from exburn.export.mobile.verification import FORMAT, digests
-from exburn.export.program import Program
+from exburn.export.program import ExportedProgram
 from exburn.export.report import ExportReport
 from exburn.module.traversal import iter_modules
 
@@ -64,7 +64,7 @@ _PREPARING = (
 
 
 def contract_of(
-    program: Program,
+    program: ExportedProgram,
     folder: Path,
     reports: Mapping[str, ExportReport],
     labels: Mapping[str, list[str]],
@@ -83,8 +83,8 @@ def contract_of(
         ArgumentError: JSON cannot hold the preprocessing.
     """
     model: Any = program.model
-    inputs = _described(program.input_names, program.specs)
-    outputs = _described(program.output_names, program.outputs)
+    inputs = _describe(program.input_names, program.specs)
+    outputs = _describe(program.output_names, program.outputs)
     for output in outputs:
         if output["name"] in labels:
             output["labels"] = labels[output["name"]]
@@ -111,7 +111,7 @@ def contract_of(
     }
 
 
-def check_labels(program: Program, labels: Any) -> dict[str, list[str]]:
+def check_labels(program: ExportedProgram, labels: Any) -> dict[str, list[str]]:
     """The labels of each output that has some.
 
     Raises:
@@ -127,26 +127,26 @@ def check_labels(program: Program, labels: Any) -> dict[str, list[str]]:
         for name, spec in zip(names, jax.tree.leaves(program.outputs), strict=True)
         if spec.shape
     }
-    found = {}
-    for name, given in labels.items():
+    checked_labels = {}
+    for name, classes in labels.items():
         if name not in sizes:
             raise ArgumentError(
                 "export",
                 f"labels name the output {name!r}, which the model does not have",
                 {"outputs": ", ".join(names)},
             )
-        entries = [str(label) for label in given]
+        entries = [str(label) for label in classes]
         if len(entries) != sizes[name]:
             raise ArgumentError(
                 "export",
                 f"the output {name!r} has {sizes[name]} classes, received "
                 f"{len(entries)} labels",
             )
-        found[name] = entries
-    return found
+        checked_labels[name] = entries
+    return checked_labels
 
 
-def own_labels(program: Program) -> tuple[str, ...] | None:
+def own_labels(program: ExportedProgram) -> tuple[str, ...] | None:
     """The labels that the model itself has, if they name its output's classes."""
     labels = getattr(program.model, "labels", None)
     if not isinstance(labels, tuple):
@@ -156,7 +156,7 @@ def own_labels(program: Program) -> tuple[str, ...] | None:
     return labels if fits else None
 
 
-def _described(names: list[str], tree: Any) -> list[dict[str, Any]]:
+def _describe(names: list[str], tree: Any) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
@@ -171,7 +171,10 @@ def _described(names: list[str], tree: Any) -> list[dict[str, Any]]:
 
 
 def _file(
-    program: Program, folder: Path, report: ExportReport, options: Mapping[str, Any]
+    program: ExportedProgram,
+    folder: Path,
+    report: ExportReport,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     path = folder / report.path.name
     about: dict[str, Any] = {
@@ -184,9 +187,9 @@ def _file(
         "tolerance": report.rtol,
     }
     if report.format == "litert":
-        found = signatures(path.read_bytes())
-        about["signatures"] = {each.name: each.rows for each in found}
-        about["rows"] = found[0].rows
+        entries = signatures(path.read_bytes())
+        about["signatures"] = {each.name: each.rows for each in entries}
+        about["rows"] = entries[0].rows
         about["precision"] = options.get("quantize") or "float32"
     elif report.format == "coreml":
         for kind in ("inputs", "outputs"):

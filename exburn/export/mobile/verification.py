@@ -56,14 +56,14 @@ def verify(folder: Any) -> dict[str, str]:
     folder = folder.parent if folder.name == CONTRACT else folder
     contract = _contract(folder)
     golden = _golden(folder, contract)
-    found = {}
+    verdicts = {}
     for kind, about in contract["files"].items():
         _check_digests(folder, kind, about)
         module = _RUNTIMES[kind]()
         if module is None:
-            found[kind] = "not run: Core ML runs on macOS"
+            verdicts[kind] = "not run: Core ML runs on macOS"
         elif importlib.util.find_spec(module) is None:
-            found[kind] = f"not run: {module} is not installed"
+            verdicts[kind] = f"not run: {module} is not installed"
         else:
             error, apart = golden_errors(folder, contract, kind, golden)
             integers = about.get("integers", 0)
@@ -78,8 +78,8 @@ def verify(folder: Any) -> dict[str, str]:
                     },
                     hint="Export the bundle again.",
                 )
-            found[kind] = f"equal, greatest error {error:.1e}"
-    return found
+            verdicts[kind] = f"equal, greatest error {error:.1e}"
+    return verdicts
 
 
 def digest(path: Path) -> str:
@@ -113,9 +113,9 @@ def _contract(folder: Path) -> dict[str, Any]:
             for kind, about in contract["files"].items()
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise _damaged(CONTRACT, str(error)) from error
+        raise _damage_error(CONTRACT, str(error)) from error
     if not fits:
-        raise _damaged(CONTRACT, "it names what a bundle does not have")
+        raise _damage_error(CONTRACT, "it names what a bundle does not have")
     return contract
 
 
@@ -128,12 +128,12 @@ def _golden(folder: Path, contract: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def _check_digests(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
     path = folder / about["path"]
     if not path.exists():
-        raise _damaged(about["path"], "it is missing")
+        raise _damage_error(about["path"], "it is missing")
     if digests(path) != about["sha256"]:
-        raise _damaged(about["path"], "its bytes are not those that were written")
+        raise _damage_error(about["path"], "its bytes are not those that were written")
 
 
-def _damaged(name: str, cause: str) -> ModelFormatError:
+def _damage_error(name: str, cause: str) -> ModelFormatError:
     return ModelFormatError(
         "verify", f"the bundle's {name} is damaged", {"cause": cause}
     )
@@ -166,11 +166,11 @@ def golden_errors(
     _, runs = FORMATS[kind].writer.runner(names, folder / about["path"])
     worst, apart = 0.0, 0.0
     for run in runs:
-        found = run([golden[f"input/{name}"] for name in inputs])
-        for name, value in zip(outputs, found, strict=True):
-            wanted = golden[f"output/{name}"]
-            error = difference(wanted, np.asarray(value))
-            if wanted.dtype.kind in "biu":
+        values = run([golden[f"input/{name}"] for name in inputs])
+        for name, value in zip(outputs, values, strict=True):
+            reference = golden[f"output/{name}"]
+            error = difference(reference, np.asarray(value))
+            if reference.dtype.kind in "biu":
                 apart = max(apart, error)
             else:
                 worst = max(worst, error)

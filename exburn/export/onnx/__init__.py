@@ -30,7 +30,14 @@ from exburn.export.onnx import (  # noqa: F401  (their rules register themselves
     sorting,
     windows,
 )
-from exburn.export.onnx.graph import Constant, Graph, Node, Tensor, file_dtype, prune
+from exburn.export.onnx.graph import (
+    OnnxConstant,
+    OnnxGraph,
+    OnnxNode,
+    OnnxTensor,
+    file_dtype,
+    prune,
+)
 from exburn.export.onnx.lowering import (
     Lowering,
     add_inputs,
@@ -39,8 +46,8 @@ from exburn.export.onnx.lowering import (
 )
 from exburn.export.onnx.quantization import fold_channels
 from exburn.export.operations import rounds
-from exburn.export.program import Program
-from exburn.export.report import Problem, Written
+from exburn.export.program import ExportedProgram
+from exburn.export.report import Problem, WriteResult
 from exburn.export.signature import Interface
 from exburn.export.structure import KEY, encode
 
@@ -54,7 +61,7 @@ def require_packages() -> None:
     require("onnxruntime", "export", reason, extra="onnx")
 
 
-def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
+def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> WriteResult:
     """Writes the program.
 
     Args:
@@ -71,8 +78,8 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     graph = make_graph(program)
     write_graph(graph, path, program)
     if rounds(program.operations):  # a number between two steps may go either way
-        return Written(_operators(graph), rtol=_STEP, typical=True)
-    return Written(_operators(graph))
+        return WriteResult(_operators(graph), rtol=_STEP, typical=True)
+    return WriteResult(_operators(graph))
 
 
 def runner(program: Interface, path: Path) -> tuple[str, list[Callable[[list], list]]]:
@@ -91,18 +98,18 @@ def runner(program: Interface, path: Path) -> tuple[str, list[Callable[[list], l
 
     def run(inputs: list[np.ndarray]) -> list[np.ndarray]:
         feed = dict(zip(names, inputs, strict=True))
-        kept = {name: fit(name, v) for name, v in feed.items() if name in types}
-        return session.run(program.output_names, kept)
+        arrays = {name: fit(name, v) for name, v in feed.items() if name in types}
+        return session.run(program.output_names, arrays)
 
     return f"onnxruntime {onnxruntime.__version__}", [run]
 
 
-def problems(program: Program) -> list[Problem]:
+def problems(program: ExportedProgram) -> list[Problem]:
     """The operations that ONNX cannot express, each of a layer once."""
-    lowering, found = _begin(program), {}
-    drawn: set[int] = set()  # what is made of random numbers is told once
+    lowering, rows = _begin(program), {}
+    random_slots: set[int] = set()  # what is made of random numbers is told once
     for step in program.operations.steps:
-        random = any(id(slot) in drawn for slot in step.inputs)
+        random = any(id(slot) in random_slots for slot in step.inputs)
         try:
             lowering.lower(step)
         except ExportError as error:
@@ -110,18 +117,18 @@ def problems(program: Program) -> list[Problem]:
             hint = hint_for(primitive, error.details.get("reason", ""))
             if not random:
                 problem = Problem(layer, primitive, hint)
-                found.setdefault((layer, primitive), problem)
+                rows.setdefault((layer, primitive), problem)
             random = random or primitive.startswith("random_")
             for slot in step.outputs:
                 dtype = "f4" if random else file_dtype(slot.aval.dtype)
                 name = lowering.graph.fresh("unknown")
-                lowering.bind(slot, Tensor(name, slot.aval.shape, dtype))
+                lowering.bind(slot, OnnxTensor(name, slot.aval.shape, dtype))
         if random:
-            drawn |= {id(slot) for slot in step.outputs}
-    return list(found.values())
+            random_slots |= {id(slot) for slot in step.outputs}
+    return list(rows.values())
 
 
-def _wide_inputs(program: Program, integers: Any) -> frozenset[str]:
+def _wide_inputs(program: ExportedProgram, integers: Any) -> frozenset[str]:
     """The names of the inputs that are int64 in the file."""
     if integers is not None:
         check_choice("export", "integers", integers, ("int32", "int64"))
@@ -129,8 +136,8 @@ def _wide_inputs(program: Program, integers: Any) -> frozenset[str]:
     declared = program.declared or [spec.dtype for spec in specs]
     return frozenset(
         name
-        for name, spec, said in zip(program.input_names, specs, declared, strict=True)
-        if spec.dtype == np.int32 and (integers or np.dtype(said).name) == "int64"
+        for name, spec, dtype in zip(program.input_names, specs, declared, strict=True)
+        if spec.dtype == np.int32 and (integers or np.dtype(dtype).name) == "int64"
     )
 
 
@@ -144,7 +151,7 @@ def _operators(graph: Any) -> Counter:
     return counts
 
 
-def make_graph(program: Program) -> Graph:
+def make_graph(program: ExportedProgram) -> OnnxGraph:
     """The graph of a program.
 
     Raises:
@@ -152,20 +159,22 @@ def make_graph(program: Program) -> Graph:
     """
     lowering = _begin(program)
     graph, operations = lowering.graph, program.operations
-    found = lowering.run(operations)
-    for name, value in zip(program.output_names, found, strict=True):
+    values = lowering.run(operations)
+    for name, value in zip(program.output_names, values, strict=True):
         label = graph.fresh(f"output {name}")
-        graph.nodes.append(Node("Identity", [graph.name_of(value)], [name], {}, label))
-        graph.outputs.append(Tensor(name, value.shape, value.dtype))
+        graph.nodes.append(
+            OnnxNode("Identity", [graph.name_of(value)], [name], {}, label)
+        )
+        graph.outputs.append(OnnxTensor(name, value.shape, value.dtype))
     if rounds(operations):
         fold_channels(graph)
     prune(graph)
     return graph
 
 
-def _begin(program: Program) -> Lowering:
+def _begin(program: ExportedProgram) -> Lowering:
     """The lowering of a program, which knows its weights and inputs."""
-    graph, operations = Graph(), program.operations
+    graph, operations = OnnxGraph(), program.operations
     lowering = Lowering(graph)
     specs = jax.tree.leaves(program.specs)
     tensors = add_inputs(graph, program.input_names, specs, program.wide)
@@ -176,12 +185,14 @@ def _begin(program: Program) -> Lowering:
     for slot, name, array in zip(
         operations.inputs[:count], program.weight_names, weights, strict=True
     ):
-        constants[id(slot)] = Constant(array, name)
+        constants[id(slot)] = OnnxConstant(array, name)
         lowering.bind(slot, constants[id(slot)])
     *inputs, key = operations.inputs[count:]
     for slot, tensor in zip(inputs, tensors, strict=True):
         lowering.bind(slot, tensor)
-    lowering.bind(key, Tensor(graph.fresh("random key"), (), "u4"))  # nothing reads it
+    lowering.bind(
+        key, OnnxTensor(graph.fresh("random key"), (), "u4")
+    )  # nothing reads it
     mark_shared(operations, constants)
     return lowering
 
@@ -190,7 +201,7 @@ OPSET, IR_VERSION = 18, 9
 _LIMIT = (1 << 31) - (1 << 20)  # of a protobuf, less some room for the graph
 
 
-def write_graph(graph: Graph, path: Path, program: Program) -> None:
+def write_graph(graph: OnnxGraph, path: Path, program: ExportedProgram) -> None:
     """Writes a graph into a file.
 
     Raises:
@@ -216,8 +227,8 @@ def write_graph(graph: Graph, path: Path, program: Program) -> None:
     path.write_bytes(model.SerializeToString())
 
 
-def _graph(onnx: Any, graph: Graph, name: str) -> Any:
-    def info(tensor: Tensor) -> Any:
+def _graph(onnx: Any, graph: OnnxGraph, name: str) -> Any:
+    def info(tensor: OnnxTensor) -> Any:
         return onnx.helper.make_tensor_value_info(
             tensor.name,
             _kind(onnx, tensor.dtype),
@@ -232,21 +243,21 @@ def _graph(onnx: Any, graph: Graph, name: str) -> Any:
     )
 
 
-def _node(onnx: Any, node: Node) -> Any:
+def _node(onnx: Any, node: OnnxNode) -> Any:
     proto = onnx.NodeProto(
         op_type=node.operator, name=node.name, input=node.inputs, output=node.outputs
     )
     for key, value in sorted(node.attributes.items()):
-        if isinstance(value, Graph):
-            made = onnx.AttributeProto(name=key, type=onnx.AttributeProto.GRAPH)
-            made.g.CopyFrom(_graph(onnx, value, f"{node.name}/{key}"))
+        if isinstance(value, OnnxGraph):
+            attribute = onnx.AttributeProto(name=key, type=onnx.AttributeProto.GRAPH)
+            attribute.g.CopyFrom(_graph(onnx, value, f"{node.name}/{key}"))
         elif isinstance(value, np.dtype):
-            made = onnx.helper.make_attribute(key, _kind(onnx, value))
+            attribute = onnx.helper.make_attribute(key, _kind(onnx, value))
         elif isinstance(value, np.ndarray):
-            made = onnx.helper.make_attribute(key, _initializer(onnx, "", value))
+            attribute = onnx.helper.make_attribute(key, _initializer(onnx, "", value))
         else:
-            made = onnx.helper.make_attribute(key, value)
-        proto.attribute.append(made)
+            attribute = onnx.helper.make_attribute(key, value)
+        proto.attribute.append(attribute)
     return proto
 
 

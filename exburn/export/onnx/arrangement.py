@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from exburn.export.onnx.graph import (
-    Constant,
-    Graph,
+    OnnxConstant,
+    OnnxGraph,
+    OnnxTensor,
     Spread,
-    Tensor,
     Value,
     file_dtype,
     same_size,
@@ -23,28 +23,28 @@ _TO_THE_FRONT = int(np.iinfo(np.int64).min) + 1  # the end of a slice that runs 
 
 @rule("reshape")
 def _reshape(low: Lowering, step, x):
-    return reshaped(low.graph, x, step.params["new_sizes"])
+    return reshape_value(low.graph, x, step.params["new_sizes"])
 
 
 @rule("squeeze", "expand_dims")
 def _squeeze(low: Lowering, step, x):
-    return reshaped(low.graph, x, step.outputs[0].aval.shape)
+    return reshape_value(low.graph, x, step.outputs[0].aval.shape)
 
 
-def reshaped(graph: Graph, x: Value, shape: Sequence[Any]) -> Value:
+def reshape_value(graph: OnnxGraph, x: Value, shape: Sequence[Any]) -> Value:
     """A value in another shape; one that is repeated stays so where that is plain."""
     if not isinstance(x, Spread):
         return graph.reshape(x, shape)
-    held = [n for n in x.shape if not same_size(n, 1)]
-    if len(held) == len([n for n in shape if not same_size(n, 1)]) and all(
-        map(same_size, held, [n for n in shape if not same_size(n, 1)])
+    sizes = [n for n in x.shape if not same_size(n, 1)]
+    if len(sizes) == len([n for n in shape if not same_size(n, 1)]) and all(
+        map(same_size, sizes, [n for n in shape if not same_size(n, 1)])
     ):  # only axes of size 1 come or go
-        kept = iter(
+        axes = iter(
             m
             for n, m in zip(x.shape, x.source.shape, strict=True)
             if not same_size(n, 1)
         )
-        source = [1 if same_size(n, 1) else next(kept) for n in shape]
+        source = [1 if same_size(n, 1) else next(axes) for n in shape]
         return graph.expand(graph.reshape(x.source, source), shape)
     if all(same_size(n, 1) for n in x.source.shape):
         return graph.expand(graph.reshape(x.source, [1] * len(shape)), shape)
@@ -91,7 +91,7 @@ def _split(low: Lowering, step, x):
     parts = []
     for name, size, shape in zip(names, sizes, shapes, strict=True):
         cut = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-        parts.append(graph.reshape(Tensor(name, cut, x.dtype), shape))
+        parts.append(graph.reshape(OnnxTensor(name, cut, x.dtype), shape))
     return parts
 
 
@@ -111,7 +111,7 @@ def _slice(low: Lowering, step, x):
 
 
 def cut(
-    graph: Graph, x: Value, starts: Sequence[Any], ends: Sequence[Any], steps=None
+    graph: OnnxGraph, x: Value, starts: Sequence[Any], ends: Sequence[Any], steps=None
 ) -> Value:
     """Part of a value along all of its axes."""
     steps = steps or (1,) * x.ndim
@@ -145,7 +145,7 @@ def _rev(low: Lowering, step, x):
     return reversed_along(low.graph, x, axes)
 
 
-def reversed_along(graph: Graph, x: Value, axes: Sequence[int]) -> Value:
+def reversed_along(graph: OnnxGraph, x: Value, axes: Sequence[int]) -> Value:
     """A value with its entries along axes in turn."""
     if not axes:
         return x
@@ -159,11 +159,13 @@ def _pad(low: Lowering, step, x, fill):
     graph, config = low.graph, step.params["padding_config"]
     for axis, (_, _, between) in enumerate(config):
         if between:
-            x = _spaced(graph, x, axis, between, fill)
-    return padded(graph, x, [(low_, high) for low_, high, _ in config], fill)
+            x = _space_out(graph, x, axis, between, fill)
+    return pad_value(graph, x, [(low_, high) for low_, high, _ in config], fill)
 
 
-def padded(graph: Graph, x: Value, widths: Sequence[tuple], fill: Value) -> Value:
+def pad_value(
+    graph: OnnxGraph, x: Value, widths: Sequence[tuple], fill: Value
+) -> Value:
     """A value with entries before and after it; fewer, where widths are negative."""
     if any(side < 0 for pair in widths for side in pair if isinstance(side, int)):
         starts = [
@@ -184,21 +186,23 @@ def padded(graph: Graph, x: Value, widths: Sequence[tuple], fill: Value) -> Valu
         return x
     shape = [n + a + b for n, (a, b) in zip(x.shape, more, strict=True)]
     sizes = graph.sizes([*(a for a, _ in more), *(b for _, b in more)])
-    known = ("float32", "float64", "int32", "int64", "uint8", "int8", "bool")
-    wide = x.dtype if x.dtype.name in known else np.dtype(np.int64)
+    dtypes = ("float32", "float64", "int32", "int64", "uint8", "int8", "bool")
+    wide = x.dtype if x.dtype.name in dtypes else np.dtype(np.int64)
     fill = graph.reshape(graph.cast(fill, wide), ())
     return graph.cast(
         graph.add("Pad", graph.cast(x, wide), sizes, fill, shape=shape), x.dtype
     )
 
 
-def _spaced(graph: Graph, x: Value, axis: int, between: int, fill: Value) -> Value:
+def _space_out(
+    graph: OnnxGraph, x: Value, axis: int, between: int, fill: Value
+) -> Value:
     """A value with ``between`` entries after each along an axis, but for the last."""
     before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     apart = graph.reshape(x, (*before, n, 1, *after))
     widths = [(0, 0)] * apart.ndim
     widths[axis + 1] = (0, between)
-    apart = padded(graph, apart, widths, fill)
+    apart = pad_value(graph, apart, widths, fill)
     whole = graph.reshape(apart, (*before, n * (between + 1), *after))
     ends = list(whole.shape)
     ends[axis] = ends[axis] - between
@@ -210,15 +214,15 @@ def _spaced(graph: Graph, x: Value, axis: int, between: int, fill: Value) -> Val
 def _iota(low: Lowering, step):
     shape, axis = step.params["shape"], step.params["dimension"]
     dtype = file_dtype(step.params["dtype"])
-    return counted(low.graph, shape, axis, dtype)
+    return count_along(low.graph, shape, axis, dtype)
 
 
-def counted(graph: Graph, shape: Sequence[Any], axis: int, dtype: Any) -> Value:
+def count_along(graph: OnnxGraph, shape: Sequence[Any], axis: int, dtype: Any) -> Value:
     """Numbers from 0 along an axis."""
     n = shape[axis]
     line: Value
     if isinstance(n, int):
-        line = Constant(np.arange(n).astype(dtype))
+        line = OnnxConstant(np.arange(n).astype(dtype))
     else:
         end = graph.reshape(graph.size(n), ())
         zero, one = graph.constant(0, np.int64), graph.constant(1, np.int64)
@@ -232,7 +236,7 @@ def counted(graph: Graph, shape: Sequence[Any], axis: int, dtype: Any) -> Value:
 @rule("empty", "empty2")
 def _empty(low: Lowering, step, *_):
     aval = step.outputs[0].aval
-    zero = Constant(np.zeros((1,) * len(aval.shape), file_dtype(aval.dtype)))
+    zero = OnnxConstant(np.zeros((1,) * len(aval.shape), file_dtype(aval.dtype)))
     return low.graph.expand(zero, aval.shape)
 
 

@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from exburn.export.onnx.arrangement import counted
-from exburn.export.onnx.graph import Constant, Graph, Tensor, Value, file_dtype
+from exburn.export.onnx.arrangement import count_along
+from exburn.export.onnx.graph import (
+    OnnxConstant,
+    OnnxGraph,
+    OnnxTensor,
+    Value,
+    file_dtype,
+)
 from exburn.export.onnx.lowering import Lowering, rule
-from exburn.export.operations import Operations, Slot, inline
+from exburn.export.operations import Operations, ValueSlot, inline
 
 
 @rule("scan")
@@ -18,26 +24,28 @@ def _scan(low: Lowering, step, *values):
     graph, params = low.graph, step.params
     body = inline(params["jaxpr"], step.layer)
     first, states = params["num_consts"], params["num_carry"]
-    constants, carried, xs = (
+    constants, carry, xs = (
         values[:first],
         list(values[first : first + states]),
         list(values[first + states :]),
     )
-    inner = low.body(Graph(graph))
+    inner = low.body(OnnxGraph(graph))
     for slot, value in zip(body.inputs[:first], constants, strict=True):
         inner.bind(slot, value)
     elements = body.inputs[first + states :]
     _add_arguments(inner, [*body.inputs[first : first + states], *elements])
     if not xs:  # it only counts
         length = params["length"]
-        xs = [counted(graph, (length,), 0, np.int64)]
-        inner.graph.inputs.append(Tensor(graph.fresh("step"), (), np.dtype(np.int64)))
+        xs = [count_along(graph, (length,), 0, np.int64)]
+        inner.graph.inputs.append(
+            OnnxTensor(graph.fresh("step"), (), np.dtype(np.int64))
+        )
     _add_results(inner, inner.run(body), [slot.aval for slot in body.outputs])
     count = len(body.outputs) - states
     backwards = int(params["reverse"])
     names = graph.emit(
         "Scan",
-        [*carried, *xs],
+        [*carry, *xs],
         len(body.outputs),
         body=inner.graph,
         num_scan_inputs=len(xs),
@@ -55,42 +63,42 @@ def _while(low: Lowering, step, *values):
     body = inline(params["body_jaxpr"], step.layer)
     for_condition = values[:in_condition]
     for_body = values[in_condition : in_condition + in_body]
-    carried = list(values[in_condition + in_body :])
-    (go_on,) = _called(low, condition, [*for_condition, *carried])
-    inner = low.body(Graph(graph))
+    carry = list(values[in_condition + in_body :])
+    (go_on,) = _call(low, condition, [*for_condition, *carry])
+    inner = low.body(OnnxGraph(graph))
     inner.graph.inputs += [
-        Tensor(graph.fresh("iteration"), (), np.dtype(np.int64)),
-        Tensor(graph.fresh("condition"), (), np.dtype(np.bool_)),
+        OnnxTensor(graph.fresh("iteration"), (), np.dtype(np.int64)),
+        OnnxTensor(graph.fresh("condition"), (), np.dtype(np.bool_)),
     ]
     for slot, value in zip(body.inputs[:in_body], for_body, strict=True):
         inner.bind(slot, value)
     _add_arguments(inner, body.inputs[in_body:])
     new = inner.run(body)
-    (again,) = _called(inner, condition, [*for_condition, *new])
+    (again,) = _call(inner, condition, [*for_condition, *new])
     avals = [condition.outputs[0].aval, *(slot.aval for slot in body.outputs)]
     _add_results(inner, [again, *new], avals)
-    names = graph.emit("Loop", ["", go_on, *carried], len(carried), body=inner.graph)
+    names = graph.emit("Loop", ["", go_on, *carry], len(carry), body=inner.graph)
     return _tensors(names, step.outputs)
 
 
 @rule("cond")
 def _cond(low: Lowering, step, which, *values):
     branches = [inline(branch, step.layer) for branch in step.params["branches"]]
-    if isinstance(which, Constant):
+    if isinstance(which, OnnxConstant):
         place = int(np.clip(which.array, 0, len(branches) - 1))
-        return _called(low, branches[place], values)
+        return _call(low, branches[place], values)
     return _branch(low, step, which, branches, values, 0)
 
 
 def _branch(low: Lowering, step, which: Value, branches, values, place: int):
     """Branch ``place``, or one of those after it."""
     if place == len(branches) - 1:
-        return _called(low, branches[place], values)
+        return _call(low, branches[place], values)
     graph = low.graph
     here = graph.binary("Greater", which, graph.like(place, which), np.bool_)
     avals = [slot.aval for slot in step.outputs]
-    first, rest = low.body(Graph(graph)), low.body(Graph(graph))
-    _add_results(first, _called(first, branches[place], values), avals)
+    first, rest = low.body(OnnxGraph(graph)), low.body(OnnxGraph(graph))
+    _add_results(first, _call(first, branches[place], values), avals)
     _add_results(rest, _branch(rest, step, which, branches, values, place + 1), avals)
     names = graph.emit(
         "If", [here], len(avals), then_branch=rest.graph, else_branch=first.graph
@@ -104,11 +112,11 @@ def _platform_index(low: Lowering, step):
     groups = step.params["platforms"]
     for place, names in enumerate(groups):
         if names is None or "cpu" in names:
-            return Constant(np.int32(place))
-    return Constant(np.int32(len(groups) - 1))
+            return OnnxConstant(np.int32(place))
+    return OnnxConstant(np.int32(len(groups) - 1))
 
 
-def _called(low: Lowering, body: Operations, values: Sequence[Value]) -> list[Value]:
+def _call(low: Lowering, body: Operations, values: Sequence[Value]) -> list[Value]:
     """The nodes of a body in line."""
     inner = low.body(low.graph)
     for slot, value in zip(body.inputs, values, strict=True):
@@ -116,11 +124,13 @@ def _called(low: Lowering, body: Operations, values: Sequence[Value]) -> list[Va
     return inner.run(body)
 
 
-def _add_arguments(low: Lowering, slots: Sequence[Slot]) -> None:
+def _add_arguments(low: Lowering, slots: Sequence[ValueSlot]) -> None:
     """Makes slots the arguments of a body."""
     for slot in slots:
         aval = slot.aval
-        tensor = Tensor(low.graph.fresh("argument"), aval.shape, file_dtype(aval.dtype))
+        tensor = OnnxTensor(
+            low.graph.fresh("argument"), aval.shape, file_dtype(aval.dtype)
+        )
         low.graph.inputs.append(tensor)
         low.bind(slot, tensor)
 
@@ -129,12 +139,12 @@ def _add_results(low: Lowering, values: Sequence[Value], avals: Sequence[Any]) -
     """Makes values the results of a body, which must come from nodes in it."""
     for value, aval in zip(values, avals, strict=True):
         value = low.graph.cast(value, file_dtype(aval.dtype))
-        made = low.graph.add("Identity", value, shape=aval.shape)
-        low.graph.outputs.append(made)
+        tensor = low.graph.add("Identity", value, shape=aval.shape)
+        low.graph.outputs.append(tensor)
 
 
-def _tensors(names: Sequence[str], slots: Sequence[Slot]) -> list[Value]:
+def _tensors(names: Sequence[str], slots: Sequence[ValueSlot]) -> list[Value]:
     return [
-        Tensor(name, slot.aval.shape, file_dtype(slot.aval.dtype))
+        OnnxTensor(name, slot.aval.shape, file_dtype(slot.aval.dtype))
         for name, slot in zip(names, slots, strict=True)
     ]

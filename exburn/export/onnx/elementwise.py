@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from exburn.export.onnx.graph import (
-    Constant,
-    Graph,
-    Tensor,
+    OnnxConstant,
+    OnnxGraph,
+    OnnxTensor,
     Value,
     broadcast,
     file_dtype,
@@ -22,20 +22,20 @@ WIDE = ("float32", "float64", "int32", "int64")
 _BITS = {"int8": np.int32, "int16": np.int32, "uint8": np.int32, "uint16": np.int32}
 
 
-def wider(dtype: np.dtype, known: tuple[str, ...] = WIDE) -> np.dtype:
+def wider(dtype: np.dtype, dtypes: tuple[str, ...] = WIDE) -> np.dtype:
     """The dtype in which an operator computes what it has no kernel for."""
-    if dtype.name in known:
+    if dtype.name in dtypes:
         return dtype
     if dtype.kind == "f":
         return np.dtype(np.float32)
     return np.dtype(_BITS.get(dtype.name, np.int64 if dtype.kind == "u" else np.int32))
 
 
-def computed(
-    graph: Graph,
+def compute(
+    graph: OnnxGraph,
     operator: str,
     *values: Value,
-    known=WIDE,
+    dtypes=WIDE,
     result: Any = None,
     **attributes,
 ) -> Value:
@@ -45,20 +45,20 @@ def computed(
         graph: The graph.
         operator: The operator.
         *values: Its operands, all of one dtype.
-        known: The dtypes that it has kernels for.
+        dtypes: The dtypes that it has kernels for.
         result: The dtype of its output, if it is not that of the operands.
         **attributes: Of the operator.
     """
     dtype = values[0].dtype
-    wide = wider(dtype, known)
+    wide = wider(dtype, dtypes)
     shape: Any = ()
     for value in values:
         shape = broadcast(shape, value.shape)
     operands = [graph.cast(value, wide) for value in values]
-    made = graph.add(
+    computation = graph.add(
         operator, *operands, shape=shape, dtype=result or wide, **attributes
     )
-    return made if result else graph.cast(made, dtype)
+    return computation if result else graph.cast(computation, dtype)
 
 
 # ------------------------------------------------------------------ one operand
@@ -93,12 +93,12 @@ def _unary(low: Lowering, step, x):
 @rule("neg", "abs", "sign", elementwise=True)
 def _signs(low: Lowering, step, x):
     operator = {"neg": "Neg", "abs": "Abs", "sign": "Sign"}[step.name]
-    return computed(low.graph, operator, x)
+    return compute(low.graph, operator, x)
 
 
 @rule("square", elementwise=True)
 def _square(low: Lowering, step, x):
-    return computed(low.graph, "Mul", x, x)
+    return compute(low.graph, "Mul", x, x)
 
 
 @rule("rsqrt", elementwise=True)
@@ -174,10 +174,10 @@ def _integer_pow(low: Lowering, step, x):
     square, bits = x, abs(exponent)
     while bits:  # by repeated squares
         if bits & 1:
-            power = square if power is None else computed(graph, "Mul", power, square)
+            power = square if power is None else compute(graph, "Mul", power, square)
         bits >>= 1
         if bits:
-            square = computed(graph, "Mul", square, square)
+            square = compute(graph, "Mul", square, square)
     assert power is not None
     return power if exponent > 0 else graph.unary("Reciprocal", power)
 
@@ -193,12 +193,12 @@ _BINARY = {"add": "Add", "add_any": "Add", "sub": "Sub", "mul": "Mul", "div": "D
 
 @rule(*_BINARY, elementwise=True)
 def _binary(low: Lowering, step, a, b):
-    return computed(low.graph, _BINARY[step.name], a, b)
+    return compute(low.graph, _BINARY[step.name], a, b)
 
 
 @rule("rem", elementwise=True)
 def _rem(low: Lowering, step, a, b):
-    return computed(low.graph, "Mod", a, b, fmod=1)
+    return compute(low.graph, "Mod", a, b, fmod=1)
 
 
 @rule("pow", elementwise=True)
@@ -206,8 +206,8 @@ def _pow(low: Lowering, step, a, b):
     graph = low.graph
     exponent = graph.cast(b, wider(b.dtype))
     shape = broadcast(a.shape, b.shape)
-    made = graph.add("Pow", graph.cast(a, wider(a.dtype)), exponent, shape=shape)
-    return graph.cast(made, a.dtype)
+    power = graph.add("Pow", graph.cast(a, wider(a.dtype)), exponent, shape=shape)
+    return graph.cast(power, a.dtype)
 
 
 @rule("atan2", elementwise=True)
@@ -225,8 +225,8 @@ def _atan2(low: Lowering, step, y, x):
         zero,
         graph.where(below, graph.like(-np.pi / 2, x), half),
     )
-    found = graph.where(left, graph.binary("Add", right, turn), right)
-    return graph.where(at_zero, up, found)
+    angle = graph.where(left, graph.binary("Add", right, turn), right)
+    return graph.where(at_zero, up, angle)
 
 
 @rule("max", "min", elementwise=True)
@@ -235,16 +235,16 @@ def _extreme(low: Lowering, step, a, b):
     if a.dtype == np.bool_:
         return graph.binary("Or" if largest else "And", a, b)
     for x, bound in ((a, b), (b, a)):
-        short = _bounded(graph, x, bound, largest)
+        short = _clip(graph, x, bound, largest)
         if short is not None:
             return short
-    known = (*WIDE, "uint32", "uint64")
-    return computed(graph, "Max" if largest else "Min", a, b, known=known)
+    dtypes = (*WIDE, "uint32", "uint64")
+    return compute(graph, "Max" if largest else "Min", a, b, dtypes=dtypes)
 
 
-def _bounded(graph: Graph, x: Value, bound: Value, largest: bool) -> Value | None:
+def _clip(graph: OnnxGraph, x: Value, bound: Value, largest: bool) -> Value | None:
     """``Relu`` or ``Clip``, which runtimes join with the convolution before them."""
-    if not isinstance(bound, Constant) or bound.array.size != 1:
+    if not isinstance(bound, OnnxConstant) or bound.array.size != 1:
         return None
     if x.dtype != np.float32 or x.ndim < bound.ndim:
         return None
@@ -256,12 +256,12 @@ def _bounded(graph: Graph, x: Value, bound: Value, largest: bool) -> Value | Non
     return None
 
 
-class Rectified(Tensor):
+class Rectified(OnnxTensor):
     """A value without what is below 0, which may yet be cut above."""
 
-    def __init__(self, made: Value, source: Value):
-        assert isinstance(made, Tensor)
-        super().__init__(made.name, made.shape, made.dtype)
+    def __init__(self, tensor: Value, source: Value):
+        assert isinstance(tensor, OnnxTensor)
+        super().__init__(tensor.name, tensor.shape, tensor.dtype)
         self.source = source
 
 
@@ -273,11 +273,11 @@ _OR_EQUAL = {"le": "LessOrEqual", "ge": "GreaterOrEqual"}
 @rule("eq", "lt", "gt", "ne", "le", "ge", elementwise=True)
 def _compare(low: Lowering, step, a, b):
     graph, name = low.graph, step.name
-    known = WIDE if name not in ("eq", "ne") else (*WIDE, "bool")
+    dtypes = WIDE if name not in ("eq", "ne") else (*WIDE, "bool")
     operator = {**_COMPARED, **_OR_EQUAL}.get(_NEGATED.get(name, name))
     assert operator is not None
-    made = computed(graph, operator, a, b, known=known, result=np.dtype(bool))
-    return graph.unary("Not", made) if name == "ne" else made
+    verdict = compute(graph, operator, a, b, dtypes=dtypes, result=np.dtype(bool))
+    return graph.unary("Not", verdict) if name == "ne" else verdict
 
 
 @rule("eq_to", "lt_to", "le_to", elementwise=True)
@@ -288,7 +288,7 @@ def _compare_in_total_order(low: Lowering, step, a, b):
         {"eq": "Equal", "lt": "Less", "le": "LessOrEqual"}[step.name[:2]],
     )
     if a.dtype.kind != "f":
-        return computed(graph, operator, a, b, result=np.dtype(bool))
+        return compute(graph, operator, a, b, result=np.dtype(bool))
 
     def compare(how: str, x: Value, y: Value) -> Value:
         return graph.binary(how, x, y, np.bool_)
@@ -297,9 +297,9 @@ def _compare_in_total_order(low: Lowering, step, a, b):
     signs = compare(
         operator, graph.unary("Reciprocal", a), graph.unary("Reciprocal", b)
     )
-    found = compare("And", compare("Equal", a, b), signs)
+    before = compare("And", compare("Equal", a, b), signs)
     if operator != "Equal":
-        found = compare("Or", compare("Less", a, b), found)
+        before = compare("Or", compare("Less", a, b), before)
     a_nan, b_nan = graph.unary("IsNaN", a, np.bool_), graph.unary("IsNaN", b, np.bool_)
     if operator == "Equal":
         behind = compare("And", a_nan, b_nan)
@@ -307,7 +307,7 @@ def _compare_in_total_order(low: Lowering, step, a, b):
         behind = compare("And", graph.unary("Not", a_nan), b_nan)
     else:
         behind = b_nan
-    return compare("Or", found, behind)
+    return compare("Or", before, behind)
 
 
 _LOGICAL = {"and": "And", "or": "Or", "xor": "Xor"}
@@ -331,9 +331,9 @@ def _shift(low: Lowering, step, a, b):
     wide = np.dtype(np.uint32 if unsigned.itemsize < 4 else unsigned)
     # Through the same bits without a sign.
     x = graph.cast(graph.cast(a, unsigned), wide)
-    made = graph.binary("BitShift", x, graph.cast(b, wide))
+    result = graph.binary("BitShift", x, graph.cast(b, wide))
     graph.nodes[-1].attributes["direction"] = direction
-    return graph.cast(graph.cast(made, unsigned), a.dtype)
+    return graph.cast(graph.cast(result, unsigned), a.dtype)
 
 
 @rule("shift_right_arithmetic", elementwise=True)
@@ -346,26 +346,26 @@ def _shift_arithmetic(low: Lowering, step, a, b):
     power = graph.binary("Pow", graph.ints([2]), graph.cast(b, wide))
     x = graph.cast(a, wide)
     rest = graph.binary("Mod", x, power)
-    made = graph.binary("Div", graph.binary("Sub", x, rest), power)
-    return graph.cast(graph.reshape(made, broadcast(a.shape, b.shape)), a.dtype)
+    quotient = graph.binary("Div", graph.binary("Sub", x, rest), power)
+    return graph.cast(graph.reshape(quotient, broadcast(a.shape, b.shape)), a.dtype)
 
 
 def _shift_right_unsigned(low: Lowering, a, b):
     graph = low.graph
     wide = np.dtype(np.uint32)
-    made = graph.binary("BitShift", graph.cast(a, wide), graph.cast(b, wide))
+    result = graph.binary("BitShift", graph.cast(a, wide), graph.cast(b, wide))
     graph.nodes[-1].attributes["direction"] = "RIGHT"
-    return graph.cast(made, a.dtype)
+    return graph.cast(result, a.dtype)
 
 
 # ------------------------------------------------------------------ several operands
-def select(graph: Graph, condition: Value, a: Value, b: Value) -> Value:
+def select(graph: OnnxGraph, condition: Value, a: Value, b: Value) -> Value:
     """Entries of ``a`` where the condition holds, else of ``b``."""
     dtype = a.dtype
-    known = ("float32", "float64", "int32", "int64", "uint8")
-    wide = np.dtype(np.uint8) if dtype.kind == "b" else wider(dtype, known)
-    made = graph.where(condition, graph.cast(a, wide), graph.cast(b, wide))
-    return graph.cast(made, dtype)
+    dtypes = ("float32", "float64", "int32", "int64", "uint8")
+    wide = np.dtype(np.uint8) if dtype.kind == "b" else wider(dtype, dtypes)
+    result = graph.where(condition, graph.cast(a, wide), graph.cast(b, wide))
+    return graph.cast(result, dtype)
 
 
 @rule("select_n", elementwise=True)
@@ -373,36 +373,36 @@ def _select_n(low: Lowering, step, which, *cases):
     graph = low.graph
     if which.dtype == bool:
         return select(graph, which, cases[1], cases[0])
-    made = cases[-1]
+    result = cases[-1]
     for number in range(len(cases) - 2, -1, -1):
-        here = computed(
+        here = compute(
             graph, "Equal", which, graph.like(number, which), result=np.dtype(bool)
         )
-        made = select(graph, here, cases[number], made)
-    return made
+        result = select(graph, here, cases[number], result)
+    return result
 
 
 @rule("clamp", elementwise=True)
 def _clamp(low: Lowering, step, least, x, most):
     graph = low.graph
-    scalars = all(isinstance(v, Constant) and not v.shape for v in (least, most))
+    scalars = all(isinstance(v, OnnxConstant) and not v.shape for v in (least, most))
     if scalars and x.dtype.name in WIDE:
         return graph.add("Clip", x, least, most, shape=x.shape)
-    known = (*WIDE, "uint32", "uint64")
-    above = computed(graph, "Max", x, least, known=known)
-    return computed(graph, "Min", above, most, known=known)
+    dtypes = (*WIDE, "uint32", "uint64")
+    above = compute(graph, "Max", x, least, dtypes=dtypes)
+    return compute(graph, "Min", above, most, dtypes=dtypes)
 
 
 @rule("convert_element_type", elementwise=True)
 def _convert(low: Lowering, step, x):
-    graph, wanted = low.graph, np.dtype(step.params["new_dtype"])
-    dtype = file_dtype(wanted)
-    if x.dtype.kind == "f" and wanted.kind in "iu" and wanted.name not in WIDE:
+    graph, target = low.graph, np.dtype(step.params["new_dtype"])
+    dtype = file_dtype(target)
+    if x.dtype.kind == "f" and target.kind in "iu" and target.name not in WIDE:
         x = graph.cast(x, np.dtype(np.int32))
-    if x.dtype.kind == "f" and dtype != wanted:
-        if wanted.name not in ("float16", "bfloat16"):
-            raise NotExpressible(f"It rounds to {wanted.name}")
-        narrow = graph.add("Cast", x, shape=x.shape, dtype=wanted, to=wanted)
+    if x.dtype.kind == "f" and dtype != target:
+        if target.name not in ("float16", "bfloat16"):
+            raise NotExpressible(f"It rounds to {target.name}")
+        narrow = graph.add("Cast", x, shape=x.shape, dtype=target, to=target)
         return graph.add("Cast", narrow, shape=x.shape, dtype=dtype, to=dtype)
     return graph.cast(x, dtype)
 

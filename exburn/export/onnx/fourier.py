@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from exburn.export.onnx.arrangement import cut, reversed_along
-from exburn.export.onnx.graph import Complex, Graph, Value, file_dtype
+from exburn.export.onnx.graph import Complex, OnnxGraph, Value, file_dtype
 from exburn.export.onnx.lowering import Lowering, NotExpressible, complex_rule
 
 
@@ -42,7 +42,7 @@ def _convert(low: Lowering, step, x):
     return _of_real(graph, graph.cast(x, np.dtype(np.float32)))
 
 
-def _of_real(graph: Graph, x: Value) -> Complex:
+def _of_real(graph: OnnxGraph, x: Value) -> Complex:
     zero = graph.constant(np.zeros((1,) * x.ndim), x.dtype)
     return Complex(x, graph.expand(zero, x.shape))
 
@@ -99,19 +99,19 @@ def _fft(low: Lowering, step, x):
     return _to_real(graph, x, rank - 1, lengths[-1])
 
 
-def _with_parts(graph: Graph, parts: Sequence[Value]) -> Value:
+def _with_parts(graph: OnnxGraph, parts: Sequence[Value]) -> Value:
     """``[…, 2]`` of real and imaginary parts, or ``[…, 1]`` of real ones."""
     shape = (*parts[0].shape, 1)
     return graph.concat([graph.reshape(v, shape) for v in parts], len(shape) - 1)
 
 
 def _transform(
-    graph: Graph, x: Value, axis: int, *, inverse: bool = False, half: bool = False
+    graph: OnnxGraph, x: Value, axis: int, *, inverse: bool = False, half: bool = False
 ) -> Complex:
     shape = list(x.shape[:-1])
     if half:
         shape[axis] = shape[axis] // 2 + 1
-    made = graph.add(
+    spectrum = graph.add(
         "DFT",
         x,
         shape=(*shape, 2),
@@ -119,10 +119,10 @@ def _transform(
         inverse=int(inverse),
         onesided=int(half),
     )
-    return _split(graph, made)
+    return _split(graph, spectrum)
 
 
-def _split(graph: Graph, x: Value) -> Complex:
+def _split(graph: OnnxGraph, x: Value) -> Complex:
     shape = x.shape[:-1]
     parts = []
     for place in range(2):
@@ -131,19 +131,19 @@ def _split(graph: Graph, x: Value) -> Complex:
     return Complex(*parts)
 
 
-def _to_real(graph: Graph, x: Complex, axis: int, length: Any) -> Value:
+def _to_real(graph: OnnxGraph, x: Complex, axis: int, length: Any) -> Value:
     """Of half a spectrum, whose other half is its conjugate in turn."""
     if not isinstance(length, int):
         raise NotExpressible("Its length is open")
-    kept = length // 2 + 1
+    half = length // 2 + 1
     ends = list(x.shape)
-    ends[axis] = kept - (1 if length % 2 == 0 else 0)
+    ends[axis] = half - (1 if length % 2 == 0 else 0)
     starts = [0] * len(ends)
     starts[axis] = 1
     parts = []
     for part, sign in ((x.real, 1), (x.imaginary, -1)):
         first = list(x.shape)
-        first[axis] = kept
+        first[axis] = half
         part = cut(graph, part, [0] * len(first), first)
         rest = reversed_along(graph, cut(graph, part, starts, ends), [axis])
         if sign < 0:

@@ -39,14 +39,14 @@ class Value:
         return len(self.shape)
 
 
-class Tensor(Value):
+class OnnxTensor(Value):
     """What a node gives, or an input of the graph."""
 
     def __init__(self, name: str, shape: Sequence[Any], dtype: Any):
         self.name, self.shape, self.dtype = name, tuple(shape), np.dtype(dtype)
 
 
-class Constant(Value):
+class OnnxConstant(Value):
     """An array that is known. It becomes an initializer if a node reads it.
 
     Args:
@@ -62,7 +62,7 @@ class Constant(Value):
             array = array.astype(file_dtype(array.dtype), copy=False)
         self.array, self.path, self.shared = array, path, shared
         self.shape, self.dtype = tuple(array.shape), array.dtype
-        self.forms: dict[Any, Constant] = {}  # by what was done to it
+        self.forms: dict[Any, OnnxConstant] = {}  # by what was done to it
 
     @property
     def nbytes(self) -> int:
@@ -92,11 +92,11 @@ class Spread(Value):
 ZERO = 128  # the byte that stands for 0
 
 
-def unsigned(array: np.ndarray) -> np.ndarray:
+def to_unsigned(array: np.ndarray) -> np.ndarray:
     """Integers of 8 bits or fewer as bytes around ``ZERO``.
 
     Example:
-        >>> unsigned(np.array([-127, 0, 127], np.int8))
+        >>> to_unsigned(np.array([-127, 0, 127], np.int8))
         array([  1, 128, 255], dtype=uint8)
     """
     return (array.astype(np.int16) + ZERO).astype(np.uint8)
@@ -125,7 +125,7 @@ class Integers(Value):
         """A function of an array applied to both."""
         return Integers(function(self.array), function(self.scale), self.path)
 
-    def read(self, graph: Graph) -> Tensor:
+    def read(self, graph: OnnxGraph) -> OnnxTensor:
         """The node: with a scale for the whole, or for each entry of an axis."""
         scale = self.scale
         for axis in range(scale.ndim):
@@ -139,16 +139,16 @@ class Integers(Value):
                 zero = np.full_like(row, ZERO, np.uint8)
                 return graph.add(
                     "DequantizeLinear",
-                    Constant(unsigned(self.array), self.path),
-                    Constant(row),
-                    Constant(zero),
+                    OnnxConstant(to_unsigned(self.array), self.path),
+                    OnnxConstant(row),
+                    OnnxConstant(zero),
                     shape=self.shape,
                     dtype=np.float32,
                     **about,
                 )
-        values = Constant(np.ascontiguousarray(self.array), self.path)
+        values = OnnxConstant(np.ascontiguousarray(self.array), self.path)
         whole = graph.cast(graph.add("Identity", values, shape=self.shape), np.float32)
-        return graph.add("Mul", whole, Constant(scale.copy()), shape=self.shape)
+        return graph.add("Mul", whole, OnnxConstant(scale.copy()), shape=self.shape)
 
 
 class Complex(Value):
@@ -160,7 +160,7 @@ class Complex(Value):
 
 
 @dataclasses.dataclass
-class Node:
+class OnnxNode:
     """One operator; attributes may be graphs."""
 
     operator: str
@@ -199,7 +199,7 @@ def is_static(shape: Sequence[Any]) -> bool:
     return all(isinstance(n, int) for n in shape)
 
 
-class Graph:
+class OnnxGraph:
     """A graph, or the body of a loop or branch in one.
 
     Args:
@@ -211,12 +211,12 @@ class Graph:
         layer: Path of the layer whose operations are being added.
     """
 
-    def __init__(self, parent: Graph | None = None):
+    def __init__(self, parent: OnnxGraph | None = None):
         self.parent, self.root = parent, self if parent is None else parent.root
-        self.nodes: list[Node] = []
-        self.inputs: list[Tensor] = []
-        self.outputs: list[Tensor] = []
-        self._done: dict[Any, tuple[Tensor, Any]] = {}  # what is there already
+        self.nodes: list[OnnxNode] = []
+        self.inputs: list[OnnxTensor] = []
+        self.outputs: list[OnnxTensor] = []
+        self._done: dict[Any, tuple[OnnxTensor, Any]] = {}  # what is there already
         if parent is None:
             self.initializers: dict[str, np.ndarray] = {}
             self.layer = ""
@@ -239,31 +239,31 @@ class Graph:
 
     def name_of(self, value: Value) -> str:
         """The name by which a node reads a value."""
-        if isinstance(value, Tensor):
+        if isinstance(value, OnnxTensor):
             return value.name
         if isinstance(value, Spread):
             return self.once(("spread", id(value)), value, lambda: self._spread(value))
         if isinstance(value, Integers):
             return self.once(("read", id(value)), value, lambda: value.read(self))
-        assert isinstance(value, Constant)
+        assert isinstance(value, OnnxConstant)
         return self._initializer(value)
 
     def once(self, key: Any, keep: Any, make: Any) -> str:
         """What was computed for a key in this graph or around it, or is made now."""
-        graph: Graph | None = self
+        graph: OnnxGraph | None = self
         while graph is not None:
             if key in graph._done:
                 return graph._done[key][0].name
             graph = graph.parent
-        made = make()
-        self._done[key] = made, keep  # `keep` lives on, so that no other has its id
-        return made.name
+        tensor = make()
+        self._done[key] = tensor, keep  # `keep` lives on, so that no other has its id
+        return tensor.name
 
-    def _spread(self, value: Spread) -> Tensor:
+    def _spread(self, value: Spread) -> OnnxTensor:
         source = value.source
         return self.add("Expand", source, self.sizes(value.shape), shape=value.shape)
 
-    def _initializer(self, constant: Constant) -> str:
+    def _initializer(self, constant: OnnxConstant) -> str:
         root, array = self.root, constant.array
         key: Any = id(constant.array)
         if array.nbytes <= _COMPARED:
@@ -294,8 +294,8 @@ class Graph:
         layer = self.root.layer
         label = self.fresh(f"{layer}/{operator}" if layer else operator)
         results = [f"{label}:{i}" for i in range(outputs)]
-        given = {k: v for k, v in attributes.items() if v is not None}
-        self.nodes.append(Node(operator, names, results, given, label))
+        present = {k: v for k, v in attributes.items() if v is not None}
+        self.nodes.append(OnnxNode(operator, names, results, present, label))
         return results
 
     def add(
@@ -305,38 +305,38 @@ class Graph:
         shape: Sequence[Any],
         dtype: Any = None,
         **attributes: Any,
-    ) -> Tensor:
+    ) -> OnnxTensor:
         """Adds a node of one output, by default of the dtype of its first input."""
         (name,) = self.emit(operator, inputs, **attributes)
-        return Tensor(name, shape, inputs[0].dtype if dtype is None else dtype)
+        return OnnxTensor(name, shape, inputs[0].dtype if dtype is None else dtype)
 
     # ------------------------------------------------------------------ constants
-    def constant(self, value: Any, dtype: Any = None) -> Constant:
-        return Constant(np.asarray(value, dtype))
+    def constant(self, value: Any, dtype: Any = None) -> OnnxConstant:
+        return OnnxConstant(np.asarray(value, dtype))
 
-    def like(self, value: Any, other: Value) -> Constant:
+    def like(self, value: Any, other: Value) -> OnnxConstant:
         """A number in the dtype of a value."""
-        return Constant(np.asarray(value).astype(other.dtype))
+        return OnnxConstant(np.asarray(value).astype(other.dtype))
 
-    def ints(self, values: Sequence[int]) -> Constant:
-        return Constant(np.asarray(list(values), np.int64).reshape(-1))
+    def ints(self, values: Sequence[int]) -> OnnxConstant:
+        return OnnxConstant(np.asarray(list(values), np.int64).reshape(-1))
 
     # ------------------------------------------------------------------ open sizes
     def size(self, size: Any) -> Value:
         """A size as an array of one int64."""
         if isinstance(size, int):
             return self.ints([size])
-        return _evaluated(self, size).value
+        return _evaluate(self, size).value
 
     def sizes(self, shape: Sequence[Any]) -> Value:
         """Sizes as an array of int64."""
         if is_static(shape):
             return self.ints(shape)
         key = ("sizes", tuple(map(str, shape)))
-        name = self.once(key, None, lambda: self._joined(shape))
-        return Tensor(name, (len(shape),), np.int64)
+        name = self.once(key, None, lambda: self._join_sizes(shape))
+        return OnnxTensor(name, (len(shape),), np.int64)
 
-    def _joined(self, shape: Sequence[Any]) -> Tensor:
+    def _join_sizes(self, shape: Sequence[Any]) -> OnnxTensor:
         parts: list[Value] = []
         run: list[int] = []
         for n in shape:
@@ -350,7 +350,7 @@ class Graph:
         if run:
             parts.append(self.ints(run))
         if len(parts) == 1:
-            assert isinstance(parts[0], Tensor)
+            assert isinstance(parts[0], OnnxTensor)
             return parts[0]
         return self.add("Concat", *parts, axis=0, shape=(len(shape),), dtype=np.int64)
 
@@ -360,8 +360,10 @@ class Graph:
         if value.dtype == dtype:
             return value
         grown = value.dtype.itemsize < dtype.itemsize
-        if isinstance(value, Constant) and not (value.stays or grown and value.large):
-            return Constant(value.array.astype(dtype), value.path, value.shared)
+        if isinstance(value, OnnxConstant) and not (
+            value.stays or grown and value.large
+        ):
+            return OnnxConstant(value.array.astype(dtype), value.path, value.shared)
         if isinstance(value, Spread):
             return Spread(self.cast(value.source, dtype), value.shape)
         return self.add("Cast", value, shape=value.shape, dtype=dtype, to=dtype)
@@ -371,11 +373,11 @@ class Graph:
         shape = tuple(shape)
         if len(shape) == value.ndim and all(map(same_size, shape, value.shape)):
             return value
-        if isinstance(value, Constant) and not value.stays:
+        if isinstance(value, OnnxConstant) and not value.stays:
             return _form(value, ("reshape", shape), lambda a: a.reshape(shape))
         if isinstance(value, Integers) and is_static(shape):
             return value.map(lambda a: a.reshape(shape))
-        if isinstance(value, Tensor) and is_static(shape):
+        if isinstance(value, OnnxTensor) and is_static(shape):
             return self.add("Reshape", value, self.ints(shape), shape=shape)
         return self.add("Reshape", value, self._target(value, shape), shape=shape)
 
@@ -388,8 +390,8 @@ class Graph:
             return self.sizes(shape)
         target: list[Any] = []
         for axis, n in enumerate(shape):
-            kept = axis < value.ndim and same_size(n, value.shape[axis])
-            target.append(n if isinstance(n, int) else 0 if kept else n)
+            same = axis < value.ndim and same_size(n, value.shape[axis])
+            target.append(n if isinstance(n, int) else 0 if same else n)
         unknown = [axis for axis, n in enumerate(target) if not isinstance(n, int)]
         if len(unknown) > 1:
             return self.sizes(shape)
@@ -402,7 +404,7 @@ class Graph:
         if order == tuple(range(len(order))):
             return value
         shape = tuple(value.shape[axis] for axis in order)
-        if isinstance(value, Constant) and not value.stays:
+        if isinstance(value, OnnxConstant) and not value.stays:
             return _form(
                 value, order, lambda a: np.ascontiguousarray(a.transpose(order))
             )
@@ -416,7 +418,7 @@ class Graph:
         name = self.once(
             key, None, lambda: self.add("Transpose", value, shape=shape, perm=order)
         )
-        return Tensor(name, shape, value.dtype)
+        return OnnxTensor(name, shape, value.dtype)
 
     def expand(self, value: Value, shape: Sequence[Any]) -> Value:
         """A value repeated along its axes of size 1: as such only where it must be."""
@@ -425,9 +427,9 @@ class Graph:
             return value
         if isinstance(value, Spread):
             value = value.source
-        if isinstance(value, Constant) and is_static(shape):
+        if isinstance(value, OnnxConstant) and is_static(shape):
             if math.prod(shape) * value.dtype.itemsize <= _COMPARED:
-                return Constant(np.broadcast_to(value.array, shape).copy())
+                return OnnxConstant(np.broadcast_to(value.array, shape).copy())
         return Spread(value, shape)
 
     def slice(
@@ -442,13 +444,13 @@ class Graph:
     ) -> Value:
         """Part of a value; starts and ends may be open."""
         static = is_static([*starts, *ends])
-        if static and isinstance(value, Constant) and not value.stays:
+        if static and isinstance(value, OnnxConstant) and not value.stays:
             cut = [slice(None)] * value.ndim
             for i, axis in enumerate(axes):
                 step = steps[i] if steps else 1
                 end = None if step < 0 and ends[i] < -(1 << 60) else ends[i]
                 cut[axis] = slice(starts[i], end, step)
-            return Constant(np.ascontiguousarray(value.array[tuple(cut)]))
+            return OnnxConstant(np.ascontiguousarray(value.array[tuple(cut)]))
         inputs = [value, self.sizes(starts), self.sizes(ends), self.ints(axes)]
         if steps and any(step != 1 for step in steps):
             inputs.append(self.ints(steps))
@@ -479,25 +481,25 @@ class Graph:
         return self.add("Where", condition, a, b, shape=shape, dtype=a.dtype)
 
 
-def prune(graph: Graph) -> None:
+def prune(graph: OnnxGraph) -> None:
     """Removes the nodes that no output depends on, and initializers that none reads."""
-    wanted = {tensor.name for tensor in graph.outputs}
-    kept = []
+    names = {tensor.name for tensor in graph.outputs}
+    nodes = []
     for node in reversed(graph.nodes):
-        if wanted.intersection(node.outputs):
-            kept.append(node)
-            wanted |= _names_read(node)
-    graph.nodes = kept[::-1]
-    unread = graph.initializers.keys() - wanted
+        if names.intersection(node.outputs):
+            nodes.append(node)
+            names |= _names_read(node)
+    graph.nodes = nodes[::-1]
+    unread = graph.initializers.keys() - names
     for name in unread:
         del graph.initializers[name]
 
 
-def _names_read(node: Node) -> set[str]:
+def _names_read(node: OnnxNode) -> set[str]:
     """What a node reads, in its bodies too."""
     names = set(node.inputs)
     for body in node.attributes.values():
-        if isinstance(body, Graph):
+        if isinstance(body, OnnxGraph):
             names |= {tensor.name for tensor in body.outputs}
             names |= set().union(*map(_names_read, body.nodes))
     return names
@@ -516,10 +518,10 @@ def broadcast(a: Shape, b: Shape) -> Shape:
     return tuple(m if same_size(n, 1) else n for n, m in zip(a, b, strict=True))
 
 
-def _form(constant: Constant, key: Any, make: Any) -> Constant:
+def _form(constant: OnnxConstant, key: Any, make: Any) -> OnnxConstant:
     """A constant in another form, which is computed once."""
     if key not in constant.forms:
-        form = Constant(make(constant.array), constant.path, constant.shared)
+        form = OnnxConstant(make(constant.array), constant.path, constant.shared)
         constant.forms[key] = form
     return constant.forms[key]
 
@@ -527,49 +529,51 @@ def _form(constant: Constant, key: Any, make: Any) -> Constant:
 # ---------------------------------------------------------------------- open sizes
 
 
-class _Size:
+class _ShapeSize:
     """An open size as nodes; Python's operators on it add more of them."""
 
-    def __init__(self, graph: Graph, value: Value):
+    def __init__(self, graph: OnnxGraph, value: Value):
         self.graph, self.value = graph, value
 
-    def _with(self, operator: str, other: Any, turned: bool = False) -> _Size:
-        operand = other.value if isinstance(other, _Size) else self.graph.ints([other])
-        pair = (operand, self.value) if turned else (self.value, operand)
-        made = self.graph.add(operator, *pair, shape=(1,), dtype=np.int64)
-        return _Size(self.graph, made)
+    def _with(self, operator: str, other: Any, swap: bool = False) -> _ShapeSize:
+        operand = (
+            other.value if isinstance(other, _ShapeSize) else self.graph.ints([other])
+        )
+        pair = (operand, self.value) if swap else (self.value, operand)
+        tensor = self.graph.add(operator, *pair, shape=(1,), dtype=np.int64)
+        return _ShapeSize(self.graph, tensor)
 
-    def __add__(self, other: Any) -> _Size:
+    def __add__(self, other: Any) -> _ShapeSize:
         return (
             self if isinstance(other, int) and other == 0 else self._with("Add", other)
         )
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> _Size:
+    def __sub__(self, other: Any) -> _ShapeSize:
         return self._with("Sub", other)
 
-    def __rsub__(self, other: Any) -> _Size:
-        return self._with("Sub", other, turned=True)
+    def __rsub__(self, other: Any) -> _ShapeSize:
+        return self._with("Sub", other, swap=True)
 
-    def __mul__(self, other: Any) -> _Size:
+    def __mul__(self, other: Any) -> _ShapeSize:
         return (
             self if isinstance(other, int) and other == 1 else self._with("Mul", other)
         )
 
     __rmul__ = __mul__
 
-    def __neg__(self) -> _Size:
+    def __neg__(self) -> _ShapeSize:
         return self._with("Mul", -1)
 
-    def __floordiv__(self, other: Any) -> _Size:
+    def __floordiv__(self, other: Any) -> _ShapeSize:
         # ONNX divides toward zero: x // n = (x - x mod n) / n.
         return (self - self % other)._with("Div", other)
 
-    def __mod__(self, other: Any) -> _Size:
+    def __mod__(self, other: Any) -> _ShapeSize:
         return self._with("Mod", other)  # of integers with the sign of the divisor
 
-    def __pow__(self, exponent: int) -> _Size:
+    def __pow__(self, exponent: int) -> _ShapeSize:
         result = self
         for _ in range(exponent - 1):
             result = result * self
@@ -585,63 +589,63 @@ def _least(a: Any, b: Any) -> Any:
 
 
 def _extreme(operator: str, plain: Any, a: Any, b: Any) -> Any:
-    if isinstance(a, _Size):
+    if isinstance(a, _ShapeSize):
         return a._with(operator, b)
-    return b._with(operator, a) if isinstance(b, _Size) else plain(a, b)
+    return b._with(operator, a) if isinstance(b, _ShapeSize) else plain(a, b)
 
 
 def _floordiv(a: Any, b: Any) -> Any:
-    return _promoted(a, b) // b
+    return _promote(a, b) // b
 
 
 def _mod(a: Any, b: Any) -> Any:
-    return _promoted(a, b) % b
+    return _promote(a, b) % b
 
 
-def _promoted(a: Any, b: Any) -> Any:
-    if isinstance(b, _Size) and isinstance(a, int):
-        return _Size(b.graph, b.graph.ints([a]))
+def _promote(a: Any, b: Any) -> Any:
+    if isinstance(b, _ShapeSize) and isinstance(a, int):
+        return _ShapeSize(b.graph, b.graph.ints([a]))
     return a
 
 
 _FUNCTIONS = {"floordiv": _floordiv, "mod": _mod, "max": _greatest, "min": _least}
 
 
-def _evaluated(graph: Graph, size: Any) -> _Size:
+def _evaluate(graph: OnnxGraph, size: Any) -> _ShapeSize:
     """The nodes for an open size; those of a body are the root's."""
     root = graph.root
 
-    def make() -> Tensor:
-        made = evaluate_size(size, _Symbols(root), _FUNCTIONS)
-        if isinstance(made, int):
-            value = root.ints([made])
-            return Tensor(root.name_of(value), (1,), np.int64)
-        assert isinstance(made.value, Tensor)
-        return made.value
+    def make() -> OnnxTensor:
+        result = evaluate_size(size, _Symbols(root), _FUNCTIONS)
+        if isinstance(result, int):
+            value = root.ints([result])
+            return OnnxTensor(root.name_of(value), (1,), np.int64)
+        assert isinstance(result.value, OnnxTensor)
+        return result.value
 
     name = root.once(("size", str(size)), None, make)
-    return _Size(root, Tensor(name, (1,), np.int64))
+    return _ShapeSize(root, OnnxTensor(name, (1,), np.int64))
 
 
 class _Symbols(dict):
     """The symbols of sizes, each read from an input once it is asked for."""
 
-    def __init__(self, root: Graph):
+    def __init__(self, root: OnnxGraph):
         self.root = root
 
-    def __missing__(self, name: str) -> _Size:
-        return _Size(self.root, _source(self.root, name))
+    def __missing__(self, name: str) -> _ShapeSize:
+        return _ShapeSize(self.root, _source(self.root, name))
 
 
-def _source(root: Graph, name: str) -> Tensor:
+def _source(root: OnnxGraph, name: str) -> OnnxTensor:
     """A symbol's value as it is read from an input."""
     value, axis, factor = root.sources[name]
 
-    def make() -> Tensor:
+    def make() -> OnnxTensor:
         (size,) = root.emit("Shape", [value], start=axis, end=axis + 1)
-        whole = Tensor(size, (1,), np.int64)
+        whole = OnnxTensor(size, (1,), np.int64)
         if factor == 1:
             return whole
         return root.add("Div", whole, root.ints([factor]), shape=(1,))
 
-    return Tensor(root.once(("source", name), None, make), (1,), np.int64)
+    return OnnxTensor(root.once(("source", name), None, make), (1,), np.int64)

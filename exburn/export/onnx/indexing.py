@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.export.onnx.arrangement import counted, cut
+from exburn.export.onnx.arrangement import count_along, cut
 from exburn.export.onnx.elementwise import select
 from exburn.export.onnx.graph import (
-    Constant,
-    Graph,
+    OnnxConstant,
+    OnnxGraph,
     Spread,
     Value,
     broadcast,
@@ -39,10 +39,10 @@ def _dynamic_slice(low: Lowering, step, x, *starts):
 
 @rule("dynamic_update_slice")
 def _dynamic_update_slice(low: Lowering, step, x, update, *starts):
-    return _replaced(low.graph, x, update, starts, 0)
+    return _replace(low.graph, x, update, starts, 0)
 
 
-def _replaced(graph: Graph, x: Value, update: Value, starts, axis: int) -> Value:
+def _replace(graph: OnnxGraph, x: Value, update: Value, starts, axis: int) -> Value:
     """What is before, the update, and what is behind it, axis by axis."""
     while axis < x.ndim and same_size(x.shape[axis], update.shape[axis]):
         axis += 1
@@ -57,18 +57,18 @@ def _replaced(graph: Graph, x: Value, update: Value, starts, axis: int) -> Value
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         return graph.add("Slice", x, first, last, axes, shape=shape)
 
-    inner = _replaced(graph, part(start, end, size), update, starts, axis + 1)
+    inner = _replace(graph, part(start, end, size), update, starts, axis + 1)
     # The sizes of these two are known when the file runs.
     before = part(graph.ints([0]), start, 0)
     behind = part(end, graph.size(n), 0)
     return graph.add("Concat", before, inner, behind, axis=axis, shape=x.shape)
 
 
-def clipped_start(graph: Graph, start: Value, n: Any, size: Any) -> Value:
+def clipped_start(graph: OnnxGraph, start: Value, n: Any, size: Any) -> Value:
     """The start of a slice as an array of one int64, so that the slice lies inside."""
     start = graph.cast(graph.reshape(start, (1,)), np.int64)
-    if isinstance(start, Constant) and isinstance(n, int) and isinstance(size, int):
-        return Constant(np.clip(start.array, 0, n - size))
+    if isinstance(start, OnnxConstant) and isinstance(n, int) and isinstance(size, int):
+        return OnnxConstant(np.clip(start.array, 0, n - size))
     low = graph.binary("Max", start, graph.ints([0]))
     return graph.binary("Min", low, graph.size(n - size))
 
@@ -88,7 +88,7 @@ class Places:
 
 
 def find_places(
-    graph: Graph,
+    graph: OnnxGraph,
     indices: Value,
     axes: Sequence[int],
     shape: Sequence[Any],
@@ -117,12 +117,12 @@ def find_places(
             column = cut(graph, indices, [*(0 for _ in batch), place], ends)
         start = graph.cast(graph.reshape(column, batch), np.int64)
         last = shape[axis] - sizes[axis]
-        if isinstance(start, Constant) and isinstance(last, int):
+        if isinstance(start, OnnxConstant) and isinstance(last, int):
             inside = (start.array >= 0) & (start.array <= last)
             if not inside.all():
                 if name == "FILL_OR_DROP":
-                    valid = _both(graph, valid, Constant(inside))
-                start = Constant(np.clip(start.array, 0, last))
+                    valid = _both(graph, valid, OnnxConstant(inside))
+                start = OnnxConstant(np.clip(start.array, 0, last))
         elif name in ("CLIP", "FILL_OR_DROP"):
             clipped = _clip(graph, start, last)
             if name == "FILL_OR_DROP":
@@ -133,7 +133,7 @@ def find_places(
     return Places(starts, valid)
 
 
-def _clip(graph: Graph, start: Value, last: Any) -> Value:
+def _clip(graph: OnnxGraph, start: Value, last: Any) -> Value:
     if isinstance(last, int):
         bounds = graph.constant(0, np.int64), graph.constant(last, np.int64)
         return graph.add("Clip", start, *bounds, shape=start.shape)
@@ -142,7 +142,7 @@ def _clip(graph: Graph, start: Value, last: Any) -> Value:
     return graph.reshape(most, start.shape)
 
 
-def _both(graph: Graph, a: Value | None, b: Value) -> Value:
+def _both(graph: OnnxGraph, a: Value | None, b: Value) -> Value:
     return b if a is None else graph.binary("And", a, b)
 
 
@@ -163,41 +163,41 @@ def _gather(low: Lowering, step, x, indices):
     ]
     x = cut(graph, x, [0] * x.ndim, ends)
     indexed = [a for a in axes if not same_size(sizes[a], x.shape[a])]
-    kept = [a for a in range(x.ndim) if a not in (*indexed, *batching)]
+    window_axes = [a for a in range(x.ndim) if a not in (*indexed, *batching)]
     wide = [a for a in indexed if sizes[a] != 1]
     # The axes of the result: those of the batch, then of windows by operand axis.
     if len(indexed) == 1 and not batching:
-        found, labels = _take(graph, x, places, indexed[0], sizes, len(batch))
+        entries, labels = _take(graph, x, places, indexed[0], sizes, len(batch))
     else:
-        found, labels = _take_points(
-            graph, x, places, indexed, kept, sizes, numbers, batch
+        entries, labels = _take_points(
+            graph, x, places, indexed, window_axes, sizes, numbers, batch
         )
     windows = [
         a
         for a in range(len(sizes))
         if a not in numbers.collapsed_slice_dims and a not in batching
     ]
-    held = {a for a in (*wide, *kept)}
+    spanned_axes = {a for a in (*wide, *window_axes)}
     order, free = [], iter(range(len(batch)))
     axis_of = dict(zip(numbers.offset_dims, windows, strict=True))
     for position in range(len(step.outputs[0].aval.shape)):
         if position not in axis_of:
             order.append(labels.index(("batch", next(free))))
-        elif axis_of[position] in held:
+        elif axis_of[position] in spanned_axes:
             order.append(labels.index(("window", axis_of[position])))
     shape = step.outputs[0].aval.shape
     # A collapsed axis that every slice has whole is of size 1.
     order += [i for i in range(len(labels)) if i not in order]
-    found = graph.reshape(graph.transpose(found, order), shape)
+    entries = graph.reshape(graph.transpose(entries, order), shape)
     if places.valid is None:
-        return found
+        return entries
     inner = iter(batch)
     mask_shape = [1 if p in axis_of else next(inner) for p in range(len(shape))]
-    fill = graph.like(_fill_value(params["fill_value"], found.dtype), found)
-    return select(graph, graph.reshape(places.valid, mask_shape), found, fill)
+    fill = graph.like(_fill_value(params["fill_value"], entries.dtype), entries)
+    return select(graph, graph.reshape(places.valid, mask_shape), entries, fill)
 
 
-def _take(graph: Graph, x: Value, places: Places, axis: int, sizes, count: int):
+def _take(graph: OnnxGraph, x: Value, places: Places, axis: int, sizes, count: int):
     """Slices along one axis."""
     index = places.starts[axis]
     batch = index.shape
@@ -206,26 +206,26 @@ def _take(graph: Graph, x: Value, places: Places, axis: int, sizes, count: int):
         index = _with_offsets(graph, index, [sizes[axis]], 0)
         inner.append(("window", axis))
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-    found = graph.add("Gather", x, index, shape=shape, axis=axis)
+    entries = graph.add("Gather", x, index, shape=shape, axis=axis)
     labels = [
         *(("window", a) for a in range(axis)),
         *inner,
         *(("window", a) for a in range(axis + 1, x.ndim)),
     ]
     assert len(batch) == count
-    return found, labels
+    return entries, labels
 
 
-def _take_points(graph, x, places, indexed, kept, sizes, numbers, batch):
+def _take_points(graph, x, places, indexed, window_axes, sizes, numbers, batch):
     """Slices along several axes, or of rows that belong to rows of the indices."""
     batching = list(numbers.operand_batching_dims)
     at = list(numbers.start_indices_batching_dims)
     others = [i for i in range(len(batch)) if i not in at]
     wide = [a for a in indexed if sizes[a] != 1]
-    data = graph.transpose(x, (*batching, *indexed, *kept))
+    data = graph.transpose(x, (*batching, *indexed, *window_axes))
     labels: list[Any] = [("batch", i) for i in (*at, *others)]
     labels += [("window", a) for a in wide]
-    labels += [("window", a) for a in kept]
+    labels += [("window", a) for a in window_axes]
     if not indexed:  # each slice is whole: rows by rows
         if others:
             raise NotExpressible("It repeats whole slices")
@@ -245,18 +245,18 @@ def _take_points(graph, x, places, indexed, kept, sizes, numbers, batch):
         graph.reshape(graph.expand(column, shape), (*shape, 1)) for column in columns
     ]
     points = graph.concat(columns, len(shape))
-    found = graph.add(
+    entries = graph.add(
         "GatherND",
         data,
         points,
-        shape=(*shape, *(x.shape[a] for a in kept)),
+        shape=(*shape, *(x.shape[a] for a in window_axes)),
         batch_dims=len(batching),
     )
-    return found, labels
+    return entries, labels
 
 
 def _with_offsets(
-    graph: Graph, start: Value, reach: Sequence[Any], place: int | None
+    graph: OnnxGraph, start: Value, reach: Sequence[Any], place: int | None
 ) -> Value:
     """Starts with an axis for each window, along one of which they count up."""
     shape = (*start.shape, *(1 for _ in reach))
@@ -266,17 +266,17 @@ def _with_offsets(
     inner = [1] * len(shape)
     axis = len(shape) - len(reach) + place
     inner[axis] = reach[place]
-    offsets = counted(graph, inner, axis, np.int64)
+    offsets = count_along(graph, inner, axis, np.int64)
     offsets = offsets.source if isinstance(offsets, Spread) else offsets
-    if isinstance(start, Constant) and isinstance(offsets, Constant):
-        return Constant(start.array + offsets.array)
+    if isinstance(start, OnnxConstant) and isinstance(offsets, OnnxConstant):
+        return OnnxConstant(start.array + offsets.array)
     return graph.binary("Add", start, offsets)
 
 
-def _fill_value(given: Any, dtype: np.dtype) -> Any:
+def _fill_value(value: Any, dtype: np.dtype) -> Any:
     """What stands for entries outside, as JAX has it."""
-    if given is not None:
-        return given
+    if value is not None:
+        return value
     if dtype.kind == "f":
         return np.nan
     if dtype.kind == "b":

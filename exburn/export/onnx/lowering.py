@@ -19,16 +19,16 @@ from exburn.core.symbolic_shapes import evaluate_size, symbols_of
 from exburn.errors import ExportError
 from exburn.export.onnx.graph import (
     Complex,
-    Constant,
-    Graph,
+    OnnxConstant,
+    OnnxGraph,
+    OnnxTensor,
     Spread,
-    Tensor,
     Value,
     broadcast,
     file_dtype,
     is_static,
 )
-from exburn.export.operations import Known, Operation, Operations, Slot
+from exburn.export.operations import Known, Operations, ProgramStep, ValueSlot
 
 Rule = Callable[..., Any]
 
@@ -101,8 +101,8 @@ def hint_for(primitive: str, reason: str = "") -> str:
     """What there is to do about a primitive that cannot be expressed."""
     if primitive.startswith("random_"):
         return "A file draws no random numbers: let the layer draw in training alone."
-    if (known := _HINTS.get(primitive)) is not None:
-        return known
+    if (hint := _HINTS.get(primitive)) is not None:
+        return hint
     if reason:
         return f"{reason}. StableHLO can express it: model.export('m.stablehlo')."
     return "StableHLO can express it: model.export('m.stablehlo')."
@@ -118,22 +118,22 @@ class Lowering:
         operation: The operation whose rule runs.
     """
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: OnnxGraph):
         self.graph = graph
-        self.operation: Operation | None = None
-        self._values: dict[int, tuple[Slot, Value]] = {}
+        self.operation: ProgramStep | None = None
+        self._values: dict[int, tuple[ValueSlot, Value]] = {}
 
     # ------------------------------------------------------------------ values
-    def bind(self, slot: Slot, value: Value) -> None:
+    def bind(self, slot: ValueSlot, value: Value) -> None:
         """Says what a slot's value is."""
         self._values[id(slot)] = slot, value
 
-    def value_of(self, slot: Slot) -> Value:
+    def value_of(self, slot: ValueSlot) -> Value:
         entry = self._values.get(id(slot))
         if entry is not None:
             return entry[1]
         assert isinstance(slot, Known), slot
-        value = Constant(_array(slot.value, slot.aval))
+        value = OnnxConstant(_array(slot.value, slot.aval))
         self.bind(slot, value)
         return value
 
@@ -148,7 +148,7 @@ class Lowering:
             self.lower(step)
         return [self.value_of(slot) for slot in operations.outputs]
 
-    def lower(self, step: Operation) -> None:
+    def lower(self, step: ProgramStep) -> None:
         """Adds the nodes of one operation.
 
         Raises:
@@ -158,9 +158,9 @@ class Lowering:
         outer, self.operation = self.operation, step
         layer, self.graph.root.layer = self.graph.root.layer, step.layer
         try:
-            results = self._computed(step, inputs)
+            results = self._fold(step, inputs)
             if results is None:
-                results = self._ruled(step, inputs)
+                results = self._apply_rule(step, inputs)
         except NotExpressible as error:
             raise cannot_express(step, str(error)) from None
         finally:
@@ -168,7 +168,7 @@ class Lowering:
         for slot, result in zip(step.outputs, results, strict=True):
             self.bind(slot, result)
 
-    def _ruled(self, step: Operation, inputs: list[Value]) -> Sequence[Value]:
+    def _apply_rule(self, step: ProgramStep, inputs: list[Value]) -> Sequence[Value]:
         if any(_is_complex(slot.aval) for slot in (*step.inputs, *step.outputs)):
             return [self._complex(step, inputs)]
         function = RULES.get(step.name)
@@ -178,12 +178,12 @@ class Lowering:
             raise NotExpressible("")
         if step.name in ELEMENTWISE:
             return [self._entrywise(step, function, inputs)]
-        made = function(self, step, *inputs)
-        return made if isinstance(made, list | tuple) else [made]
+        values = function(self, step, *inputs)
+        return values if isinstance(values, list | tuple) else [values]
 
-    def _complex(self, step: Operation, inputs: list[Value]) -> Value:
+    def _complex(self, step: ProgramStep, inputs: list[Value]) -> Value:
         """An operation on complex numbers, or one that gives some."""
-        values = [_parted(v) if v.dtype.kind == "c" else v for v in inputs]
+        values = [_real_and_imaginary(v) if v.dtype.kind == "c" else v for v in inputs]
         if step.name in _MOVES:
             parts = [
                 [getattr(v, name) if isinstance(v, Complex) else v for v in values]
@@ -194,18 +194,20 @@ class Lowering:
             raise NotExpressible("It computes with complex numbers")
         return COMPLEX[step.name](self, step, *values)
 
-    def _entrywise(self, step: Operation, function: Rule, inputs: list[Value]) -> Value:
+    def _entrywise(
+        self, step: ProgramStep, function: Rule, inputs: list[Value]
+    ) -> Value:
         """An operation on operands that are broadcast as late as possible."""
         if not any(isinstance(v, Spread) for v in inputs):
             return function(self, step, *inputs)
         plain = [v.source if isinstance(v, Spread) else v for v in inputs]
-        found = self._evaluated(step, plain) if _is_small(plain) else None
-        made = function(self, step, *plain) if found is None else found[0]
-        return self.graph.expand(made, step.outputs[0].aval.shape)
+        constant = self._evaluate(step, plain) if _is_small(plain) else None
+        value = function(self, step, *plain) if constant is None else constant[0]
+        return self.graph.expand(value, step.outputs[0].aval.shape)
 
-    def _computed(self, step: Operation, inputs: list[Value]) -> list[Value] | None:
+    def _fold(self, step: ProgramStep, inputs: list[Value]) -> list[Value] | None:
         """The constants that an operation gives, if it is one of constants."""
-        constants = [v for v in inputs if isinstance(v, Constant)]
+        constants = [v for v in inputs if isinstance(v, OnnxConstant)]
         if len(constants) != len(inputs) or step.name in _NEVER:
             return None
         avals = [slot.aval for slot in step.outputs]
@@ -215,13 +217,13 @@ class Lowering:
             return None
         if not any(_is_key(aval.dtype) for aval in avals):
             size = sum(aval.size * file_dtype(aval.dtype).itemsize for aval in avals)
-            given = [c.nbytes for c in constants if not _is_key(c.dtype)]
-            if size > max(_SMALL, sum(given)):
+            sizes = [c.nbytes for c in constants if not _is_key(c.dtype)]
+            if size > max(_SMALL, sum(sizes)):
                 return None
-        return self._evaluated(step, constants)
+        return self._evaluate(step, constants)
 
-    def _evaluated(
-        self, step: Operation, constants: Sequence[Any]
+    def _evaluate(
+        self, step: ProgramStep, constants: Sequence[Any]
     ) -> list[Value] | None:
         """What the primitive gives for constants; ``None`` if it does not run here."""
         arrays = [
@@ -236,19 +238,19 @@ class Lowering:
         shared = any(c.shared for c in constants)
         path = next((c.path for c in constants if c.path), "")
         return [
-            Constant(_array(value, slot.aval), path, shared)
+            OnnxConstant(_array(value, slot.aval), path, shared)
             for value, slot in zip(results, step.outputs, strict=True)
         ]
 
     # ------------------------------------------------------------------ bodies
-    def body(self, graph: Graph) -> Lowering:
+    def body(self, graph: OnnxGraph) -> Lowering:
         """A lowering for the body of a loop or branch, which sees the values around."""
         inner = Lowering(graph)
         inner._values = dict(self._values)
         return inner
 
 
-def cannot_express(step: Operation, reason: str = "") -> ExportError:
+def cannot_express(step: ProgramStep, reason: str = "") -> ExportError:
     """The error for an operation that has no form in ONNX."""
     operands = ", ".join(str(slot.aval) for slot in step.inputs[:4])
     where = f" of layer {step.layer!r}" if step.layer else ""
@@ -263,7 +265,7 @@ def cannot_express(step: Operation, reason: str = "") -> ExportError:
     )
 
 
-def mark_shared(operations: Operations, constants: dict[int, Constant]) -> None:
+def mark_shared(operations: Operations, constants: dict[int, OnnxConstant]) -> None:
     """Marks the weights that several operations read.
 
     Args:
@@ -277,7 +279,7 @@ def mark_shared(operations: Operations, constants: dict[int, Constant]) -> None:
 
 
 def add_inputs(
-    graph: Graph,
+    graph: OnnxGraph,
     names: Sequence[str],
     specs: Sequence[Any],
     wide: Collection[str] = (),
@@ -295,7 +297,7 @@ def add_inputs(
     for name, spec in zip(names, specs, strict=True):
         graph.fresh(name)
         dtype = np.dtype(np.int64) if name in wide else file_dtype(spec.dtype)
-        graph.inputs.append(Tensor(name, spec.shape, dtype))
+        graph.inputs.append(OnnxTensor(name, spec.shape, dtype))
         for axis, size in enumerate(spec.shape):
             for symbol in symbols_of(size):  # one, or none
                 factor = evaluate_size(size, {symbol: 1})
@@ -308,7 +310,7 @@ def add_inputs(
 
 def _is_small(values: Sequence[Value]) -> bool:
     """Whether values are constants that may be combined when the file is made."""
-    if not all(isinstance(v, Constant) and not v.large for v in values):
+    if not all(isinstance(v, OnnxConstant) and not v.large for v in values):
         return False
     shape: Any = ()
     for value in values:
@@ -316,11 +318,11 @@ def _is_small(values: Sequence[Value]) -> bool:
     return math.prod(shape) * 8 <= _SMALL
 
 
-def _parted(value: Value) -> Complex:
-    if isinstance(value, Constant):
-        return Complex(Constant(value.array.real), Constant(value.array.imag))
+def _real_and_imaginary(value: Value) -> Complex:
+    if isinstance(value, OnnxConstant):
+        return Complex(OnnxConstant(value.array.real), OnnxConstant(value.array.imag))
     if isinstance(value, Spread):
-        source = _parted(value.source)
+        source = _real_and_imaginary(value.source)
         return Complex(
             Spread(source.real, value.shape), Spread(source.imaginary, value.shape)
         )
@@ -364,7 +366,7 @@ _MOVED_BY_NUMPY: dict[str, Callable[..., Any]] = {
 }
 
 
-def evaluate(step: Operation, arrays: Sequence[Any]) -> list[Any] | None:
+def evaluate(step: ProgramStep, arrays: Sequence[Any]) -> list[Any] | None:
     """What an operation gives for arrays; ``None`` if it does not run here.
 
     NumPy computes the plainest ones. JAX would compile a program for each operation and
@@ -374,13 +376,13 @@ def evaluate(step: Operation, arrays: Sequence[Any]) -> list[Any] | None:
         if (quick := _by_numpy(step, arrays)) is not None:
             return [quick]
         with jax.default_device(_host()):
-            made = step.primitive.bind(*arrays, **step.params)
+            results = step.primitive.bind(*arrays, **step.params)
     except Exception:  # parameters with open sizes, or what only a device can do
         return None
-    return list(made) if step.primitive.multiple_results else [made]
+    return list(results) if step.primitive.multiple_results else [results]
 
 
-def _by_numpy(step: Operation, arrays: Sequence[Any]) -> Any:
+def _by_numpy(step: ProgramStep, arrays: Sequence[Any]) -> Any:
     if not all(isinstance(array, np.ndarray) for array in arrays):
         return None
     if step.name in _MOVED_BY_NUMPY:

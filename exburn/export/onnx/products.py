@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from exburn.export.onnx.arrangement import cut, padded, reversed_along
-from exburn.export.onnx.graph import Graph, Value, file_dtype
+from exburn.export.onnx.arrangement import cut, pad_value, reversed_along
+from exburn.export.onnx.graph import OnnxGraph, Value, file_dtype
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
 
 
@@ -29,15 +29,17 @@ def _dot_general(low: Lowering, step, a, b):
     )
     summed = _product(a.shape[count + len(a_free) :])
     # A matrix multiplies any number of axes; stacks of them need one axis of rows.
-    held = rows if not count and rows else (_product(rows),)
-    a = graph.reshape(a, (*batch, *held, summed))
+    left = rows if not count and rows else (_product(rows),)
+    a = graph.reshape(a, (*batch, *left, summed))
     b = graph.reshape(b, (*batch, summed, _product(columns)))
-    shape = (*batch, *held, _product(columns))
+    shape = (*batch, *left, _product(columns))
     product = _matmul(graph, a, b, shape, result)
     return graph.cast(graph.reshape(product, (*batch, *rows, *columns)), result)
 
 
-def _matmul(graph: Graph, a: Value, b: Value, shape: Sequence[Any], result) -> Value:
+def _matmul(
+    graph: OnnxGraph, a: Value, b: Value, shape: Sequence[Any], result
+) -> Value:
     if a.dtype.name in ("int8", "uint8") and b.dtype.name in ("int8", "uint8"):
         return graph.add("MatMulInteger", a, b, shape=shape, dtype=np.int32)
     wide = result if result.name in ("float64", "int32", "int64") else np.dtype("f4")
@@ -78,12 +80,12 @@ def _conv(low: Lowering, step, x, kernel):
     order = [0] * x.ndim
     for place, axis in enumerate(numbers.out_spec):
         order[axis] = place
-    wanted = step.outputs[0].aval.shape
-    shape = [wanted[axis] for axis in numbers.out_spec]
+    result_shape = step.outputs[0].aval.shape
+    shape = [result_shape[axis] for axis in numbers.out_spec]
     if max(spread) > 1:
         if not all(isinstance(side, int) for pair in pads for side in pair):
             raise NotExpressible("Its padding depends on an open size")
-        y = _transposed(graph, x, kernel, spread, pads, dilation, groups)
+        y = _convolve_transposed(graph, x, kernel, spread, pads, dilation, groups)
         ends = list(y.shape)
         y = cut(graph, y, [0] * y.ndim, ends, (1, 1, *strides))
     else:
@@ -93,7 +95,7 @@ def _conv(low: Lowering, step, x, kernel):
             tuple(side - part for side, part in zip(pair, parts, strict=True))
             for pair, parts in zip(pads, own, strict=True)
         ]
-        x = padded(graph, x, [(0, 0), (0, 0), *rest], graph.like(0, x))
+        x = pad_value(graph, x, [(0, 0), (0, 0), *rest], graph.like(0, x))
         y = graph.add(
             "Conv",
             x,
@@ -112,8 +114,8 @@ def _own_padding(side: Any) -> int:
     return max(side, 0) if isinstance(side, int) else 0
 
 
-def _transposed(
-    graph: Graph, x: Value, kernel: Value, spread, pads, dilation, groups: int
+def _convolve_transposed(
+    graph: OnnxGraph, x: Value, kernel: Value, spread, pads, dilation, groups: int
 ) -> Value:
     """A convolution over entries that lie apart, as the gradient of one.
 
@@ -151,4 +153,4 @@ def _transposed(
         group=groups,
     )
     more = [(max(before, 0), max(after, 0)) for before, after in edges]
-    return padded(graph, y, [(0, 0), (0, 0), *more], graph.like(0, y))
+    return pad_value(graph, y, [(0, 0), (0, 0), *more], graph.like(0, y))

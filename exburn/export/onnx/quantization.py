@@ -10,12 +10,12 @@ import numpy as np
 from exburn.compression.quantization.marks import READ, ROUND
 from exburn.export.onnx.graph import (
     ZERO,
-    Constant,
-    Graph,
     Integers,
-    Node,
+    OnnxConstant,
+    OnnxGraph,
+    OnnxNode,
     Value,
-    unsigned,
+    to_unsigned,
 )
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
 
@@ -26,21 +26,21 @@ _LARGEST = 2.0**31 - 1
 def _composite(low: Lowering, step, x: Value, scale: Value, zero: Value | None = None):
     """An array between QuantizeLinear and DequantizeLinear, or a weight behind one."""
     name = step.params["name"]
-    if name == READ and isinstance(x, Constant) and isinstance(scale, Constant):
+    if name == READ and isinstance(x, OnnxConstant) and isinstance(scale, OnnxConstant):
         return Integers(x.array, scale.array, x.path)
     if name != ROUND or not (
-        isinstance(scale, Constant) and isinstance(zero, Constant)
+        isinstance(scale, OnnxConstant) and isinstance(zero, OnnxConstant)
     ):
         raise NotExpressible("Its scales are not known when the file is written")
     graph = low.graph
-    zero = Constant(unsigned(zero.array))
+    zero = OnnxConstant(to_unsigned(zero.array))
     few = graph.add("QuantizeLinear", x, scale, zero, shape=x.shape, dtype=np.uint8)
     return graph.add(
         "DequantizeLinear", few, scale, zero, shape=x.shape, dtype=np.float32
     )
 
 
-def fold_channels(graph: Graph) -> None:
+def fold_channels(graph: OnnxGraph) -> None:
     """Makes factors and terms of channels a part of the convolutions before them.
 
     Runtimes convolve in integers where only a relu lies between the convolution and the
@@ -51,21 +51,21 @@ def fold_channels(graph: Graph) -> None:
     uses.update(output.name for output in graph.outputs)
     makers = {name: node for node in graph.nodes for name in node.outputs}
     readers = {name: node for node in graph.nodes for name in node.inputs}
-    gone: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for node in list(graph.nodes):
         if node.operator == "Conv" and len(node.inputs) == 2:
-            gone |= _fold(graph, node, uses, makers, readers)
-    graph.nodes[:] = [node for node in graph.nodes if node.outputs[0] not in gone]
+            aliases |= _fold(graph, node, uses, makers, readers)
+    graph.nodes[:] = [node for node in graph.nodes if node.outputs[0] not in aliases]
     for node in graph.nodes:
-        node.inputs[:] = [_source(name, gone) for name in node.inputs]
+        node.inputs[:] = [_source(name, aliases) for name in node.inputs]
 
 
 def _fold(
-    graph: Graph,
-    conv: Node,
+    graph: OnnxGraph,
+    conv: OnnxNode,
     uses: Counter,
-    makers: dict[str, Node],
-    readers: dict[str, Node],
+    makers: dict[str, OnnxNode],
+    readers: dict[str, OnnxNode],
 ) -> dict[str, str]:
     """Folds what follows one convolution; what stands for the nodes that go."""
     arrays, weight = graph.initializers, makers.get(conv.inputs[1])
@@ -76,7 +76,7 @@ def _fold(
         return {}
     values, scale = (arrays[name] for name in weight.inputs[:2])
     count, axis, name = len(values), 1, conv.outputs[0]
-    factor, bias, gone = np.ones(count), np.zeros(count), {}
+    factor, bias, aliases = np.ones(count), np.zeros(count), {}
     while uses[name] == 1 and (node := readers.get(name)) is not None:
         if node.operator == "Transpose":
             axis = list(node.attributes["perm"]).index(axis)
@@ -89,7 +89,7 @@ def _fold(
                 factor, bias = factor * row, bias * row
             else:
                 bias = bias + row
-            gone[node.outputs[0]] = name
+            aliases[node.outputs[0]] = name
         else:
             break
         name = node.outputs[0]
@@ -97,35 +97,37 @@ def _fold(
     scales = np.where(scales > 0, scales, 1).astype(np.float32)
     products = (scales * step).astype(np.float32)
     whole = np.rint(bias / products)
-    if not gone or np.abs(whole).max() > _LARGEST:
+    if not aliases or np.abs(whole).max() > _LARGEST:
         return {}
     signs = np.sign(factor).astype(np.int16).reshape(-1, *[1] * (values.ndim - 1))
-    turned = (values.astype(np.int16) - ZERO) * signs
+    integers = (values.astype(np.int16) - ZERO) * signs
     weight.inputs[:] = [
-        _add(graph, weight.inputs[0], unsigned(turned)),
+        _add(graph, weight.inputs[0], to_unsigned(integers)),
         _add(graph, f"{conv.name}/scale", scales),
         _add(graph, f"{conv.name}/zero", np.full(count, ZERO, np.uint8)),
     ]
     weight.attributes["axis"] = 0
     label = graph.fresh(f"{conv.name}/bias")
-    given = [
+    operands = [
         _add(graph, f"{label}/values", whole.astype(np.int32)),
         _add(graph, f"{label}/scale", products),
     ]
-    made = Node("DequantizeLinear", given, [f"{label}:0"], {"axis": 0}, label)
-    graph.nodes.insert(graph.nodes.index(conv), made)
+    bias_node = OnnxNode(
+        "DequantizeLinear", operands, [f"{label}:0"], {"axis": 0}, label
+    )
+    graph.nodes.insert(graph.nodes.index(conv), bias_node)
     conv.inputs.append(f"{label}:0")
-    return gone
+    return aliases
 
 
-def _add(graph: Graph, name: str, array: np.ndarray) -> str:
+def _add(graph: OnnxGraph, name: str, array: np.ndarray) -> str:
     name = graph.fresh(name)
     graph.initializers[name] = array
     return name
 
 
 def _scale_before(
-    name: str, arrays: dict[str, np.ndarray], makers: dict[str, Node]
+    name: str, arrays: dict[str, np.ndarray], makers: dict[str, OnnxNode]
 ) -> Any:
     """The step of the integers that a value is, where it is only moved since."""
     while (node := makers.get(name)) is not None:
@@ -148,19 +150,19 @@ def _row(array: Any, axis: int, rank: int, count: int) -> Any:
     return np.broadcast_to(array.reshape(-1), count).astype(np.float64)
 
 
-def _source(name: str, gone: dict[str, str]) -> str:
-    while name in gone:
-        name = gone[name]
+def _source(name: str, aliases: dict[str, str]) -> str:
+    while name in aliases:
+        name = aliases[name]
     return name
 
 
-def _count(graph: Graph) -> Counter:
+def _count(graph: OnnxGraph) -> Counter:
     """How often each value is read, in bodies of loops and branches too."""
-    found: Counter = Counter()
+    counts: Counter = Counter()
     for node in graph.nodes:
-        found.update(node.inputs)
+        counts.update(node.inputs)
         for value in node.attributes.values():
-            if isinstance(value, Graph):
-                found.update(_count(value))
-                found.update(output.name for output in value.outputs)
-    return found
+            if isinstance(value, OnnxGraph):
+                counts.update(_count(value))
+                counts.update(output.name for output in value.outputs)
+    return counts

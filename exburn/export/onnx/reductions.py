@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from exburn.export.onnx.elementwise import WIDE, computed, wider
-from exburn.export.onnx.graph import Graph, Value
+from exburn.export.onnx.elementwise import WIDE, compute, wider
+from exburn.export.onnx.graph import OnnxGraph, Value
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
 
 _REDUCED = {
@@ -18,7 +18,7 @@ _REDUCED = {
 
 @rule(*_REDUCED)
 def _reduce(low: Lowering, step, x):
-    return reduced(low.graph, _REDUCED[step.name], x, step.params["axes"])
+    return reduce_value(low.graph, _REDUCED[step.name], x, step.params["axes"])
 
 
 @rule("reduce_and", "reduce_or")
@@ -27,21 +27,21 @@ def _reduce_logical(low: Lowering, step, x):
     if x.dtype != bool:
         raise NotExpressible("It combines the bits of integers")
     operator = "ReduceMin" if step.name == "reduce_and" else "ReduceMax"
-    whole = reduced(graph, operator, graph.cast(x, np.int32), step.params["axes"])
+    whole = reduce_value(graph, operator, graph.cast(x, np.int32), step.params["axes"])
     return graph.cast(whole, np.bool_)
 
 
-def reduced(graph: Graph, operator: str, x: Value, axes) -> Value:
+def reduce_value(graph: OnnxGraph, operator: str, x: Value, axes) -> Value:
     """A value reduced along axes, which go."""
     axes = tuple(int(axis) for axis in axes)
     if not axes:
         return x
     shape = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
     wide = wider(x.dtype)
-    made = graph.add(
+    result = graph.add(
         operator, graph.cast(x, wide), graph.ints(axes), shape=shape, keepdims=0
     )
-    return graph.cast(made, x.dtype)
+    return graph.cast(result, x.dtype)
 
 
 @rule("argmax", "argmin")
@@ -49,13 +49,13 @@ def _arg(low: Lowering, step, x):
     graph = low.graph
     (axis,) = step.params["axes"]
     shape = tuple(n for a, n in enumerate(x.shape) if a != axis)
-    known = ("float32", "float64", "int32")
+    dtypes = ("float32", "float64", "int32")
     operator = "ArgMax" if step.name == "argmax" else "ArgMin"
-    wide = graph.cast(x, wider(x.dtype, known))
-    made = graph.add(
+    wide = graph.cast(x, wider(x.dtype, dtypes))
+    places = graph.add(
         operator, wide, shape=shape, dtype=np.int64, axis=int(axis), keepdims=0
     )
-    return graph.cast(made, np.dtype(step.params["index_dtype"]))
+    return graph.cast(places, np.dtype(step.params["index_dtype"]))
 
 
 # ------------------------------------------------------------------ accumulations
@@ -64,14 +64,14 @@ def _cumsum(low: Lowering, step, x):
     graph = low.graph
     wide = wider(x.dtype, WIDE)
     axis = graph.constant(step.params["axis"], np.int64)
-    made = graph.add(
+    sums = graph.add(
         "CumSum",
         graph.cast(x, wide),
         axis,
         shape=x.shape,
         reverse=int(step.params["reverse"]),
     )
-    return graph.cast(made, x.dtype)
+    return graph.cast(sums, x.dtype)
 
 
 _COMBINED = {"cumprod": "Mul", "cummax": "Max", "cummin": "Min"}
@@ -89,13 +89,13 @@ def _accumulate(low: Lowering, step, x):
     while reach < length:
         before = _part(graph, x, axis, 0, length - reach)
         after = _part(graph, x, axis, reach, length)
-        joined = computed(graph, operator, before, after)
+        sums = compute(graph, operator, before, after)
         if backwards:
             rest = _part(graph, x, axis, length - reach, length)
-            x = graph.concat([joined, rest], axis)
+            x = graph.concat([sums, rest], axis)
         else:
             rest = _part(graph, x, axis, 0, reach)
-            x = graph.concat([rest, joined], axis)
+            x = graph.concat([rest, sums], axis)
         reach *= 2
     return x
 
@@ -117,7 +117,7 @@ def _cumlogsumexp(low: Lowering, step, x):
     return graph.binary("Add", graph.unary("Log", total), greatest)
 
 
-def _part(graph: Graph, x: Value, axis: int, start: int, end: int) -> Value:
+def _part(graph: OnnxGraph, x: Value, axis: int, start: int, end: int) -> Value:
     shape = list(x.shape)
     shape[axis] = end - start
     return graph.slice(x, [start], [end], [axis], shape=shape)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from exburn.export.onnx.arrangement import counted
+from exburn.export.onnx.arrangement import count_along
 from exburn.export.onnx.elementwise import select, wider
-from exburn.export.onnx.graph import Constant, Graph, Spread, Value
+from exburn.export.onnx.graph import OnnxConstant, OnnxGraph, Spread, Value
 from exburn.export.onnx.indexing import find_places
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
 
@@ -61,9 +61,9 @@ def _scatter(low: Lowering, step, x, indices, updates):
         outside = graph.size(total)
         flat_place = graph.expand(select(graph, valid, source, outside), updates.shape)
         # What lies outside goes into one more entry, which is cut again.
-        spare = Constant(np.zeros(1, wide))
+        spare = OnnxConstant(np.zeros(1, wide))
         flat = graph.concat([flat, spare], 0)
-    made: Value = graph.add(
+    result: Value = graph.add(
         "ScatterElements",
         flat,
         graph.reshape(flat_place, (count,)),
@@ -73,12 +73,12 @@ def _scatter(low: Lowering, step, x, indices, updates):
         reduction=operator,
     )
     if places.valid is not None:
-        made = graph.slice(made, [0], [total], [0], shape=(total,))
-    return graph.reshape(graph.cast(made, dtype), x_shape)
+        result = graph.slice(result, [0], [total], [0], shape=(total,))
+    return graph.reshape(graph.cast(result, dtype), x_shape)
 
 
 def _flat_places(
-    graph: Graph, x, updates, starts, window_at, batch_at, numbers
+    graph: OnnxGraph, x, updates, starts, window_at, batch_at, numbers
 ) -> Value:
     """The place in the flat operand of each entry of the updates, broadcast."""
     batching = dict(
@@ -101,7 +101,7 @@ def _flat_places(
             if place is not None and updates.shape[place] != 1:
                 shape = [1] * rank
                 shape[place] = updates.shape[place]
-                line = counted(graph, shape, place, np.int64)
+                line = count_along(graph, shape, place, np.int64)
                 terms.append(line.source if isinstance(line, Spread) else line)
         stride = _product(x.shape[axis + 1 :])
         for term in terms:
@@ -116,11 +116,11 @@ def _at(place: int | None, batch_at: list[int]) -> int | None:
     return None if place is None else batch_at[place]
 
 
-def _times(graph: Graph, value: Value, stride: Any) -> Value:
+def _times(graph: OnnxGraph, value: Value, stride: Any) -> Value:
     if isinstance(stride, int) and stride == 1:
         return value
-    if isinstance(value, Constant) and isinstance(stride, int):
-        return Constant(value.array * stride)
+    if isinstance(value, OnnxConstant) and isinstance(stride, int):
+        return OnnxConstant(value.array * stride)
     return graph.binary("Mul", value, graph.size(stride))
 
 

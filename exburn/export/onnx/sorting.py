@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exburn.export.onnx.elementwise import wider
-from exburn.export.onnx.graph import Graph, Tensor, Value
+from exburn.export.onnx.graph import OnnxGraph, OnnxTensor, Value
 from exburn.export.onnx.lowering import Lowering, rule
 
 _KNOWN = ("float32", "float64", "int32", "int64")
@@ -38,16 +38,16 @@ def _top_k(low: Lowering, step, x):
     return [values, low.graph.cast(places, step.outputs[1].aval.dtype)]
 
 
-def _largest(graph: Graph, x: Value, count, axis: int, *, largest: bool):
+def _largest(graph: OnnxGraph, x: Value, count, axis: int, *, largest: bool):
     """The largest or least entries along an axis in order, and their places."""
     wide = graph.cast(x, wider(x.dtype, _KNOWN))
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     values, places = graph.emit(
         "TopK", [wide, graph.size(count)], 2, axis=axis, largest=int(largest), sorted=1
     )
-    found = graph.cast(Tensor(values, shape, wide.dtype), x.dtype)
-    return found, Tensor(places, shape, np.int64)
+    entries = graph.cast(OnnxTensor(values, shape, wide.dtype), x.dtype)
+    return entries, OnnxTensor(places, shape, np.int64)
 
 
-def _along(graph: Graph, x: Value, places: Value, axis: int) -> Value:
+def _along(graph: OnnxGraph, x: Value, places: Value, axis: int) -> Value:
     return graph.add("GatherElements", x, places, shape=places.shape, axis=axis)

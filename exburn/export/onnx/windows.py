@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from exburn.export.onnx.arrangement import cut, padded
-from exburn.export.onnx.elementwise import computed
-from exburn.export.onnx.graph import Graph, Value, same_size
+from exburn.export.onnx.arrangement import cut, pad_value
+from exburn.export.onnx.elementwise import compute
+from exburn.export.onnx.graph import OnnxGraph, Value, same_size
 from exburn.export.onnx.lowering import Lowering, NotExpressible, rule
 from exburn.export.operations import inline
 
@@ -34,7 +34,9 @@ def _reduce_window_by(low: Lowering, step, x, first, *more):
     return _windows(low.graph, step, x, _COMBINED[names[0]], first)
 
 
-def _windows(graph: Graph, step, x: Value, operator: str, first: Value | None) -> Value:
+def _windows(
+    graph: OnnxGraph, step, x: Value, operator: str, first: Value | None
+) -> Value:
     """Windows reduced by an operator; padding counts as ``first``."""
     params = step.params
     size, strides = params["window_dimensions"], params["window_strides"]
@@ -43,7 +45,7 @@ def _windows(graph: Graph, step, x: Value, operator: str, first: Value | None) -
         raise NotExpressible("Its entries lie apart")
     if not all(isinstance(side, int) for pair in pads for side in pair):
         fill = graph.like(_neutral(operator, x.dtype), x) if first is None else first
-        x, pads = padded(graph, x, pads, fill), ((0, 0),) * x.ndim
+        x, pads = pad_value(graph, x, pads, fill), ((0, 0),) * x.ndim
     axes = [
         axis
         for axis in range(x.ndim)
@@ -61,51 +63,53 @@ def _windows(graph: Graph, step, x: Value, operator: str, first: Value | None) -
     dilated = any(dilation[a] > 1 for a in axes)
     pooled = operator in ("Max", "Min") or (operator == "Add" and not dilated)
     if plain and fits and pooled and len(axes) <= 3 and x.dtype.name == "float32":
-        return _pooled(graph, step, x, operator, axes, pads)
+        return _pool(graph, step, x, operator, axes, pads)
     return _by_taps(graph, step, x, operator, first, pads)
 
 
-def _pooled(
-    graph: Graph, step, x: Value, operator: str, axes: Sequence[int], padding
+def _pool(
+    graph: OnnxGraph, step, x: Value, operator: str, axes: Sequence[int], padding
 ) -> Value:
     """By an operator for pooling, which takes ``[rows, channels, *sizes]``."""
     params, shape = step.params, step.outputs[0].aval.shape
     rest = [axis for axis in range(x.ndim) if axis not in axes]
     order = (*rest, *axes)
-    moved = graph.transpose(x, order)
-    held = [x.shape[axis] for axis in rest]
-    rows = held[0] if held else 1
+    rearranged = graph.transpose(x, order)
+    rest_sizes = [x.shape[axis] for axis in rest]
+    rows = rest_sizes[0] if rest_sizes else 1
     channels: Any = 1
-    for n in held[1:]:
+    for n in rest_sizes[1:]:
         channels = channels * n
-    moved = graph.reshape(moved, (rows, channels, *(x.shape[axis] for axis in axes)))
+    rearranged = graph.reshape(
+        rearranged, (rows, channels, *(x.shape[axis] for axis in axes))
+    )
     sizes = [params["window_dimensions"][axis] for axis in axes]
     pads = [padding[axis] for axis in axes]
-    made = [shape[axis] for axis in axes]
+    out_sizes = [shape[axis] for axis in axes]
     common: dict[str, Any] = {
         "kernel_shape": sizes,
         "strides": [params["window_strides"][axis] for axis in axes],
         "pads": [low for low, _ in pads] + [high for _, high in pads],
     }
-    out = (rows, channels, *made)
+    out = (rows, channels, *out_sizes)
     if operator == "Add":
         y: Value = graph.add(
-            "AveragePool", moved, shape=out, count_include_pad=1, **common
+            "AveragePool", rearranged, shape=out, count_include_pad=1, **common
         )
         y = graph.binary("Mul", y, graph.like(math.prod(sizes), y))
     else:
         dilations = [params["window_dilation"][axis] for axis in axes]
         if operator == "Min":
-            moved = graph.unary("Neg", moved)
-        y = graph.add("MaxPool", moved, shape=out, dilations=dilations, **common)
+            rearranged = graph.unary("Neg", rearranged)
+        y = graph.add("MaxPool", rearranged, shape=out, dilations=dilations, **common)
         if operator == "Min":
             y = graph.unary("Neg", y)
-    y = graph.reshape(y, (*held, *made))
+    y = graph.reshape(y, (*rest_sizes, *out_sizes))
     return graph.transpose(y, tuple(np.argsort(order)))
 
 
 def _by_taps(
-    graph: Graph, step, x: Value, operator: str, first: Value | None, pads
+    graph: OnnxGraph, step, x: Value, operator: str, first: Value | None, pads
 ) -> Value:
     """Each place in the window by itself, all of them combined."""
     params = step.params
@@ -114,7 +118,7 @@ def _by_taps(
     if math.prod(size) > _TAPS:
         raise NotExpressible(f"Its windows have more than {_TAPS} entries")
     fill = graph.like(_neutral(operator, x.dtype), x) if first is None else first
-    x = padded(graph, x, [tuple(pair) for pair in pads], fill)
+    x = pad_value(graph, x, [tuple(pair) for pair in pads], fill)
     shape = step.outputs[0].aval.shape
     total: Value | None = None
     for place in itertools.product(*map(range, size)):
@@ -124,11 +128,11 @@ def _by_taps(
             for start, n, by, whole in zip(starts, shape, strides, x.shape, strict=True)
         ]
         part = cut(graph, x, starts, ends, strides)
-        total = part if total is None else computed(graph, operator, total, part)
+        total = part if total is None else compute(graph, operator, total, part)
     assert total is not None
     if first is None or (operator in ("Max", "Min") and not any(map(any, pads))):
         return total
-    return computed(graph, operator, total, graph.reshape(first, (1,) * x.ndim))
+    return compute(graph, operator, total, graph.reshape(first, (1,) * x.ndim))
 
 
 def _neutral(operator: str, dtype: np.dtype) -> Any:
