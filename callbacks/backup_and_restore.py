@@ -18,12 +18,9 @@ class BackupAndRestore(StateCheckpoint):
     Args:
         backup_dir: The folder; it belongs to this callback, and to one run, alone.
         save_freq: `"epoch"`, a number of batches, or False: only at a SIGTERM.
-        every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
         double_checkpoint: Keep the backup before the newest, too: if the newest is
             damaged, the run goes on from there.
         delete_checkpoint: Delete the backups when `fit` ends normally.
-        background: Write in a thread while the training goes on.
-        on_error: `"raise"`, or `"warn"` to train on when the disk refuses.
 
     Raises:
         CallbackError: An argument that can never work.

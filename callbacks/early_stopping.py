@@ -17,7 +17,6 @@ class EarlyStopping(MonitorCallback):
 
     Args:
         monitor: Name of the logged value.
-        min_delta: A smaller change than this is no improvement.
         patience: Stop after this many epochs without improvement.
         verbose: 1 prints a line when it stops and when it restores.
         mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).

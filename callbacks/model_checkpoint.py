@@ -35,17 +35,13 @@ class ModelCheckpoint(StateCheckpoint):
         verbose: 1 prints a line for every decision.
         save_best_only: Write only when the monitored value improves.
         save_weights_only: Write `model.save_weights(path)`, else `model.save(path)`.
-        mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
         save_freq: `"epoch"`, or a number n of batches: written at the first multiple
             of n within an epoch, or epoch's end, at which n batches have passed
             since the last time. The trainer ends its chunks there, so that a large n
             costs nothing.
-        every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
-        initial_value_threshold: Value that the first save must beat.
         keep: How many of the newest stay, besides the best; by default all files, and
             two whole runs.
         background: Write whole runs in a thread while the training goes on.
-        on_error: `"raise"`, or `"warn"` to train on when the disk refuses.
 
     Attributes:
         best: The best monitored value so far.

@@ -18,18 +18,10 @@ class OrbaxCheckpoint(StateCheckpoint):
     the one whose folder it is given; `fit(..., resume="auto")` goes on with a run.
 
     Args:
-        directory: The folder; it belongs to this callback alone.
-        monitor: Name of the logged value that makes a checkpoint the best.
-        verbose: 1 prints a line for every checkpoint.
-        save_best_only: Save only when the monitored value improves.
-        mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
         save_freq: `"epoch"`, or a number of batches.
-        every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
-        initial_value_threshold: Value that the first save must beat.
         max_to_keep: How many of the newest stay, None for all; the best stays too.
         save_on_background: Write in a thread while the training goes on.
         save_weights_only: Leave out all but the weights.
-        on_error: `"raise"`, or `"warn"` to train on when the disk refuses.
 
     Raises:
         CallbackError: An argument that can never work.

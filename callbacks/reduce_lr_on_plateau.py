@@ -26,7 +26,6 @@ class ReduceLROnPlateau(MonitorCallback):
         patience: Reduce after this many epochs without improvement.
         verbose: 1 prints a line at every reduction.
         mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
-        min_delta: A smaller change than this is no improvement.
         cooldown: Epochs after a reduction in which none is counted.
         min_lr: No reduction takes the rate below this. Under a schedule that is the
             rate at the time of the reduction; the schedule itself may go lower.

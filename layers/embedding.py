@@ -164,9 +164,6 @@ class ReversibleEmbedding(Embedding):
         output_dim: Size of the vectors.
         tie_weights: Whether the way back uses the transposed table, or its own
             ``reverse_embeddings``.
-        embeddings_initializer: Initializer of the table ``[input_dim, output_dim]``.
-        embeddings_regularizer: Function of the table, added to the loss.
-        embeddings_constraint: Projection of the table after every update.
         mask_zero: Whether 0 is padding, which later layers leave out.
         reverse_dtype: Dtype that the way back is computed in; the compute dtype if
             None.

@@ -23,10 +23,6 @@ class Adadelta(Optimizer):
             algorithm has 1.0, Keras' default is 0.001.
         rho: ρ, decay of the averages.
         epsilon: ε.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: ``rho`` is not in [0, 1), or ``epsilon`` is negative.

@@ -27,17 +27,12 @@ class Adafactor(Optimizer):
             \, \frac{u}{\max(1, \mathrm{rms}(u)/d)}
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         beta_2_decay: Exponent of the decay.
         epsilon_1: Added to squared gradients.
         epsilon_2: Smallest size of a parameter that scales its steps.
         clip_threshold: d, the largest root mean square of a step.
         relative_step: Keras' argument, which changes nothing, as in Keras:
             :math:`ρ_t = \min(η, 1/\sqrt{t})` in any case.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A value is out of range.

@@ -19,13 +19,8 @@ class Adagrad(Optimizer):
     .. math:: s ← s + g² \qquad p ← p − η \frac{g}{\sqrt{s + ε}}
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         initial_accumulator_value: s before the first update.
         epsilon: Keeps the division finite.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A value is negative.

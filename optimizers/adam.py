@@ -95,17 +95,12 @@ class Adam(Optimizer):
         p ← p − η \frac{\sqrt{1 − β_2^t}}{1 − β_1^t} \frac{m}{\sqrt{v} + \hat ε}
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         beta_1: Decay of the mean of gradients.
         beta_2: Decay of the mean of squared gradients.
         epsilon: ε̂, which keeps the division finite. It is added before the bias
             correction, as in the paper's more efficient form; the ε of the paper's
             first form is :math:`\hat ε / \sqrt{1 − β_2^t}`.
         amsgrad: Divide by the largest second moment seen so far.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A beta is not in [0, 1), or ``epsilon`` is negative.
@@ -148,16 +143,8 @@ class AdamW(Adam):
     r"""Adam with decoupled weight decay, ``p -= η λ p`` before each of its updates.
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         weight_decay: λ.
-        beta_1: Decay of the mean of gradients.
-        beta_2: Decay of the mean of squared gradients.
         epsilon: As in :class:`Adam`.
-        amsgrad: Divide by the largest second moment seen so far.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: ``weight_decay`` is None or negative, or a beta not in [0, 1).

@@ -31,10 +31,6 @@ class Ftrl(Optimizer):
         l2_regularization_strength: λ₂.
         l2_shrinkage_regularization_strength: λₛ, a penalty on the size only.
         beta: β.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A strength is negative, the power positive, or the rate 0.

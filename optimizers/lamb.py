@@ -20,14 +20,9 @@ class Lamb(Optimizer):
     The ratio is 1 where a norm is zero.
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         beta_1: Decay of the mean of gradients.
         beta_2: Decay of the mean of squared gradients.
         epsilon: Keeps the division finite.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A beta is not in [0, 1), or ``epsilon`` is negative.

@@ -32,10 +32,6 @@ class LBFGS(Optimizer):
             search begins with it: 1 is right for nearly every problem.
         memory_size: Steps that H is made of.
         max_linesearch_steps: Evaluations of the loss in one search, at most.
-        name: Name of the optimizer.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A count is below 1; or ``update`` is called without the loss.

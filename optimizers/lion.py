@@ -22,10 +22,6 @@ class Lion(Optimizer):
             times smaller than for Adam.
         beta_1: Share of the momentum in the step, in (0, 1]; 0 would be sign descent.
         beta_2: Decay of the momentum.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A beta is out of range.

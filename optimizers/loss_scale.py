@@ -36,10 +36,6 @@ class LossScaleOptimizer(Optimizer):
         inner_optimizer: The optimizer that updates; its ``loss_scale_factor`` is unset.
         initial_scale: The first scale.
         dynamic_growth_steps: Finite updates in a row after which the scale doubles.
-        name: Name of the optimizer.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         DTypeError: ``inner_optimizer`` is not an optimizer.

@@ -144,10 +144,6 @@ class MultiOptimizer(Optimizer):
         optimizer_map: An :class:`OptimizerMap`, or a function from a parameter (with
             ``path``, ``name``, ``shape`` and ``dtype``) to an optimizer.
         loss_scale_factor: Replaces that of the optimizers.
-        name: Name of the optimizer.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         DTypeError: The map or what it gives is of another type.

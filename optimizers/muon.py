@@ -28,7 +28,6 @@ class Muon(Optimizer):
     layers are updated by AdamW.
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         adam_beta_1: Adam's decay of the mean of gradients.
         adam_beta_2: Adam's decay of the mean of squared gradients.
         adam_weight_decay: Weight decay of the parameters that Adam updates.
@@ -45,10 +44,6 @@ class Muon(Optimizer):
         ns_steps: n, number of Newton–Schulz iterations.
         nesterov: Use Nesterov momentum, as in the formula; otherwise :math:`x_0 ∝ m`.
         rms_rate: r, the root mean square of a step; None for steps without scaling.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A value is out of range.

@@ -23,14 +23,9 @@ class Nadam(Optimizer):
         p ← p − η \frac{\hat m}{\sqrt{v / (1 − β_2^t)} + ε}
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         beta_1: Decay of the mean of gradients.
         beta_2: Decay of the mean of squared gradients.
         epsilon: Keeps the division finite.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A beta is not in [0, 1), or ``epsilon`` is negative.

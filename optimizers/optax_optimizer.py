@@ -33,10 +33,6 @@ class OptaxOptimizer(Optimizer):
     Args:
         transformation: ``optax.GradientTransformation``, or a function of the rate.
         learning_rate: For a factory only.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         DTypeError: ``transformation`` is neither.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ import optax
 
 from exburn.core import registry
 from exburn.core.batch_independence import our_class
+from exburn.core.catalogue_class import complete_docstring
 from exburn.core.checks import (
     check_count,
     check_number,
@@ -187,9 +187,9 @@ class Optimizer(abc.ABC):
                 for parameter in list(common)[1:-1]
                 if parameter.name not in names
             ]
-            taken = [p.name for p in own if p.name not in names]
-            cls.__doc__ = _with_options(cls.__doc__, taken)
         cls.__signature__ = inspect.Signature(own)
+        if cls.__module__.startswith("exburn."):
+            complete_docstring(cls)
         if cls.__module__.startswith("exburn.optimizers."):
             registry.register_builtin(cls)
 
@@ -711,27 +711,6 @@ class Optimizer(abc.ABC):
 Optimizer.__signature__ = inspect.Signature(
     list(inspect.signature(Optimizer.__init__).parameters.values())[1:]
 )
-
-
-def _with_options(doc: str | None, names: Iterable[str]) -> str | None:
-    """A class' docstring, with what ``Optimizer`` says of the options it takes."""
-    if doc is None:  # python -OO
-        return None
-
-    def tell(line: re.Match) -> str:
-        text = "\n".join(said[name] for name in names)
-        return re.sub("^", line[1], text, flags=re.MULTILINE)
-
-    said = _options_told()
-    return re.sub(r"( +)\*\*options: See :class:`Optimizer`\.", tell, doc, count=1)
-
-
-@functools.cache
-def _options_told() -> dict[str, str]:
-    """What ``Optimizer`` says of each argument, by name."""
-    args = inspect.cleandoc(Optimizer.__doc__ or "").partition("\nArgs:\n")[2]
-    entry = re.compile(r"^    (\w+): .*(?:\n {8}.*)*", re.MULTILINE)
-    return {m[1]: m[0].replace("\n    ", "\n")[4:] for m in entry.finditer(args)}
 
 
 def _refuse_unknown(cls: type, arguments: Iterable[str]) -> None:

@@ -22,15 +22,10 @@ class RMSprop(Optimizer):
     the mean gradient :math:`a ← ρ a + (1 − ρ) g`.
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         rho: ρ, decay of the averages.
         momentum: Momentum of the steps; 0 keeps no velocity.
         epsilon: ε, inside of the root.
         centered: Divide by the standard deviation.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: ``rho`` or ``momentum`` is out of range.

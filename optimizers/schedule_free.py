@@ -28,15 +28,10 @@ class ScheduleFreeAdamW(Optimizer):
         y = β_1 x + (1 − β_1) z
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         beta_1: Share of the mean in the parameters, in (0, 1].
         beta_2: Decay of the mean of squared gradients.
         epsilon: Keeps the division finite.
         warmup_steps: Updates over which the learning rate rises on a line.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: A beta is out of range.

@@ -21,13 +21,8 @@ class SGD(Optimizer):
     it changes. In optax and PyTorch it is outside.
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
         momentum: μ, from 0 to 1; 0 keeps no velocity.
         nesterov: Use Nesterov momentum.
-        **options: See :class:`Optimizer`.
-
-    Shape:
-        params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
         ArgumentError: ``momentum`` is not in [0, 1].

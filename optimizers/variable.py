@@ -19,9 +19,6 @@ class OptimizerVariable(Handle):
         optimizer: The optimizer.
         index: Which of the state's arrays.
         path: The array's path in the state, such as ``"inner/velocity/kernel"``.
-
-    Raises:
-        ShapeError: A value of another shape is assigned.
     """
 
     def __init__(self, optimizer: Any, index: int, path: str):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from exburn.core.catalogue_class import CatalogueClass
 from exburn.errors import CallbackError
-from exburn.errors.boundary import Guarded
 from exburn.runtime.sharding import processes
 
 Logs = dict[str, Any]
 
 
-class Callback(Guarded):
+class Callback(CatalogueClass):
     """Base of all callbacks: override the hooks you need.
 
     Hooks run in the order of the list, and all of them receive the same `logs`

@@ -26,8 +26,8 @@ class Examples(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is None:
             return
-        if obj.is_class and "**options: See" in obj.docstring.value:
-            # The class has put what its base says of them in this place.
+        if obj.is_class:  # its docstring may take arguments from its bases'
             home = importlib.import_module(obj.module.path)
-            obj.docstring.value = inspect.getdoc(getattr(home, obj.name)) or ""
+            cls = getattr(home, obj.name, None)
+            obj.docstring.value = inspect.getdoc(cls) or obj.docstring.value
         obj.docstring.value = prepare(obj.docstring.value)

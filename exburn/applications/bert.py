@@ -107,8 +107,6 @@ class BERT(TextModel):
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``BERT.from_pretrained`` takes the sizes
             from the folder.
-        name: Name of the model.
-        dtype: Precision policy.
 
     Shape:
         input_ids: [batch, tokens] → [batch, tokens, width], [batch, width] with

@@ -163,8 +163,6 @@ class EfficientNetLite(ImageModel):
         resize: For ``preprocess``: the length of the shorter side, or (height, width),
             before a cut; ``False`` for images as they are.
         crop_mode: ``"center"``, ``"border"`` or ``"squash"``, for a share as ``crop``.
-        name: Name of the model.
-        dtype: Precision policy.
 
     Shape:
         x: [batch, height, width, 3] → [batch, classes]

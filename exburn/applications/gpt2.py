@@ -105,8 +105,6 @@ class GPT2(Decoder):
         weights: A file, a folder, or the name of a repository on a hub, whose sizes are
             these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
             the folder.
-        name: Name of the model.
-        dtype: Precision policy.
 
     Shape:
         x: [batch, time] of integers → [batch, time, vocabulary_size]

@@ -112,9 +112,6 @@ class Pretrained(Model):
     Args:
         inputs: Symbols that the graph begins with.
         outputs: Symbols that it ends with.
-        name: Name of the model.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes.
 
     Attributes:
         styles: Names of the ways in which files call their tensors, the one that is

@@ -177,8 +177,6 @@ class ViT(ImageModel):
         resize: For ``preprocess``: the length of the shorter side, or (height, width),
             before a cut; ``False`` for images as they are.
         crop_mode: ``"center"``, ``"border"`` or ``"squash"``, for a share as ``crop``.
-        name: Name of the model.
-        dtype: Precision policy.
 
     Shape:
         x: [batch, height, width, channels] → [batch, classes]; without the top

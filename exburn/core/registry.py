@@ -20,6 +20,7 @@ import numpy as np
 from flax import nnx
 
 from exburn.core import jax_dispatch, lazy_names
+from exburn.core.catalogue_class import CatalogueClass
 from exburn.core.jax_dispatch import original
 from exburn.core.scoped import value_scope
 from exburn.errors import (
@@ -28,7 +29,7 @@ from exburn.errors import (
     UnknownNameError,
     unknown_name,
 )
-from exburn.errors.boundary import Guarded, api_boundary
+from exburn.errors.boundary import api_boundary
 
 _T = TypeVar("_T")
 _C = TypeVar("_C", bound=type)
@@ -592,7 +593,7 @@ def check_name(op: str, name: Any) -> str:
     return name
 
 
-class Configured(Guarded):
+class Configured(CatalogueClass):
     """Base of small objects that the arguments of their constructor describe.
 
     A subclass keeps each argument as an attribute of its name.

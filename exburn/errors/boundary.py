@@ -165,20 +165,6 @@ def _is_called_by_users(method: str) -> bool:
     return method not in _OVERRIDABLE
 
 
-class Guarded:
-    """Base of the classes of a catalogue: those of ExBurn's own are guarded.
-
-    Example:
-        >>> issubclass(Guarded, object)
-        True
-    """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.__module__.partition(".")[0] == "exburn":
-            guard_methods(cls)
-
-
 def leave_boundary(
     error: BaseException,
     function: Callable | None = None,

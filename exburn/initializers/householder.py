@@ -22,7 +22,6 @@ class Orthogonal(RandomInitializer):
 
     Args:
         gain: Factor of the matrix.
-        seed: See :class:`RandomInitializer`.
 
     Raises:
         ShapeError: The weight has fewer than two axes.

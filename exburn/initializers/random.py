@@ -137,7 +137,6 @@ class RandomNormal(RandomInitializer):
     Args:
         mean: Mean of the values.
         stddev: Their standard deviation.
-        seed: See :class:`RandomInitializer`.
 
     Raises:
         ArgumentError: ``stddev`` is negative, or a number is none.
@@ -170,7 +169,6 @@ class TruncatedNormal(RandomInitializer):
     Args:
         mean: Mean of the values.
         stddev: Standard deviation before truncation.
-        seed: See :class:`RandomInitializer`.
 
     Raises:
         ArgumentError: ``stddev`` is negative, or a number is none.
@@ -202,7 +200,6 @@ class RandomUniform(RandomInitializer):
     Args:
         minval: Lower bound.
         maxval: Upper bound.
-        seed: See :class:`RandomInitializer`.
 
     Raises:
         ArgumentError: A bound is no number.

@@ -73,7 +73,6 @@ class VarianceScaling(RandomInitializer):
         mode: What n is: ``"fan_in"``, ``"fan_out"`` or ``"fan_avg"``.
         distribution: ``"truncated_normal"`` (cut off at two deviations, and widened so
             that the variance holds), ``"untruncated_normal"`` or ``"uniform"``.
-        seed: See :class:`RandomInitializer`.
         input_axes: Axes that count as inputs, together with ``output_axes``; by default
             see :func:`compute_fans`.
         output_axes: Axes that count as outputs.
@@ -165,9 +164,6 @@ class GlorotUniform(_FixedScaling):
 
     ``w ~ U(-a, a)`` with ``a = √(6 / (fan_in + fan_out))``
 
-    Args:
-        seed, input_axes, output_axes: See :class:`VarianceScaling`.
-
     Example:
         >>> value = GlorotUniform(seed=0)((100, 200))
         >>> bool(abs(value).max() <= (6 / 300) ** 0.5)
@@ -186,9 +182,6 @@ class GlorotNormal(_FixedScaling):
 
     ``Var(w) = 2 / (fan_in + fan_out)``
 
-    Args:
-        seed, input_axes, output_axes: See :class:`VarianceScaling`.
-
     Example:
         >>> round(float(GlorotNormal(seed=0)((100, 100)).std()), 2)
         0.1
@@ -206,9 +199,6 @@ class HeNormal(_FixedScaling):
 
     ``Var(w) = 2 / fan_in``
 
-    Args:
-        seed, input_axes, output_axes: See :class:`VarianceScaling`.
-
     Example:
         >>> round(float(HeNormal(seed=0)((200, 300)).std()), 2)
         0.1
@@ -224,9 +214,6 @@ class HeUniform(_FixedScaling):
     """Uniform for layers followed by ReLU (Kaiming).
 
     ``w ~ U(-a, a)`` with ``a = √(6 / fan_in)``
-
-    Args:
-        seed, input_axes, output_axes: See :class:`VarianceScaling`.
 
     Example:
         >>> bool(abs(HeUniform(seed=0)((600, 10))).max() <= 0.1)
@@ -244,9 +231,6 @@ class LecunNormal(_FixedScaling):
 
     ``Var(w) = 1 / fan_in``
 
-    Args:
-        seed, input_axes, output_axes: See :class:`VarianceScaling`.
-
     Example:
         >>> round(float(LecunNormal(seed=0)((100, 300)).std()), 2)
         0.1
@@ -262,9 +246,6 @@ class LecunUniform(_FixedScaling):
     """Uniform with variance one over the inputs.
 
     ``w ~ U(-a, a)`` with ``a = √(3 / fan_in)``
-
-    Args:
-        seed, input_axes, output_axes: See :class:`VarianceScaling`.
 
     Example:
         >>> bool(abs(LecunUniform(seed=0)((300, 10))).max() <= 0.1)

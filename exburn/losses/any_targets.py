@@ -77,9 +77,6 @@ class CrossEntropy(FormulaLoss):
             model ends in a softmax; or a bool.
         label_smoothing: Share of the uniform distribution mixed into the targets.
         axis: Axis of the classes.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         y_true: [batch, …] or [batch, …, classes]; y_pred: [batch, …, classes] → scalar
@@ -179,11 +176,6 @@ def _is_binary(y_pred: Any) -> bool:
 class AutoCrossentropy(FormulaLoss):
     """What ``loss="crossentropy"`` or ``"ce"`` stands for in Keras: cross-entropy of
     probabilities, which is binary, categorical or sparse by the shapes.
-
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         y_pred: [batch, …, 1] or [batch] is binary; else as :class:`CrossEntropy`

@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
+from exburn.core.catalogue_class import CatalogueClass
 from exburn.core.forward_context import carried_mask
 from exburn.core.methods import overridable
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError, locate
-from exburn.errors.boundary import Guarded, api_boundary
+from exburn.errors.boundary import api_boundary
 from exburn.kernels.cross_entropy import (
     gives_gradient,
     reduced_cross_entropy,
@@ -35,7 +36,7 @@ from exburn.losses.shapes import (
 )
 
 
-class Loss(Guarded):
+class Loss(CatalogueClass):
     """Base class of all losses: override :meth:`call`, and get reductions, weights
     and masks.
 
@@ -366,9 +367,7 @@ class FunctionLoss(Loss):
 
     Args:
         fn: The function, on JAX arrays.
-        reduction: As in :class:`Loss`.
         name: By default the function's name.
-        dtype: As in :class:`Loss`.
         **kwargs: Passed on to the function.
 
     Raises:

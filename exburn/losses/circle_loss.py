@@ -112,9 +112,6 @@ class Circle(FormulaLoss):
         gamma: Scale.
         margin: Relaxation of the optimum.
         remove_diagonal: Whether a row is not compared with itself.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         y_true: [batch]; y_pred: [batch, d], of length 1 → scalar

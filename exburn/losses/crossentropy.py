@@ -164,9 +164,6 @@ class BinaryCrossentropy(FormulaLoss):
             more precise.
         label_smoothing: Share of ½ mixed into the targets.
         axis: Axis of the mean.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -213,9 +210,6 @@ class CategoricalCrossentropy(FormulaLoss):
             faster and more precise.
         label_smoothing: Share of the uniform distribution mixed into the targets.
         axis: Axis of the classes.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, classes] → scalar
@@ -267,11 +261,8 @@ class SparseCategoricalCrossentropy(FormulaLoss):
             faster and more precise.
         ignore_class: Label whose entries do not count at all, neither in the sum nor
             in the denominator.
-        reduction: As in :class:`Loss`.
         axis: Axis of the classes.
         label_smoothing: Share of the uniform distribution mixed into the targets.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar

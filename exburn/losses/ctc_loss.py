@@ -61,11 +61,6 @@ def _check(op: str, y_true: Any, y_pred: Any) -> None:
 class CTC(FormulaLoss):
     """Loss of label sequences whose alignment with the time steps is not known.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         y_true: [batch, length]; y_pred: [batch, time, classes] → scalar
 

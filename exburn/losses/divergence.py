@@ -110,11 +110,6 @@ def categorical_generalized_cross_entropy(
 class KLDivergence(FormulaLoss):
     """Kullback-Leibler divergence ``Σ y_true · log(y_true / y_pred)``.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -140,11 +135,6 @@ class Poisson(FormulaLoss):
     """Negative log-likelihood of counts, ``y_pred - y_true·log(y_pred)``, up to a
     constant.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -169,9 +159,6 @@ class CategoricalGeneralizedCrossEntropy(FormulaLoss):
 
     Args:
         q: From 0 (cross-entropy) to 1 (mean absolute error), both excluded.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar

@@ -227,9 +227,6 @@ class BinaryFocalCrossentropy(FormulaLoss):
         from_logits: Whether predictions are logits.
         label_smoothing: Share of ½ mixed into the targets.
         axis: Axis of the mean.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -290,9 +287,6 @@ class CategoricalFocalCrossentropy(FormulaLoss):
         from_logits: Whether predictions are logits.
         label_smoothing: Share of the uniform distribution mixed into the targets.
         axis: Axis of the classes.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, classes] → scalar
@@ -350,9 +344,6 @@ class SparseCategoricalFocalCrossentropy(FormulaLoss):
         ignore_class: Label whose entries do not count at all, neither in the sum nor
             in the denominator.
         axis: Axis of the classes.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar

@@ -97,11 +97,6 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
 class Hinge(FormulaLoss):
     """Hinge loss of two classes, ``mean(max(1 - y_true · y_pred, 0))``.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -123,11 +118,6 @@ class Hinge(FormulaLoss):
 class SquaredHinge(FormulaLoss):
     """Squared hinge loss of two classes, ``mean(max(1 - y_true · y_pred, 0)²)``.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -148,11 +138,6 @@ class SquaredHinge(FormulaLoss):
 
 class CategoricalHinge(FormulaLoss):
     """Hinge loss of many classes, ``max(1 + highest wrong score - right score, 0)``.
-
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, classes] → scalar

@@ -137,11 +137,8 @@ class Dice(_OverlapLoss):
     """One minus the Dice coefficient, ``1 - 2·|A ∩ B| / (|A| + |B|)``.
 
     Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
         axis: Axes of the sums; ``None`` sums over the whole batch, ``(1, 2, 3)`` gives
             each image its own coefficient.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …] → scalar
@@ -181,10 +178,7 @@ class Tversky(_OverlapLoss):
     Args:
         alpha: Weight of what was missed (see :func:`tversky`).
         beta: Weight of false alarm.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
         axis: Axes of the sums; ``None`` sums over the whole batch.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …] → scalar

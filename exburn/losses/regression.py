@@ -211,11 +211,6 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
 class MeanSquaredError(FormulaLoss):
     """Mean of squared differences, ``mean((y_true - y_pred)²)``.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -232,11 +227,6 @@ class MeanSquaredError(FormulaLoss):
 
 class MeanAbsoluteError(FormulaLoss):
     """Mean of absolute differences, ``mean(|y_true - y_pred|)``.
-
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -255,11 +245,6 @@ class MeanAbsoluteError(FormulaLoss):
 class MeanAbsolutePercentageError(FormulaLoss):
     """Mean relative error in percent, ``100 · mean(|y_true - y_pred| / |y_true|)``.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -276,11 +261,6 @@ class MeanAbsolutePercentageError(FormulaLoss):
 
 class MeanSquaredLogarithmicError(FormulaLoss):
     """Mean of ``(log(1 + y_true) - log(1 + y_pred))²``, for values that span decades.
-
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -305,9 +285,6 @@ class Huber(FormulaLoss):
 
     Args:
         delta: Where the two parts meet; positive.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -342,11 +319,6 @@ class Huber(FormulaLoss):
 class LogCosh(FormulaLoss):
     """Mean of ``log(cosh(y_pred - y_true))``: smooth, and linear far out.
 
-    Args:
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -368,9 +340,6 @@ class CosineSimilarity(FormulaLoss):
 
     Args:
         axis: Axis of the vectors.
-        reduction: As in :class:`Loss`.
-        name: Name in logs.
-        dtype: As in :class:`Loss`.
 
     Shape:
         both: [batch, …, d] → scalar

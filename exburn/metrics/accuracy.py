@@ -255,10 +255,6 @@ class Accuracy(FormulaMetric):
     For scores instead of labels use :class:`SparseCategoricalAccuracy`,
     :class:`CategoricalAccuracy` or :class:`BinaryAccuracy`.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …]
 
@@ -281,8 +277,6 @@ class BinaryAccuracy(FormulaMetric):
     """Share of yes/no predictions that are right.
 
     Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         threshold: Above it, yes is predicted.
 
     Shape:
@@ -317,10 +311,6 @@ class BinaryAccuracy(FormulaMetric):
 class CategoricalAccuracy(FormulaMetric):
     """Share of rows whose highest score is at the one-hot target's class.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …, classes]
 
@@ -342,10 +332,6 @@ class CategoricalAccuracy(FormulaMetric):
 
 class SparseCategoricalAccuracy(FormulaMetric):
     """Share of rows whose highest score is at the label.
-
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes]
@@ -379,8 +365,6 @@ class TopKCategoricalAccuracy(FormulaMetric):
 
     Args:
         k: How many guesses there are.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …, classes]
@@ -413,8 +397,6 @@ class SparseTopKCategoricalAccuracy(FormulaMetric):
 
     Args:
         k: How many guesses there are.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         from_sorted_ids: Whether predictions are class labels, best first, not scores.
 
     Shape:

@@ -42,8 +42,6 @@ class AUC(ThresholdMetric):
             recall) or ``"PRGAIN"``.
         summation_method: ``"interpolation"`` (the mid-point; for PR the interpolation
             of Davis and Goadrich), ``"minoring"`` or ``"majoring"``.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         thresholds: Thresholds to use instead of even ones; 0 and 1 are added.
         multi_label: Whether each column has its own curve, whose areas are averaged.
         num_labels: Number of columns, if ``multi_label``; else learnt from the data.

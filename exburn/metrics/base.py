@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.catalogue_class import CatalogueClass
 from exburn.core.checks import check_text
 from exburn.core.precision import standardize_dtype
 from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, locate
-from exburn.errors.boundary import Guarded
 from exburn.losses.reduction import blank_out
 from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value
@@ -26,7 +26,7 @@ _NESTED = "metrics"  # key of the states of metrics inside a metric
 _CORE = {"init": "reset_state", "update": "update_state", "compute": "result"}
 
 
-class Metric(Guarded):
+class Metric(CatalogueClass):
     """Base class of all metrics.
 
     There are two ways to write one. The pure way is three functions over a dict of

@@ -273,8 +273,6 @@ class TruePositives(_Counter):
 
     Args:
         thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar, or [thresholds]
@@ -301,8 +299,6 @@ class FalsePositives(_Counter):
 
     Args:
         thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar, or [thresholds]
@@ -329,8 +325,6 @@ class TrueNegatives(_Counter):
 
     Args:
         thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar, or [thresholds]
@@ -357,8 +351,6 @@ class FalseNegatives(_Counter):
 
     Args:
         thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar, or [thresholds]
@@ -395,8 +387,6 @@ class Precision(_Selecting):
             ``top_k``.
         top_k: Only the ``top_k`` highest scores of a row can be positive.
         class_id: The only column to look at.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar, or [thresholds]
@@ -424,8 +414,6 @@ class Recall(_Selecting):
             ``top_k``.
         top_k: Only the ``top_k`` highest scores of a row can be positive.
         class_id: The only column to look at.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar, or [thresholds]

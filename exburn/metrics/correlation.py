@@ -161,8 +161,6 @@ class PearsonCorrelation(_Correlation):
     batches count by their rows.
 
     Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         axis: Axis of the values that are correlated.
 
     Shape:
@@ -193,8 +191,6 @@ class ConcordanceCorrelation(_Correlation):
     Unlike Pearson's it also falls when the two differ in scale or position.
 
     Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         axis: Axis of the values that are correlated; 0 is the batch.
 
     Shape:

@@ -29,8 +29,6 @@ class FBetaScore(Metric):
         beta: Above 1, recall matters more; below, precision.
         threshold: Above it, a class is predicted; ``None`` predicts the class with the
             highest score.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, classes] → [classes], or scalar with an average
@@ -156,22 +154,6 @@ class FBetaScore(Metric):
 
 class F1Score(FBetaScore):
     """``2 · precision · recall / (precision + recall)``, for each class.
-
-    Args:
-        average: ``None`` for one score a class; ``"macro"`` for their mean,
-            ``"weighted"`` for their mean by class frequency, ``"micro"`` for the score
-            over all decisions together.
-        threshold: Above it, a class is predicted; ``None`` predicts the class with the
-            highest score.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
-    Shape:
-        both: [batch, classes] → [classes], or scalar with an average
-
-    Raises:
-        ArgumentError: An option is out of its range.
-        ShapeError: The shapes differ, or are not [batch, classes].
 
     Example:
         >>> metric = F1Score(threshold=0.5)

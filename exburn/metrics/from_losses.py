@@ -33,8 +33,6 @@ class BinaryCrossentropy(FormulaMetric):
     """Mean cross-entropy of yes/no targets, ``-y·log(p) - (1 - y)·log(1 - p)``.
 
     Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         from_logits: Whether predictions are logits.
         label_smoothing: Share of ½ mixed into the targets.
 
@@ -74,8 +72,6 @@ class CategoricalCrossentropy(FormulaMetric):
     """Mean cross-entropy of one-hot targets or distributions, ``-Σ y·log(p)``.
 
     Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         from_logits: Whether predictions are logits.
         label_smoothing: Share of the uniform distribution mixed into the targets.
         axis: Axis of the classes.
@@ -119,8 +115,6 @@ class SparseCategoricalCrossentropy(FormulaMetric):
     """Mean cross-entropy of integer class labels, ``-log(p[label])``.
 
     Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         from_logits: Whether predictions are logits.
         ignore_class: Label whose entries do not count at all.
         axis: Axis of the classes.
@@ -167,10 +161,6 @@ class SparseCategoricalCrossentropy(FormulaMetric):
 class KLDivergence(FormulaMetric):
     """Mean Kullback-Leibler divergence, ``Σ y_true · log(y_true / y_pred)``.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -192,10 +182,6 @@ class KLDivergence(FormulaMetric):
 class Poisson(FormulaMetric):
     """Mean of ``y_pred - y_true · log(y_pred)``, for counts.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -215,10 +201,6 @@ class Poisson(FormulaMetric):
 
 class Hinge(FormulaMetric):
     """Mean of ``max(1 - y_true · y_pred, 0)``, for targets -1 and 1, or 0 and 1.
-
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -240,10 +222,6 @@ class Hinge(FormulaMetric):
 class SquaredHinge(FormulaMetric):
     """Mean of ``max(1 - y_true · y_pred, 0)²``, for targets -1 and 1, or 0 and 1.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -263,10 +241,6 @@ class SquaredHinge(FormulaMetric):
 
 class CategoricalHinge(FormulaMetric):
     """Mean of ``max(1 + highest wrong score - right score, 0)``.
-
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …, classes] → scalar

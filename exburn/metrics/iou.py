@@ -27,8 +27,6 @@ class IoU(Metric):
     Args:
         num_classes: How many classes there are.
         target_class_ids: The classes that count.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         ignore_class: Target whose entries do not count, for example 255.
         sparse_y_true: Whether targets are class labels, not one-hot.
         sparse_y_pred: Whether predictions are class labels, not scores.
@@ -155,8 +153,6 @@ class BinaryIoU(IoU):
     Args:
         target_class_ids: The classes that count, of 0 and 1.
         threshold: From it on, 1 is predicted.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar
@@ -195,18 +191,6 @@ class BinaryIoU(IoU):
 
 class MeanIoU(IoU):
     """Mean over all classes of ``TP / (TP + FP + FN)``.
-
-    Args:
-        num_classes: How many classes there are.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-        ignore_class: Target whose entries do not count, for example 255.
-        sparse_y_true: Whether targets are class labels, not one-hot.
-        sparse_y_pred: Whether predictions are class labels, not scores.
-        axis: Axis of the classes, where there is one.
-
-    Shape:
-        labels: [batch, …]; scores or one-hot: [batch, …, classes] → scalar
 
     Raises:
         ShapeError: The shapes of targets and predictions differ.
@@ -248,20 +232,11 @@ class OneHotIoU(IoU):
     """Intersection over union of one-hot targets and scores.
 
     Args:
-        num_classes: How many classes there are.
-        target_class_ids: The classes that count.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         ignore_class: Target whose entries do not count.
-        sparse_y_pred: Whether predictions are class labels, not scores.
         axis: Axis of the classes.
 
     Shape:
         y_true: [batch, …, classes]; y_pred: the same, or labels → scalar
-
-    Raises:
-        ArgumentError: A target class is not one of the classes.
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = OneHotIoU(num_classes=2, target_class_ids=[0])
@@ -300,18 +275,11 @@ class OneHotMeanIoU(MeanIoU):
     scores.
 
     Args:
-        num_classes: How many classes there are.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         ignore_class: Target whose entries do not count.
-        sparse_y_pred: Whether predictions are class labels, not scores.
         axis: Axis of the classes.
 
     Shape:
         y_true: [batch, …, classes]; y_pred: the same, or labels → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = OneHotMeanIoU(num_classes=2)

@@ -84,10 +84,6 @@ class _Accumulator(Metric):
 class Sum(_Accumulator):
     """Weighted sum of values, ``Σ w·v``.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         values: [batch, …]; sample_weight: [batch] or [batch, …]
 
@@ -121,10 +117,6 @@ class Mean(_Accumulator):
 
     Every row counts by its weight, whatever batch it came in; what a row has beyond
     its first axis is averaged.
-
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         values: [batch, …]; sample_weight: [batch] or [batch, …]
@@ -180,7 +172,6 @@ class MeanMetricWrapper(Mean):
     Args:
         fn: A function, or a :class:`~exburn.losses.Loss`.
         name: By default the function's name.
-        dtype: As in :class:`Metric`.
         **kwargs: Passed on to the function.
 
     Raises:

@@ -85,8 +85,6 @@ class SensitivityAtSpecificity(_OperatingPoint):
         specificity: The specificity to reach.
         num_thresholds: How many thresholds are tried, evenly from 0 to 1.
         class_id: The only column to look at.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar
@@ -127,8 +125,6 @@ class SpecificityAtSensitivity(_OperatingPoint):
         sensitivity: The sensitivity to reach.
         num_thresholds: How many thresholds are tried, evenly from 0 to 1.
         class_id: The only column to look at.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar
@@ -167,8 +163,6 @@ class PrecisionAtRecall(_OperatingPoint):
         recall: The recall to reach.
         num_thresholds: How many thresholds are tried, evenly from 0 to 1.
         class_id: The only column to look at.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar
@@ -207,8 +201,6 @@ class RecallAtPrecision(_OperatingPoint):
         precision: The precision to reach.
         num_thresholds: How many thresholds are tried, evenly from 0 to 1.
         class_id: The only column to look at.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar

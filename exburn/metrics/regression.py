@@ -42,10 +42,6 @@ __all__ = [
 class MeanSquaredError(FormulaMetric):
     """Mean of squared differences, ``mean((y_true - y_pred)²)``.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -65,10 +61,6 @@ class MeanSquaredError(FormulaMetric):
 
 class RootMeanSquaredError(FormulaMetric):
     """Root of the mean of squared differences, ``√mean((y_true - y_pred)²)``.
-
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …] → scalar
@@ -98,10 +90,6 @@ class RootMeanSquaredError(FormulaMetric):
 class MeanAbsoluteError(FormulaMetric):
     """Mean of absolute differences, ``mean(|y_true - y_pred|)``.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -121,10 +109,6 @@ class MeanAbsoluteError(FormulaMetric):
 
 class MeanAbsolutePercentageError(FormulaMetric):
     """Mean relative error in percent, ``100 · mean(|y_true - y_pred| / |y_true|)``.
-
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -146,10 +130,6 @@ class MeanAbsolutePercentageError(FormulaMetric):
 class MeanSquaredLogarithmicError(FormulaMetric):
     """Mean of ``(log(1 + y_true) - log(1 + y_pred))²``.
 
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
-
     Shape:
         both: [batch, …, d] → scalar
 
@@ -169,10 +149,6 @@ class MeanSquaredLogarithmicError(FormulaMetric):
 
 class LogCoshError(FormulaMetric):
     """Mean of ``log(cosh(y_pred - y_true))``.
-
-    Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, …, d] → scalar
@@ -219,8 +195,6 @@ class CosineSimilarity(FormulaMetric):
     Unlike the loss of this name it is positive: 1 is the same direction.
 
     Args:
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
         axis: Axis of the vectors.
 
     Shape:
@@ -266,8 +240,6 @@ class R2Score(Metric):
         num_regressors: Number of inputs of the model, for the adjusted score
             ``1 - (1 - R²)·(n - 1)/(n - num_regressors - 1)`` over n rows; 0 for the
             plain one.
-        name: Name in logs.
-        dtype: As in :class:`Metric`.
 
     Shape:
         both: [batch, outputs] → scalar, or [outputs]

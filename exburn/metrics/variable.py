@@ -33,9 +33,6 @@ class MetricVariable(Handle):
         metric: The metric.
         name: Key in its state.
 
-    Raises:
-        ShapeError: A value of another shape is assigned.
-
     Example:
         >>> from exburn.metrics import Mean
         >>> metric = Mean()

@@ -156,7 +156,6 @@ class AdditiveAttention(Attention):
 
     Args:
         use_scale: Whether ``scale`` is a trainable vector; else it is one.
-        dropout: Share of the weights dropped in training.
 
     Call arguments: those of :class:`Attention`.
 

@@ -225,7 +225,6 @@ class Conv1D(Conv):
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 
@@ -266,7 +265,6 @@ class Conv2D(Conv):
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 
@@ -307,7 +305,6 @@ class Conv3D(Conv):
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 

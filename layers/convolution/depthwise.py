@@ -180,7 +180,6 @@ class DepthwiseConv1D(DepthwiseConv):
         bias_initializer: Initializer of the bias.
         depthwise_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         depthwise_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 
@@ -218,7 +217,6 @@ class DepthwiseConv2D(DepthwiseConv):
         bias_initializer: Initializer of the bias.
         depthwise_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         depthwise_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 
@@ -260,7 +258,6 @@ class SeparableConv1D(SeparableConv):
         depthwise_regularizer: Function of the depthwise kernel, added to the loss.
         pointwise_regularizer: Function of the pointwise kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         depthwise_constraint: Projection of the depthwise kernel after every update.
         pointwise_constraint: Projection of the pointwise kernel after every update.
         bias_constraint: Projection of the bias after every update.
@@ -302,7 +299,6 @@ class SeparableConv2D(SeparableConv):
         depthwise_regularizer: Function of the depthwise kernel, added to the loss.
         pointwise_regularizer: Function of the pointwise kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         depthwise_constraint: Projection of the depthwise kernel after every update.
         pointwise_constraint: Projection of the pointwise kernel after every update.
         bias_constraint: Projection of the bias after every update.

@@ -166,7 +166,6 @@ class Conv1DTranspose(ConvTranspose):
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 
@@ -204,7 +203,6 @@ class Conv2DTranspose(ConvTranspose):
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 
@@ -246,7 +244,6 @@ class Conv3DTranspose(ConvTranspose):
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
 

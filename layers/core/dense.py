@@ -30,7 +30,6 @@ class Dense(Adaptable):
         bias_initializer: Initializer of the bias ``[units]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
         lora_rank, lora_alpha: Of an adapter; see :meth:`enable_lora`.

@@ -16,13 +16,6 @@ from exburn.module.layer.options import LayerOptions
 class Identity(Layer):
     """Returns its input.
 
-    Args:
-        activity_regularizer: Function of the output, added to the loss.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes; the one in force by default.
-        autocast: Whether floating-point inputs are cast to that dtype.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
-
     Shape:
         x: any → the same
 

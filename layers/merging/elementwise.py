@@ -111,13 +111,6 @@ def _widen(x, ndim: int):
 class Add(Merge):
     """Sum of the inputs.
 
-    Args:
-        activity_regularizer: Function of the output, added to the loss.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes; the one in force by default.
-        autocast: Whether floating-point inputs are cast to that dtype.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
-
     Shape:
         [x, …]: shapes that broadcast → their common shape
 
@@ -138,13 +131,6 @@ class Add(Merge):
 @register_builtin
 class Subtract(Merge):
     """First input minus the second.
-
-    Args:
-        activity_regularizer: Function of the output, added to the loss.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes; the one in force by default.
-        autocast: Whether floating-point inputs are cast to that dtype.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         [x, y]: shapes that broadcast → their common shape
@@ -176,13 +162,6 @@ class Multiply(Merge):
 
     Where all are masked it is 0.
 
-    Args:
-        activity_regularizer: Function of the output, added to the loss.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes; the one in force by default.
-        autocast: Whether floating-point inputs are cast to that dtype.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
-
     Shape:
         [x, …]: shapes that broadcast → their common shape
 
@@ -210,13 +189,6 @@ class Multiply(Merge):
 class Average(Merge):
     """Mean of the inputs, entry by entry.
 
-    Args:
-        activity_regularizer: Function of the output, added to the loss.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes; the one in force by default.
-        autocast: Whether floating-point inputs are cast to that dtype.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
-
     Shape:
         [x, …]: shapes that broadcast → their common shape
 
@@ -237,13 +209,6 @@ class Average(Merge):
 @register_builtin
 class Maximum(Merge):
     """Largest of the inputs, entry by entry, masked ones left out.
-
-    Args:
-        activity_regularizer: Function of the output, added to the loss.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes; the one in force by default.
-        autocast: Whether floating-point inputs are cast to that dtype.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         [x, …]: shapes that broadcast → their common shape
@@ -269,13 +234,6 @@ class Maximum(Merge):
 @register_builtin
 class Minimum(Merge):
     """Smallest of the inputs, entry by entry, masked ones left out.
-
-    Args:
-        activity_regularizer: Function of the output, added to the loss.
-        trainable: Whether its weights are trained.
-        dtype: Dtype or policy of what it computes; the one in force by default.
-        autocast: Whether floating-point inputs are cast to that dtype.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         [x, …]: shapes that broadcast → their common shape

@@ -273,7 +273,6 @@ class MaxPooling2D(MaxPooling):
 
     Args:
         pool_size: Height and width of the window.
-        strides: Steps of the window; ``pool_size`` if None.
         padding: ``"valid"`` (none) or ``"same"``.
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
 
@@ -299,7 +298,6 @@ class MaxPooling3D(MaxPooling):
 
     Args:
         pool_size: Depth, height and width of the window.
-        strides: Steps of the window; ``pool_size`` if None.
         padding: ``"valid"`` (none) or ``"same"``.
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
 
@@ -352,7 +350,6 @@ class AveragePooling2D(AveragePooling):
 
     Args:
         pool_size: Height and width of the window.
-        strides: Steps of the window; ``pool_size`` if None.
         padding: ``"valid"`` (none) or ``"same"``; padding is not counted.
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
 
@@ -378,7 +375,6 @@ class AveragePooling3D(AveragePooling):
 
     Args:
         pool_size: Depth, height and width of the window.
-        strides: Steps of the window; ``pool_size`` if None.
         padding: ``"valid"`` (none) or ``"same"``; padding is not counted.
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
 

@@ -32,7 +32,6 @@ class Discretization(Layer):
             ``"multi_hot"``, ``"count"``.
         sparse: Must be false.
         dtype: Dtype of vectors over the bins; float32 by default.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: [batch, …] → [batch, …] int32 for ``int``, otherwise as in

@@ -102,7 +102,6 @@ class HashedCrossing(HostLayer):
         num_bins: Number of bins.
         output_mode: ``"int"`` or ``"one_hot"``.
         sparse: Must be false.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         dtype: Dtype of vectors over the bins; float32 by default.
 
     Shape:

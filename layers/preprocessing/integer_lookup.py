@@ -45,7 +45,6 @@ class IntegerLookup(IndexLookup):
         oov_method: What chooses among several numbers for unknown integers:
             ``"floormod"``, the remainder, or ``"farmhash"``, see :class:`Hashing`.
         salt: Key of the hash; needs ``oov_method="farmhash"``.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: [batch, …] of integers → [batch, …] for ``int``; otherwise vectors as

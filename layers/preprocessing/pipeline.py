@@ -26,7 +26,6 @@ class Pipeline(Layer):
 
     Args:
         layers: The layers, first to last.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: what the first layer takes → what the last one returns

@@ -38,7 +38,6 @@ class StringLookup(IndexLookup):
         pad_to_max_tokens: Whether vectors have ``max_tokens`` entries from the start.
         sparse: Must be false.
         encoding: Of bytes.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
         salt: Key of the hash that chooses among several numbers for unknown strings.
         oov_method: ``"floormod"`` or ``"farmhash"``, which say how unknown integers are
             numbered: strings are hashed with either, as in Keras.

@@ -51,7 +51,6 @@ class TextVectorization(HostLayer):
         idf_weights: In mode ``"tf_idf"``, the weight of each word.
         sparse, ragged: Must be false.
         encoding: Of bytes.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         x: [batch] or [batch, 1] of strings → [batch, time] int32 for ``int``,

@@ -259,7 +259,6 @@ class ConvLSTM1D(ConvLSTM):
         kernel_regularizer: Function of the kernel, added to the loss.
         recurrent_regularizer: Function of the recurrent kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         recurrent_constraint: Projection of the recurrent kernel after every update.
         bias_constraint: Projection of the bias after every update.
@@ -267,15 +266,6 @@ class ConvLSTM1D(ConvLSTM):
         recurrent_dropout: Share of the state dropped on its way into the next step; the
             same units at all steps and for all gates.
         seed: Mixed into the layer's own random stream.
-        return_sequences: Whether to return the output of every step, or of the last.
-        return_state: Whether to return the last states too.
-        go_backwards: Whether to start at the last step. Outputs of all steps are then
-            in the order in which they were computed.
-        stateful: Whether the states carry over from one batch to the next, row by row.
-            Needs a fixed batch size; ``reset_state()`` makes them zero.
-        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
-        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
-            the output before.
 
     Shape:
         x: [batch, time, length, channels] → [batch, length', filters], or
@@ -321,7 +311,6 @@ class ConvLSTM2D(ConvLSTM):
         kernel_regularizer: Function of the kernel, added to the loss.
         recurrent_regularizer: Function of the recurrent kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         recurrent_constraint: Projection of the recurrent kernel after every update.
         bias_constraint: Projection of the bias after every update.
@@ -329,15 +318,6 @@ class ConvLSTM2D(ConvLSTM):
         recurrent_dropout: Share of the state dropped on its way into the next step; the
             same units at all steps and for all gates.
         seed: Mixed into the layer's own random stream.
-        return_sequences: Whether to return the output of every step, or of the last.
-        return_state: Whether to return the last states too.
-        go_backwards: Whether to start at the last step. Outputs of all steps are then
-            in the order in which they were computed.
-        stateful: Whether the states carry over from one batch to the next, row by row.
-            Needs a fixed batch size; ``reset_state()`` makes them zero.
-        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
-        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
-            the output before.
 
     Shape:
         x: [batch, time, rows, columns, channels] → [batch, rows', columns', filters],
@@ -383,7 +363,6 @@ class ConvLSTM3D(ConvLSTM):
         kernel_regularizer: Function of the kernel, added to the loss.
         recurrent_regularizer: Function of the recurrent kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         recurrent_constraint: Projection of the recurrent kernel after every update.
         bias_constraint: Projection of the bias after every update.
@@ -391,15 +370,6 @@ class ConvLSTM3D(ConvLSTM):
         recurrent_dropout: Share of the state dropped on its way into the next step; the
             same units at all steps and for all gates.
         seed: Mixed into the layer's own random stream.
-        return_sequences: Whether to return the output of every step, or of the last.
-        return_state: Whether to return the last states too.
-        go_backwards: Whether to start at the last step. Outputs of all steps are then
-            in the order in which they were computed.
-        stateful: Whether the states carry over from one batch to the next, row by row.
-            Needs a fixed batch size; ``reset_state()`` makes them zero.
-        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
-        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
-            the output before.
 
     Shape:
         x: [batch, time, depth, rows, columns, channels] → [batch, …, filters], or

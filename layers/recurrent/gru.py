@@ -87,25 +87,11 @@ class GRUCell(RecurrentCell):
     """One step of :class:`GRU`.
 
     Args:
-        units: Size of the state and of the output.
-        activation: Function of the candidate state; linear if None.
         recurrent_activation: Function σ of the gates.
-        use_bias: Whether a bias is added.
         kernel_initializer: Initializer of the kernel ``[in, 3 * units]``.
         recurrent_initializer: Initializer of the kernel ``[units, 3 * units]``.
-        bias_initializer: Initializer of the bias.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
         reset_after: Whether the reset gate acts after the matrix product, as above (two
             biases); else ``(r * h) R_h``, the first form.
-        seed: Mixed into the layer's own random stream.
 
     Shape:
         x: [batch, in], [h: [batch, units]] → [batch, units], [h']
@@ -200,7 +186,6 @@ class GRU(OwnCell):
         kernel_regularizer: Function of the kernel, added to the loss.
         recurrent_regularizer: Function of the recurrent kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         recurrent_constraint: Projection of the recurrent kernel after every update.
         bias_constraint: Projection of the bias after every update.
@@ -208,20 +193,11 @@ class GRU(OwnCell):
         recurrent_dropout: Share of the state dropped on its way into the next step; the
             same units at all steps and for all gates.
         seed: Mixed into the layer's own random stream.
-        return_sequences: Whether to return the output of every step, or of the last.
-        return_state: Whether to return the last states too.
-        go_backwards: Whether to start at the last step. Outputs of all steps are then
-            in the order in which they were computed.
-        stateful: Whether the states carry over from one batch to the next, row by row.
-            Needs a fixed batch size; ``reset_state()`` makes them zero.
-        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
         reset_after: Whether the reset gate acts after the matrix product, as above (two
             biases); else ``(r * h) R_h``, the first form.
         use_cudnn: ``"auto"`` or ``True``: the fused loop. ``False``: a plain
             ``jax.lax.scan``, the only one with a forward-mode derivative (``jax.jvp``,
             ``jax.hessian``).
-        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
-            the output before.
 
     Shape:
         x: [batch, time, in] → [batch, units], or [batch, time, units] with

@@ -71,24 +71,10 @@ class LSTMCell(RecurrentCell):
     """One step of :class:`LSTM`.
 
     Args:
-        units: Size of the state and of the output.
-        activation: Function of the candidate state; linear if None.
         recurrent_activation: Function σ of the gates.
-        use_bias: Whether a bias is added.
         kernel_initializer: Initializer of the kernel ``[in, 4 * units]``.
         recurrent_initializer: Initializer of the kernel ``[units, 4 * units]``.
-        bias_initializer: Initializer of the bias.
         unit_forget_bias: Whether the forget gate's bias starts at one.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
 
     Shape:
         x: [batch, in], [h, c: [batch, units]] → [batch, units], [h', c']
@@ -195,7 +181,6 @@ class LSTM(OwnCell):
         kernel_regularizer: Function of the kernel, added to the loss.
         recurrent_regularizer: Function of the recurrent kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         recurrent_constraint: Projection of the recurrent kernel after every update.
         bias_constraint: Projection of the bias after every update.
@@ -203,19 +188,10 @@ class LSTM(OwnCell):
         recurrent_dropout: Share of the state dropped on its way into the next step; the
             same units at all steps and for all gates.
         seed: Mixed into the layer's own random stream.
-        return_sequences: Whether to return the output of every step, or of the last.
-        return_state: Whether to return the last states too.
-        go_backwards: Whether to start at the last step. Outputs of all steps are then
-            in the order in which they were computed.
-        stateful: Whether the states carry over from one batch to the next, row by row.
-            Needs a fixed batch size; ``reset_state()`` makes them zero.
-        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
         use_cudnn: ``"auto"`` or ``True``: the fused loop, whose training step takes 0.5
             to 0.6 of the time of cuDNN's kernels on an H200. ``False``: a plain
             ``jax.lax.scan``, the only one with a forward-mode derivative (``jax.jvp``,
             ``jax.hessian``).
-        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
-            the output before.
 
     Shape:
         x: [batch, time, in] → [batch, units], or [batch, time, units] with

@@ -49,22 +49,8 @@ class SimpleRNNCell(RecurrentCell):
     ``h' = activation(x @ kernel + h @ recurrent_kernel + bias)``
 
     Args:
-        units: Size of the state and of the output.
-        activation: Function of the candidate state; linear if None.
-        use_bias: Whether a bias is added.
         kernel_initializer: Initializer of the kernel ``[in, units]``.
         recurrent_initializer: Initializer of the kernel ``[units, units]``.
-        bias_initializer: Initializer of the bias.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
 
     Shape:
         x: [batch, in], [h: [batch, units]] → [batch, units], [h']
@@ -103,23 +89,13 @@ class SimpleRNN(OwnCell):
         kernel_regularizer: Function of the kernel, added to the loss.
         recurrent_regularizer: Function of the recurrent kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
-        activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         recurrent_constraint: Projection of the recurrent kernel after every update.
         bias_constraint: Projection of the bias after every update.
         dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
         recurrent_dropout: Share of the state dropped on its way into the next step; the
             same units at all steps and for all gates.
-        return_sequences: Whether to return the output of every step, or of the last.
-        return_state: Whether to return the last states too.
-        go_backwards: Whether to start at the last step. Outputs of all steps are then
-            in the order in which they were computed.
-        stateful: Whether the states carry over from one batch to the next, row by row.
-            Needs a fixed batch size; ``reset_state()`` makes them zero.
-        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
         seed: Mixed into the layer's own random stream.
-        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
-            the output before.
 
     Shape:
         x: [batch, time, in] → [batch, units], or [batch, time, units] with

@@ -143,13 +143,9 @@ class SpatialDropout1D(SpatialDropout):
 
     Args:
         rate: Share of the channels to drop, from 0 to 1.
-        seed: Folded into the layer's random key.
 
     Shape:
         x: [batch, time, channels] → the same
-
-    Raises:
-        ArgumentError: ``rate`` is not between 0 and 1.
 
     Example:
         >>> import numpy as np
@@ -174,13 +170,9 @@ class SpatialDropout2D(SpatialDropout):
     Args:
         rate: Share of the channels to drop, from 0 to 1.
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         x: [batch, height, width, channels] → the same
-
-    Raises:
-        ArgumentError: ``rate`` is not between 0 and 1.
 
     Example:
         >>> import numpy as np
@@ -198,13 +190,9 @@ class SpatialDropout3D(SpatialDropout):
     Args:
         rate: Share of the channels to drop, from 0 to 1.
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         x: [batch, depth, height, width, channels] → the same
-
-    Raises:
-        ArgumentError: ``rate`` is not between 0 and 1.
 
     Example:
         >>> import numpy as np

@@ -12,13 +12,13 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.core.batch_independence import our_class
+from exburn.core.catalogue_class import CatalogueClass
 from exburn.core.checks import check_count
 from exburn.errors import require
-from exburn.errors.boundary import Guarded
 from exburn.module.layer.signature import init_names
 
 
-class LearningRateSchedule(Guarded, abc.ABC):
+class LearningRateSchedule(CatalogueClass, abc.ABC):
     """A learning rate as a pure function of the training step, counted from 0.
 
     A subclass keeps its constructor's arguments as attributes of the same names, and

@@ -14,6 +14,7 @@ from exburn import regularizers
 from exburn.core import forward_context, lazy_names
 from exburn.core.annotations import Identifier
 from exburn.core.batch_independence import is_foreign
+from exburn.core.catalogue_class import complete_docstring
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
 from exburn.core.methods import overridable, with_methods
@@ -182,9 +183,10 @@ class Layer(nnx.Module, metaclass=LayerType):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        _describe(cls)
         if not is_foreign(cls):
             guard_methods(cls)
-        _describe(cls)
+            complete_docstring(cls)
         _wrap_methods(cls)
         own = vars(cls)
         if isinstance(name := own.get("name"), str):  # it hides the property

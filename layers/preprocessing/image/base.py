@@ -255,7 +255,6 @@ class ImageAugmentation(ImageLayer):
 
     Args:
         seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
     """
 
     seed_generator = SeedOfLayer()

@@ -85,8 +85,6 @@ class RandomHue(ColourAugmentation):
         factor: Two numbers in [0, 1] between which the turn is drawn, as part of half a
             turn, in a random direction; one number x stands for ``(0, x)``.
         value_range: The lowest and the highest value of a pixel.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, 3] → the same, in the compute dtype
@@ -121,8 +119,6 @@ class RandomSaturation(ColourAugmentation):
         factor: Two numbers in [0, 1] between which f is drawn: 0 is grey, 0.5 changes
             nothing, 1 is as strong as can be. One number x stands for ``(0, x)``.
         value_range: The lowest and the highest value of a pixel.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, 3] → the same, in the compute dtype
@@ -156,8 +152,6 @@ class RandomColorDegeneration(ColourAugmentation):
         factor: Two numbers in [0, 1] between which f is drawn; one number x stands for
             ``(0, x)``.
         value_range: The lowest and the highest value of a pixel.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, 3] → the same, in the compute dtype
@@ -186,8 +180,6 @@ class RandomGrayscale(ImageAugmentation):
 
     Args:
         factor: The probability, from 0 to 1.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, 3] → the same, in the compute dtype
@@ -233,8 +225,6 @@ class RandomColorJitter(ImageAugmentation):
         contrast_factor: As in :class:`RandomContrast`; None leaves it out.
         saturation_factor: As in :class:`RandomSaturation`; None leaves it out.
         hue_factor: As in :class:`RandomHue`; None leaves it out.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, 3] → the same, in the compute dtype

@@ -43,8 +43,6 @@ class RandomPerspective(ImageAugmentation):
         scale: Twice the largest part by which a corner moves, from 0 to 1.
         interpolation: ``"bilinear"`` or ``"nearest"``.
         fill_value: What is outside of the image.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -146,8 +144,6 @@ class RandomElasticTransform(ImageAugmentation):
             ``(0, x)``.
         interpolation, fill_mode, fill_value: As in :class:`RandomRotation`.
         value_range: The lowest and the highest value of a pixel.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype

@@ -33,8 +33,6 @@ class RandomErasing(ImageAugmentation):
             parts of the image's, are the roots of numbers drawn between them.
         fill_value: A number, or one for each of three channels; None for noise.
         value_range: The lowest and the highest value of a pixel.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype

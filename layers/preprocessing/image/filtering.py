@@ -55,8 +55,6 @@ class RandomGaussianBlur(ImageAugmentation):
         sigma: Two numbers between which the deviations along x and y are drawn; one
             number x stands for ``(0, x)``.
         value_range: The lowest and the highest value of a pixel.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -119,8 +117,6 @@ class RandomSharpness(ImageAugmentation):
         factor: Two numbers in [0, 1] between which f is drawn: 0 is blurred, 0.5
             changes nothing, 1 is sharper. One number x stands for ``(0, x)``.
         value_range: The lowest and the highest value of a pixel.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype

@@ -117,9 +117,7 @@ class RandomRotation(AffineAugmentation):
             ``"constant"``, ``"wrap"`` (abcd|abcd|abcd), ``"nearest"`` (aaaa|abcd|dddd)
             or ``"mirror"`` (dcb|abcd|cba).
         interpolation: ``"bilinear"`` or ``"nearest"``.
-        seed: Folded into the layer's random key.
         fill_value: The constant.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -358,8 +356,6 @@ class RandomFlip(ImageAugmentation):
     Args:
         mode: ``"horizontal"`` exchanges left and right, ``"vertical"`` top and bottom;
             ``"horizontal_and_vertical"`` decides each by itself.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype

@@ -90,7 +90,6 @@ class Equalization(ImageCorrection):
     Args:
         value_range: The lowest and the highest value of a pixel.
         bins: Number of bins of the histogram.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -147,7 +146,6 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageCorrection):
         clip_limit: How many times as frequent as on average a value counts at most; 0
             for no limit.
         tile_grid_size: Number of tiles along the height and along the width.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, floats in the compute dtype

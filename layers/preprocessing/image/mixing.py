@@ -114,8 +114,6 @@ class MixUp(Mixing):
 
     Args:
         alpha: How evenly images mix: small values leave most of them as they are.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -178,8 +176,6 @@ class CutMix(Mixing):
     Args:
         factor: Two numbers in [0, 1] between which a is drawn; the share of the own
             image is drawn from ``Beta(a, a)``. One number x stands for ``(0, x)``.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -246,10 +242,6 @@ class Mosaic(ImageAugmentation):
     Args:
         offset: Two numbers in [0, 1] between which the point where the pieces meet
             lies, as a share of width and height. One number x stands for ``(0, x)``.
-        seed: Folded into the layer's random key.
-        bounding_box_format: Format of the boxes, as in
-            ``exburn.utils.bounding_boxes.convert_format``.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype

@@ -133,8 +133,6 @@ class RandAugment(Policy):
         factor: How strong they are, in [0, 1]: two numbers between which the strengths
             are drawn; one number x stands for ``(0, x)``.
         interpolation: ``"bilinear"`` or ``"nearest"``.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, 3] → the same, in the compute dtype
@@ -207,8 +205,6 @@ class AugMix(Policy):
         all_ops: Whether the changes of brightness, colour, contrast and sharpness are
             among them.
         interpolation: ``"bilinear"`` or ``"nearest"``.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, 3] → the same, in the compute dtype

@@ -38,7 +38,6 @@ class Resizing(ImageLayer):
         fill_mode: ``"constant"``.
         fill_value: Value of the borders.
         antialias: Whether images that shrink are smoothed first.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → [batch, height, width, channels], in the
@@ -146,7 +145,6 @@ class CenterCrop(ImageLayer):
     Args:
         height: Rows of the result.
         width: Columns of the result.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → [batch, height, width, channels], in the
@@ -204,9 +202,6 @@ class RandomCrop(ImageAugmentation):
     Args:
         height: Rows of the result.
         width: Columns of the result.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        name: Name of the layer; its class' name in snake case, numbered, by default.
 
     Shape:
         images: [batch, h, w, channels] → [batch, height, width, channels], in the

@@ -44,7 +44,6 @@ class RandomBrightness(ImageAugmentation):
         factor: Two numbers in [-1, 1] between which ``shift`` is drawn; one number x
             stands for ``(-x, x)``. -1 is black, 1 is white.
         value_range: The lowest and the highest value of a pixel.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -91,7 +90,6 @@ class RandomContrast(ImageAugmentation):
         factor: Two numbers (lower, upper) in [0, 1]: the factor is drawn between
             ``1 - lower`` and ``1 + upper``. One number stands for both.
         value_range: The lowest and the highest value of a pixel.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -137,8 +135,6 @@ class RandomInvert(ImageAugmentation):
         factor: Two numbers in [0, 1] between which the probability is drawn; one number
             x stands for ``(0, x)``.
         value_range: The lowest and the highest value of a pixel.
-        seed: Folded into the layer's random key.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -180,8 +176,6 @@ class RandomPosterization(ImageAugmentation):
         factor: How many of 8 bits are kept; or two numbers between which they are
             drawn, both included.
         value_range: The lowest and the highest value of a pixel.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
@@ -236,7 +230,6 @@ class Solarization(ImageAugmentation):
             part of the range of values; one number x stands for ``(0, x)``.
         threshold_factor: The same for the threshold.
         value_range: The lowest and the highest value of a pixel.
-        seed: Folded into the layer's random key.
 
     Shape:
         images: [batch, h, w, channels] → the same, in the compute dtype
