@@ -39,8 +39,7 @@ import numpy as np
 
 import exburn
 from exburn import layers
-from exburn.elixir.gradients.differences import numerical
-from exburn.elixir.gradients.programs import prepare_batch
+from exburn.diagnostics.differences import numerical, prepare_batch
 
 ROWS, BATCH = 500, 32
 #: Parameters → widths of the layers, and ExBurn's seconds by method.

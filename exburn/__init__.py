@@ -105,21 +105,25 @@ if TYPE_CHECKING:
     )
     from exburn.compression import prune, quantize_aware
     from exburn.compute import vectorize
+    from exburn.diagnostics.benchmark import benchmark
+    from exburn.diagnostics.doctor import (
+        configure,
+        doctor,
+        smoke_test,
+        summary,
+        version,
+    )
+    from exburn.diagnostics.gradient_check import check_gradients
+    from exburn.diagnostics.gradients import compute_gradients, profile_step, train_step
     from exburn.distillation import Distiller
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
-    from exburn.elixir.benchmark import benchmark
-    from exburn.elixir.doctor import configure, doctor, smoke_test, summary, version
-    from exburn.elixir.gradients import (
-        check_gradients,
-        compute_gradients,
-        profile_step,
-        train_step,
-    )
-    from exburn.elixir.management import (
+    from exburn.models.elixir import (
         clone,
         compute_loss,
         deserialize_params,
         export_params,
+        fit_with_accuracy,
+        fit_with_progress,
         forward,
         forward_pattern,
         import_params,
@@ -129,7 +133,6 @@ if TYPE_CHECKING:
         to_device,
         update_params,
     )
-    from exburn.elixir.progress import fit_with_accuracy, fit_with_progress
     from exburn.models.interop import predict
     from exburn.quantizers import Quantizer
     from exburn.serving import Serving
@@ -153,19 +156,17 @@ _LAZY = (
 _LAZY_NAMES = {
     "exburn.compression": "prune quantize_aware",
     "exburn.compute": "vectorize",
+    "exburn.diagnostics.benchmark": "benchmark",
+    "exburn.diagnostics.doctor": "configure doctor smoke_test summary version",
+    "exburn.diagnostics.gradient_check": "check_gradients",
+    "exburn.diagnostics.gradients": "compute_gradients profile_step train_step",
     "exburn.distillation": "Distiller",
     "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
-    "exburn.elixir.benchmark": "benchmark",
-    "exburn.elixir.doctor": "configure doctor smoke_test summary version",
-    "exburn.elixir.gradients": (
-        "check_gradients compute_gradients profile_step train_step"
-    ),
-    "exburn.elixir.management": (
-        "clone compute_loss deserialize_params export_params "
-        "forward forward_pattern import_params info parameters "
+    "exburn.models.elixir": (
+        "clone compute_loss deserialize_params export_params fit_with_accuracy "
+        "fit_with_progress forward forward_pattern import_params info parameters "
         "serialize_params to_device update_params"
     ),
-    "exburn.elixir.progress": "fit_with_accuracy fit_with_progress",
     "exburn.models.interop": "predict",
     "exburn.quantizers": "Quantizer",
     "exburn.serving": "Serving",

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ArgumentError, ModelFormatError, LoadError: It cannot be measured.
     """
-    from exburn.elixir.benchmark import benchmark
+    from exburn.diagnostics.benchmark import benchmark
     from exburn.runtime.device import device_name
 
     import_modules("bench", options.modules)

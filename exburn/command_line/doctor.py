@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         1 if something is broken.
     """
-    from exburn.elixir.doctor import doctor
+    from exburn.diagnostics.doctor import doctor
 
     report = doctor()
     checks = [dataclasses.asdict(check) for check in report.checks]

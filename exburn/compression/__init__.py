@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from exburn.core.lazy_names import importer
 
 if TYPE_CHECKING:
-    from exburn.compression.public import *
+    from exburn.compression.compressing import plan
+    from exburn.compression.masking import (
+        ConstantSparsity,
+        PolynomialSparsity,
+        SparsitySchedule,
+    )
+    from exburn.compression.pruning import apply_masks, masks, prune, strip
+    from exburn.compression.quantization_aware import quantize_aware
+    from exburn.compression.sparsity_table import sparsity
 
 __all__ = [
     "ConstantSparsity",
@@ -27,5 +35,15 @@ __all__ = [
     "strip",
 ]
 
+_NAMES = {
+    "exburn.compression.compressing": "plan",
+    "exburn.compression.masking": (
+        "ConstantSparsity PolynomialSparsity SparsitySchedule"
+    ),
+    "exburn.compression.pruning": "apply_masks masks prune strip",
+    "exburn.compression.quantization_aware": "quantize_aware",
+    "exburn.compression.sparsity_table": "sparsity",
+}
+
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = importer(__name__, {"exburn.compression.public": " ".join(__all__)})
+    __getattr__ = importer(__name__, _NAMES)

@@ -53,7 +53,7 @@ def test_doctor(capsys):
 
 
 def test_a_broken_machine_ends_with_1(capsys, monkeypatch):
-    from exburn.elixir import doctor
+    from exburn.diagnostics import doctor
 
     report = doctor.Report((doctor.Check("jax", "broken", "not installed"),))
     monkeypatch.setattr(doctor, "doctor", lambda: report)

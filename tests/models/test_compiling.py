@@ -1,7 +1,7 @@
 """Settings of ``compile``: warm-up, and the device."""
 
 import pytest
-from tests.elixir.gradients.models import X, Y, model
+from tests.diagnostics.models import X, Y, model
 
 import exburn
 

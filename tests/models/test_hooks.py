@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 import pytest
-from tests.elixir.networks import X, Y, make
+from tests.models.networks import X, Y, make
 
 from exburn import compute
 from exburn.errors import ArgumentError

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from tests.elixir.networks import X, make
+from tests.models.networks import X, make
 
 import exburn
 from exburn import layers

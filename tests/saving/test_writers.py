@@ -97,7 +97,7 @@ ELSEWHERE = {
     "exburn/saving/shards.py": "model in parts",
     "exburn/applications/pretrained.py": "pretrained",
     "exburn/command_line/predict.py": "predictions",
-    "exburn/elixir/management/files.py": "parameters",
+    "exburn/models/elixir.py": "parameters",
     "exburn/text/tokenizer.py": "tokenizer",
     "exburn/tuning/result.py": "sweep",
     "exburn/tuning/checkpoint.py": "sweep's checkpoint",

@@ -8,7 +8,7 @@ from exburn.errors import ArgumentError, ExBurnError
 
 
 def test_doctor_and_summary(monkeypatch, tmp_path):
-    from exburn.elixir import doctor
+    from exburn.diagnostics import doctor
 
     report = exburn.doctor()
     assert report.ok, str(report)
@@ -31,7 +31,7 @@ def test_doctor_and_summary(monkeypatch, tmp_path):
 
 
 def test_smoke_test_sees_wrong_numbers_and_failures(monkeypatch):
-    from exburn.elixir import doctor
+    from exburn.diagnostics import doctor
 
     monkeypatch.setattr(jnp, "tanh", lambda x: 1.001 * x)
     with pytest.raises(ExBurnError, match="wrong numbers"):

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.elixir.gradients.models import X, Y, model
+from tests.diagnostics.models import X, Y, model
 
 import exburn
 from exburn import layers
-from exburn.elixir import gradients
-from exburn.elixir.gradients import differences, programs
+from exburn.diagnostics import differences
+from exburn.errors import ArgumentError, DataError, UnknownNameError
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_differences(smooth, method, atol):
 
 
 def temporary_bytes(made, budget):
-    trainer, tree = programs.prepare_batch(made, (X, Y), "", "numerical")
+    trainer, tree = differences.prepare_batch(made, (X, Y), "", "numerical")
     state = trainer.preparer.initial_state()
     flat = {path: value.ravel() for path, value in state.params.items()}
     rows = {path: np.arange(v.size, dtype=np.int32) for path, v in flat.items()}
@@ -79,9 +79,9 @@ class Own(exburn.Layer):
 def test_products_are_cut_where_that_is_the_same(method):
     made = exburn.Sequential([exburn.Input((4,)), Own()])
     made.compile("sgd", "cross_entropy", seed=1)
-    trainer, tree = programs.prepare_batch(made, (X, Y), "", method)
+    trainer, tree = differences.prepare_batch(made, (X, Y), "", method)
     state = trainer.preparer.initial_state()
-    loss = programs.loss_of(trainer.preparer.programs)
+    loss = differences.loss_of(trainer.preparer.programs)
     traced = differences._Traced.of(loss, state, tree)
     cut = {path for path in state.params if traced.product(path) is not None}
     assert cut == {"own/left", "own/deep"}
@@ -97,9 +97,9 @@ def test_products_are_cut_where_that_is_the_same(method):
 
 
 def test_epsilon_by_dtype():
-    sizes = [gradients.default_epsilon(d) for d in ("float64", "float32", "bfloat16")]
+    sizes = [differences.default_epsilon(d) for d in ("float64", "float32", "bfloat16")]
     assert sizes == sorted(sizes)
-    assert gradients.default_epsilon("float32", "numerical_batch") < sizes[1]
+    assert differences.default_epsilon("float32", "numerical_batch") < sizes[1]
 
 
 @pytest.mark.long
@@ -107,3 +107,40 @@ def test_a_step_that_a_weight_cannot_hold_is_one_to_the_next_number():
     made = model(dtype="bfloat16")
     found = exburn.compute_gradients(made, (X, Y), method="numerical", epsilon=1e-12)
     assert all(np.isfinite(np.asarray(v, np.float32)).all() for v in found.values())
+
+
+class OwnStep(exburn.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = exburn.layers.Dense(3)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, state, data):
+        return {"loss": 0.0}, state
+
+
+def test_a_batch_is_checked_and_the_model_is_built_for_it():
+    made = exburn.Sequential([exburn.layers.Dense(3)])
+    made.compile("sgd", "cross_entropy")
+    trainer, (x, y, weight) = differences.prepare_batch(
+        made, (X, Y), "train_step", "autodiff"
+    )
+    assert made.built and weight is None
+    assert trainer is made._run.value.trainer
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(y, Y)
+
+
+def test_what_is_refused():
+    made = model()
+    with pytest.raises(UnknownNameError, match="numerical_batch"):
+        differences.prepare_batch(made, (X, Y), "train_step", "symbolic")
+    with pytest.raises(DataError, match="received 4 parts"):
+        differences.prepare_batch(made, (X, Y, Y, Y), "train_step", "autodiff")
+    own = OwnStep()
+    own.compile("sgd", "mse")
+    for op, method in (("compute_gradients", "autodiff"), ("train_step", "numerical")):
+        with pytest.raises(ArgumentError, match="its gradients in its own train_step"):
+            differences.prepare_batch(own, (X, Y), op, method)

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.checks import check_count, check_number
-from exburn.elixir.gradients.differences import coarsest, default_epsilon, numerical
-from exburn.elixir.gradients.programs import (
+from exburn.diagnostics.differences import (
+    coarsest,
+    default_epsilon,
     gradients_of,
     loss_of,
+    numerical,
     on_device,
     precise,
     prepare_batch,

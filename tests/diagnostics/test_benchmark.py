@@ -7,7 +7,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.elixir.benchmark import Timing
+from exburn.diagnostics.benchmark import Timing
 from exburn.errors import ArgumentError, DataError
 
 

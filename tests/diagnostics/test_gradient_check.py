@@ -6,7 +6,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.elixir.gradients.models import X, Y, model
+from tests.diagnostics.models import X, Y, model
 
 import exburn
 from exburn import layers

@@ -1,4 +1,4 @@
-"""Gradients by differences of losses."""
+"""Gradients by differences of losses, and the programs of the exact ones."""
 
 from __future__ import annotations
 
@@ -12,15 +12,82 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.checks import check_number
-from exburn.elixir.gradients.programs import loss_of, precise
+from exburn.data import as_batch
+from exburn.errors import ArgumentError, DataError, unknown_name
+from exburn.models.arguments import check_model
+from exburn.models.preparing import prepare
+from exburn.models.training_settings import require_trainer
 from exburn.runtime.cost_model import count
 from exburn.training.memory import free_bytes
+from exburn.training.overrides import overrides
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
+from exburn.training.trainer import Trainer
 
+METHODS = ("autodiff", "numerical", "numerical_batch")
 _LARGEST_CHUNK = 1024
 # On a CPU what fits the caches wins.
 _CPU_BYTES = 8 << 20
+
+
+def prepare_batch(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any]:
+    """The model's trainer, ready for the batch, and the batch, checked."""
+    check_model(op, model)
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS, op=op)
+    parts = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    if not 1 <= len(parts) <= 3:
+        raise DataError(
+            op,
+            f"a batch is (x, y) or (x, y, sample_weight), received {len(parts)} parts",
+        )
+    dataset = as_batch(*parts, op=op)
+    trainer = require_trainer(model, op)
+    own = overrides(model, "train_step")
+    if own and not (op == "train_step" and method == "autodiff"):
+        raise ArgumentError(
+            op,
+            f"{type(model).__name__} computes its gradients in its own train_step",
+            hint="Use train_step(model, batch), or jax.grad on stateless_call.",
+        )
+    prepare(model, op, dataset, train=True)
+    return trainer, dataset.tree
+
+
+def on_device(tree: Any) -> Any:
+    return jax.tree.map(jax.device_put, tree)
+
+
+def loss_of(programs: Programs, scaled: bool = False) -> Callable:
+    def loss(state: TrainState, batch: Any) -> jax.Array:
+        value, (plain, *_) = programs.steps.loss(state.params, state, batch, None)
+        return value if scaled else plain
+
+    return loss
+
+
+def gradients_of(programs: Programs) -> Callable:
+    def gradients(state: TrainState, batch: Any) -> dict[str, jax.Array]:
+        def loss(params):
+            return programs.steps.loss(params, state, batch, None)[1][0]
+
+        return jax.grad(loss)(state.params)
+
+    return gradients
+
+
+def precise(fn: Callable) -> Callable:
+    """The same function with products of float32 that are of float32.
+
+    GPUs multiply with the 10 bits of TF32: what they round away is more than a step of
+    a difference changes.
+    """
+
+    def run(*args):
+        with jax.default_matmul_precision("highest"):
+            return fn(*args)
+
+    return run
 
 
 def default_epsilon(dtype: Any, method: str = "numerical") -> float:
