@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import itertools
 import os
 import zlib
@@ -15,14 +16,16 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import PartitionSpec
 
 from exburn.core.checks import check_integer
 from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, LayoutError
 from exburn.errors.boundary import api_boundary
 from exburn.runtime.sharding.current import active
 from exburn.runtime.sharding.joining import shared_seed
+from exburn.runtime.sharding.layouts import fits
 
 #: The name of the variable that a ``SeedGenerator`` has.
 SEED_STATE = "seed_generator_state"
@@ -58,12 +61,8 @@ class Context:
         tables: What looks into the tables of the pass, if their gradients are summed
             at once: ``rows(table, indices)``; else ``None``.
         parts: The losses that a model's ``compute_loss`` added up, if several, by name.
-        captured: Where a dict of paths is put here, it receives those layers' outputs,
-            one for each call.
-        calls: Where a dict is put here, it receives ``(specs, rebuild)`` of each call
-            of every layer by its path: ``args, kwargs = rebuild(arrays)``.
-        shapes: Where a dict is put here, it receives each layer's output specs by path.
-        layouts: The distribution in force, if it may lay out what layers return.
+        interceptors: What surrounds the call of every layer, the outermost first: see
+            ``Interceptor``.
         cache: Where a pass that generates text finds the keys and values of attention,
             and the positions of its tokens: a ``KeyValueCache``; else ``None``.
     """
@@ -79,13 +78,11 @@ class Context:
         self.began_at = moment()
         self.losses: list[Any] = []
         self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
-        self.shapes: dict[str, Any] | None = None
+        self.interceptors: tuple[Interceptor, ...] = ()
         distribution = active()
-        given = distribution is not None and bool(distribution.rules)
-        self.layouts: Any = distribution if given else None
-        self.captured: dict[str, list] | None = None
+        if distribution is not None and distribution.rules:
+            self.interceptors = (ResultLayouts(distribution),)
         self.cache: Any = None
-        self.calls: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
         self.tables: Any = None
@@ -103,10 +100,16 @@ class Context:
         """
         part = Context(training=self.training, key=self.key, row_mask=self.row_mask)
         part.asked, part.in_fit = self.asked, self.in_fit
-        part.root, part.shapes, part.cache = self.root, self.shapes, self.cache
+        part.root, part.cache = self.root, self.cache
+        part.interceptors = tuple(i for i in self.interceptors if not i.keeps_arrays)
         part.running, part.began_at = self.running, self.began_at
         part._draws = self._draws
         return part
+
+    def path_of(self, layer: Any) -> str:
+        """The path of a layer of the pass; of another layer its name."""
+        path = self.paths.get(id(layer))
+        return layer.name if path is None else path
 
     @property
     def drew(self) -> bool:
@@ -162,6 +165,13 @@ class Context:
     def set_padded_logits(self, scores: Any, filled: Any) -> None:
         self._filled[id(scores)] = (scores, filled)
 
+    def follow(self, value: Any, before: Any) -> None:
+        """Gives an array the mask and the padded logits of the one that it was."""
+        if (mask := self.mask_of(before)) is not None:
+            self.set_mask(value, mask)
+        if (filled := self.padded_logits(before)) is not None:
+            self.set_padded_logits(value, filled)
+
     def attachments(self, outputs: Any) -> tuple[list[Any], list[Any]]:
         """For each array of a tree its ``padded_logits`` and its mask.
 
@@ -186,6 +196,101 @@ class Context:
     def set_source(self, value: Any, source: Any) -> None:
         """Notes that ``value`` is ``source`` in another dtype."""
         self._sources[id(value)] = (value, self.source_of(source))
+
+
+class Interceptor:
+    """Surrounds the calls of layers, to look at them or to compute them otherwise.
+
+    Subclass it and write ``__call__(layer, call, args, kwargs)``, which returns the
+    outputs: ``call(*args, **kwargs)`` is the call as the interceptors further inside,
+    and the layer, compute it. Those of a pass surround the calls of all its layers
+    (``Context.interceptors``), inside of which are those of a layer itself: functions
+    that get its outputs, the dtype of its outputs, ranges, rematerialization.
+
+    Attributes:
+        keeps_arrays: Whether it keeps what layers get or return. A part of a pass that
+            is traced by itself, whose arrays must not leave it, does without it.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> class Names(Interceptor):
+        ...     def __call__(self, layer, call, args, kwargs):
+        ...         print(layer.name)
+        ...         return call(*args, **kwargs)
+        >>> with forward(Context()) as ctx:
+        ...     ctx.interceptors = (Names(),)
+        ...     outputs = Dense(2, name="hidden")(jax.numpy.ones((1, 3)))
+        hidden
+
+    Source: the method interceptors of flax linen, ``nn.intercept_methods``.
+    """
+
+    keeps_arrays = False
+
+    def __call__(
+        self, layer: Any, call: Callable, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        raise NotImplementedError
+
+
+def intercept(
+    chain: Sequence[Callable], layer: Any, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """The outputs of ``layer.call`` within interceptors, the outermost first."""
+    call = layer.call
+    for one in reversed(chain):
+        call = functools.partial(_inside, one, layer, call)
+    return call(*args, **kwargs)
+
+
+def _inside(interceptor: Callable, layer: Any, call: Callable, *args, **kwargs) -> Any:
+    return interceptor(layer, call, args, kwargs)
+
+
+class ResultLayouts(Interceptor):
+    """Tells XLA where on a mesh the outputs of layers are to lie.
+
+    The rule of a layer is that for ``<path>/output``. Rows that cannot be divided
+    evenly are whole on every device.
+
+    Args:
+        distribution: The distribution in force, which has the rules.
+
+    Raises:
+        LayoutError: The rule does not fit an output.
+    """
+
+    def __init__(self, distribution: Any):
+        self.distribution = distribution
+
+    def __call__(
+        self, layer: Any, call: Callable, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        outputs, ctx = call(*args, **kwargs), current()
+        assert ctx is not None
+        path = ctx.path_of(layer)
+        layout = self.distribution.get_tensor_layout(f"{path}/output")
+        if layout is None:
+            return outputs
+        mesh, (first, *rest) = layout.device_mesh, layout.axes or (None,)
+
+        def place(value: Any) -> Any:
+            if not isinstance(value, Tracer):  # operation by operation: as weights lie
+                return value
+            sharding = layout.backend_layout
+            if value.ndim and value.shape[0] % mesh.size(first):
+                sharding = self.distribution.sharding(PartitionSpec(None, *rest))
+            if not fits(sharding, value.shape):
+                raise LayoutError(
+                    "LayoutMap",
+                    f"the layout {layout.axes} does not fit what {path!r} returns",
+                    {"shape": value.shape, "mesh": mesh},
+                )
+            placed = jax.lax.with_sharding_constraint(value, sharding)
+            ctx.follow(placed, value)
+            return placed
+
+        return jax.tree.map(place, outputs)
 
 
 _current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(

@@ -20,6 +20,7 @@ from exburn.models import Model
 from exburn.models.copies import compile_like, hand_over
 from exburn.models.hooks import path_of_layer
 from exburn.module.building import infer, inspect_call, materialize
+from exburn.module.forward_hooks import Capture
 from exburn.module.layer.options import ContainerOptions
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
@@ -306,9 +307,12 @@ class Distiller(Model):
         self, which: str, ctx: forward_context.Context
     ) -> dict[str, Any]:
         """The outputs that the pass has captured, of each layer's first call."""
-        captured = ctx.captured or {}
+        outputs: dict[str, list] = {}
+        for one in ctx.interceptors:
+            if isinstance(one, Capture):
+                outputs = {p: v for p, v in one.outputs.items() if v} | outputs
         names = self._compared_paths(which)
-        return {n: captured[p][0] for n, p in names.items() if captured.get(p)}
+        return {name: outputs[p][0] for name, p in names.items() if p in outputs}
 
     def get_config(self) -> dict[str, Any]:
         losses = [registry.serialize(loss) for loss in self.distillation_losses]
@@ -332,7 +336,7 @@ class _capturing:
     def __enter__(self) -> None:
         ctx = forward_context.current()
         if ctx is not None and self.paths:
-            ctx.captured = {p: [] for p in self.paths} | (ctx.captured or {})
+            ctx.interceptors += (Capture(self.paths),)
 
     def __exit__(self, *_: object) -> None:
         """Leaves the outputs in the pass, for the loss."""

@@ -13,7 +13,7 @@ from exburn.models.encoding import read_batch
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import on_device, prepare
 from exburn.models.training_settings import require_idle, require_trainer
-from exburn.module.forward_hooks import Tap
+from exburn.module.forward_hooks import Capture, Tap
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.device import device_of
@@ -75,18 +75,18 @@ def capture(
     programs = trainer.preparer.programs
 
     def make() -> Callable:
-        def capture(groups, x):
-            captured: dict[str, list] = {path: [] for path in paths}
+        def run(groups, x):
+            outputs = Capture(paths)
             programs.split.forward(
                 groups,
                 x,
                 training=training,
                 key=jax.random.key(0),
-                captured=captured,
+                interceptors=(outputs,),
             )
-            return captured
+            return outputs.outputs
 
-        return capture
+        return run
 
     program = programs.further(f"capture {training} {', '.join(paths)}", make)
     try:

@@ -12,13 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
+from exburn.core import forward_context
 from exburn.core.checks import check_number
+from exburn.core.forward_context import Interceptor
 from exburn.core.printing import Plain, page_text, show_figures_as_png, time_text
 from exburn.data import ArrayDataset
 from exburn.errors import require
 from exburn.models.finding import prepared_aside
 from exburn.models.planning import with_rows
 from exburn.models.training_settings import require_trainer
+from exburn.module.building import spec_like
+from exburn.module.remat import arrays_of
 from exburn.module.traversal import iter_modules, own_weights
 from exburn.training.module import SplitModule
 from exburn.training.trials import time_step
@@ -190,6 +194,24 @@ def profile(
     return Profile(rows, step.seconds or 0.0, layers)
 
 
+class _NoteCalls(Interceptor):
+    """Notes ``(specs, rebuild)`` of each call: ``args, kwargs = rebuild(arrays)``.
+
+    Args:
+        calls: Receives them, by the layer's path.
+    """
+
+    def __init__(self, calls: dict[str, list]):
+        self.calls = calls
+
+    def __call__(self, layer: Any, call: Callable, args: tuple, kwargs: dict) -> Any:
+        ctx: Any = forward_context.current()
+        arrays, rebuild = arrays_of((args, dict(kwargs)))
+        specs = list(map(spec_like, arrays))
+        self.calls.setdefault(ctx.path_of(layer), []).append((specs, rebuild))
+        return call(*args, **kwargs)
+
+
 def _calls(split: SplitModule, x: Any) -> list[tuple[str, Any, list]]:
     """The layers that a pass calls, but for models and what is inside of layers."""
     calls: dict[str, list] = {}
@@ -197,7 +219,7 @@ def _calls(split: SplitModule, x: Any) -> list[tuple[str, Any, list]]:
     def forward(groups, x):
         key = jax.random.key(0)
         with split.running(groups, training=True, key=key) as (call, ctx):
-            ctx.calls = calls
+            ctx.interceptors += (_NoteCalls(calls),)
             return call((x,), {})
 
     jax.eval_shape(forward, split.peek(), x)

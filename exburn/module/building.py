@@ -10,7 +10,7 @@ import contextvars
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from flax.errors import TraceContextError
 
 from exburn.core import forward_context, registry
 from exburn.core.batch_independence import is_foreign
+from exburn.core.forward_context import Interceptor
 from exburn.core.precision import DTypePolicy, is_float
 from exburn.core.printing import size_text
 from exburn.core.scoped import value_scope
@@ -245,6 +246,24 @@ def spec_like(value: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
+class NoteShapes(Interceptor):
+    """Notes the specs of what each layer of a pass returns at its first call.
+
+    Args:
+        shapes: Receives them, by path.
+    """
+
+    def __init__(self, shapes: dict[str, Any]):
+        self.shapes = shapes
+
+    def __call__(self, layer: Any, call: Callable, args: tuple, kwargs: dict) -> Any:
+        outputs, ctx = call(*args, **kwargs), forward_context.current()
+        assert ctx is not None
+        specs = jax.tree.map(spec_like, outputs)
+        self.shapes.setdefault(ctx.path_of(layer), specs)
+        return outputs
+
+
 def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     """The jaxpr of one call, and the output specs of every layer in it, by path.
 
@@ -268,7 +287,8 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
         copy = nnx.merge(graphdef, state, constants)
         scope = standing_for(layer, copy)
         ctx = forward_context.Context(key=jax.random.key(0))
-        ctx.paths, ctx.shapes = paths_of(layer, scope), shapes
+        ctx.paths = paths_of(layer, scope)
+        ctx.interceptors += (NoteShapes(shapes),)
         with forward_context.forward(ctx), substituting(scope):
             args, kwargs = rebuild(values[: len(specs)])
             return copy._call_arrays(args, kwargs)

@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import numpy as np
 
-from exburn.module.building import spec_like
-from exburn.module.remat import arrays_of
+from exburn.core import forward_context
+from exburn.core.forward_context import Interceptor
 from exburn.module.variable import Static
 
 _log = logging.getLogger("exburn")
 
 
-class Tap:
+class Capture(Interceptor):
+    """Keeps the calls of some layers in a pass: what they get, and what they return.
+
+    Args:
+        paths: The paths of the layers.
+
+    Attributes:
+        calls: For each path ``(args, kwargs, outputs)`` of the layer's calls.
+    """
+
+    keeps_arrays = True
+
+    def __init__(self, paths: Iterable[str]):
+        self.calls: dict[str, list[tuple]] = {path: [] for path in paths}
+
+    @property
+    def outputs(self) -> dict[str, list]:
+        """For each path the outputs of the layer's calls."""
+        return {path: [call[2] for call in calls] for path, calls in self.calls.items()}
+
+    def __call__(self, layer: Any, call: Callable, args: tuple, kwargs: dict) -> Any:
+        outputs, ctx = call(*args, **kwargs), forward_context.current()
+        assert ctx is not None
+        calls = self.calls.get(ctx.path_of(layer))
+        if calls is not None and ctx.builds is None:  # else only shapes are asked for
+            calls.append((args, kwargs, outputs))
+        return outputs
+
+
+class Tap(Interceptor):
     """A function that gets a layer's outputs; ``model.on_output`` returns one.
 
     It is a context manager, too: the function is called inside the block only.
@@ -46,6 +75,13 @@ class Tap:
     def __exit__(self, *_) -> None:
         self.remove()
 
+    def __call__(self, layer: Any, call: Callable, args: tuple, kwargs: dict) -> Any:
+        outputs, ctx = call(*args, **kwargs), forward_context.current()
+        assert ctx is not None
+        if ctx.builds is None:  # else only shapes are asked for
+            jax.debug.callback(self.deliver, outputs, ctx.row_mask)
+        return outputs
+
     def deliver(self, outputs: Any, real: Any) -> None:
         """Called by a running program. An error must not end it: it has the weights."""
         if self.error is not None:
@@ -65,21 +101,3 @@ class Tap:
 
 def _taps(layer: Any) -> tuple[Tap, ...]:
     return () if layer._taps is None else layer._taps.value
-
-
-def note_call(path: str, args: tuple, kwargs: dict[str, Any], ctx: Any) -> None:
-    """Notes what a layer is called on, for a pass that is to be taken apart."""
-    arrays, rebuild = arrays_of((args, dict(kwargs)))
-    ctx.calls.setdefault(path, []).append((list(map(spec_like, arrays)), rebuild))
-
-
-def observe(layer: Any, outputs: Any, ctx: Any) -> None:
-    """Hands a layer's outputs to whoever asked for them."""
-    if ctx.builds is not None:  # only shapes are being found out
-        return
-    if ctx.captured is not None:
-        path = ctx.paths.get(id(layer), layer.name)
-        if path in ctx.captured:
-            ctx.captured[path].append(outputs)
-    for tap in _taps(layer):
-        jax.debug.callback(tap.deliver, outputs, ctx.row_mask)

@@ -64,6 +64,17 @@ class Remat:
                 "rematerialization policy", self.policy, _POLICIES, op="remat"
             )
 
+    def __call__(self, layer: Any, call: Callable, args: tuple, kwargs: dict) -> Any:
+        """Intercepts a layer's call, in a pass whose gradient may be taken."""
+        ctx = forward_context.current()
+        assert ctx is not None
+        gradient = ctx.training and ctx.builds is None
+        if not gradient or any(one.keeps_arrays for one in ctx.interceptors):
+            return call(*args, **kwargs)
+        if self.names is not None and layer.name not in self.names:
+            return call(*args, **kwargs)
+        return _call_again(layer, args, kwargs, self, ctx)
+
     def wrap(self, fn: Callable) -> Callable[..., Any]:
         """The pure function ``fn``, rematerialized."""
         return jax.checkpoint(fn, policy=_POLICIES.get(self.policy, self.policy))
@@ -173,18 +184,15 @@ def remat(f: Any, *, policy: Any = "full") -> Any:
     return run_wrapped
 
 
-def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
-    """``layer.call`` under a rule, within a forward pass whose gradient may be taken.
+def _call_again(
+    layer: Any, args: tuple, kwargs: dict, rule: Remat, outer: forward_context.Context
+) -> Any:
+    """``layer.call`` under a rule: its results are computed again for the gradient.
 
     The call is traced on a copy of the layer. What the copy assigns to its variables,
     the losses it adds and the masks of its outputs come back as results.
     """
-    outer = forward_context.current()
-    assert outer is not None
-    gradient = outer.training and outer.builds is None and outer.captured is None
-    if not gradient or rule.names is not None and layer.name not in rule.names:
-        return layer.call(*args, **kwargs)
-    path: Any = outer.paths.get(id(layer), layer.name)
+    path = outer.path_of(layer)
     graphdef, state = nnx.split(layer)
     arrays, rebuild = _traceable((args, kwargs))
     masks = [outer.mask_of(value) for value in arrays]

@@ -15,6 +15,7 @@ from flax import nnx
 from exburn.compression.masking import Masking
 from exburn.constraints import apply_constraints, constraints_of
 from exburn.core import forward_context
+from exburn.core.forward_context import Interceptor
 from exburn.core.substitution import Substitution, current, stand_in, substituting
 from exburn.module.building import materialize
 from exburn.module.copying import paths_of, standing_for
@@ -140,7 +141,7 @@ class SplitModule:
         training: bool,
         key=None,
         row_mask=None,
-        captured=None,
+        interceptors: tuple[Interceptor, ...] = (),
         prepare=None,
         discoveries: list[Discovery] | None = None,
         tables=None,
@@ -150,7 +151,7 @@ class SplitModule:
         Args:
             groups: The module's arrays, as ``read`` returns them.
             inputs: What it is called on.
-            training, key, row_mask, captured: As of the context.
+            training, key, row_mask, interceptors: As of the context.
             prepare: May change settings of the copy of the module that is run.
             discoveries: Receives what the pass reaches by other ways than attributes;
                 otherwise what the module does not hold is an error.
@@ -163,7 +164,7 @@ class SplitModule:
             training=training,
             key=key,
             row_mask=row_mask,
-            captured=captured,
+            interceptors=interceptors,
             prepare=prepare,
             discoveries=discoveries,
             tables=tables,
@@ -180,7 +181,7 @@ class SplitModule:
         training: bool,
         key=None,
         row_mask=None,
-        captured=None,
+        interceptors: tuple[Interceptor, ...] = (),
         prepare=None,
         discoveries: list[Discovery] | None = None,
         tables=None,
@@ -203,7 +204,8 @@ class SplitModule:
             discoveries.append(found := Discovery(self.module, copy, ctx))
             ctx.scope = found.scope
         ctx.root = copy
-        ctx.captured, ctx.in_fit = captured, training
+        ctx.in_fit = training
+        ctx.interceptors += interceptors
         ctx.tables = tables
         others = groups[-1]
         give(self.numbers, others, ctx.scope)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import CallbackError
+from exburn.module.forward_hooks import Capture
 from exburn.training.custom_step import own_steps
 from exburn.training.steps import Steps, batch_at, one_number
 from exburn.training.trainer import Trainer
@@ -76,11 +77,12 @@ def _program(steps: Steps, paths: Sequence[str], gradients: bool) -> Callable:
         batch, row_mask = batch_at(data, index, count, at, steps.placement)
 
         def loss(params):
-            captured: dict[str, list] = {path: [] for path in paths}
-            seen = steps.loss(params, state, batch, row_mask, captured=captured)[1]
+            capture = Capture(paths)
+            given = params, state, batch, row_mask
+            seen = steps.loss(*given, interceptors=(capture,))[1]
             return one_number(seen[0]), {
                 f"activations/{path}": _of_outputs(outputs, row_mask)
-                for path, outputs in captured.items()
+                for path, outputs in capture.outputs.items()
                 if outputs
             }
 

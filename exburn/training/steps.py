@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
+from exburn.core.forward_context import Interceptor
 from exburn.core.jax_dispatch import original
 from exburn.core.substitution import substituting
 from exburn.errors import ShapeError
@@ -202,14 +203,13 @@ class Steps:
         batch: Any,
         row_mask: Any,
         tables: Lookups | None = None,
-        captured: dict[str, list] | None = None,
+        interceptors: tuple[Interceptor, ...] = (),
     ) -> Any:
         """What a step minimizes: the loss at ``params``, in a training pass.
 
         Args:
             params, state, batch, row_mask: Of the step.
-            tables: Of the context.
-            captured: Receives what layers put out, by the paths that are in it.
+            tables, interceptors: Of the context.
 
         Returns:
             The loss, scaled as the optimizer wants it, and what came with it: the loss
@@ -220,7 +220,7 @@ class Steps:
         with self.objective.own.working_on(states) as own:
             groups = params, state.frozen, state.others
             options = {"key": state.key(), "row_mask": row_mask, "tables": tables}
-            options["captured"] = captured
+            options["interceptors"] = interceptors
             with self.split.running(groups, training=True, **options) as (call, ctx):
                 preds = call((batch[0],), {})
             others = self.split.others_of(ctx.root, *groups)

@@ -18,9 +18,11 @@ from exburn.compression.quantization.blocks import Blocks, within
 from exburn.compression.quantization.convert import exchange
 from exburn.compression.quantization.gptq import round_by_gptq
 from exburn.compression.quantization.plan import QuantizationPlan, Target
-from exburn.compression.quantization.probing import probe, running
+from exburn.compression.quantization.probing import running
 from exburn.compression.quantization.quantized_layers import input_rows
+from exburn.core.forward_context import Interceptor
 from exburn.errors import ArgumentError, DataError, ExBurnError
+from exburn.module.forward_hooks import Capture
 from exburn.module.selection import layer_paths
 
 _Step = str | Callable[[Any], Any]  # the path of a layer, or a function
@@ -136,13 +138,14 @@ def _flow(
     x: Any,
     steps: tuple[_Step, ...],
     tables: dict[str, int] | None = None,
+    *interceptors: Interceptor,
 ) -> Any:
     """What a copy's layers and functions give, one after the other.
 
     ``tables`` gets the rows of the tables that ``x`` itself is looked up in, by name.
     """
     layers, given = {"": copied, **layer_paths(copied)}, x
-    with running(model, copied) as ctx:
+    with running(model, copied, *interceptors) as ctx:
         for step in steps:
             if isinstance(step, str):
                 x = layers[step]._call_arrays((x,), {})
@@ -183,11 +186,10 @@ def _watch(
 
     def one(state, total, sample):
         copied = nnx.merge(graph, state)
-        layers = layer_paths(copied)
-        records = {path: probe(layers[path]) for path in columns}
-        _flow(model, copied, sample, (block,))
-        for path, record in records.items():
-            for args, kwargs, _ in record:
+        layers, capture = layer_paths(copied), Capture(columns)
+        _flow(model, copied, sample, (block,), None, capture)
+        for path, calls in capture.calls.items():
+            for args, kwargs, _ in calls:
                 value = args[0] if args else next(iter(kwargs.values()))
                 rows = input_rows(layers[path], value).astype(jnp.float32)
                 total[path] = statistics.join(total[path], rows)

@@ -15,10 +15,11 @@ from exburn.compression.quantization.plan import (
     NOT_SELECTED,
     QuantizationPlan,
 )
-from exburn.compression.quantization.probing import probe, running, watchable_layers
+from exburn.compression.quantization.probing import running, watchable_layers
 from exburn.compression.quantization.ranges import Ranges
 from exburn.core.precision import is_float
 from exburn.layers import TernaryDense
+from exburn.module.forward_hooks import Capture
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights, own_weights
 from exburn.quantizers.report import (
@@ -139,15 +140,15 @@ def _output_errors(exact: Any, small: Any, batch: Any) -> dict[str, tuple]:
 
     def run(states, batch):
         reference, other = map(nnx.merge, graphs, states)
-        records = {p: probe(layer) for p, layer in watchable_layers(reference).items()}
+        capture = Capture(watchable_layers(reference))
         layers = layer_paths(other)
-        with running(exact, reference):
+        with running(exact, reference, capture):
             outputs = reference._call_arrays((batch,), {})
         with running(small, other):
             result = {"": _compare(outputs, other._call_arrays((batch,), {}))}
-        for path, record in records.items():
-            if record:
-                args, kwargs, outputs = record[0]
+        for path, calls in capture.calls.items():
+            if calls:
+                args, kwargs, outputs = calls[0]
                 with running(small, other):
                     again = layers[path]._call_arrays(args, kwargs)
                 result[path] = _compare(outputs, again)

@@ -1,4 +1,4 @@
-"""Running the copy of a model, and noting how its layers are called."""
+"""Running the copy of a model, within interceptors of its layers' calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import jax
 
 from exburn.core import forward_context
+from exburn.core.forward_context import Interceptor
 from exburn.core.substitution import substituting
 from exburn.layers import RNN
 from exburn.module.copying import paths_of, standing_for
-from exburn.module.layer import Layer
 from exburn.module.selection import layer_paths
 
 
@@ -28,28 +28,15 @@ def watchable_layers(model: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def running(model: Any, copied: Any) -> Iterator[forward_context.Context]:
-    """In the block a copy of a model runs."""
+def running(
+    model: Any, copied: Any, *interceptors: Interceptor
+) -> Iterator[forward_context.Context]:
+    """In the block a copy of a model runs, its layers' calls within interceptors."""
     ctx, scope = (
         forward_context.Context(key=jax.random.key(0)),
         standing_for(model, copied),
     )
     ctx.paths = paths_of(model, scope)
+    ctx.interceptors += interceptors
     with forward_context.forward(ctx), substituting(scope):
         yield ctx
-
-
-def probe(layer: Layer) -> list[tuple]:
-    """Makes a layer (of a copy that is thrown away) note its calls."""
-    record: list[tuple] = []
-    cls = type(layer)
-
-    def call(self, *args, **kwargs):
-        outputs = cls.call(self, *args, **kwargs)
-        record.append((args, kwargs, outputs))
-        return outputs
-
-    probe: Any = type(cls.__name__, (cls,), {"call": call})
-    probe._call_info = cls._call_info  # type: ignore[attr-defined]
-    object.__setattr__(layer, "__class__", probe)
-    return record

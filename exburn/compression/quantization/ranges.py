@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -16,25 +14,12 @@ from flax import nnx
 from exburn.compression.quantization.marks import round_to_int8
 from exburn.core import forward_context
 from exburn.core.precision import is_float
-from exburn.core.scoped import value_scope
 from exburn.initializers import Zeros
 from exburn.module.variable import Buffer, Parameter
 
 INPUT, SUM, OUTPUT = PLACES = ("input", "sum", "output")
 
 _FLOAT8_MAX = 448.0
-_watcher: contextvars.ContextVar[Callable[[Any, Any], Any] | None] = (
-    contextvars.ContextVar("exburn_range_watcher", default=None)
-)
-
-
-def watching(see: Callable[[Range, Any], Any]) -> AbstractContextManager[Any]:
-    """In the block ranges round nothing, and hand what they get to a function.
-
-    Args:
-        see: Called with the range and the array.
-    """
-    return value_scope(_watcher, see)
 
 
 class Range(nnx.Pytree):
@@ -66,6 +51,8 @@ class Range(nnx.Pytree):
 
     low: Any
     high: Any
+    #: A function that gets the activations, of a copy that measures: it rounds nothing.
+    watcher: Callable[[Any], Any] | None = None
 
     def __init__(self, dtype: str, learned: bool = False, momentum: float = 0.99):
         self.dtype, self.learned, self.momentum = dtype, learned, momentum
@@ -95,8 +82,8 @@ class Range(nnx.Pytree):
         """
         if not is_float(x.dtype) or not x.size:
             return x
-        if (see := _watcher.get()) is not None:
-            see(self, x)
+        if self.watcher is not None:
+            self.watcher(x)
             return x
         if follows and not self.learned and not self.settled:
             self._follow(x)
@@ -167,14 +154,14 @@ class Ranges(nnx.Pytree):
         delattr(self, place)
         setattr(self, place, None)
 
-    def round_inputs(self, layer: Any, args: tuple, ctx: Any) -> tuple:
-        """The arguments of a call, the first of which is rounded."""
-        if self.input is None or not args:
-            return args
-        return (self._each(self.input, layer, args[0], ctx), *args[1:])
-
-    def round_outputs(self, layer: Any, outputs: Any, ctx: Any) -> Any:
-        """What a layer gives, rounded before and behind its activation."""
+    def __call__(
+        self, layer: Any, call: Callable, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        """Intercepts the layer's call: its input and outputs are rounded."""
+        ctx = forward_context.current()
+        if self.input is not None and args:
+            args = (self._each(self.input, layer, args[0], ctx), *args[1:])
+        outputs = call(*args, **kwargs)
         if self.sum is not None:
             outputs = self._each(self.sum, layer, outputs, ctx)
         if self.activation is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,6 @@ from flax import nnx
 
 from exburn.compression.quantization.aware import all_ranges
 from exburn.compression.quantization.probing import running
-from exburn.compression.quantization.ranges import watching
 from exburn.errors import DataError
 
 METHODS = ("minmax", "percentile", "mse")
@@ -77,13 +77,14 @@ def _passes(
 
     def run(state: Any, x: Any, ends: Any) -> Any:
         copied = nnx.merge(graph, state)
-        names = {id(r): f"{path}/{place}" for path, place, r in all_ranges(copied)}
         seen: dict[str, list[Any]] = {}
 
-        def see(found: Any, x: Any) -> None:
-            seen.setdefault(names[id(found)], []).append(x.astype(jnp.float32).ravel())
+        def see(name: str, x: Any) -> None:
+            seen.setdefault(name, []).append(x.astype(jnp.float32).ravel())
 
-        with running(model, copied), watching(see):
+        for path, place, one in all_ranges(copied):
+            one.watcher = functools.partial(see, f"{path}/{place}")
+        with running(model, copied):
             copied._call_arrays((x,), {})
         return {
             key: look(jnp.concatenate(parts), None if ends is None else ends[key])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax.errors import TraceContextError
 
 from exburn.core import forward_context
-from exburn.core.forward_context import Context
+from exburn.core.forward_context import Context, intercept
 from exburn.core.substitution import stand_in
 from exburn.core.symbolic_shapes import describe, tracer_hint
 from exburn.errors import (
@@ -25,13 +25,12 @@ from exburn.errors import (
     unknown_argument,
 )
 from exburn.kernels.dropout_mask import keep_mask
-from exburn.module import forward_hooks, remat, stateless_scope
+from exburn.module import remat, stateless_scope
 from exburn.module.building import infer, intact, materialize, spec_like, with_masks
 from exburn.module.deferred_placement import arrive
 from exburn.module.input_spec import check_inputs
-from exburn.module.layer.casting import cast_inputs, cast_outputs
+from exburn.module.layer.casting import CastOutputs, cast_inputs
 from exburn.module.layer.meta import is_layer
-from exburn.module.layer.result_layouts import lay_out_results
 from exburn.module.reached import adopt, as_reached, made_in
 from exburn.module.traversal import children, iter_weights, survey
 from exburn.module.variable import alive
@@ -96,18 +95,14 @@ def draw_keep_mask(
 def _find_place(layer: Any) -> tuple[Context, str]:
     """The forward pass under way, and a layer's path in it."""
     ctx = forward_context.current() or Context()
-    return ctx, _path_in(ctx, stand_in(layer))
-
-
-def _path_in(ctx: Context, layer: Any) -> Any:
-    return ctx.paths.get(id(layer), layer.name)
+    return ctx, ctx.path_of(stand_in(layer))
 
 
 def _scope(layer: Any, ctx: Context) -> AbstractContextManager[Any]:
     """The block of a layer's operations, named by its path where files tell layers."""
     if portable.current() is None:
         return _NO_SCOPE
-    return portable.layer_scope(_path_in(ctx, layer))
+    return portable.layer_scope(ctx.path_of(layer))
 
 
 def call_outermost(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -162,32 +157,18 @@ def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
             elif not info.takes_any:
                 kwargs.pop("training", None)
             masks = _input_masks(info, args, kwargs, ctx)
-            if ctx.calls is not None:
-                forward_hooks.note_call(_path_in(ctx, self), args, kwargs, ctx)
             ctx.running, policy = self, self.precision
             with policy.matmuls(), _scope(self, ctx):
-                if self._ranges is not None:
-                    args = self._ranges.round_inputs(self, args, ctx)
-                if self._remat is None:
-                    outputs = self.call(*args, **kwargs)
+                chain = (*ctx.interceptors, *_own_interceptors(self, policy))
+                if chain:
+                    outputs = intercept(chain, self, args, kwargs)
                 else:
-                    outputs = remat.call(self, args, kwargs, self._remat)
-                if self._ranges is not None:
-                    outputs = self._ranges.round_outputs(self, outputs, ctx)
+                    outputs = self.call(*args, **kwargs)
         finally:
             ctx.training, ctx.asked, ctx.running = outer
-        if policy.output is not None:
-            outputs = cast_outputs(outputs, policy.output, ctx)
-        if ctx.layouts is not None:
-            outputs = lay_out_results(_path_in(ctx, self), outputs, ctx)
     except Exception as error:
         _explain(self, error, args, kwargs, ctx)
         raise
-    if ctx.shapes is not None:
-        specs = jax.tree.map(spec_like, outputs)
-        ctx.shapes.setdefault(_path_in(ctx, self), specs)
-    if self._taps is not None or ctx.captured is not None:
-        forward_hooks.observe(self, outputs, ctx)
     if cls._makes_mask or (masks is not None and self.supports_masking):
         mask = self.compute_mask(args[0] if args else None, masks)
         _attach_masks(outputs, mask, ctx)
@@ -197,6 +178,16 @@ def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
             for out in jax.tree.leaves(outputs)
         ]
     return outputs
+
+
+def _own_interceptors(layer: Any, policy: Any) -> tuple[Callable, ...]:
+    """What surrounds the calls of this layer in every pass, the outermost first."""
+    taps, ranges, rule = layer._taps, layer._ranges, layer._remat
+    if taps is ranges is rule is policy.output is None:
+        return ()
+    cast = None if policy.output is None else CastOutputs(policy.output)
+    observers = () if taps is None else taps.value
+    return (*observers, *(one for one in (cast, ranges, rule) if one is not None))
 
 
 def _input_masks(info: Any, args: tuple, kwargs: dict[str, Any], ctx: Context) -> Any:

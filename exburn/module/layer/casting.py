@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.core.forward_context import Context
+from exburn.core import forward_context
+from exburn.core.forward_context import Context, Interceptor
 from exburn.core.precision import is_float
 from exburn.core.symbolic_shapes import describe
 from exburn.data import frame_array, is_frame
@@ -91,24 +93,34 @@ def cast_inputs(
     }
 
 
-def cast_outputs(outputs: Any, dtype: Any, ctx: Context) -> Any:
-    """The outputs in the policy's output dtype, with what is known of them."""
-    dtype = jnp.dtype(dtype)
+class CastOutputs(Interceptor):
+    """Gives the outputs of layers a dtype, with what is known of them.
 
-    def cast(value: Any):
-        floating = hasattr(value, "dtype") and is_float(value.dtype)
-        if not floating or value.dtype == dtype:
-            return value
-        mask, filled = ctx.mask_of(value), ctx.padded_logits(value)
-        value = value.astype(dtype)
-        if mask is not None:
-            ctx.set_mask(value, mask)
-        if filled is not None:
-            narrower = jnp.promote_types(dtype, filled.dtype) != dtype
-            ctx.set_padded_logits(value, filled.astype(dtype) if narrower else filled)
-        return value
+    Args:
+        dtype: That of the layer's policy.
+    """
 
-    return jax.tree.map(cast, outputs)
+    def __init__(self, dtype: Any):
+        self.dtype = jnp.dtype(dtype)
+
+    def __call__(
+        self, layer: Any, call: Callable, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        ctx: Any = forward_context.current()
+
+        def cast_one(value: Any) -> Any:
+            floating = hasattr(value, "dtype") and is_float(value.dtype)
+            if not floating or value.dtype == self.dtype:
+                return value
+            result = value.astype(self.dtype)
+            ctx.follow(result, value)
+            if (filled := ctx.padded_logits(value)) is not None:
+                narrower = jnp.promote_types(self.dtype, filled.dtype) != self.dtype
+                filled = filled.astype(self.dtype) if narrower else filled
+                ctx.set_padded_logits(result, filled)
+            return result
+
+        return jax.tree.map(cast_one, call(*args, **kwargs))
 
 
 def _of_frame(layer: Any, value: Any) -> np.ndarray:
