@@ -160,7 +160,8 @@ def child(works: str, peer: str, epochs: int, shrink: int) -> None:
     """Measures cells one after the other, and prints what each one took."""
     for work in works.split(","):
         cell = (CELLS | PROCESSOR_CELLS)[work]
-        samples = max(cell.samples // shrink, cell.batch * 2)
+        part = 1 if work in PROCESSOR_CELLS else shrink
+        samples = max(cell.samples // part, cell.batch * 2)
         x, y = cell.data(samples)
         try:
             times = RUNNERS[peer](cell, x, y, epochs)
@@ -221,7 +222,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--cores", type=int, help="how many cores of the processor")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--shrink", type=int, default=1, help="a part of the samples")
+    parser.add_argument("--shrink", type=int, default=1, help="a part of the GPU's samples")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args()
     if args.child:

@@ -409,7 +409,7 @@ class Diffusion(Cell):
     side: int = 32
     channels: tuple[int, ...] = (32, 64, 128)
     batch: int = 32
-    samples: int = 960
+    samples: int = 480
     values = True
 
     def inputs(self, rng, samples):  # the fourth channel is the time
@@ -528,7 +528,7 @@ class ConvNeXt(Cell):
     width: int = 96
     blocks: int = 4
     batch: int = 32
-    samples: int = 640
+    samples: int = 320
 
     def inputs(self, rng, samples):
         return _images(rng, samples, self.side)
@@ -613,7 +613,7 @@ class MBConv(Cell):
     width: int = 32
     blocks: int = 4
     batch: int = 32
-    samples: int = 640
+    samples: int = 320
 
     def inputs(self, rng, samples):
         return _images(rng, samples, self.side)
