@@ -20,6 +20,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -209,12 +210,12 @@ def measured(
         command, stdout=subprocess.PIPE, text=True, env=environment(peer, device)
     ) as process:
         assert process.stdout is not None
-        end = time.monotonic() + seconds
+        clock = threading.Timer(min(seconds, threading.TIMEOUT_MAX), process.kill)
+        clock.start()
         for line in process.stdout:
             if line.startswith("RESULT "):
                 yield json.loads(line[7:])
-            if time.monotonic() > end:
-                process.kill()
+        clock.cancel()
 
 
 def main() -> None:
@@ -222,7 +223,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--cores", type=int, help="how many cores of the processor")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--shrink", type=int, default=1, help="a part of the GPU's samples")
+    parser.add_argument("--shrink", type=int, default=1, help="of a GPU's samples")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args()
     if args.child:
