@@ -137,7 +137,7 @@ class StateCheckpoint(MonitorCallback):
         writer = self.writer
         if writer is None:
             return
-        if writer.failed:
+        if writer.has_failed:
             writer.wait()
         due = self._due(point)
         if not (due or point.terminating):

@@ -45,7 +45,7 @@ from exburn.saving.pretrained_folder import (
     read_json,
 )
 from exburn.saving.shards import byte_count
-from exburn.saving.stored import Renamed, Stored, open_stored
+from exburn.saving.weight_sources import RenamedSource, WeightSource, open_source
 from exburn.saving.weights import fill
 from exburn.weights import Rules
 from exburn.weights.sizes import Size, check_sizes
@@ -257,7 +257,7 @@ class Pretrained(Model):
             if (folder / name).exists():
                 files[name], texts[name] = read_json(folder / name, op)
         path = find_weights(folder, op)
-        with open_stored(path, op) as stored:
+        with open_source(path, op) as stored:
             arguments = cls.arguments_of(config, files)
             sizes = cls.sizes_of(arguments)
             check_sizes(
@@ -306,7 +306,7 @@ class Pretrained(Model):
     def _take(
         self,
         path: Path,
-        stored: Stored,
+        stored: WeightSource,
         op: str,
         told: _Told,
         *,
@@ -316,7 +316,7 @@ class Pretrained(Model):
         own = {name: w for name, w, _ in iter_weights(self, carried=False)}
         shapes = {name: tuple(weight.shape) for name, weight in own.items()}
         style = self._style_of(stored.shapes)
-        renamed = Renamed(stored, self.weight_rules(style), shapes, op)
+        renamed = RenamedSource(stored, self.weight_rules(style), shapes, op)
         names = _fitting(path, op, shapes, renamed.shapes, self.fresh, classes)
         self._check_tied(path, stored, renamed, op)
         with self._on_device():
@@ -346,7 +346,7 @@ class Pretrained(Model):
         )
 
     def _check_tied(
-        self, path: Path, stored: Stored, renamed: Renamed, op: str
+        self, path: Path, stored: WeightSource, renamed: RenamedSource, op: str
     ) -> None:
         """Raises if the file has two tables for what is one table here.
 
@@ -394,7 +394,7 @@ class Pretrained(Model):
         """
         op = type(self).__name__
         path = find_weights(local_source(source, op), op)
-        with open_stored(path, op) as stored:
+        with open_source(path, op) as stored:
             paths = {name for name, _, _ in iter_weights(self, carried=False)}
             if not paths.isdisjoint(stored.shapes) or not stored.dtypes_known:
                 self.load_weights(path)
@@ -558,7 +558,7 @@ def _common_dtype(
     return most if most in _HALVES.values() else None
 
 
-def _small(stored: Stored, names: Iterable[str]) -> list[str]:
+def _small(stored: WeightSource, names: Iterable[str]) -> list[str]:
     """Those of the tensors that are kept although nothing needs them."""
     return [
         name

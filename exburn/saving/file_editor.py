@@ -146,18 +146,18 @@ class KerasFileEditor:
         """
         print_text("Running comparison")
         count = {"match_count": 0, "error_count": 0}
-        needed = _spec(reference_model)
-        _compare(self.weights_dict, needed, "", count)
+        spec = _spec(reference_model)
+        _compare(self.weights_dict, spec, "", count)
         failed = count["error_count"]
         print_text("─" * 21)
         if failed:
             plural = "" if failed == 1 else "s"
             print_text(f"Found {failed} error{plural}: the file does not fit the model")
         else:
-            found = count["match_count"]
-            plural = "" if found == 1 else "s"
+            matches = count["match_count"]
+            plural = "" if matches == 1 else "s"
             print_text("Comparison successful: the file fits the model")
-            print_text(f"    Found {found} matching weight{plural}")
+            print_text(f"    Found {matches} matching weight{plural}")
         return {"status": "error" if failed else "success", **count}
 
     # ------------------------------------------------------------------ changing
@@ -211,14 +211,14 @@ class KerasFileEditor:
         Raises:
             ArgumentError: There is no such object or array, or more than one object.
         """
-        held = self._object(object_name)
-        if weight_name not in held:
+        weights = self._object(object_name)
+        if weight_name not in weights:
             raise ArgumentError(
                 _OP,
                 f"{object_name!r} has no weight {weight_name!r}",
-                {"its weights": ", ".join(held)},
+                {"its weights": ", ".join(weights)},
             )
-        del held[weight_name]
+        del weights[weight_name]
 
     def add_weights(self, object_name: str, weights: Mapping[str, Any]) -> None:
         """Adds arrays to an object, or replaces those of the same names.
@@ -252,14 +252,16 @@ class KerasFileEditor:
     def _write(self, group: Any, tree: Tree, path: str) -> None:
         own = {key: value for key, value in tree.items() if not isinstance(value, dict)}
         about = self.object_metadata.get(path, {})
-        held: Any = group.create_group("vars") if own or about else None
+        variables: Any = group.create_group("vars") if own or about else None
         for key, value in about.items():
-            held.attrs[key] = value
+            variables.attrs[key] = value
         for key, value in own.items():
             half = value.dtype.name == "bfloat16"
-            made = held.create_dataset(key, data=value.view("V2") if half else value)
+            dataset = variables.create_dataset(
+                key, data=value.view("V2") if half else value
+            )
             if half:
-                made.attrs["dtype"] = "bfloat16"
+                dataset.attrs["dtype"] = "bfloat16"
         for key, value in tree.items():
             if isinstance(value, dict):
                 self._write(group.create_group(key), value, f"{path}/{key}")
@@ -273,16 +275,16 @@ class KerasFileEditor:
             if last not in around:
                 raise self._unknown(name)
             return around, last
-        found = [tree for tree in _trees(self.weights_dict) if name in tree]
-        if not found:
+        matches = [tree for tree in _trees(self.weights_dict) if name in tree]
+        if not matches:
             raise self._unknown(name)
-        if len(found) > 1:
+        if len(matches) > 1:
             raise ArgumentError(
                 _OP,
-                f"{len(found)} objects are named {name!r}",
+                f"{len(matches)} objects are named {name!r}",
                 hint="Give the whole path, as summary() shows it.",
             )
-        return found[0], name
+        return matches[0], name
 
     def _object(self, name: str) -> Tree:
         around, last = self._find(name)
@@ -354,14 +356,14 @@ def _spec(model: Any) -> Tree:
     return spec
 
 
-def _compare(held: Tree, needed: Tree, path: str, count: dict[str, int]) -> None:
+def _compare(own: Tree, other: Tree, path: str, count: dict[str, int]) -> None:
     def differs(text: str) -> None:
         count["error_count"] += 1
         print_text(f"...{text}")
 
-    for key in [*needed, *(key for key in held if key not in needed)]:
+    for key in [*other, *(key for key in own if key not in other)]:
         where = f"{path}/{key}"
-        mine, theirs = held.get(key), needed.get(key)
+        mine, theirs = own.get(key), other.get(key)
         if mine is None or theirs is None:
             kind = "Object" if isinstance(mine or theirs, dict) else "Weight"
             there, missing = ("file", "model") if theirs is None else ("model", "file")

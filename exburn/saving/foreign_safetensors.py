@@ -67,8 +67,10 @@ class ForeignTensors:
                 np.broadcast_to(np.zeros((), np.dtype(spec.dtype)), spec.shape)
                 for spec in specs
             )
-            made = move.transform.save(ghosts, len(move.sources))
-            for place, (name, ghost) in enumerate(zip(move.sources, made, strict=True)):
+            parts = move.transform.save(ghosts, len(move.sources))
+            for place, (name, ghost) in enumerate(
+                zip(move.sources, parts, strict=True)
+            ):
                 own = STORED_AS.get(ghost.dtype, ghost.dtype)
                 self._moves[name] = move, place
                 self.specs[name] = own, ghost.shape
@@ -80,7 +82,7 @@ class ForeignTensors:
         (array,) = self.arrays([name])
         return np.array_equal(array, array.astype(dtype).astype(array.dtype))
 
-    def ordered(self, names: list[str]) -> list[str]:
+    def in_order(self, names: list[str]) -> list[str]:
         def place(name: str) -> tuple[int, str]:
             return -_ORDER.index(CODES[self.specs[name][0]]), name
 
@@ -89,20 +91,20 @@ class ForeignTensors:
     def arrays(self, names: list[str]) -> Iterator[np.ndarray]:
         """The arrays of these names; those of one rule are made once in a row."""
         last: Move | None = None
-        made: tuple[np.ndarray, ...] = ()
+        parts: tuple[np.ndarray, ...] = ()
         for name in names:
             if name in self._extra:
                 yield self._extra[name]
                 continue
             move, place = self._moves[name]
             if move is not last:
-                made = ()
+                parts = ()
                 values = tuple(
                     np.asarray(jax.device_get(alive(self._weights[p].get_value())))
                     for p in move.targets
                 )
-                made, last = move.transform.save(values, len(move.sources)), move
-            yield made[place].astype(self.specs[name][0], copy=False)
+                parts, last = move.transform.save(values, len(move.sources)), move
+            yield parts[place].astype(self.specs[name][0], copy=False)
 
 
 def write_foreign(
@@ -165,7 +167,7 @@ def add_foreign(
     target = changes.folder / name
     metadata = _METADATA if metadata is None else metadata
     index = target.with_name(f"{name}.index.json")
-    parts, old = _parts(tensors, max_shard_size), _indexed(index)
+    parts, old = _parts(tensors, max_shard_size), _shards_in(index)
     if len(parts) == 1:
         _write(changes, name, tensors, parts[0], metadata)
         for other in (index.name, *old):
@@ -222,7 +224,7 @@ def _write(
     names: list[str],
     metadata: Mapping[str, str],
 ) -> None:
-    names, place = tensors.ordered(names), 0
+    names, place = tensors.in_order(names), 0
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     for name in names:
         dtype, shape = tensors.specs[name]
@@ -235,17 +237,17 @@ def _write(
         place = stop
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with changes.staging(file) as staged:
-        staged.write(len(text).to_bytes(8, "little") + text)
+    with changes.staging(file) as output:
+        output.write(len(text).to_bytes(8, "little") + text)
         for array in tensors.arrays(names):
-            staged.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            output.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
-def _indexed(index: Path) -> set[str]:
+def _shards_in(index: Path) -> set[str]:
     """Names of the files that an index of ours names; none if it is another's."""
     try:
-        described = json.loads(read_whole(index, "save", MAX_HEADER))
-        listed = described["weight_map"].values()
-        return {n for n in listed if os.path.basename(n) == n and "-of-" in n}
+        content = json.loads(read_whole(index, "save", MAX_HEADER))
+        names = content["weight_map"].values()
+        return {n for n in names if os.path.basename(n) == n and "-of-" in n}
     except (ExBurnError, ValueError, KeyError, TypeError, AttributeError):
         return set()

@@ -145,10 +145,10 @@ class HDF5File:
             sides = zip(data.shape, data.chunks, strict=True)
             grid = (-(-side // step) for side, step in sides)
             self._chunks.spend(int(np.prod(list(grid), dtype=object)))
-        stored = data.id.get_storage_size()
-        if stored > self._size:
+        stored_size = data.id.get_storage_size()
+        if stored_size > self._size:
             raise self.damage_error(f"{name} is longer than the file")
-        self._arrays.add(name, length, stored)
+        self._arrays.add(name, length, stored_size)
 
     def _filters(self, data: Any) -> list[int]:
         plan = data.id.get_create_plist()
@@ -183,14 +183,14 @@ class HDF5File:
         chunks: list[Any] = []
         data.id.chunk_iter(chunks.append)
         for about in chunks:
-            mask, packed = data.id.read_direct_chunk(about.chunk_offset)
+            mask, chunk = data.id.read_direct_chunk(about.chunk_offset)
             if mask & 1 << filters.index(_DEFLATE):
                 continue  # this one is not packed
             if filters[-1] == _CHECKSUM and not mask & 1 << len(filters) - 1:
-                packed = packed[:-4]
+                chunk = chunk[:-4]
             unpacking = zlib.decompressobj()
             try:
-                unpacking.decompress(packed, length + 1)
+                unpacking.decompress(chunk, length + 1)
             except zlib.error as error:
                 raise self.damage_error(f"{name} is damaged", cause=error) from error
             if not unpacking.eof:
@@ -228,12 +228,14 @@ class HDF5File:
         return {name: self._value(attributes, name) for name in attributes}
 
     def _value(self, attributes: Any, name: str) -> Any:
-        stored = attributes.get_id(name)
-        if stored.dtype.kind not in "biuf":
+        attribute = attributes.get_id(name)
+        if attribute.dtype.kind not in "biuf":
             texts = list(self._texts_of(attributes, name))
-            return texts if stored.shape else texts[0]
-        length = int(np.prod(stored.shape or (), dtype=object)) * stored.dtype.itemsize
-        if stored.shape is None or length > self._size:
+            return texts if attribute.shape else texts[0]
+        length = (
+            int(np.prod(attribute.shape or (), dtype=object)) * attribute.dtype.itemsize
+        )
+        if attribute.shape is None or length > self._size:
             raise self.damage_error(f"the attribute {name} is no number")
         self._text.spend(length)
         try:
@@ -255,13 +257,13 @@ class HDF5File:
         if name not in attributes:
             return
         try:
-            stored = attributes.get_id(name)
-            size = int(np.prod(stored.shape or (), dtype=object))
-            length = size * stored.dtype.itemsize
-            if stored.dtype.kind not in "OSUf" or length > self._size:
+            attribute = attributes.get_id(name)
+            size = int(np.prod(attribute.shape or (), dtype=object))
+            length = size * attribute.dtype.itemsize
+            if attribute.dtype.kind not in "OSUf" or length > self._size:
                 raise self.damage_error(f"the attribute {name} is no text")
-            if stored.dtype.kind == "O":
-                if self._h5py.check_string_dtype(stored.dtype) is None:
+            if attribute.dtype.kind == "O":
+                if self._h5py.check_string_dtype(attribute.dtype) is None:
                     raise self.damage_error(f"the attribute {name} is no text")
                 # Each may be the file's longest text, which may be the same one.
                 length = size * min(self._size, ROOM) if size > 1 else 0

@@ -56,7 +56,7 @@ _OPENING = b'{"__metadata__":{"digest":"'
 _SEALED = b'","format":"exburn-'  # what follows the digest of a file of ours
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """A tensor in a file: what it is, and where it lies after the header."""
 
     dtype: np.dtype
@@ -75,7 +75,7 @@ class Header(NamedTuple):
         digest: What the header says its own digest is; ``None`` if it has none.
     """
 
-    entries: dict[str, Entry]
+    entries: dict[str, TensorEntry]
     metadata: dict[str, str]
     start: int
     digest: str | None
@@ -177,7 +177,7 @@ def _read_digest(op: str, path: Any, raw: bytes) -> str | None:
     return digest
 
 
-def _entry(op: str, path: Any, name: str, value: Any) -> Entry:
+def _entry(op: str, path: Any, name: str, value: Any) -> TensorEntry:
     if len(name) > MAX_NAME:
         raise damage_error(op, path, "a tensor's name is too long", length=len(name))
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
@@ -197,15 +197,15 @@ def _entry(op: str, path: Any, name: str, value: Any) -> Entry:
         raise damage_error(
             op, path, f"tensor {name!r} has no place", data_offsets=place
         )
-    needed = math.prod(shape) * dtype.itemsize
-    if place[1] - place[0] != needed:
+    size = math.prod(shape) * dtype.itemsize
+    if place[1] - place[0] != size:
         raise damage_error(
             op,
             path,
-            f"tensor {name!r} of {code}{shape} takes {needed} bytes, not the "
+            f"tensor {name!r} of {code}{shape} takes {size} bytes, not the "
             f"{place[1] - place[0]} that the header gives it",
         )
-    return Entry(dtype, tuple(shape), *place)
+    return TensorEntry(dtype, tuple(shape), *place)
 
 
 def _sizes(value: Any) -> bool:

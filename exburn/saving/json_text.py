@@ -123,12 +123,12 @@ def is_count(value: Any, most: int = 2**53) -> bool:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice, _ = counts.most_common(1)[0]
         raise ValueError(f"the key {twice!r} occurs twice")
-    return made
+    return entries
 
 
 # One that is not closed goes to the end, or each quote in it would look that far, too.

@@ -126,8 +126,8 @@ class KerasArchive:
 
     def metadata(self) -> bytes | None:
         """What Keras says about itself, if it is there."""
-        known = METADATA in self._names
-        return self.read(METADATA, 1 << 16) if known else None
+        has_metadata = METADATA in self._names
+        return self.read(METADATA, 1 << 16) if has_metadata else None
 
     def weights(self, entries: int) -> HDF5File:
         """The file of weights.

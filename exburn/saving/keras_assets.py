@@ -25,16 +25,16 @@ def with_vocabularies(config: Any, file: HDF5File, archive: KerasArchive) -> Non
     """
     inner = config.get("config") if isinstance(config, dict) else None
     for group, entry in config_groups(inner):
-        name, told = entry.get("class_name"), entry["config"]
+        name, settings = entry.get("class_name"), entry["config"]
         lookup = name in [kind.__name__ for kind in _LOOKUPS]
-        if not lookup or told.get("vocabulary") is not None:
+        if not lookup or settings.get("vocabulary") is not None:
             continue
         if (data := archive.asset(group, _VOCABULARY)) is not None:
             whole = name == IntegerLookup.__name__
             tokens, weights = _read_tokens(data, whole, group, file)
-            told["vocabulary"] = tokens
+            settings["vocabulary"] = tokens
             if weights is not None:
-                told["idf_weights"] = weights.tolist()
+                settings["idf_weights"] = weights.tolist()
 
 
 def read_assets(
@@ -49,7 +49,7 @@ def read_assets(
         ModelFormatError: A vocabulary is damaged.
     """
     paths = {id(module): path for path, module in iter_modules(model)}
-    found: dict[str, np.ndarray] = {}
+    assets: dict[str, np.ndarray] = {}
     for group, part in walk(model, lambda group: not group or group in file.groups):
         if isinstance(part, _LOOKUPS):
             data = archive.asset(group, _VOCABULARY)
@@ -60,8 +60,8 @@ def read_assets(
         elif id(part) in paths and has_own(part, "load_assets"):
             for name, data in archive.assets(group).items():
                 key = asset_name(paths[id(part)], name)
-                found[key] = np.frombuffer(data, np.uint8)
-    return found
+                assets[key] = np.frombuffer(data, np.uint8)
+    return assets
 
 
 def idf_weights(layer: Any, group: str) -> list[str]:

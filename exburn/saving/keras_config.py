@@ -17,7 +17,7 @@ Config = dict[str, Any]
 _TENSOR = "__keras_tensor__"
 
 
-def modernize(described: Any) -> Any:
+def modernize(description: Any) -> Any:
     """A description of an object as Keras would write it today.
 
     Raises:
@@ -28,32 +28,32 @@ def modernize(described: Any) -> Any:
         >>> modernize({"class_name": "LeakyReLU", "config": config})["config"]
         {'name': 'leak', 'negative_slope': 0.2}
     """
-    if isinstance(described, list):
-        return [modernize(one) for one in described]
-    if not isinstance(described, dict):
-        return described
-    name = described.get("class_name")
-    if not isinstance(name, str) or "config" not in described:
-        return {key: modernize(value) for key, value in described.items()}
+    if isinstance(description, list):
+        return [modernize(one) for one in description]
+    if not isinstance(description, dict):
+        return description
+    name = description.get("class_name")
+    if not isinstance(name, str) or "config" not in description:
+        return {key: modernize(value) for key, value in description.items()}
     if name.startswith("__") or name == "function":
-        return described
-    made = dict(described)
-    made.pop("__passive_serialization__", None)
-    own = registry.custom_class(described)
+        return description
+    modern = dict(description)
+    modern.pop("__passive_serialization__", None)
+    own = registry.custom_class(description)
     if own is None:
-        made.pop("build_config", None)  # the calls tell
-        name = made["class_name"] = name.rpartition(">")[2]
-    config = made["config"]
+        modern.pop("build_config", None)  # the calls tell
+        name = modern["class_name"] = name.rpartition(">")[2]
+    config = modern["config"]
     if isinstance(config, list) and name == "Sequential":  # before Keras 2.2.3
         config = {"layers": config}
     config = modernize({} if config is None else config)
     if own is None and isinstance(config, dict):
         name, config = _to_current(name, config)
-        made["class_name"] = name
+        modern["class_name"] = name
     if isinstance(config, dict) and isinstance(config.get("layers"), list):
         config = _with_calls(config)
-    made["config"] = config
-    return made
+    modern["config"] = config
+    return modern
 
 
 def _to_current(name: str, config: Config) -> tuple[str, Config]:
@@ -78,11 +78,11 @@ def _to_current(name: str, config: Config) -> tuple[str, Config]:
     return _RENAMED.get(name, name), config
 
 
-def _policy(described: Config) -> Any:
+def _policy(description: Config) -> Any:
     """Keras 2 called its policies so."""
-    if described.get("class_name") in ("Policy", "PolicyV1"):
-        return described["config"]["name"]
-    return described
+    if description.get("class_name") in ("Policy", "PolicyV1"):
+        return description["config"]["name"]
+    return description
 
 
 # ---------------------------------------------------------------------- layers
@@ -131,8 +131,12 @@ def _input(config: Config) -> Config:
 
 
 def _normalization(config: Config) -> Config:
-    gone = ("fused", "virtual_batch_size", "adjustment", "renorm_clipping")
-    config = {k: v for k, v in config.items() if k not in (*gone, "renorm_momentum")}
+    dropped_options = ("fused", "virtual_batch_size", "adjustment", "renorm_clipping")
+    config = {
+        k: v
+        for k, v in config.items()
+        if k not in (*dropped_options, "renorm_momentum")
+    }
     axis = config.get("axis", -1)
     return config | {"axis": axis[0] if isinstance(axis, list) else axis}
 
@@ -165,9 +169,9 @@ def _add_reset_after(config: Config) -> Config:
 
 
 def _lambda(config: Config) -> Config:
-    told = config.get("function")
-    if isinstance(told, list) or (
-        isinstance(told, dict) and told.get("class_name") == "__lambda__"
+    function = config.get("function")
+    if isinstance(function, list) or (
+        isinstance(function, dict) and function.get("class_name") == "__lambda__"
     ):
         raise FileFormatError(
             "load_model",
@@ -175,8 +179,8 @@ def _lambda(config: Config) -> Config:
             "not run",
             hint="Build the same model here, then model.load_weights(path).",
         )
-    if isinstance(told, str):
-        config["function"] = registry.describe_function(told)
+    if isinstance(function, str):
+        config["function"] = registry.describe_function(function)
     keys = ("module", "function_type", "output_shape_type", "output_shape_module")
     return {k: v for k, v in config.items() if k not in keys}
 
@@ -188,8 +192,8 @@ def _sequential(config: Config) -> Config:
     for entry in layers:
         if isinstance(entry.get("config"), dict):
             inner = dict(entry["config"])
-            given = inner.pop("batch_input_shape", None)
-            shape = shape or given
+            input_shape = inner.pop("batch_input_shape", None)
+            shape = shape or input_shape
             entry["config"] = inner
     if layers and layers[0].get("class_name") != "InputLayer" and shape is not None:
         start = {"batch_shape": shape, "dtype": "float32"}
@@ -224,8 +228,8 @@ def _with_calls(config: Config) -> Config:
     entries = config["layers"]
     if not all(isinstance(e, dict) and "inbound_nodes" in e for e in entries):
         return config
-    made = dict(config)
-    made["layers"] = [
+    result = dict(config)
+    result["layers"] = [
         {
             **entry,
             **({"module": "keras.ops"} if _is_operation(entry) else {}),
@@ -234,10 +238,10 @@ def _with_calls(config: Config) -> Config:
         for entry in entries
     ]
     for key in ("input_layers", "output_layers"):
-        ends = made.get(key)
+        ends = result.get(key)
         if isinstance(ends, list) and len(ends) == 1 and isinstance(ends[0], list):
-            made[key] = ends[0]
-    return made
+            result[key] = ends[0]
+    return result
 
 
 def _is_operation(entry: Config) -> bool:
@@ -327,32 +331,34 @@ def compile_settings(config: Mapping[str, Any], outputs: list[str]) -> Config:
     optimizer = config.get("optimizer_config") or config.get("optimizer")
     if optimizer is None:
         raise FileFormatError("load_model", "the settings of compile are incomplete")
-    made = {key: _measures(config.get(key)) for key in _COMPILED}
+    settings = {key: _measures(config.get(key)) for key in _COMPILED}
     for key in ("metrics", "weighted_metrics"):
-        told = made[key]
-        nested = isinstance(told, list) and len(told) == len(outputs)
-        if nested and all(isinstance(one, list) for one in told):  # of each output
-            named = [_without_prefix(*pair) for pair in zip(told, outputs, strict=True)]
-            made[key] = named if len(outputs) > 1 else named[0]
+        measures = settings[key]
+        nested = isinstance(measures, list) and len(measures) == len(outputs)
+        if nested and all(isinstance(one, list) for one in measures):  # of each output
+            by_output = [
+                _without_prefix(*pair) for pair in zip(measures, outputs, strict=True)
+            ]
+            settings[key] = by_output if len(outputs) > 1 else by_output[0]
     if config.get("run_eagerly"):
-        made["run_eagerly"] = True
-    return made | {"optimizer": _optimizer(optimizer)}
+        settings["run_eagerly"] = True
+    return settings | {"optimizer": _optimizer(optimizer)}
 
 
 def _without_prefix(measures: list, output: str) -> list:
     """Metrics as they were given: Keras 2 had put the output's name before theirs."""
-    for described in measures:
-        config = described.get("config") if isinstance(described, dict) else None
+    for measure in measures:
+        config = measure.get("config") if isinstance(measure, dict) else None
         if isinstance(config, dict) and isinstance(config.get("name"), str):
             config["name"] = config["name"].removeprefix(f"{output}_")
     return measures
 
 
-def _optimizer(described: Any) -> Any:
-    if not isinstance(described, Mapping):
-        return {"class_name": described, "config": {}}
-    made = modernize(dict(described))
-    config = {k: v for k, v in made["config"].items() if k not in _OF_OPTIMIZERS}
+def _optimizer(description: Any) -> Any:
+    if not isinstance(description, Mapping):
+        return {"class_name": description, "config": {}}
+    modern = modernize(dict(description))
+    config = {k: v for k, v in modern["config"].items() if k not in _OF_OPTIMIZERS}
     if "lr" in config:
         config["learning_rate"] = config.pop("lr")
     decay = config.pop("decay", 0.0)
@@ -364,20 +370,20 @@ def _optimizer(described: Any) -> Any:
         }
         kind = "InverseTimeDecay"
         config["learning_rate"] = {"class_name": kind, "config": schedule}
-    made["config"] = {k: v for k, v in config.items() if v is not None}
-    return made
+    modern["config"] = {k: v for k, v in config.items() if v is not None}
+    return modern
 
 
-def _measures(described: Any) -> Any:
+def _measures(description: Any) -> Any:
     """Losses or metrics, by name or described, nested in any way."""
-    if isinstance(described, list):
-        return [_measures(one) for one in described]
-    if not isinstance(described, dict):
-        return described
-    name = described.get("class_name")
-    if not isinstance(name, str) or "config" not in described:
-        return {key: _measures(one) for key, one in described.items()}
-    made = modernize(described)
+    if isinstance(description, list):
+        return [_measures(one) for one in description]
+    if not isinstance(description, dict):
+        return description
+    name = description.get("class_name")
+    if not isinstance(name, str) or "config" not in description:
+        return {key: _measures(one) for key, one in description.items()}
+    made = modernize(description)
     if not isinstance(made["config"], dict):
         return made
     config = dict(made["config"])

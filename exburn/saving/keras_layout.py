@@ -76,18 +76,20 @@ def walk(model: Any, has: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
         yield path, value
         if not isinstance(value, Layer):
             return
-        for name, held in _attributes(value):
-            if isinstance(held, _SAVED):
-                yield from part(held, f"{path}/{name}".lstrip("/"))
-            elif isinstance(held, _HOLDERS):
-                yield from container(held, f"{path}/{name}".lstrip("/"), set())
+        for name, child in _attributes(value):
+            if isinstance(child, _SAVED):
+                yield from part(child, f"{path}/{name}".lstrip("/"))
+            elif isinstance(child, _HOLDERS):
+                yield from container(child, f"{path}/{name}".lstrip("/"), set())
 
-    def container(held: Any, path: str, within: set[int]) -> Iterator[tuple[str, Any]]:
-        if id(held) in within:
+    def container(
+        holder: Any, path: str, within: set[int]
+    ) -> Iterator[tuple[str, Any]]:
+        if id(holder) in within:
             return
-        within.add(id(held))
+        within.add(id(holder))
         used: Counter[str] = Counter()
-        for value in _entries(held):
+        for value in _entries(holder):
             saved = isinstance(value, _SAVED)
             if not saved and not isinstance(value, _HOLDERS):
                 continue
@@ -137,9 +139,9 @@ def config_groups(config: Any, group: str = "") -> Iterator[tuple[str, dict]]:
         yield from config_groups(entry["config"], inner)
 
 
-def _entries(held: Any) -> Iterator[Any]:
-    mapping = isinstance(held, dict | nnx.Dict)
-    return iter([held[key] for key in held] if mapping else held)
+def _entries(holder: Any) -> Iterator[Any]:
+    mapping = isinstance(holder, dict | nnx.Dict)
+    return iter([holder[key] for key in holder] if mapping else holder)
 
 
 def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
@@ -148,21 +150,23 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
     if graph:
         yield "layers", layer.layers
     renamed = next((v for k, v in _RENAMED.items() if isinstance(layer, k)), {})
-    found = {
+    attributes = {
         name: value
         for key, value in vars(layer).items()
         if not (graph and key == "nodes")
         for name in renamed.get(key, (key,))
     }
-    for name in _computed_names(type(layer)) - found.keys():
+    for name in _computed_names(type(layer)) - attributes.keys():
         try:
-            found[name] = getattr(layer, name)
+            attributes[name] = getattr(layer, name)
         except Exception:  # as in Keras: it has none just now
             continue
     if getattr(layer, "is_model", False):
-        found["layers"] = layer.layers
-    for name in sorted(found, key=lambda name: f"~{name}" if name[0] == "_" else name):
-        yield name, found[name]
+        attributes["layers"] = layer.layers
+    for name in sorted(
+        attributes, key=lambda name: f"~{name}" if name[0] == "_" else name
+    ):
+        yield name, attributes[name]
 
 
 @functools.cache

@@ -33,7 +33,7 @@ from exburn.saving.model_description import check_numbers, largest_size, too_man
 from exburn.saving.model_reading import unusable
 from exburn.saving.model_tensors import fill
 from exburn.saving.own_storage import give_back
-from exburn.saving.stored import Stored
+from exburn.saving.weight_sources import WeightSource
 
 _OP = "load_model"
 _ENTRIES = 200_000  # groups and arrays of a file
@@ -50,8 +50,8 @@ def load_archive(
     """
     with KerasArchive(path, _OP) as archive:
         config = parse_json(archive.config(), _OP, path, "the model's configuration")
-        told = archive.metadata() or b"{}"
-        metadata = parse_json(told, _OP, path, "the archive's metadata")
+        text = archive.metadata() or b"{}"
+        metadata = parse_json(text, _OP, path, "the archive's metadata")
         version = metadata.get("keras_version") if isinstance(metadata, dict) else None
         with archive.weights(_ENTRIES) as file:
             with_vocabularies(config, file, archive)
@@ -101,10 +101,10 @@ def load_hdf5(
                     _OP, "its configuration is of Keras 1", hint="Save it with Keras 2."
                 )
             )
-        told = file.text("training_config") if compile else None
+        training = file.text("training_config") if compile else None
         settings = None
-        if told is not None:
-            settings = parse_json(told, _OP, path, "the settings of compile")
+        if training is not None:
+            settings = parse_json(training, _OP, path, "the settings of compile")
         with registry.custom_objects(custom_objects):
             return reader.read(
                 lambda model: LegacyWeights(file, model),
@@ -136,7 +136,7 @@ class _Reader:
 
     def read(
         self,
-        stored_for: Callable[[Any], Stored],
+        stored_for: Callable[[Any], WeightSource],
         settings: Any,
         slots: list[str],
         assets_for: Callable[[Any], Mapping[str, Any]],
@@ -152,8 +152,8 @@ class _Reader:
         try:
             with registry.reading_file(self._file.shapes.values()):
                 model = self._make()
-                stored = stored_for(model)
-                own = self._compare(model, stored)
+                source = stored_for(model)
+                own = self._compare(model, source)
                 if settings:
                     self._compile(model, settings)
         except ModelFormatError as error:
@@ -164,13 +164,13 @@ class _Reader:
             raise self.unusable(error) from error
         weights = {path: weight for path, weight, _ in iter_weights(model)}
         with model._on_device():
-            for path, array in stored.read(own).items():
+            for path, array in source.read(own).items():
                 fill(weights[path], array)
         materialize(model)  # the states of stateful layers are in no file
-        for layer in getattr(stored, "packed", ()):
+        for layer in getattr(source, "packed", ()):
             layer.pack()
         place(model)
-        give_back(model, {**stored.read_own(), **assets_for(model)}, _OP)
+        give_back(model, {**source.read_own(), **assets_for(model)}, _OP)
         if model.compiled and slots:
             self._restore_state(model, slots)
         return model
@@ -179,13 +179,13 @@ class _Reader:
         entries = len(self._file.shapes)
         if not isinstance(self._config, dict) or too_many(self._config, entries):
             raise FileFormatError(_OP, "the configuration is none of a model")
-        described = modernize(self._config)
-        check_numbers(described, largest_size(self._file.shapes.values()))
+        description = modernize(self._config)
+        check_numbers(description, largest_size(self._file.shapes.values()))
         with registry.sharing():
-            model = registry.deserialize(described)
+            model = registry.deserialize(description)
         if not (isinstance(model, Layer) and model.is_model):
             raise FileFormatError(_OP, "the outermost object is not a model")
-        build = described.get("build_config")
+        build = description.get("build_config")
         if not model.built and build:
             model.build_from_config(build)
         if not model.built:
@@ -196,23 +196,23 @@ class _Reader:
             )
         return model
 
-    def _compare(self, model: Any, stored: Stored) -> list[str]:
+    def _compare(self, model: Any, source: WeightSource) -> list[str]:
         """The weights to read: each has an array of its shape, and none is left."""
-        wanted = {
+        weights = {
             path: tuple(weight.shape)
             for path, weight, _ in iter_weights(model, carried=False)
-            if path not in stored.taken
+            if path not in source.taken
         }
         # Keras adds the term of an adapter to the weight, and stores neither factor.
-        for path in [n for n in wanted if n.endswith(_FACTORS)]:
-            if path not in stored.shapes:
-                del wanted[path]
-        missing = [path for path in wanted if path not in stored.shapes]
-        extra = [name for name in stored.shapes if name not in wanted]
+        for path in [n for n in weights if n.endswith(_FACTORS)]:
+            if path not in source.shapes:
+                del weights[path]
+        missing = [path for path in weights if path not in source.shapes]
+        extra = [name for name in source.shapes if name not in weights]
         wrong = [
-            f"{path} {shape}, in the file {stored.shapes[path]}"
-            for path, shape in wanted.items()
-            if path in stored.shapes and stored.shapes[path] != shape
+            f"{path} {shape}, in the file {source.shapes[path]}"
+            for path, shape in weights.items()
+            if path in source.shapes and source.shapes[path] != shape
         ]
         if missing or extra or wrong:
             raise ModelFormatError(
@@ -227,7 +227,7 @@ class _Reader:
                 },
                 hint="Take another copy of the file, or save the model again.",
             )
-        return list(wanted)
+        return list(weights)
 
     def _compile(self, model: Any, settings: Any) -> None:
         if not isinstance(settings, dict):
@@ -249,10 +249,10 @@ class _Reader:
             )
             if state.fits:
                 arrays = [self._file.read(name) for name in slots]
-                made = state.fill(params, arrays)
-                step = int(made["rate"]["count"]) * model.optimizer.accumulate
+                filled = state.fill(params, arrays)
+                step = int(filled["rate"]["count"]) * model.optimizer.accumulate
                 old = model._training_state()
-                model._set_training_state({**old, "step": step, "opt_state": made})
+                model._set_training_state({**old, "step": step, "opt_state": filled})
                 return
         warn(
             f"The state of {type(model.optimizer).__name__} in {self._file.path} is "

@@ -76,10 +76,10 @@ class PackedLayer:
             ModelFormatError: They are of other dtypes or shapes.
         """
         shape = tuple(getattr(self.layer, name).shape)
-        stored = np.uint8 if self.mode == "ternary" else np.int8
+        dtype = np.uint8 if self.mode == "ternary" else np.int8
         scale = np.asarray(scale).astype(np.float32)
         try:
-            if values.dtype != stored:
+            if values.dtype != dtype:
                 raise ValueError(f"the integers are {values.dtype}")
             if not np.isfinite(scale).all():
                 raise ValueError("a scale is infinite or no number")
@@ -89,7 +89,7 @@ class PackedLayer:
                 # Its factor becomes the mean magnitude of all numbers, also of zeros.
                 share = np.count_nonzero(whole) / max(whole.size, 1)
                 return whole * (scale.reshape(()) / np.float32(share or 1))
-            scale = self._aligned(name, scale)
+            scale = self._align(name, scale)
             if np.broadcast_shapes(values.shape, scale.shape) != shape:
                 raise ValueError(f"the scales are {scale.shape}")
             if (scale == 0).any():
@@ -99,7 +99,7 @@ class PackedLayer:
         self.arrays[name] = values, scale
         return values.astype(np.float32) / scale
 
-    def _aligned(self, name: str, scale: np.ndarray) -> np.ndarray:
+    def _align(self, name: str, scale: np.ndarray) -> np.ndarray:
         """The scales beside the axes of the weight that they are of."""
         if isinstance(self.layer, EinsumDense):
             return _beside_kernel(self.layer.equation, scale)
@@ -111,8 +111,10 @@ class PackedLayer:
         Raises:
             ModelFormatError: Inputs would be rounded in a way that is not computed.
         """
-        told = self.layer.quantization_config
-        inputs = "default" if told is None else told.activation_quantizer
+        config_so_far = self.layer.quantization_config
+        inputs = (
+            "default" if config_so_far is None else config_so_far.activation_quantizer
+        )
         try:
             if self.mode == "ternary":
                 self.layer.quantize("ternary")
@@ -122,8 +124,8 @@ class PackedLayer:
                     self.op,
                     f"of {self.layer.equation!r}, inputs are not rounded",
                 )
-            stored = _Stored(list(self.arrays.values()))
-            config = Int8QuantizationConfig(stored, inputs)
+            quantizer = _FixedIntegers(list(self.arrays.values()))
+            config = Int8QuantizationConfig(quantizer, inputs)
             self.layer.quantize(config=config)
         except ExBurnError as error:
             raise self._error("cannot be packed here", error) from error
@@ -139,7 +141,7 @@ class PackedLayer:
         )
 
 
-class _Stored:
+class _FixedIntegers:
     """A quantizer of weights whose integers are known.
 
     Args:
@@ -176,13 +178,13 @@ def _beside_kernel(equation: str, scale: np.ndarray) -> np.ndarray:
         scale = scale.reshape(scale.shape[: len(letters)])
     else:
         scale = scale.reshape(scale.shape[scale.ndim - len(letters) :])
-    kept = [letter for letter in kernel if letter in letters]
+    letters_left = [letter for letter in kernel if letter in letters]
     beside = [i for i, letter in enumerate(letters) if letter not in kernel]
     scale = scale.squeeze(tuple(beside))
     order = [letter for letter in letters if letter in kernel]
-    scale = scale.transpose([order.index(letter) for letter in kept])
+    scale = scale.transpose([order.index(letter) for letter in letters_left])
     sizes = iter(scale.shape)
-    return scale.reshape([next(sizes) if n in kept else 1 for n in kernel])
+    return scale.reshape([next(sizes) if n in letters_left else 1 for n in kernel])
 
 
 def packed_layer(
@@ -220,13 +222,13 @@ def packed_layer(
             hint="exburn.load_model reads a .keras file of the whole model.",
         )
     if mode not in _MODES or isinstance(layer, TernaryDense):
-        told = "that the configuration does not tell"
+        mode_text = "that the configuration does not tell"
         if mode is not None:
-            told = f"{policy.name!r}, which is not read of {type(layer).__name__}"
+            mode_text = f"{policy.name!r}, which is not read of {type(layer).__name__}"
         raise ModelFormatError(
             op,
             f"Keras has packed the weights of the layer {layer.name!r}, in a mode "
-            f"{told}",
+            f"{mode_text}",
             {"file": path, "read are": ", ".join(_MODES)},
             hint="Save the model in Keras before model.quantize, and quantize it here.",
         )

@@ -20,7 +20,7 @@ from exburn.saving.keras_layout import own_weights, walk
 from exburn.saving.keras_quantized import PackedLayer, packed_layer
 from exburn.saving.legacy_h5 import LegacyWeights, is_legacy
 from exburn.saving.own_storage import has_own, own_name
-from exburn.saving.stored import Stored
+from exburn.saving.weight_sources import WeightSource
 
 _OP = "load_weights"
 _ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
@@ -29,7 +29,7 @@ _ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
 @contextlib.contextmanager
 def open_weights(
     path: Path, model: Any, *, by_name: bool = False, skip_mismatch: bool = False
-) -> Iterator[Stored]:
+) -> Iterator[WeightSource]:
     """The weights of a file of Keras', for a model of ours.
 
     Args:
@@ -68,7 +68,7 @@ def open_weights(
         yield KerasWeights(file, model)
 
 
-class KerasWeights(Stored):
+class KerasWeights(WeightSource):
     """The weights of a file of Keras 3, by their paths in a model of ours.
 
     Args:

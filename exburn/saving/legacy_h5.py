@@ -17,7 +17,7 @@ import numpy as np
 from exburn.errors import FileFormatError
 from exburn.module.traversal import iter_weights
 from exburn.saving.hdf5 import HDF5File
-from exburn.saving.stored import Stored
+from exburn.saving.weight_sources import WeightSource
 
 _MODEL, _TOP = "model_weights", "top_level_model_weights"
 
@@ -30,15 +30,15 @@ def is_legacy(file: HDF5File) -> bool:
 def _start(file: HDF5File) -> str | None:
     """The group of the weights; ``None`` if there is none."""
     for group in ("", _MODEL):
-        known = not group or group in file.groups
-        if known and file.texts("layer_names", group) is not None:
+        exists = not group or group in file.groups
+        if exists and file.texts("layer_names", group) is not None:
             return group
     # Without a layer the list is left out; a model has its description all the same.
     whole = _MODEL in file.groups and file.text("model_config") is not None
     return _MODEL if whole else None
 
 
-class LegacyWeights(Stored):
+class LegacyWeights(WeightSource):
     """The weights of such a file, by their paths in a model of ours.
 
     Args:
@@ -49,7 +49,7 @@ class LegacyWeights(Stored):
         skip_mismatch: Whether layers with another number of weights are passed by.
 
     Attributes:
-        shapes: As of ``Stored``. By name, what has no name in the other is left out.
+        shapes: As of ``WeightSource``; by name, without what the model does not name.
 
     Raises:
         FileFormatError: The numbers of layers or weights differ.
@@ -87,29 +87,31 @@ class LegacyWeights(Stored):
 
     def _pairs(self, model: Any, start: str) -> Iterator[tuple[Any, tuple[str, list]]]:
         """Layers of the model, each with its name and arrays in the file."""
-        stored = [
+        entries = [
             (name, self._arrays(_inside(start, name)))
             for name in self._file.texts("layer_names", start) or ()
         ]
         if self.by_name:
-            named = {layer.name: layer for layer in model.layers}
-            yield from ((named[n], (n, a)) for n, a in stored if n in named)
+            layers_by_name = {layer.name: layer for layer in model.layers}
+            yield from (
+                (layers_by_name[n], (n, a)) for n, a in entries if n in layers_by_name
+            )
             return
-        stored = [entry for entry in stored if entry[1]]
+        entries = [entry for entry in entries if entry[1]]
         layers = [layer for layer in model.layers if _legacy_order(layer)]
-        if len(stored) != len(layers) and not self._skips:
+        if len(entries) != len(layers) and not self._skips:
             raise FileFormatError(
                 "load_weights",
-                f"the file has {len(stored)} layers with weights, the model has "
+                f"the file has {len(entries)} layers with weights, the model has "
                 f"{len(layers)}",
                 {
                     "file": self._file.path,
-                    "in the file": ", ".join(name for name, _ in stored),
+                    "in the file": ", ".join(name for name, _ in entries),
                     "in the model": ", ".join(layer.name for layer in layers),
                 },
                 hint="by_name=True takes those whose names agree.",
             )
-        for layer, entry in itertools.zip_longest(layers, stored):
+        for layer, entry in itertools.zip_longest(layers, entries):
             if entry is not None:
                 yield layer, entry
 

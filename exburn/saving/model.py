@@ -103,7 +103,7 @@ def save_model(
         _check_alone(model)
     require_built(model, "save")
     with registry.keeping_arrays() as arrays:
-        described, lists = hoist(describe_model(model))
+        description, lists = hoist(describe_model(model))
     tensors: dict[str, Any] = {**arrays, **lists, **dict(variables(model))}
     tensors |= own_variables(model, "save") | own_assets(model, "save")
     root: Any = model
@@ -113,7 +113,7 @@ def save_model(
         tensors[TOKENIZER] = np.frombuffer(text, np.uint8)
     _write(
         path,
-        described,
+        description,
         tensors,
         compiled=root.get_compile_config() if root.is_model else None,
         training=root._training_state() if root.is_model else None,
@@ -125,7 +125,7 @@ def save_model(
 
 def _write(
     path: Path,
-    described: dict[str, Any],
+    description: dict[str, Any],
     tensors: dict[str, Any],
     *,
     compiled: dict[str, Any] | None,
@@ -138,7 +138,7 @@ def _write(
 
     Args:
         path: The file.
-        described: The architecture, JSON-able.
+        description: The architecture, JSON-able.
         tensors: All arrays by their names in the file, but for the optimizer's.
         compiled: What ``compile`` was given, JSON-able.
         training: Seed, step, epochs and the optimizer's state.
@@ -146,7 +146,7 @@ def _write(
         include_optimizer: Whether that state is written.
         max_shard_size: Bytes from which on the tensors go into several files.
     """
-    about: dict[str, Any] = {"model": described, "compile": compiled}
+    about: dict[str, Any] = {"model": description, "compile": compiled}
     if tokenizer is not None:
         about["tokenizer"] = tokenizer
     if training is not None:
@@ -155,7 +155,7 @@ def _write(
         if include_optimizer and opt_state is not None:
             about["optimizer_state"] = True
             tensors = tensors | optimizer_leaves(opt_state)
-    check_numbers(described, largest_size(t.shape for t in tensors.values()))
+    check_numbers(description, largest_size(t.shape for t in tensors.values()))
     text = to_json(about, separators=(",", ":"))
     data = text.encode()
     if len(data) > MAX_HEADER or not fits(data) or too_many(about, len(tensors)):
@@ -171,8 +171,8 @@ def _write(
 def _check_alone(layer: Layer) -> None:
     """Refuses a layer of which only a model would tell what was done to it."""
     for path, part in iter_modules(layer):
-        packed = getattr(part, "quantization_mode", None) is not None
-        if packed or getattr(part, "lora_enabled", False):
+        is_quantized = getattr(part, "quantization_mode", None) is not None
+        if is_quantized or getattr(part, "lora_enabled", False):
             raise ArgumentError(
                 "save",
                 f"{path or layer.name!r} is quantized or has adapters, which the file "
@@ -299,15 +299,15 @@ def model_from_json(
         10
     """
     op = "model_from_json"
-    described = parse_json(json_string, op, "the string", "the description")
-    if not isinstance(described, dict):
+    description = parse_json(json_string, op, "the string", "the description")
+    if not isinstance(description, dict):
         raise ModelFormatError(op, "the description must be a JSON object")
-    if calls_too_often(described):
+    if calls_too_often(description):
         raise ModelFormatError(op, "its models call each other far too often")
     with registry.custom_objects(custom_objects):
         try:
-            own = "frozen" in described
-            return from_json(described if own else modernize(described))
+            own = "frozen" in description
+            return from_json(description if own else modernize(description))
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise ModelFormatError(
                 op,

@@ -42,24 +42,24 @@ def describe_model(model: Any) -> dict[str, Any]:
         ArgumentError: A part of it has no description (see ``exburn.register``).
     """
     with registry.sharing():
-        described = registry.serialize(model)
-        _number_only_shared(described)
+        description = registry.serialize(model)
+        _number_only_shared(description)
         calls = [
             [path, _describe_call(layer)] for path, layer in _layers_with_calls(model)
         ]
         layers = [(p, m) for p, m in iter_modules(model) if isinstance(m, Layer)]
-        described["calls"] = calls
-        described["builds"] = [
+        description["calls"] = calls
+        description["builds"] = [
             [path, config]
             for path, layer in _built_by_hand(model)
             if (config := layer.get_build_config()) is not None
         ]
         if model.is_model:
-            described["changes"] = model.changes  # of quantize(), add_lora() …
-        described["built"] = bool(model.built)
+            description["changes"] = model.changes  # of quantize(), add_lora() …
+        description["built"] = bool(model.built)
         # the process' default when it was made, for layers that no entry tells of
-        described["precision"] = model.precision.identifier
-        described["frozen"] = {
+        description["precision"] = model.precision.identifier
+        description["frozen"] = {
             "layers": [path for path, layer in layers if not layer._trainable],
             "weights": [
                 path
@@ -67,7 +67,7 @@ def describe_model(model: Any) -> dict[str, Any]:
                 if weight.get_metadata().get("frozen")
             ],
         }
-        return registry.serialize(described)  # a user's get_config may hold objects
+        return registry.serialize(description)  # a user's get_config may hold objects
 
 
 def to_json(description: Any, **options: Any) -> str:
@@ -86,23 +86,23 @@ def to_json(description: Any, **options: Any) -> str:
         ) from error
 
 
-def _number_only_shared(described: Any) -> None:
+def _number_only_shared(description: Any) -> None:
     """Takes away the numbers of objects that occur once."""
-    found: list[dict] = []
+    numbered: list[dict] = []
 
     def collect(value: Any) -> None:
         if isinstance(value, dict):
             if "shared_object_id" in value:
-                found.append(value)
+                numbered.append(value)
             for inner in value.values():
                 collect(inner)
         elif isinstance(value, list):
             for inner in value:
                 collect(inner)
 
-    collect(described)
-    often = Counter(value["shared_object_id"] for value in found)
-    for value in found:
+    collect(description)
+    often = Counter(value["shared_object_id"] for value in numbered)
+    for value in numbered:
         if often[value["shared_object_id"]] == 1:
             del value["shared_object_id"]
 
@@ -127,12 +127,12 @@ def _built_by_hand(model: Any) -> Iterator[tuple[str, Layer]]:
 
 def _outside_of_graphs(model: Any) -> Iterator[tuple[str, Layer]]:
     """The layers of a model but those of graphs, which know their own calls."""
-    known: set[int] = set()
+    visited: set[int] = set()
     for path, module in iter_modules(model):
-        if id(module) in known or not isinstance(module, Layer):
+        if id(module) in visited or not isinstance(module, Layer):
             continue
         if getattr(module, "graph", None) is not None:
-            known |= {id(inner) for _, inner in iter_modules(module)}
+            visited |= {id(inner) for _, inner in iter_modules(module)}
         else:
             yield path, module
 
@@ -142,82 +142,82 @@ def largest_size(shapes: Iterable[tuple[int, ...]]) -> int:
     return max([_LARGEST, *(size for shape in shapes for size in shape)])
 
 
-def check_numbers(described: Any, most: int) -> None:
+def check_numbers(description: Any, most: int) -> None:
     """Refuses sizes that no tensor has: a layer may allocate or count by them.
 
     Raises:
         FileFormatError: There is one.
     """
-    if isinstance(described, dict):
-        for key, value in described.items():
+    if isinstance(description, dict):
+        for key, value in description.items():
             if key == "inbound_nodes":
                 _check_calls(value, most)
             elif key not in _NO_SIZES and not (key == "$value" and _is_int(value)):
                 check_numbers(value, most)
-    elif isinstance(described, list | tuple):
-        for value in described:
+    elif isinstance(description, list | tuple):
+        for value in description:
             check_numbers(value, most)
-    elif _is_int(described) and abs(described) > most:
+    elif _is_int(description) and abs(description) > most:
         raise FileFormatError(
             "save",
-            f"the model has a size of {described}, which none of its weights has",
+            f"the model has a size of {description}, which none of its weights has",
             hint="Leave axes longer than that open: Input((None, …)).",
         )
 
 
-def _check_calls(described: Any, most: int) -> None:
+def _check_calls(description: Any, most: int) -> None:
     """Checks arguments: any numbers are allowed, but not those of objects."""
-    if isinstance(described, dict):
-        if described.get("class_name") == "__keras_tensor__":
+    if isinstance(description, dict):
+        if description.get("class_name") == "__keras_tensor__":
             return
-        for key, value in described.items():
+        for key, value in description.items():
             check = check_numbers if key == "config" else _check_calls
             check(value, most)
-    elif isinstance(described, list | tuple):
-        for value in described:
+    elif isinstance(description, list | tuple):
+        for value in description:
             _check_calls(value, most)
 
 
-def too_many(described: Any, tensors: int) -> bool:
+def too_many(description: Any, tensors: int) -> bool:
     """Whether a description has more objects than so many tensors stand for."""
-    objects = _objects(described)
+    objects = _objects(description)
     many = objects > _MAX_CLASSES[0] + _MAX_CLASSES[1] * tensors
-    return many or calls_too_often(described)
+    return many or calls_too_often(description)
 
 
-def calls_too_often(described: Any) -> bool:
+def calls_too_often(description: Any) -> bool:
     """Whether to build a model takes far more calls of layers than it has layers.
 
     A model that calls one twice, which calls one twice …, has two calls for each level
     in its description, and makes two to the power of the levels.
     """
-    return _calls(described) > _MAX_CALLS[0] + _MAX_CALLS[1] * _objects(described)
+    return _calls(description) > _MAX_CALLS[0] + _MAX_CALLS[1] * _objects(description)
 
 
-def _calls(described: Any, least: int = 0) -> int:
+def _calls(description: Any, least: int = 0) -> int:
     """How many calls of layers a call of what is described makes."""
-    if isinstance(described, list):
-        return sum(map(_calls, described))
-    if not isinstance(described, dict):
+    if isinstance(description, list):
+        return sum(map(_calls, description))
+    if not isinstance(description, dict):
         return 0
     inner = 0
-    for key, value in described.items():
+    for key, value in description.items():
         if key == "layers" and isinstance(value, list):
             inner += sum(_calls(layer, least=1) for layer in value)
         elif key != "inbound_nodes":
             inner += _calls(value)
-    nodes = described.get("inbound_nodes")
+    nodes = description.get("inbound_nodes")
     count = len(nodes) if isinstance(nodes, list) else 1
     return max(least, inner) * max(1, count)
 
 
-def _objects(described: Any) -> int:
-    if isinstance(described, dict):
-        name = described.get("class_name")
-        plain = name == "__keras_tensor__" or "operation" in described
-        made = "class_name" in described and not plain
-        return made + sum(map(_objects, described.values()))
-    return sum(map(_objects, described)) if isinstance(described, list) else 0
+def _objects(description: Any) -> int:
+    if isinstance(description, dict):
+        name = description.get("class_name")
+        plain = name == "__keras_tensor__" or "operation" in description
+        is_object = "class_name" in description and not plain
+        return is_object + sum(map(_objects, description.values()))
+    return sum(map(_objects, description)) if isinstance(description, list) else 0
 
 
 def _is_int(value: Any) -> bool:
@@ -263,8 +263,8 @@ def _decode(value: Any) -> Any:
     raise FileFormatError("load", f"unknown entry {kind!r} in a call")
 
 
-def _repeat_call(layer: Layer, described: Any) -> None:
-    leaves, treedef = jax.tree.flatten(_decode(described))
+def _repeat_call(layer: Layer, description: Any) -> None:
+    leaves, treedef = jax.tree.flatten(_decode(description))
     places = [i for i, v in enumerate(leaves) if isinstance(v, jax.ShapeDtypeStruct)]
 
     def rebuild(values: Any) -> Any:
@@ -334,7 +334,7 @@ def from_json(description: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- long lists
-def hoist(described: Any) -> tuple[Any, dict[str, np.ndarray]]:
+def hoist(description: Any) -> tuple[Any, dict[str, np.ndarray]]:
     """Moves long lists of words or numbers out of a description, into arrays.
 
     Returns:
@@ -360,7 +360,7 @@ def hoist(described: Any) -> tuple[Any, dict[str, np.ndarray]]:
         arrays[name] = array
         return {f"${kind}": name}
 
-    return replace(described), arrays
+    return replace(description), arrays
 
 
 def _as_array(values: list) -> np.ndarray | None:
@@ -375,17 +375,17 @@ def _as_array(values: list) -> np.ndarray | None:
     return None
 
 
-def lower(described: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+def lower(description: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """The inverse of :func:`hoist`, and of ``registry.keeping_arrays``."""
-    if isinstance(described, dict):
-        if set(described) == {"$array"}:
-            return arrays[described["$array"]]
-        if set(described) == {"$words"}:
-            text = arrays[described["$words"]].tobytes()
+    if isinstance(description, dict):
+        if set(description) == {"$array"}:
+            return arrays[description["$array"]]
+        if set(description) == {"$words"}:
+            text = arrays[description["$words"]].tobytes()
             return text.decode("utf-8", "surrogatepass").split("\0")
-        if set(described) == {"$numbers"}:
-            return arrays[described["$numbers"]].tolist()
-        return {k: lower(v, arrays) for k, v in described.items()}
-    if isinstance(described, list):
-        return [lower(v, arrays) for v in described]
-    return described
+        if set(description) == {"$numbers"}:
+            return arrays[description["$numbers"]].tolist()
+        return {k: lower(v, arrays) for k, v in description.items()}
+    if isinstance(description, list):
+        return [lower(v, arrays) for v in description]
+    return description

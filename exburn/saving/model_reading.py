@@ -75,9 +75,9 @@ class ModelReader:
                 weights = dict(all_variables(model))
                 self._compare(weights)
                 opt_state = None
-                told = about.get("compile") if model.is_model else None
-                if compile and told is not None:
-                    model.compile_from_config(told)
+                text = about.get("compile") if model.is_model else None
+                if compile and text is not None:
+                    model.compile_from_config(text)
                     if about.get("optimizer_state"):
                         opt_state = self._optimizer_state(model)
         except ModelFormatError:
@@ -85,8 +85,8 @@ class ModelReader:
         except Exception as error:
             raise self._unusable(error) from error
         own = [name for name in self.file.entries if is_own(name)]
-        told = about.get("tokenizer") if model.is_model else None
-        if told is not None:
+        text = about.get("tokenizer") if model.is_model else None
+        if text is not None:
             own.append(TOKENIZER)
         names = [*weights, *(opt_state[0] if opt_state else []), *own]
         arrays = self.file.read(names)
@@ -99,23 +99,26 @@ class ModelReader:
                 about["training"]["opt_state"] = jax.tree.unflatten(treedef, values)
         place(model)
         give_back(model, {n: arrays[n] for n in own if n != TOKENIZER}, self.file.op)
-        if told is not None:
-            self._give_tokenizer(model, told, arrays[TOKENIZER])
+        if text is not None:
+            self._give_tokenizer(model, text, arrays[TOKENIZER])
         if compile and about.get("training") and model.is_model and model.compiled:
             model._set_training_state(about["training"])
         return model
 
-    def _give_tokenizer(self, model: Any, told: Any, data: np.ndarray) -> None:
+    def _give_tokenizer(self, model: Any, state: Any, data: np.ndarray) -> None:
         try:
             text = data.tobytes().decode()
-            model._set_tokenizer_state({**told, "text": text})
+            model._set_tokenizer_state({**state, "text": text})
         except (TypeError, ExBurnError, UnicodeDecodeError) as error:
             raise self._unusable(error) from error
 
     def _about(self) -> dict[str, Any]:
         op, path = self.file.op, self.file.path
-        packed, what = self.file.metadata.get("model", ""), "the model's description"
-        about = parse_json(unpack_text(packed, op, path, what), op, path, what)
+        packed_text, what = (
+            self.file.metadata.get("model", ""),
+            "the model's description",
+        )
+        about = parse_json(unpack_text(packed_text, op, path, what), op, path, what)
         if too_many(about, len(self.file.entries)):
             raise self._unusable(FileFormatError(op, "it has too many layers"))
         if not isinstance(about, dict) or not isinstance(about.get("model"), dict):

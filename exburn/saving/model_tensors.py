@@ -19,11 +19,11 @@ OPTIMIZER = "/optimizer/"
 
 def variables(model: Any) -> Iterator[tuple[str, Any]]:
     """Every array of the model by its path; streams of keys as their key data."""
-    seen: set[str] = set()
+    paths: set[str] = set()
     for path, variable in all_variables(model):
-        if path in seen:
+        if path in paths:
             raise ArgumentError("save", f"two weights have the path {path!r}")
-        seen.add(path)
+        paths.add(path)
         value = variable.get_raw_value()
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
@@ -42,17 +42,17 @@ def all_variables(model: Any) -> Iterator[tuple[str, nnx.Variable]]:
 def optimizer_leaves(opt_state: Any) -> dict[str, Any]:
     """The parts of an optimizer's state by name."""
     leaves = jax.tree_util.tree_leaves_with_path(opt_state)
-    named = {
+    by_name = {
         OPTIMIZER + jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in leaves
     }
-    if len(named) != len(leaves):
+    if len(by_name) != len(leaves):
         raise ArgumentError(
             "save",
             "parts of the optimizer's state have the same name",
             hint="Save without it: include_optimizer=False.",
         )
-    return {k: v if hasattr(v, "dtype") else np.asarray(v) for k, v in named.items()}
+    return {k: v if hasattr(v, "dtype") else np.asarray(v) for k, v in by_name.items()}
 
 
 def stored_spec(spec: Any) -> tuple[tuple[int, ...], np.dtype]:

@@ -42,7 +42,7 @@ def own_variables(model: Any, op: str) -> dict[str, np.ndarray]:
     Raises:
         ArgumentError: No method reads it again, or it is no array of numbers.
     """
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for path, layer in _with_method(model, "save_own_variables"):
         _need(layer, path, "load_own_variables", op)
         store: dict[str, Any] = {}
@@ -56,8 +56,8 @@ def own_variables(model: Any, op: str) -> dict[str, np.ndarray]:
                     f"which is no array of numbers but {array.dtype}",
                     hint="Write text in save_assets(folder), as a file.",
                 )
-            found[own_name(path, key)] = array
-    return found
+            arrays[own_name(path, key)] = array
+    return arrays
 
 
 def own_assets(model: Any, op: str) -> dict[str, np.ndarray]:
@@ -66,7 +66,7 @@ def own_assets(model: Any, op: str) -> dict[str, np.ndarray]:
     Raises:
         ArgumentError: There is no method to read them again.
     """
-    found: dict[str, np.ndarray] = {}
+    assets: dict[str, np.ndarray] = {}
     for path, layer in _with_method(model, "save_assets"):
         _need(layer, path, "load_assets", op)
         with tempfile.TemporaryDirectory() as folder:
@@ -75,8 +75,8 @@ def own_assets(model: Any, op: str) -> dict[str, np.ndarray]:
                 if file.is_file():
                     name = file.relative_to(folder).as_posix()
                     data = np.frombuffer(file.read_bytes(), np.uint8)
-                    found[asset_name(path, name)] = data
-    return found
+                    assets[asset_name(path, name)] = data
+    return assets
 
 
 def give_back(model: Any, arrays: Mapping[str, np.ndarray], op: str) -> None:
@@ -142,8 +142,8 @@ def _method(layers: Mapping[str, Any], path: str, name: str, op: str) -> Any:
 def _by_layer(
     arrays: Mapping[str, np.ndarray], prefix: str
 ) -> dict[str, dict[str, np.ndarray]]:
-    found: dict[str, dict[str, np.ndarray]] = {}
+    groups: dict[str, dict[str, np.ndarray]] = {}
     for name in sorted(name for name in arrays if name.startswith(prefix)):
         path, _, key = name.removeprefix(prefix).partition("//")
-        found.setdefault(path, {})[key] = arrays[name]
-    return found
+        groups.setdefault(path, {})[key] = arrays[name]
+    return groups

@@ -59,18 +59,20 @@ def is_hub_name(text: Any) -> bool:
         >>> is_hub_name("google/vit-base-patch16-224"), is_hub_name("models/vgg.h5")
         (True, False)
     """
-    named = isinstance(text, str) and _REPOSITORY.fullmatch(text) is not None
-    named = named and ".." not in text  # of a revision: it names a file of the cache
-    return named and not _FILE.fullmatch(text) and not text.startswith((".", "/"))
+    matches = isinstance(text, str) and _REPOSITORY.fullmatch(text) is not None
+    matches = (
+        matches and ".." not in text
+    )  # of a revision: it names a file of the cache
+    return matches and not _FILE.fullmatch(text) and not text.startswith((".", "/"))
 
 
-def local_source(given: Any, op: str) -> Path:
+def local_source(source: Any, op: str) -> Path:
     """The file or folder that a path or the name of a repository means.
 
     What a killed writer has left to do in a folder is finished.
 
     Args:
-        given: A path, or ``"user/model"``, also ``"user/model@revision"``.
+        source: A path, or ``"user/model"``, also ``"user/model@revision"``.
         op: The operation named in errors.
 
     Raises:
@@ -80,19 +82,19 @@ def local_source(given: Any, op: str) -> Path:
         MissingDependencyError: A name needs ``huggingface_hub``.
     """
     try:
-        text = os.path.expanduser(os.fspath(given))
+        text = os.path.expanduser(os.fspath(source))
     except TypeError:
         raise ArgumentError(
-            op, f"a path or the name of a repository is needed, received {given!r}"
+            op, f"a path or the name of a repository is needed, received {source!r}"
         ) from None
     if os.path.exists(text):
         path = Path(text)
         if path.is_dir():
             finish_changes(path, op)
         return path
-    if not is_hub_name(given):
+    if not is_hub_name(source):
         raise MissingFileError(op, f"there is no file or folder {text!r}")
-    return _download(given, op)
+    return _download(source, op)
 
 
 def _download(name: str, op: str) -> Path:
@@ -137,31 +139,31 @@ def find_weights(source: Path, op: str) -> Path:
     for name in _NAMES:
         if (source / name).is_file():
             return source / name
-    found = _candidates(source)
-    if not found:
-        listed = sorted(path.name for path in source.iterdir())[:8]
+    candidates = _candidates(source)
+    if not candidates:
+        names = sorted(path.name for path in source.iterdir())[:8]
         raise MissingFileError(
             op,
             f"there are no weights in the folder {os.fspath(source)!r}",
-            {"it has": ", ".join(listed) or "nothing"},
+            {"it has": ", ".join(names) or "nothing"},
             hint="It should have model.safetensors, or one file of weights.",
         )
-    if len(found) > 1:
+    if len(candidates) > 1:
         raise ArgumentError(
             op,
             f"the folder {os.fspath(source)!r} has several files of weights",
-            {"files": ", ".join(path.name for path in found)},
+            {"files": ", ".join(path.name for path in candidates)},
             hint="Give the path of one of them.",
         )
-    return found[0]
+    return candidates[0]
 
 
 def _candidates(folder: Path) -> list[Path]:
     """The files of the first kind of which there are any."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for suffixes in _SUFFIXES:
-        if found := [path for path in files if path.name.endswith(suffixes)]:
-            return found
+        if matches := [path for path in files if path.name.endswith(suffixes)]:
+            return matches
     return []
 
 
@@ -193,7 +195,7 @@ def read_json(path: Path, op: str) -> tuple[dict[str, Any], str]:
         if file.size > _MOST_CONFIG:
             raise FileFormatError(op, f"{path.name} is too large", {"file": path})
         raw = file.read(0, file.size)
-    found = parse_json(raw, op, path, path.name)
-    if not isinstance(found, dict):
+    content = parse_json(raw, op, path, path.name)
+    if not isinstance(content, dict):
         raise FileFormatError(op, f"{path.name} must hold an object", {"file": path})
-    return found, raw.decode()
+    return content, raw.decode()

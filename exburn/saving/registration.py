@@ -148,10 +148,10 @@ def deserialize_keras_object(
     others = module_objects or {}
     if isinstance(config, str):
         with registry.custom_objects(custom_objects):
-            found = registry.custom(config)
-        if found is not None:
-            return found
-        named = others.get(config, config)
-        return named.from_config({}) if isinstance(named, type) else named
+            custom = registry.custom(config)
+        if custom is not None:
+            return custom
+        entry = others.get(config, config)
+        return entry.from_config({}) if isinstance(entry, type) else entry
     with registry.custom_objects(others), registry.custom_objects(custom_objects):
         return registry.deserialize(config)

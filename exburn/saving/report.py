@@ -50,7 +50,7 @@ class LoadReport:
             "unexpected": self.unexpected,
             "of another shape": self.mismatched,
         }
-        parts = [f"{len(found)} {what}" for what, found in counts.items()]
+        parts = [f"{len(names)} {what}" for what, names in counts.items()]
         return f"{self.source}: {', '.join(parts)}"
 
     def _rows(self) -> list[tuple[str, str, str]]:

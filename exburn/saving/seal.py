@@ -38,9 +38,9 @@ _TAIL = len(_MARK) + hashlib.sha256().digest_size
 
 def digest_around(data: bytes, place: int, digits: int = DIGITS) -> str:
     """The digest of all bytes but those at a place left for it."""
-    made = hashlib.sha256(memoryview(data)[:place])
-    made.update(memoryview(data)[place + digits :])
-    return made.hexdigest()[:digits]
+    digest = hashlib.sha256(memoryview(data)[:place])
+    digest.update(memoryview(data)[place + digits :])
+    return digest.hexdigest()[:digits]
 
 
 def fill_in(data: bytes, place: int, digits: int = DIGITS) -> bytes:
@@ -182,9 +182,9 @@ def open_bytes(data: bytes | bytearray) -> bytes | bytearray:
         FileFormatError: They are not those that were sealed.
     """
     content, tail = data[:-_TAIL], data[-_TAIL:]
-    marked = tail.startswith(_MARK)
+    has_mark = tail.startswith(_MARK)
     fits = hashlib.sha256(content).digest() == tail[len(_MARK) :]
-    if marked and not fits:
+    if has_mark and not fits:
         raise FileFormatError(
             "predict",
             "the file is damaged: its bytes are not those that were written",

@@ -31,7 +31,7 @@ from exburn.runtime.sharding.arrays import spans_processes, to_host
 from exburn.saving.header import (
     MAX_HEADER,
     STORED_AS,
-    Entry,
+    TensorEntry,
     damage_error,
     make_header,
     parse_json,
@@ -66,12 +66,12 @@ def byte_count(size: Any, op: str = "save") -> int | None:
         return None
     if isinstance(size, int | float) and not isinstance(size, bool) and size > 0:
         return int(size if size >= 2**16 else size * 10**9)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", str(size).upper())
-    if found is None or not float(found[1]):
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", str(size).upper())
+    if match is None or not float(match[1]):
         raise ArgumentError(
             op, f"max_shard_size is a size such as '5GB', received {size!r}"
         )
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 # ---------------------------------------------------------------------- writing
@@ -128,8 +128,8 @@ def _write(
 ) -> None:
     parts = _parts(tensors, limit)
     if len(parts) == 1:
-        with staging(target, op=op) as staged:
-            _write_part(staged, tensors, metadata)
+        with staging(target, op=op) as output:
+            _write_part(output, tensors, metadata)
     else:
         _write_parts(target, tensors, parts, metadata, op)
     remove_leftovers(target, _spare_shards(target))
@@ -151,7 +151,9 @@ def _parts(tensors: Mapping[str, Any], limit: int | None) -> list[list[str]]:
 
 
 def _write_part(
-    staged: Staged | _Memory, tensors: Mapping[str, Any], metadata: Mapping[str, str]
+    output: Staged | _MemoryFile,
+    tensors: Mapping[str, Any],
+    metadata: Mapping[str, str],
 ) -> str:
     """One file; returns the digest of its header, and so of all that is in it."""
     # Large items first: then every tensor is aligned for who maps the file.
@@ -164,7 +166,7 @@ def _write_part(
         specs[name] = (STORED_AS.get(dtype, dtype), tuple(value.shape))
     digest = hashlib.sha256().hexdigest()
     blank = {**metadata, "tensors": "0" * len(digest) * len(ordered)}
-    staged.write(make_header(specs, blank))
+    output.write(make_header(specs, blank))
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         digests: list[concurrent.futures.Future[str]] = []
         for name, value in ordered.items():
@@ -173,14 +175,14 @@ def _write_part(
             array = np.ascontiguousarray(jax.device_get(alive(value))).reshape(-1)
             array = array.astype(specs[name][0], copy=False).view(np.uint8)
             digests.append(pool.submit(_digest, array))
-            staged.write(array)
-    found = "".join(future.result() for future in digests)
-    header = make_header(specs, {**metadata, "tensors": found})
-    staged.rewrite(header)
+            output.write(array)
+    hashes = "".join(future.result() for future in digests)
+    header = make_header(specs, {**metadata, "tensors": hashes})
+    output.rewrite(header)
     return hashlib.sha256(header).hexdigest()
 
 
-class _Memory:
+class _MemoryFile:
     """A file that is written in memory."""
 
     def __init__(self):
@@ -200,7 +202,7 @@ def tensor_bytes(tensors: Mapping[str, Any], *, format: str) -> bytes:
         tensors: Arrays of NumPy or JAX.
         format: What it is, ``exburn-…``.
     """
-    memory = _Memory()
+    memory = _MemoryFile()
     _write_part(memory, tensors, {"format": format})
     return bytes(memory.data)
 
@@ -217,32 +219,32 @@ def _write_parts(
     op: str,
 ) -> None:
     mark, many = secrets.token_hex(4), len(parts)
-    written: list[Staged] = []
+    files: list[Staged] = []
     try:
         shards = []
         for number, names in enumerate(parts, 1):
             name = f"{target.name}-{mark}-{number:05d}-of-{many:05d}.safetensors"
-            written.append(Staged(target.with_name(name), op=op))
+            files.append(Staged(target.with_name(name), op=op))
             part = {key: tensors[key] for key in names}
-            digest = _write_part(written[-1], part, {"format": _SHARD})
+            digest = _write_part(files[-1], part, {"format": _SHARD})
             shards.append({"file": name, "digest": digest})
         index = {"metadata": dict(metadata), "shards": shards}
-        for shard in written:
+        for shard in files:
             shard.commit()
         head = Staged(target, op=op)
-        written.append(head)
+        files.append(head)
         head.write(seal_document(_INDEX, index))
         head.commit()
     except BaseException:
         spare = _spare_shards(target)  # the index may be in its place already
-        for staged in written:
-            staged.discard()
+        for file in files:
+            file.discard()
             with contextlib.suppress(OSError):  # the next opening removes the rest
-                if spare(staged.path.name):
-                    os.unlink(staged.path)
+                if spare(file.path.name):
+                    os.unlink(file.path)
         raise
-    for staged in written:
-        staged.close()
+    for file in files:
+        file.close()
 
 
 def _spare_shards(target: Path) -> Callable[[str], bool]:
@@ -289,13 +291,13 @@ def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | Non
         index = open_document(raw, _INDEX, op, path)
     else:
         index = parse_json(raw, op, path, "the index")
-    listed = index.get("shards" if own else "weight_map", {})
+    entries = index.get("shards" if own else "weight_map", {})
     metadata = index.get("metadata", {}) if own else {}
     shards: list[tuple[Any, Any]]
     if own:
-        shards = [(shard.get("file"), shard.get("digest")) for shard in listed]
+        shards = [(shard.get("file"), shard.get("digest")) for shard in entries]
     else:
-        shards = [(name, None) for name in dict.fromkeys(listed.values())]
+        shards = [(name, None) for name in dict.fromkeys(entries.values())]
     if not 0 < len(shards) <= _MOST_SHARDS:
         raise damage_error(
             op, path, "an index names at least one file, and not thousands"
@@ -329,12 +331,12 @@ def listed_files(path: Any, op: str, suffix: str) -> list[str]:
         if file.size > MAX_HEADER:
             raise damage_error(op, path, "the index is too large")
         index = parse_json(file.read(0, file.size), op, path, "the index")
-    listed = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(listed, dict) or not all(
-        isinstance(name, str) for name in listed.values()
+    table = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(table, dict) or not all(
+        isinstance(name, str) for name in table.values()
     ):
         raise damage_error(op, path, "this is no index of a model in parts")
-    names = list(dict.fromkeys(listed.values()))
+    names = list(dict.fromkeys(table.values()))
     if not 0 < len(names) <= _MOST_SHARDS:
         raise damage_error(
             op, path, "an index names at least one file, and not thousands"
@@ -379,7 +381,7 @@ class TensorFile:
         self.op, self.path = op, Path("bytes" if own else os.path.realpath(path))
         self._files: list[Source] = []
         self._places: dict[str, tuple[Source, int, str | None]] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TensorEntry] = {}
         try:
             self._open(path if own else Source(path, op=op))
         except BaseException:
@@ -463,14 +465,14 @@ class TensorFile:
         data = np.empty(size + alignment - 1, np.uint8)
         first = -data.ctypes.data % alignment
         data = data[first : first + size]
-        view, made = data.data, hashlib.sha256()
+        view, sha256 = data.data, hashlib.sha256()
         for at in range(0, len(view), ONCE):  # digested while it is in the cache
             part = view[at : at + ONCE]
             if file.read_into(start + entry.start + at, part) != len(part):
                 raise damage_error(self.op, file.path, f"the file ends within {name!r}")
             if digest is not None:
-                made.update(part)
-        if digest is not None and made.hexdigest() != digest:
+                sha256.update(part)
+        if digest is not None and sha256.hexdigest() != digest:
             reason = f"the content of {name!r} does not fit its digest"
             raise damage_error(self.op, self.path, reason)
         return data

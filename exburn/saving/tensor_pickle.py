@@ -93,7 +93,7 @@ class Storage:
         self.key, self.dtype, self.count, self.start = key, dtype, count, start
 
 
-class Tensor:
+class PickledTensor:
     """A view of a storage: nothing of it has been read."""
 
     __slots__ = ("dtype", "offset", "shape", "storage", "strides")
@@ -110,7 +110,7 @@ class Tensor:
         self.offset, self.shape, self.strides = offset, shape, strides
 
 
-class Name:
+class PickledName:
     """A name that a pickle refers to: text, and nothing else."""
 
     __slots__ = ("module", "name")
@@ -138,7 +138,7 @@ class _Mark:
 _MARK = _Mark()
 
 
-class Stream:
+class PickleStream:
     """The bytes of a file from some place on, a buffer at a time.
 
     Args:
@@ -164,12 +164,12 @@ class Stream:
                 )
             size = min(max(count, _BUFFER), self._stop - self.place)
             self._buffer, self._at = self.file.read(self.place, size), 0
-        found = self._buffer[self._at : self._at + count]
-        if len(found) != count:
+        data = self._buffer[self._at : self._at + count]
+        if len(data) != count:
             raise damage_error(self.file.op, self.file.path, "the file is cut off")
         self._at += count
         self.place += count
-        return found
+        return data
 
     def line(self) -> str:
         """The next line, of at most 256 bytes."""
@@ -187,7 +187,9 @@ def memory_budget(file: Source) -> Budget:
 
 
 def read_pickle(
-    stream: Stream, budget: Budget, storage: Callable[[Any], Storage] | None = None
+    stream: PickleStream,
+    budget: Budget,
+    storage: Callable[[Any], Storage] | None = None,
 ) -> Any:
     """The value that a pickle describes; tensors are views of storages.
 
@@ -208,7 +210,7 @@ class _Machine:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: PickleStream,
         budget: Budget,
         storage: Callable[[Any], Storage] | None,
     ):
@@ -259,16 +261,16 @@ class _Machine:
             raise TypeError
         return value
 
-    def marked(self) -> list[Any]:
+    def pop_marked(self) -> list[Any]:
         """What lies above the last mark, which goes, too."""
         place = len(self._stack) - 1
         while self._stack[place] is not _MARK:
             place -= 1
             if place < 0:
                 raise IndexError
-        found = self._stack[place + 1 :]
+        items = self._stack[place + 1 :]
         del self._stack[place:]
-        return found
+        return items
 
     def number(self, size: int) -> int:
         return int.from_bytes(self._stream.take(size), "little")
@@ -334,12 +336,12 @@ class _Machine:
         self.top(list).append(value)
 
     def append_all(self) -> None:
-        values = self.marked()
+        values = self.pop_marked()
         self.top(list).extend(values)
 
-    def named(self) -> None:
+    def push_named(self) -> None:
         module = self._stream.line()
-        self.push(self.known(module, self._stream.line()))
+        self.push(self.resolve(module, self._stream.line()))
 
     def named_on_stack(self) -> None:
         name, module = self.pop(), self.pop()
@@ -347,22 +349,22 @@ class _Machine:
             raise TypeError
         if max(len(name), len(module)) > _LONGEST_NAME:
             raise self.wrong("a name is too long")
-        self.push(self.known(module, name))
+        self.push(self.resolve(module, name))
 
-    def known(self, module: str, name: str) -> Any:
+    def resolve(self, module: str, name: str) -> Any:
         if module == "torch" and name in _DTYPES:
             return _DTYPES[name]
-        found = Name(module, name)
+        entry = PickledName(module, name)
         storage = module in ("torch", "torch.storage") and name.endswith("Storage")
-        if not storage and str(found) not in _KNOWN:
+        if not storage and str(entry) not in _KNOWN:
             hint = "Save the weights alone: torch.save(model.state_dict(), path)."
             raise ModelFormatError(
                 self._stream.file.op,
-                f"the file asks for {found}, which no weights need; nothing of it runs",
+                f"the file asks for {entry}, which no weights need; nothing of it runs",
                 {"file": self._stream.file.path},
                 hint=hint,
             )
-        return found
+        return entry
 
     def persistent(self) -> None:
         about = self.pop()
@@ -372,7 +374,7 @@ class _Machine:
 
     def reduce(self) -> None:
         arguments, function = self.pop(), self.pop()
-        if not (isinstance(function, Name) and isinstance(arguments, tuple)):
+        if not (isinstance(function, PickledName) and isinstance(arguments, tuple)):
             raise TypeError
         make = _KNOWN.get(str(function))
         if make is None:
@@ -404,7 +406,7 @@ def _ints(values: Any) -> tuple[int, ...]:
 
 def _tensor(
     machine: _Machine, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
-) -> Tensor:
+) -> PickledTensor:
     if storage.dtype is None:
         raise TypeError
     return _view(machine, storage, storage.dtype, offset, shape, strides)
@@ -413,13 +415,13 @@ def _tensor(
 def _tensor_with_dtype(
     machine: _Machine, storage: Any, offset: Any, shape: Any, strides: Any, grad: Any,
     hooks: Any, dtype: Any, *_: Any,
-) -> Tensor:  # fmt: skip
+) -> PickledTensor:  # fmt: skip
     return _view(machine, storage, dtype, offset, shape, strides)
 
 
 def _view(
     machine: _Machine, storage: Any, dtype: Any, offset: Any, shape: Any, strides: Any
-) -> Tensor:
+) -> PickledTensor:
     if not isinstance(storage, Storage) or not isinstance(dtype, np.dtype):
         raise TypeError
     shape, strides, (offset,) = _ints(shape), _ints(strides), _ints((offset,))
@@ -431,18 +433,18 @@ def _view(
     if 0 not in shape and not offset + last < count:
         raise ValueError
     machine.spend(_INSTRUCTION + 2 * (_ITEM + 32) * len(shape))
-    return Tensor(storage, dtype, offset, shape, strides)
+    return PickledTensor(storage, dtype, offset, shape, strides)
 
 
 def _parameter(machine: _Machine, tensor: Any, *_: Any) -> Any:
-    if not isinstance(tensor, Tensor):
+    if not isinstance(tensor, PickledTensor):
         raise TypeError
     return tensor
 
 
 def _dict(machine: _Machine, pairs: Any = (), *_: Any) -> dict[str, Any]:
     entries: dict[str, Any] = {}
-    if isinstance(pairs, Name):  # the factory of a dict with defaults
+    if isinstance(pairs, PickledName):  # the factory of a dict with defaults
         return entries
     if not isinstance(pairs, list | tuple):
         raise TypeError
@@ -558,12 +560,12 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
     ord("}"): lambda m: m.push({}),
     ord("]"): lambda m: m.push([]),
     ord(")"): lambda m: m.push(()),
-    ord("t"): lambda m: m.push(tuple(m.marked())),
+    ord("t"): lambda m: m.push(tuple(m.pop_marked())),
     0x85: lambda m: m.tuple_of(1),
     0x86: lambda m: m.tuple_of(2),
     0x87: lambda m: m.tuple_of(3),
     ord("s"): _Machine.set_item,
-    ord("u"): lambda m: m.set_items(m.marked()),
+    ord("u"): lambda m: m.set_items(m.pop_marked()),
     ord("a"): _Machine.append,
     ord("e"): _Machine.append_all,
     ord("q"): lambda m: m.remember(m.number(1)),
@@ -571,7 +573,7 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
     0x94: lambda m: m.remember(len(m._memo)),
     ord("h"): lambda m: m.push(m._memo[m.number(1)]),
     ord("j"): lambda m: m.push(m._memo[m.number(4)]),
-    ord("c"): _Machine.named,
+    ord("c"): _Machine.push_named,
     0x93: _Machine.named_on_stack,
     ord("Q"): _Machine.persistent,
     ord("R"): _Machine.reduce,

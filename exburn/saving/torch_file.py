@@ -26,10 +26,10 @@ from exburn.saving.tensor_pickle import (
     MAX_BYTES,
     STORAGES,
     UNTYPED,
-    Name,
+    PickledName,
+    PickledTensor,
+    PickleStream,
     Storage,
-    Stream,
-    Tensor,
     memory_budget,
     read_pickle,
 )
@@ -72,7 +72,7 @@ def _is_description(name: str) -> bool:
     return name.count("/") == 1 and name.endswith("/data.pkl")
 
 
-class _Place(NamedTuple):
+class _StoragePlace(NamedTuple):
     """Where a storage lies in the file, and the digest of its bytes."""
 
     start: int
@@ -103,13 +103,13 @@ class TorchFile:
     def __init__(self, path: Any, *, op: str = "load"):
         self.op, self.path = op, Path(path)
         self._file = Source(path, op=op)
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _StoragePlace] = {}
         self._last: tuple[str, np.ndarray] | None = None
         self._budget = memory_budget(self._file)  # of all that is not numbers
         try:
             zipped = self._file.read(0, len(ZIP)) == ZIP
-            value = self._zipped() if zipped else self._legacy()
-            self.tensors = self._named(value)
+            value = self._read_zip() if zipped else self._legacy()
+            self.tensors = self._tensors_in(value)
             self._check_memory()
         except BaseException:
             self.close()
@@ -132,7 +132,7 @@ class TorchFile:
         return damage_error(self.op, self.path, reason, **details)
 
     # ------------------------------------------------------------------ zip archives
-    def _zipped(self) -> Any:
+    def _read_zip(self) -> Any:
         try:
             with open_zip(self.path, self.op) as archive:
                 members = archive.infolist()
@@ -143,10 +143,10 @@ class TorchFile:
             raise self.damage_error(reason, cause=error) from error
         if len(members) > _MOST_MEMBERS:
             raise self.damage_error(f"the zip file has {len(members)} members")
-        found = [m.filename for m in members if _is_description(m.filename)]
-        if len(found) != 1:
+        descriptions = [m.filename for m in members if _is_description(m.filename)]
+        if len(descriptions) != 1:
             raise self.damage_error("the zip file has no data.pkl of weights")
-        folder = found[0].removesuffix("data.pkl")
+        folder = descriptions[0].removesuffix("data.pkl")
         inside = {m.filename.removeprefix(folder): m for m in members}
         if len(inside) != len(members):
             raise self.damage_error("a name occurs twice in the zip file")
@@ -167,20 +167,20 @@ class TorchFile:
         if zlib.crc32(self._file.read(about.start, about.size)) != about.crc:
             raise self.damage_error("the description does not fit its checksum")
 
-        def storage(told: Any) -> Storage:
-            made = self._storage(told)
-            if made.key not in self._places:
-                member = inside.get(f"data/{made.key}")
+        def storage(reference: Any) -> Storage:
+            result = self._storage(reference)
+            if result.key not in self._places:
+                member = inside.get(f"data/{result.key}")
                 if member is None:
                     raise self.damage_error("a row of numbers is missing in the file")
-                self._places[made.key] = self._member(member)
-            self._check_size(made)
-            return made
+                self._places[result.key] = self._member(member)
+            self._check_size(result)
+            return result
 
-        stream = Stream(self._file, about.start, about.start + about.size)
+        stream = PickleStream(self._file, about.start, about.start + about.size)
         return read_pickle(stream, self._budget, storage)
 
-    def _member(self, info: zipfile.ZipInfo) -> _Place:
+    def _member(self, info: zipfile.ZipInfo) -> _StoragePlace:
         place = info.header_offset
         head = self._file.read(place, 30) if place >= 0 else b""
         if len(head) < 30 or head[:4] != ZIP or info.flag_bits & 1:
@@ -188,14 +188,16 @@ class TorchFile:
         names, extra = struct.unpack("<HH", head[26:30])
         start = info.header_offset + 30 + names + extra
         size = info.file_size
-        stored = info.compress_type == zipfile.ZIP_STORED and size == info.compress_size
-        if not stored or start + size > self._file.size:
+        is_plain = (
+            info.compress_type == zipfile.ZIP_STORED and size == info.compress_size
+        )
+        if not is_plain or start + size > self._file.size:
             raise self.damage_error(f"{info.filename!r} is not stored as PyTorch does")
-        return _Place(start, size, info.CRC)
+        return _StoragePlace(start, size, info.CRC)
 
     # ------------------------------------------------------------------ before 1.6
     def _legacy(self) -> Any:
-        stream = Stream(self._file, len(LEGACY), self._file.size)
+        stream = PickleStream(self._file, len(LEGACY), self._file.size)
         if read_pickle(stream, self._budget) != _PROTOCOL:
             raise self.damage_error("it is of another version of PyTorch's format")
         about = read_pickle(stream, self._budget)
@@ -203,19 +205,19 @@ class TorchFile:
             raise self.damage_error("its numbers are big-endian")
         wholes: dict[str, Storage] = {}
 
-        def storage(told: Any) -> Storage:
-            made = self._storage(told)
-            whole = wholes.setdefault(made.key, made)
-            if whole.dtype != made.dtype or whole.count != made.count:
+        def storage(reference: Any) -> Storage:
+            part = self._storage(reference)
+            whole = wholes.setdefault(part.key, part)
+            if whole.dtype != part.dtype or whole.count != part.count:
                 raise ValueError
-            if told[5] is None:
-                return made
-            _, start, count = told[5]  # a part of it, which others have, too
+            if reference[5] is None:
+                return part
+            _, start, count = reference[5]  # a part of it, which others have, too
             if type(start) is not int or type(count) is not int:
                 raise TypeError
-            if not 0 <= start <= start + count <= made.count:
+            if not 0 <= start <= start + count <= part.count:
                 raise ValueError
-            return Storage(made.key, made.dtype, count, start)
+            return Storage(part.key, part.dtype, count, start)
 
         value = read_pickle(stream, self._budget, storage)
         keys = read_pickle(stream, self._budget)
@@ -229,17 +231,21 @@ class TorchFile:
             size = whole.count * whole.dtype.itemsize
             if self._file.read(place, 8) != whole.count.to_bytes(8, "little"):
                 raise self.damage_error("a row of numbers has another length")
-            self._places[key] = _Place(place + 8, size, None)
+            self._places[key] = _StoragePlace(place + 8, size, None)
             place += 8 + size
         if set(wholes) - set(self._places) or place > self._file.size:
             raise self.damage_error("a row of numbers is missing in the file")
         return value
 
     # ------------------------------------------------------------------ storages
-    def _storage(self, told: Any) -> Storage:
+    def _storage(self, reference: Any) -> Storage:
         """A storage by what the description says of it."""
-        kind, of, key, _, count = told[:5]
-        if kind != "storage" or not isinstance(of, Name) or not isinstance(key, str):
+        kind, of, key, _, count = reference[:5]
+        if (
+            kind != "storage"
+            or not isinstance(of, PickledName)
+            or not isinstance(key, str)
+        ):
             raise TypeError
         if type(count) is not int or not 0 <= count < 2**60 or len(key) > 64:
             raise ValueError
@@ -311,8 +317,8 @@ class TorchFile:
         """Names by their storages, so that each is read once: the largest first."""
 
         def place(name: str) -> tuple[int, int]:
-            found = self._places[self.tensors[name].storage.key]
-            return -found.size, found.start
+            position = self._places[self.tensors[name].storage.key]
+            return -position.size, position.start
 
         return sorted(names, key=place)
 
@@ -327,12 +333,12 @@ class TorchFile:
         self._last = None
 
     # ------------------------------------------------------------------ names
-    def _named(self, value: Any) -> dict[str, Tensor]:
+    def _tensors_in(self, value: Any) -> dict[str, PickledTensor]:
         """The tensors that a value holds, by their names."""
         holders = _holders(value, self._budget)
 
         def holds(part: Any) -> bool:
-            return isinstance(part, Tensor) or id(part) in holders
+            return isinstance(part, PickledTensor) or id(part) in holders
 
         if isinstance(value, dict):
             value = {
@@ -342,21 +348,21 @@ class TorchFile:
             }
             (only,) = value.values() if len(value) == 1 else (None,)
             value = only if isinstance(only, dict) else value
-        tensors: dict[str, Tensor] = {}
-        todo, seen = [("", value, 0)], {id(value)}
+        tensors: dict[str, PickledTensor] = {}
+        todo, visited = [("", value, 0)], {id(value)}
         while todo:
             path, part, depth = todo.pop()
-            if isinstance(part, Tensor):
+            if isinstance(part, PickledTensor):
                 self._add(tensors, path, part)
                 continue
             if depth > _DEEPEST:
                 raise self.damage_error("tensors lie too deep in dicts and lists")
             inner = []
             for key, one in _entries(part):
-                if not holds(one) or id(one) in seen:
+                if not holds(one) or id(one) in visited:
                     continue
-                if not isinstance(one, Tensor):
-                    seen.add(id(one))  # a container that occurs twice counts once
+                if not isinstance(one, PickledTensor):
+                    visited.add(id(one))  # a container that occurs twice counts once
                 if len(path) + len(key) > MAX_NAME:
                     raise self.damage_error("a tensor's name is too long")
                 name = f"{path}.{key}" if path else key
@@ -367,7 +373,9 @@ class TorchFile:
             raise self.damage_error("the file holds no tensors")
         return tensors
 
-    def _add(self, tensors: dict[str, Tensor], name: str, tensor: Tensor) -> None:
+    def _add(
+        self, tensors: dict[str, PickledTensor], name: str, tensor: PickledTensor
+    ) -> None:
         if len(tensors) >= _MOST_TENSORS:
             raise self.damage_error("it has too many tensors")
         if name in tensors:
@@ -400,17 +408,17 @@ def _holders(value: Any, budget: Budget) -> set[int]:
     """
     above: dict[int, list[int]] = {}  # the containers that name one
     holders: set[int] = set()
-    todo, seen = [value], {id(value)}
+    todo, visited = [value], {id(value)}
     while todo:
         outer = todo.pop()
         for _, part in _entries(outer):
-            if isinstance(part, Tensor):
+            if isinstance(part, PickledTensor):
                 holders.add(id(outer))
             elif isinstance(part, dict | list | tuple):
                 budget.spend(_ENTRY)
                 above.setdefault(id(part), []).append(id(outer))
-                if id(part) not in seen:
-                    seen.add(id(part))
+                if id(part) not in visited:
+                    visited.add(id(part))
                     todo.append(part)
     news = list(holders)
     while news:
@@ -422,4 +430,4 @@ def _holders(value: Any, budget: Budget) -> set[int]:
 
 
 def _is_optimizer(key: str, value: Any) -> bool:
-    return key[:5] == "optim" and not isinstance(value, Tensor)
+    return key[:5] == "optim" and not isinstance(value, PickledTensor)

@@ -26,14 +26,14 @@ from exburn.saving.keras_archive import is_keras_archive
 from exburn.saving.own_storage import give_back, own_variables
 from exburn.saving.report import LoadReport
 from exburn.saving.shards import byte_count, write_tensors
-from exburn.saving.stored import (
-    Renamed,
-    Stored,
-    StoredArrays,
-    StoredNpz,
-    open_stored,
-)
 from exburn.saving.torch_file import is_torch_zip
+from exburn.saving.weight_sources import (
+    ArraySource,
+    NpzSource,
+    RenamedSource,
+    WeightSource,
+    open_source,
+)
 from exburn.weights import Rules
 
 FORMAT = "exburn-weights-1"
@@ -156,29 +156,31 @@ def load_weights(
     check_rules(_OP, rules)
     own = {name: weight for name, weight, _ in iter_weights(model, carried=False)}
     shapes = {name: tuple(weight.shape) for name, weight in own.items()}
-    carried = {name for name, _, _ in iter_weights(model)} - set(own)
-    with _open(path, model, shapes, by_name, skip_mismatch, rules) as stored:
-        found = {n: s for n, s in stored.shapes.items() if n not in carried}
-        rest = {n: s for n, s in shapes.items() if n not in stored.taken}
-        report = _report(path, rest, found)
+    carried_names = {name for name, _, _ in iter_weights(model)} - set(own)
+    with _open(path, model, shapes, by_name, skip_mismatch, rules) as source:
+        shapes_in_file = {
+            n: s for n, s in source.shapes.items() if n not in carried_names
+        }
+        rest = {n: s for n, s in shapes.items() if n not in source.taken}
+        report = _report(path, rest, shapes_in_file)
         if not skip_mismatch:
             _require_complete(report, partial=by_name)
-        elif not (report.loaded or stored.taken):
+        elif not (report.loaded or source.taken):
             raise FileFormatError(
                 _OP,
                 "no weight of the model is in the file",
                 {"file": path, "first in the file": ", ".join(report.unexpected[:3])},
                 hint="The names differ: compare them with model.weights.",
             )
-        own_arrays, taken = stored.read_own(), stored.taken
-        fill(path, own, stored, report.loaded)
+        own_arrays, taken = source.read_own(), source.taken
+        fill(path, own, source, report.loaded)
     give_back(model, own_arrays, _OP)
     loaded = [name for name in own if name in taken or name in report.loaded]
     return dataclasses.replace(report, loaded=loaded)
 
 
 def fill(
-    path: Path, weights: Mapping[str, Any], stored: Stored, names: list[str]
+    path: Path, weights: Mapping[str, Any], source: WeightSource, names: list[str]
 ) -> None:
     """Gives weights their values, once none of these can be found damaged any more.
 
@@ -187,26 +189,26 @@ def fill(
     """
 
     def check(name: str, dtype: Any) -> None:
-        kept = np.dtype(weights[name].get_raw_value().dtype)
-        if np.dtype(dtype).kind == "c" and kept.kind != "c":
+        own_dtype = np.dtype(weights[name].get_raw_value().dtype)
+        if np.dtype(dtype).kind == "c" and own_dtype.kind != "c":
             raise FileFormatError(
                 _OP,
                 f"{name} holds complex numbers in the file, and real ones in the model",
                 {"file": path},
             )
 
-    if stored.sequential:
+    if source.sequential:
         for name in names:
-            check(name, stored.dtype(name))
-        stored.verify(names)
+            check(name, source.dtype(name))
+        source.verify(names)
         # One after another, the largest first: while it is read, and there are two of
         # it, the others take no memory yet.
         by_size = sorted(names, key=lambda name: -math.prod(weights[name].shape))
-        for name, array in stored.each(by_size):
+        for name, array in source.each(by_size):
             array = array.astype(weights[name].get_raw_value().dtype, copy=False)
             assign(weights[name], jax.device_put(array), fresh=True)
         return
-    arrays = stored.read(names)
+    arrays = source.read(names)
     for name in names:
         check(name, arrays[name].dtype)
     for name in names:
@@ -221,16 +223,16 @@ def _open(
     by_name: bool,
     skip_mismatch: bool,
     rules: Rules | None,
-) -> Iterator[Stored]:
+) -> Iterator[WeightSource]:
     # Not path.is_dir(), which raises what the disk says.
     if os.path.isdir(path) and (saved := saved_at(path)) is not None:
         _refuse_by_name(path, by_name)
-        yield StoredArrays(weights_of(saved.arrays))
+        yield ArraySource(weights_of(saved.arrays))
         return
     if rules is not None:
         _refuse_by_name(path, by_name)
-        with open_stored(path, _OP) as stored:
-            yield Renamed(stored, rules, shapes, _OP)
+        with open_source(path, _OP) as source:
+            yield RenamedSource(source, rules, shapes, _OP)
         return
     with Source(path, op=_OP) as file:
         start = file.read(0, 8)
@@ -238,15 +240,15 @@ def _open(
         from exburn.saving.keras_weights import open_weights
 
         options = {"by_name": by_name, "skip_mismatch": skip_mismatch}
-        with open_weights(path, model, **options) as stored:
-            yield stored
+        with open_weights(path, model, **options) as source:
+            yield source
         return
     _refuse_by_name(path, by_name)
     if start.startswith(ZIP) and not is_torch_zip(path, _OP):
-        yield StoredNpz(path, _OP, shapes)
+        yield NpzSource(path, _OP, shapes)
         return
-    with open_stored(path, _OP) as stored:
-        yield stored
+    with open_source(path, _OP) as source:
+        yield source
 
 
 def _refuse_by_name(path: Path, by_name: bool) -> None:
@@ -258,14 +260,16 @@ def _refuse_by_name(path: Path, by_name: bool) -> None:
         )
 
 
-def _report(path: Path, own: Mapping[str, tuple], found: Mapping[str, tuple]):
-    both = [name for name in own if name in found]
+def _report(path: Path, own: Mapping[str, tuple], stored_shapes: Mapping[str, tuple]):
+    both = [name for name in own if name in stored_shapes]
     return LoadReport(
         source=str(path),
-        loaded=[name for name in both if found[name] == own[name]],
-        missing=[name for name in own if name not in found],
-        unexpected=[name for name in found if name not in own],
-        mismatched={n: (own[n], found[n]) for n in both if found[n] != own[n]},
+        loaded=[name for name in both if stored_shapes[name] == own[name]],
+        missing=[name for name in own if name not in stored_shapes],
+        unexpected=[name for name in stored_shapes if name not in own],
+        mismatched={
+            n: (own[n], stored_shapes[n]) for n in both if stored_shapes[n] != own[n]
+        },
     )
 
 

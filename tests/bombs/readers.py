@@ -22,7 +22,7 @@ from exburn.command_line.main import main
 from exburn.datasets.files import read_idx, read_npz, read_records
 from exburn.saving.checkpoint import CheckpointDirectory
 from exburn.saving.pretrained_folder import read_config
-from exburn.saving.stored import open_stored
+from exburn.saving.weight_sources import open_source
 from exburn.text import Tokenizer
 
 
@@ -33,7 +33,7 @@ def every_array(path):
 
 
 def whole(path):
-    with open_stored(path, "read") as stored:
+    with open_source(path, "read") as stored:
         stored.read(stored.shapes)
 
 

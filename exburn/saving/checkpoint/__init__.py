@@ -131,7 +131,7 @@ class CheckpointWriter:
         return self._job is not None and not self._job.done()
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether ``wait`` has an error to tell, now."""
         job = self._job
         return job is not None and job.done() and job.exception() is not None

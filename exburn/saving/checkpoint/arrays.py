@@ -80,8 +80,8 @@ def _check_space(folder: Path, arrays: Mapping[str, Any]) -> None:
         OSError: It has not.
     """
     facts = os.statvfs(folder.parent)
-    needed = sum(array.nbytes for array in arrays.values()) + _BESIDE
-    if facts.f_blocks and facts.f_bavail * facts.f_frsize < needed:
+    size = sum(array.nbytes for array in arrays.values()) + _BESIDE
+    if facts.f_blocks and facts.f_bavail * facts.f_frsize < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
@@ -119,25 +119,25 @@ def read_arrays(
         for name, (dtype, shape) in specs.items()
         if 0 in shape
     }
-    wanted = {
+    items = {
         name: np.empty(0, _dtype(dtype))
         for name, (dtype, _) in specs.items()
         if name not in empty
     }
-    layouts = {n: s for n, s in (layouts or {}).items() if n in wanted}
+    layouts = {n: s for n, s in (layouts or {}).items() if n in items}
     arguments = {
         name: _orbax().RestoreArgs(restore_type=np.ndarray, dtype=spec.dtype)
-        for name, spec in wanted.items()
+        for name, spec in items.items()
     } | {
         name: _orbax().ArrayRestoreArgs(
             sharding=sharding, global_shape=tuple(specs[name][1]), strict=True
         )
         for name, sharding in layouts.items()
     }
-    found = _restore(folder, wanted, specs, arguments) if wanted else {}
+    values = _restore(folder, items, specs, arguments) if items else {}
     arrays = {}
     for name, (dtype, shape) in specs.items():
-        array = empty[name] if name in empty else found[name]
+        array = empty[name] if name in empty else values[name]
         array = array if name in layouts else np.asarray(array)
         if array.dtype.name != dtype or list(array.shape) != shape:
             raise ValueError(
@@ -159,23 +159,23 @@ def _check_memory(folder: Path, specs: Specs) -> None:
     ArrayBudget(size, ValueError).add(folder.name, total, size)
 
 
-def _check_stored(wanted: Any, specs: Specs, there: Any) -> None:
+def _check_stored(items: Any, specs: Specs, there: Any) -> None:
     """Refuses arrays that Orbax would make of other shapes, or by larger chunks."""
-    for name in wanted:
-        stored, (_, shape) = there.get(name), specs[name]
-        if stored is None or list(stored.shape) != shape:
+    for name in items:
+        metadata, (_, shape) = there.get(name), specs[name]
+        if metadata is None or list(metadata.shape) != shape:
             raise ValueError(f"{name} is not in the folder with the shape {shape}")
-        chunks = stored.storage.chunk_shape or shape
+        chunks = metadata.storage.chunk_shape or shape
         if any(step > max(1, size) for step, size in zip(chunks, shape, strict=True)):
             raise ValueError(f"{name} is stored in chunks larger than itself")
 
 
-def _restore(folder: Path, wanted: Any, specs: Specs, arguments: Any) -> Any:
+def _restore(folder: Path, items: Any, specs: Specs, arguments: Any) -> Any:
     options = {"multiprocessing_options": _ALONE.options()}
     handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True, **options)
-    _check_stored(wanted, specs, handler.metadata(folder.resolve()).tree)
+    _check_stored(items, specs, handler.metadata(folder.resolve()).tree)
     restored = _orbax().args.PyTreeRestore(
-        item=wanted, restore_args=arguments, partial_restore=True
+        item=items, restore_args=arguments, partial_restore=True
     )
     with _orbax().Checkpointer(handler, **options) as checkpointer:
         return checkpointer.restore(folder.resolve(), args=restored)

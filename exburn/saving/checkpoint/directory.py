@@ -128,11 +128,11 @@ class CheckpointDirectory:
     # ------------------------------------------------------------------ reading
     def checkpoints(self) -> list[Checkpoint]:
         """Every checkpoint with an intact manifest, oldest first."""
-        found = []
+        entries = []
         for folder in self._folders():
             with contextlib.suppress(CheckpointError):
-                found.append(_checkpoint(folder))
-        return sorted(found, key=lambda c: c.serial)
+                entries.append(_checkpoint(folder))
+        return sorted(entries, key=lambda c: c.serial)
 
     def best(self, mode: str) -> Checkpoint | None:
         """The listed checkpoint with the smallest (``"min"``) or largest score."""
@@ -348,12 +348,12 @@ class CheckpointDirectory:
 
     def _collect(self, folder: Path) -> dict[str, list[Any]]:
         """The digests that the other processes have noted."""
-        known: dict[str, list[Any]] = {}
+        digests: dict[str, list[Any]] = {}
         for number in range(1, self.writers.count):
             path = folder / f"{_DIGESTS}{number}"
-            known |= json.loads(path.read_text())
+            digests |= json.loads(path.read_text())
             path.unlink()
-        return known
+        return digests
 
     def prune(
         self,
@@ -374,14 +374,14 @@ class CheckpointDirectory:
         if not self.writers.leads:
             return
         self.open()
-        listed = [c for c in self.checkpoints() if c.path not in damaged]
-        stay = {c.path for c in listed[-keep:]} if keep else set()
+        intact = [c for c in self.checkpoints() if c.path not in damaged]
+        stay = {c.path for c in intact[-keep:]} if keep else set()
         if best is not None:
-            first = _best([c for c in listed if c.run == run_id], best)
+            first = _best([c for c in intact if c.run == run_id], best)
             stay |= set() if first is None else {first.path}
         with self._asking("did not let an old checkpoint be deleted"):
             self._sweep()
-            for path in [*damaged, *(c.path for c in listed)]:
+            for path in [*damaged, *(c.path for c in intact)]:
                 if path not in stay and path.exists():
                     self._delete(path)
 
@@ -407,10 +407,10 @@ class CheckpointDirectory:
         except CheckpointError:
             raise
         except Exception as error:
-            told = _folder_error(error, what, self.path)
+            refusal = _folder_error(error, what, self.path)
             if _is_refusal(error):  # the system's word says all
-                raise told from None
-            raise told from error
+                raise refusal from None
+            raise refusal from error
 
 
 def saved_at(place: str | os.PathLike[str], leave: str | None = None) -> Saved | None:

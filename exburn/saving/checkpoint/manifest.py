@@ -28,16 +28,18 @@ def digest_files(folder: Path, paths: Iterable[Path]) -> dict[str, list[Any]]:
 
 
 def write_manifest(
-    folder: Path, facts: Mapping[str, Any], known: Mapping[str, list[Any]] | None = None
+    folder: Path,
+    facts: Mapping[str, Any],
+    digests: Mapping[str, list[Any]] | None = None,
 ) -> None:
     """Writes the manifest of everything in the folder, and brings all of it to disk.
 
     Args:
         folder: The checkpoint, complete but for its manifest.
         facts: JSON values that a listing shows.
-        known: Files that other processes have brought to disk, as of ``digest_files``.
+        digests: Other processes' files on disk, as of ``digest_files``.
     """
-    files = dict(known or {})
+    files = dict(digests or {})
     new = (p for p in _files(folder) if p.relative_to(folder).as_posix() not in files)
     files |= digest_files(folder, new)
     for parent, _, _ in os.walk(folder, onerror=_raise):
@@ -85,10 +87,10 @@ def verify_files(folder: Path, manifest: Mapping[str, Any]) -> None:
         path = folder / name
         try:
             status = path.lstat()
-            found = status.st_size
-            intact = stat.S_ISREG(status.st_mode) and found == size
+            length = status.st_size
+            intact = stat.S_ISREG(status.st_mode) and length == size
             intact = intact and _digest(path) == digest
-            what = f"{found} bytes instead of {size}" if found != size else "bytes"
+            what = f"{length} bytes instead of {size}" if length != size else "bytes"
         except OSError as error:
             intact, what = False, str(error)
         if not intact:

@@ -69,7 +69,7 @@ def test_the_gradient_passes_the_rounding():
 
 @pytest.mark.parametrize("threshold", [None, 0.1])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "float16"])
-def test_stored_it_computes_the_same(threshold, dtype):
+def test_weight_sources_it_computes_the_same(threshold, dtype):
     layer = built(threshold, activation="tanh", dtype=dtype)
     layer.bias.assign(RNG.normal(size=24))
     exact = np.asarray(layer(X), "float32")

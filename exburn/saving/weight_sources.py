@@ -31,8 +31,8 @@ _MOST_ENTRIES = 100_000  # of an HDF5 file that is for no known model
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
-class Stored:
-    """Weights in a file, whatever its format.
+class WeightSource:
+    """Weights in a file, whatever its format; a subclass has ``read`` or ``each``.
 
     Attributes:
         shapes: Shape of each, by its path in the model, else its name in the file.
@@ -51,7 +51,7 @@ class Stored:
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         """The arrays of these names; they have been found to fit."""
-        raise NotImplementedError
+        return dict(self.each(names))
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """The same, one after another; nobody else has the memory of any of them."""
@@ -73,7 +73,7 @@ class Stored:
         return {}
 
 
-class StoredTensors(Stored):
+class SafetensorsSource(WeightSource):
     """A safetensors file; what is no weight in a model file is left out."""
 
     dtypes_known = True
@@ -104,7 +104,7 @@ class StoredTensors(Stored):
         return self._file.read([name for name in self._file.entries if is_own(name)])
 
 
-class StoredTorch(Stored):
+class TorchSource(WeightSource):
     """A file of ``torch.save``."""
 
     sequential = dtypes_known = True
@@ -112,9 +112,6 @@ class StoredTorch(Stored):
     def __init__(self, file: TorchFile):
         self._file = file
         self.shapes = file.shapes
-
-    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
-        return dict(self.each(names))
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         for name in self._file.in_order(names):
@@ -127,7 +124,7 @@ class StoredTorch(Stored):
         return self._file.tensors[name].dtype
 
 
-class StoredParts(Stored):
+class ShardedSource(WeightSource):
     """The tensors of several files, each of which has some.
 
     Args:
@@ -137,8 +134,8 @@ class StoredParts(Stored):
 
     sequential = dtypes_known = True
 
-    def __init__(self, parts: Iterable[Stored], op: str):
-        self._parts: dict[str, Stored] = {}
+    def __init__(self, parts: Iterable[WeightSource], op: str):
+        self._parts: dict[str, WeightSource] = {}
         self.shapes = shapes = {}
         for part in parts:
             for name, shape in part.shapes.items():
@@ -146,15 +143,14 @@ class StoredParts(Stored):
                     raise ModelFormatError(op, f"two files have a tensor {name!r}")
                 self._parts[name], shapes[name] = part, shape
 
-    def _by_part(self, names: Iterable[str]) -> Iterator[tuple[Stored, list[str]]]:
-        found: dict[int, tuple[Stored, list[str]]] = {}
+    def _by_part(
+        self, names: Iterable[str]
+    ) -> Iterator[tuple[WeightSource, list[str]]]:
+        groups: dict[int, tuple[WeightSource, list[str]]] = {}
         for name in names:
             part = self._parts[name]
-            found.setdefault(id(part), (part, []))[1].append(name)
-        yield from found.values()
-
-    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
-        return dict(self.each(names))
+            groups.setdefault(id(part), (part, []))[1].append(name)
+        yield from groups.values()
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         for part, some in self._by_part(names):
@@ -168,7 +164,7 @@ class StoredParts(Stored):
         return self._parts[name].dtype(name)
 
 
-class StoredHDF5(Stored):
+class HDF5Source(WeightSource):
     """The arrays of an HDF5 file by their paths in it."""
 
     def __init__(self, file: Any):
@@ -179,7 +175,7 @@ class StoredHDF5(Stored):
         return {name: self._file.read(name) for name in names}
 
 
-class StoredArrays(Stored):
+class ArraySource(WeightSource):
     """Arrays that are in memory already."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
@@ -190,7 +186,7 @@ class StoredArrays(Stored):
         return {name: self._arrays[name] for name in names}
 
 
-class StoredNpz(Stored):
+class NpzSource(WeightSource):
     """NumPy's ``.npz``: names are paths, or ``arr_0 …`` in the order of the weights.
 
     Args:
@@ -199,11 +195,11 @@ class StoredNpz(Stored):
         wanted: The weights, for those that come in their order.
     """
 
-    def __init__(self, path: Path, op: str, wanted: Iterable[str] = ()):
+    def __init__(self, path: Path, op: str, weights: Iterable[str] = ()):
         self._file = file = NpzFile(path, op, ModelFormatError)
-        wanted, names = list(wanted), list(file.shapes)
-        by_order = names == [f"arr_{i}" for i in range(len(wanted))]
-        targets = wanted if by_order else names
+        weights, names = list(weights), list(file.shapes)
+        by_order = names == [f"arr_{i}" for i in range(len(weights))]
+        targets = weights if by_order else names
         self._names = dict(zip(targets, names, strict=True))
         self.shapes = {
             target: file.shapes[name] for target, name in self._names.items()
@@ -213,7 +209,7 @@ class StoredNpz(Stored):
         return {name: self._file.read(self._names[name]) for name in names}
 
 
-class Renamed(Stored):
+class RenamedSource(WeightSource):
     """The arrays of another one, as rules make weights of them.
 
     Args:
@@ -230,14 +226,14 @@ class Renamed(Stored):
     """
 
     def __init__(
-        self, stored: Stored, rules: Rules, wanted: Mapping[str, tuple], op: str
+        self, source: WeightSource, rules: Rules, targets: Mapping[str, tuple], op: str
     ):
-        self._stored = stored
-        self.sequential, self._wanted = stored.sequential, wanted
-        plan = rules.load_plan(stored.shapes)
+        self._stored = source
+        self.sequential, self._own_shapes = source.sequential, targets
+        plan = rules.load_plan(source.shapes)
         self.ignored, self.moves = plan.ignored, plan.moves
         self._moves: dict[str, Move] = {}
-        shapes = {name: stored.shapes[name] for name in plan.unknown}
+        shapes = {name: source.shapes[name] for name in plan.unknown}
         for move in plan.moves:
             if twice := [t for t in move.targets if t in self._moves]:
                 raise ArgumentError(
@@ -250,11 +246,11 @@ class Renamed(Stored):
         self.shapes = shapes
 
     def _shapes(self, move: Move) -> tuple[tuple[int, ...], ...]:
-        found = tuple(self._stored.shapes[name] for name in move.sources)
+        source_shapes = tuple(self._stored.shapes[name] for name in move.sources)
         try:
-            shapes = move.transform.shapes(found, self._targets(move))
+            shapes = move.transform.shapes(source_shapes, self._targets(move))
         except ShapeError:
-            shapes = found[:1] * len(move.targets)
+            shapes = source_shapes[:1] * len(move.targets)
         if len(shapes) != len(move.targets):
             raise ArgumentError(
                 "rules",
@@ -265,28 +261,25 @@ class Renamed(Stored):
         return shapes
 
     def _targets(self, move: Move) -> tuple[tuple[int, ...], ...]:
-        return tuple(self._wanted.get(target, ()) for target in move.targets)
-
-    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
-        return dict(self.each(names))
+        return tuple(self._own_shapes.get(target, ()) for target in move.targets)
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         names = set(names)
         moves = {id(self._moves[name]): self._moves[name] for name in names}
         single = {m.sources[0]: m for m in moves.values() if len(m.sources) == 1}
         for source, array in self._stored.each(single):
-            yield from self._made(single[source], (array,), names)
+            yield from self._transform(single[source], (array,), names)
         for move in moves.values():
             if len(move.sources) > 1:
-                found = self._stored.read(move.sources)
-                arrays = tuple(found[source] for source in move.sources)
-                yield from self._made(move, arrays, names)
+                loaded = self._stored.read(move.sources)
+                arrays = tuple(loaded[source] for source in move.sources)
+                yield from self._transform(move, arrays, names)
 
-    def _made(
+    def _transform(
         self, move: Move, arrays: tuple[np.ndarray, ...], names: set[str]
     ) -> Iterator[tuple[str, np.ndarray]]:
-        made = move.transform.load(arrays, self._targets(move))
-        pairs = zip(move.targets, made, strict=True)
+        results = move.transform.load(arrays, self._targets(move))
+        pairs = zip(move.targets, results, strict=True)
         yield from ((target, array) for target, array in pairs if target in names)
 
     def verify(self, names: Iterable[str]) -> None:
@@ -297,7 +290,7 @@ class Renamed(Stored):
 
 
 @contextlib.contextmanager
-def open_stored(path: Path, op: str) -> Iterator[Stored]:
+def open_source(path: Path, op: str) -> Iterator[WeightSource]:
     """The arrays of a file of any format, by their names in it.
 
     Raises:
@@ -309,19 +302,19 @@ def open_stored(path: Path, op: str) -> Iterator[Stored]:
         with Source(path, op=op) as file:
             start = file.read(0, len(LEGACY))
         if start == LEGACY:
-            yield StoredTorch(stack.enter_context(TorchFile(path, op=op)))
+            yield TorchSource(stack.enter_context(TorchFile(path, op=op)))
         elif start.startswith(HDF5):
             from exburn.saving.hdf5 import HDF5File
 
             file = HDF5File(path, op, _MOST_ENTRIES)
-            yield StoredHDF5(stack.enter_context(file))
+            yield HDF5Source(stack.enter_context(file))
         elif start.startswith(ZIP) and is_keras_archive(path, op):
             archive = stack.enter_context(KerasArchive(path, op))
-            yield StoredHDF5(stack.enter_context(archive.weights(_MOST_ENTRIES)))
+            yield HDF5Source(stack.enter_context(archive.weights(_MOST_ENTRIES)))
         elif start.startswith(ZIP) and is_torch_zip(path, op):
-            yield StoredTorch(stack.enter_context(TorchFile(path, op=op)))
+            yield TorchSource(stack.enter_context(TorchFile(path, op=op)))
         elif start.startswith(ZIP):
-            yield StoredNpz(path, op)
+            yield NpzSource(path, op)
         elif start.startswith(_PICKLES) and start[8:9] != b"{":
             raise damage_error(
                 op, path, "this is a pickle, which may run anything: it is not read"
@@ -335,11 +328,11 @@ def open_stored(path: Path, op: str) -> Iterator[Stored]:
             refuse = functools.partial(damage_error, op, path)
             budget = ArrayBudget(sum(sizes), refuse)
             budget.add("all parts", sum(lengths), sum(sizes))
-            yield StoredParts(map(StoredTorch, files), op)
+            yield ShardedSource(map(TorchSource, files), op)
         else:
             tensors = stack.enter_context(TensorFile(path, op=op))
             tensors.clean()
-            yield StoredTensors(tensors)
+            yield SafetensorsSource(tensors)
 
 
 _OP = "read_weights"
@@ -370,7 +363,7 @@ class WeightFile(Mapping[str, np.ndarray]):
     def __init__(self, path: Any):
         self.path = path_of(path, ".safetensors", _OP, exists=True)
         self._stack = contextlib.ExitStack()
-        self._stored = self._stack.enter_context(open_stored(self.path, _OP))
+        self._stored = self._stack.enter_context(open_source(self.path, _OP))
         self.shapes = dict(self._stored.shapes)
 
     def __getitem__(self, name: str) -> np.ndarray:
