@@ -205,47 +205,6 @@ class Conv(Convolution):
 
 
 @register_builtin
-class Conv1D(Conv):
-    """Convolution over a sequence.
-
-    ``y[t] = activation(sum_k x[t * stride + k * dilation] @ kernel[k] + bias)``
-
-    Args:
-        filters: Number of output channels.
-        kernel_size: Length of the window.
-        strides: Step of the window.
-        padding: ``"valid"``, ``"same"``, or ``"causal"``, where the output at time t
-            sees no input after t.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        groups: Number of groups of channels that are convolved separately.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of ``[size, in // groups, filters]``.
-        bias_initializer: Initializer of the bias ``[filters]``.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-
-    Shape:
-        x: [batch, time, in] → [batch, new time, filters]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or size, or is shorter than the window.
-
-    Example:
-        >>> import numpy as np
-        >>> Conv1D(4, 3, padding="causal")(np.ones((2, 10, 5))).shape
-        (2, 10, 4)
-    """
-
-    rank = 1
-    paddings = ("valid", "same", "causal")
-
-
-@register_builtin
 class Conv2D(Conv):
     """Convolution over an image.
 
@@ -253,15 +212,15 @@ class Conv2D(Conv):
 
     Args:
         filters: Number of output channels.
-        kernel_size: Height and width of the window.
-        strides: Step of the window.
+        kernel_size: Size of the window: one number, or one for each spatial axis.
+        strides: Step of the window: one number, or one for each spatial axis.
         padding: ``"valid"`` (none) or ``"same"`` (output size is input size / strides).
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
         dilation_rate: Distance of the window's taps.
         groups: Number of groups of channels that are convolved separately.
         activation: Name or function; linear if None.
         use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of ``[h, w, in // groups, filters]``.
+        kernel_initializer: Initializer of ``[*kernel_size, in // groups, filters]``.
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
@@ -288,37 +247,41 @@ class Conv2D(Conv):
 
 
 @register_builtin
-class Conv3D(Conv):
-    """Convolution over a volume.
+class Conv1D(Conv):
+    """As :class:`Conv2D`, over a sequence.
+
+    ``y[t] = activation(sum_k x[t * stride + k * dilation] @ kernel[k] + bias)``
 
     Args:
-        filters: Number of output channels.
-        kernel_size: Depth, height and width of the window.
-        strides: Step of the window.
-        padding: ``"valid"`` (none) or ``"same"`` (output size is input size / strides).
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        groups: Number of groups of channels that are convolved separately.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of ``[d, h, w, in // groups, filters]``.
-        bias_initializer: Initializer of the bias ``[filters]``.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
+        padding: ``"valid"``, ``"same"``, or ``"causal"``, where the output at time t
+            sees no input after t.
+
+    Shape:
+        x: [batch, time, in] → [batch, new time, filters]
+
+    Example:
+        >>> import numpy as np
+        >>> Conv1D(4, 3, padding="causal")(np.ones((2, 10, 5))).shape
+        (2, 10, 4)
+    """
+
+    described_by = (Conv2D,)
+    rank = 1
+    paddings = ("valid", "same", "causal")
+
+
+@register_builtin
+class Conv3D(Conv):
+    """As :class:`Conv2D`, over a volume.
 
     Shape:
         x: [batch, depth, height, width, in] → [batch, …, filters]
 
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or size, or is smaller than the window.
-
     Example:
         >>> import numpy as np
-        >>> Conv3D(4, 2)(np.ones((1, 5, 6, 7, 1))).shape
-        (1, 4, 5, 6, 4)
+        >>> Conv3D(4, 3, padding="same")(np.ones((1, 6, 6, 6, 2))).shape
+        (1, 6, 6, 6, 4)
     """
 
+    described_by = (Conv2D,)
     rank = 3

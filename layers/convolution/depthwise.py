@@ -9,7 +9,7 @@ from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.kernels.conv.dispatch import convolve
-from exburn.layers.convolution.conv import Convolution
+from exburn.layers.convolution.conv import Conv2D, Convolution
 from exburn.layers.core.adaptable import AdaptableOptions
 
 __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]
@@ -164,68 +164,18 @@ class SeparableConv(DepthwiseConv):
 
 
 @register_builtin
-class DepthwiseConv1D(DepthwiseConv):
-    """Convolution over a sequence in which every channel has its own filters.
-
-    Args:
-        kernel_size: Length of the window.
-        strides: Step of the window.
-        padding: ``"valid"``, ``"same"`` or ``"causal"``.
-        depth_multiplier: Number of filters for each input channel.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        depthwise_initializer: Initializer of the kernel ``[size, in, multiplier]``.
-        bias_initializer: Initializer of the bias.
-        depthwise_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        depthwise_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-
-    Shape:
-        x: [batch, time, in] → [batch, new time, in * depth_multiplier]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or size, or is shorter than the window.
-
-    Example:
-        >>> import numpy as np
-        >>> DepthwiseConv1D(3, depth_multiplier=2)(np.ones((2, 10, 5))).shape
-        (2, 8, 10)
-    """
-
-    rank = 1
-    paddings = ("valid", "same", "causal")
-
-
-@register_builtin
 class DepthwiseConv2D(DepthwiseConv):
-    """Convolution over an image in which every channel has its own filters.
+    """A convolution over an image in which every channel has filters of its own.
 
     Args:
-        kernel_size: Height and width of the window.
-        strides: Step of the window.
-        padding: ``"valid"`` or ``"same"``.
         depth_multiplier: Number of filters for each input channel.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        depthwise_initializer: Initializer of the kernel ``[h, w, in, multiplier]``.
-        bias_initializer: Initializer of the bias.
+        depthwise_initializer: Initializer of ``[*kernel_size, in, multiplier]``.
+        bias_initializer: Initializer of the bias ``[in * multiplier]``.
         depthwise_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
         depthwise_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
 
     Shape:
         x: [batch, height, width, in] → [batch, …, in * depth_multiplier]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or size, or is smaller than the window.
 
     Example:
         >>> import numpy as np
@@ -235,46 +185,27 @@ class DepthwiseConv2D(DepthwiseConv):
     Source: Howard et al., *MobileNets*, 2017.
     """
 
+    described_by = (Conv2D,)
     rank = 2
 
 
 @register_builtin
-class SeparableConv1D(SeparableConv):
-    """A depthwise convolution over a sequence, then a mix of the channels.
+class DepthwiseConv1D(DepthwiseConv):
+    """As :class:`DepthwiseConv2D`, over a sequence.
 
     Args:
-        filters: Number of output channels.
-        kernel_size: Length of the window.
-        strides: Step of the window.
-        padding: ``"valid"``, ``"same"`` or ``"causal"``.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        depth_multiplier: Number of depthwise filters for each input channel.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        depthwise_initializer: Initializer of the kernel ``[size, in, multiplier]``.
-        pointwise_initializer: Initializer of ``[1, in * multiplier, filters]``.
-        bias_initializer: Initializer of the bias.
-        depthwise_regularizer: Function of the depthwise kernel, added to the loss.
-        pointwise_regularizer: Function of the pointwise kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        depthwise_constraint: Projection of the depthwise kernel after every update.
-        pointwise_constraint: Projection of the pointwise kernel after every update.
-        bias_constraint: Projection of the bias after every update.
+        padding: ``"valid"``, ``"same"`` or ``"causal"``; see :class:`Conv1D`.
 
     Shape:
-        x: [batch, time, in] → [batch, new time, filters]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or size, or is shorter than the window.
+        x: [batch, time, in] → [batch, new time, in * depth_multiplier]
 
     Example:
         >>> import numpy as np
-        >>> SeparableConv1D(4, 3, padding="causal")(np.ones((2, 10, 5))).shape
-        (2, 10, 4)
+        >>> DepthwiseConv1D(3, depth_multiplier=2)(np.ones((2, 10, 5))).shape
+        (2, 8, 10)
     """
 
+    described_by = (DepthwiseConv2D,)
     rank = 1
     paddings = ("valid", "same", "causal")
 
@@ -284,31 +215,16 @@ class SeparableConv2D(SeparableConv):
     """A depthwise convolution over an image, then a mix of the channels.
 
     Args:
-        filters: Number of output channels.
-        kernel_size: Height and width of the window.
-        strides: Step of the window.
-        padding: ``"valid"`` or ``"same"``.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
         depth_multiplier: Number of depthwise filters for each input channel.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        depthwise_initializer: Initializer of the kernel ``[h, w, in, multiplier]``.
-        pointwise_initializer: Initializer of ``[1, 1, in * multiplier, filters]``.
-        bias_initializer: Initializer of the bias.
+        pointwise_initializer: Initializer of ``[1, …, in * multiplier, filters]``.
+        bias_initializer: Initializer of the bias ``[filters]``.
         depthwise_regularizer: Function of the depthwise kernel, added to the loss.
         pointwise_regularizer: Function of the pointwise kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
         depthwise_constraint: Projection of the depthwise kernel after every update.
         pointwise_constraint: Projection of the pointwise kernel after every update.
-        bias_constraint: Projection of the bias after every update.
 
     Shape:
         x: [batch, height, width, in] → [batch, new height, new width, filters]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or size, or is smaller than the window.
 
     Example:
         >>> import numpy as np
@@ -319,4 +235,29 @@ class SeparableConv2D(SeparableConv):
     2017.
     """
 
+    described_by = (
+        DepthwiseConv2D,
+        Conv2D,
+    )
     rank = 2
+
+
+@register_builtin
+class SeparableConv1D(SeparableConv):
+    """As :class:`SeparableConv2D`, over a sequence.
+
+    Args:
+        padding: ``"valid"``, ``"same"`` or ``"causal"``; see :class:`Conv1D`.
+
+    Shape:
+        x: [batch, time, in] → [batch, new time, filters]
+
+    Example:
+        >>> import numpy as np
+        >>> SeparableConv1D(4, 3, padding="causal")(np.ones((2, 10, 5))).shape
+        (2, 10, 4)
+    """
+
+    described_by = (SeparableConv2D,)
+    rank = 1
+    paddings = ("valid", "same", "causal")

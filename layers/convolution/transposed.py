@@ -14,7 +14,7 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.kernels.conv.dispatch import convolve
-from exburn.layers.convolution.conv import Convolution
+from exburn.layers.convolution.conv import Conv2D, Convolution
 from exburn.layers.core.adaptable import AdaptableOptions
 from exburn.layers.layout import check_sizes, spatial_axes
 from exburn.runtime import portable
@@ -149,65 +149,14 @@ class ConvTranspose(Convolution):
 
 
 @register_builtin
-class Conv1DTranspose(ConvTranspose):
-    """Transposed convolution over a sequence, which makes it longer.
-
-    Args:
-        filters: Number of output channels.
-        kernel_size: Length of the window.
-        strides: Factor by which the sequence grows.
-        padding: ``"valid"``, or ``"same"`` (output length is input length * strides).
-        output_padding: Entries added at the end of the result that ``padding`` leaves.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[size, filters, in]``.
-        bias_initializer: Initializer of the bias ``[filters]``.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-
-    Shape:
-        x: [batch, time, in] → [batch, new time, filters]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or number of channels.
-
-    Example:
-        >>> import numpy as np
-        >>> Conv1DTranspose(4, 3, strides=2, padding="same")(np.ones((2, 5, 3))).shape
-        (2, 10, 4)
-    """
-
-    rank = 1
-
-
-@register_builtin
 class Conv2DTranspose(ConvTranspose):
     """Transposed convolution over an image, which makes it larger.
 
     Args:
-        filters: Number of output channels.
-        kernel_size: Height and width of the window.
         strides: Factors by which the image grows.
         padding: ``"valid"``, or ``"same"`` (output size is input size * strides).
         output_padding: Entries added at the end of the result that ``padding`` leaves.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[h, w, filters, in]``.
-        bias_initializer: Initializer of the bias ``[filters]``.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-
-    Shape:
-        x: [batch, height, width, in] → [batch, new height, new width, filters]
+        kernel_initializer: Initializer of the kernel ``[*kernel_size, filters, in]``.
 
     Raises:
         ArgumentError: An argument is out of range.
@@ -223,36 +172,33 @@ class Conv2DTranspose(ConvTranspose):
     2016.
     """
 
+    described_by = (Conv2D,)
     rank = 2
 
 
 @register_builtin
-class Conv3DTranspose(ConvTranspose):
-    """Transposed convolution over a volume, which makes it larger.
+class Conv1DTranspose(ConvTranspose):
+    """As :class:`Conv2DTranspose`, over a sequence, which it makes longer.
 
-    Args:
-        filters: Number of output channels.
-        kernel_size: Depth, height and width of the window.
-        strides: Factors by which the volume grows.
-        padding: ``"valid"``, or ``"same"`` (output size is input size * strides).
-        output_padding: Entries added at the end of the result that ``padding`` leaves.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        dilation_rate: Distance of the window's taps.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[d, h, w, filters, in]``.
-        bias_initializer: Initializer of the bias ``[filters]``.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
+    Shape:
+        x: [batch, time, in] → [batch, new time, filters]
+
+    Example:
+        >>> import numpy as np
+        >>> Conv1DTranspose(4, 3, strides=2, padding="same")(np.ones((2, 5, 3))).shape
+        (2, 10, 4)
+    """
+
+    described_by = (Conv2DTranspose,)
+    rank = 1
+
+
+@register_builtin
+class Conv3DTranspose(ConvTranspose):
+    """As :class:`Conv2DTranspose`, over a volume.
 
     Shape:
         x: [batch, depth, height, width, in] → [batch, …, filters]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input has the wrong rank or number of channels.
 
     Example:
         >>> import numpy as np
@@ -260,4 +206,5 @@ class Conv3DTranspose(ConvTranspose):
         (1, 6, 8, 10, 2)
     """
 
+    described_by = (Conv2DTranspose,)
     rank = 3

@@ -29,6 +29,13 @@ class AdaptivePooling(Layer):
 
     Window i of an axis of n entries covers ``floor(i n / m)`` up to
     ``ceil((i + 1) n / m)`` where m is the output's size.
+
+    Args:
+        output_size: Size of the output: one number, or one for each spatial axis.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+
+    Raises:
+        ArgumentError: ``output_size`` is out of range.
     """
 
     rank = 2
@@ -91,15 +98,8 @@ def _windows(n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 class AdaptiveAveragePooling1D(AdaptiveAveragePooling):
     """Mean over windows of a sequence, as many as asked for.
 
-    Args:
-        output_size: Length of the output.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, time, channels] → [batch, output_size, channels]
-
-    Raises:
-        ArgumentError: ``output_size`` is no integer >= 1.
 
     Example:
         >>> import numpy as np
@@ -114,15 +114,8 @@ class AdaptiveAveragePooling1D(AdaptiveAveragePooling):
 class AdaptiveAveragePooling2D(AdaptiveAveragePooling):
     """Mean over windows of an image, as many as asked for.
 
-    Args:
-        output_size: Height and width of the output, or one number for both.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, height, width, channels] → [batch, *output_size, channels]
-
-    Raises:
-        ArgumentError: ``output_size`` is out of range.
 
     Example:
         >>> import numpy as np
@@ -137,15 +130,8 @@ class AdaptiveAveragePooling2D(AdaptiveAveragePooling):
 class AdaptiveAveragePooling3D(AdaptiveAveragePooling):
     """Mean over windows of a volume, as many as asked for.
 
-    Args:
-        output_size: Depth, height and width of the output, or one number for all.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, depth, height, width, channels] → [batch, *output_size, channels]
-
-    Raises:
-        ArgumentError: ``output_size`` is out of range.
 
     Example:
         >>> import numpy as np
@@ -160,22 +146,13 @@ class AdaptiveAveragePooling3D(AdaptiveAveragePooling):
 class AdaptiveMaxPooling1D(AdaptiveMaxPooling):
     """Largest entry of windows of a sequence, as many as asked for.
 
-    Args:
-        output_size: Length of the output.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
-    Shape:
-        x: [batch, time, channels] → [batch, output_size, channels]
-
-    Raises:
-        ArgumentError: ``output_size`` is no integer >= 1.
-
     Example:
         >>> import numpy as np
         >>> AdaptiveMaxPooling1D(2)(np.arange(3.0).reshape(1, 3, 1)).tolist()
         [[[1.0], [2.0]]]
     """
 
+    described_by = (AdaptiveAveragePooling1D,)
     rank = 1
 
 
@@ -183,22 +160,13 @@ class AdaptiveMaxPooling1D(AdaptiveMaxPooling):
 class AdaptiveMaxPooling2D(AdaptiveMaxPooling):
     """Largest entry of windows of an image, as many as asked for.
 
-    Args:
-        output_size: Height and width of the output, or one number for both.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
-    Shape:
-        x: [batch, height, width, channels] → [batch, *output_size, channels]
-
-    Raises:
-        ArgumentError: ``output_size`` is out of range.
-
     Example:
         >>> import numpy as np
         >>> AdaptiveMaxPooling2D((3, 2))(np.ones((2, 7, 9, 4))).shape
         (2, 3, 2, 4)
     """
 
+    described_by = (AdaptiveAveragePooling2D,)
     rank = 2
 
 
@@ -206,20 +174,11 @@ class AdaptiveMaxPooling2D(AdaptiveMaxPooling):
 class AdaptiveMaxPooling3D(AdaptiveMaxPooling):
     """Largest entry of windows of a volume, as many as asked for.
 
-    Args:
-        output_size: Depth, height and width of the output, or one number for all.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
-    Shape:
-        x: [batch, depth, height, width, channels] → [batch, *output_size, channels]
-
-    Raises:
-        ArgumentError: ``output_size`` is out of range.
-
     Example:
         >>> import numpy as np
         >>> AdaptiveMaxPooling3D(2)(np.ones((1, 5, 6, 7, 4))).shape
         (1, 2, 2, 2, 4)
     """
 
+    described_by = (AdaptiveAveragePooling3D,)
     rank = 3

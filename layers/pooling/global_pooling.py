@@ -23,7 +23,15 @@ __all__ = [
 
 
 class GlobalPooling(Layer):
-    """Pooling over all spatial axes."""
+    """Pooling over all spatial axes.
+
+    Args:
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        keepdims: Whether the spatial axes stay, with size 1.
+
+    Raises:
+        ShapeError: The input has another rank.
+    """
 
     rank = 2
 
@@ -61,15 +69,8 @@ class GlobalMaxPooling(GlobalPooling):
 class GlobalAveragePooling1D(GlobalAveragePooling):
     """Mean of each channel over time; masked steps do not count.
 
-    Args:
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        keepdims: Whether time stays as an axis of size 1.
-
     Shape:
         x: [batch, time, channels] → [batch, channels]; mask: [batch, time]
-
-    Raises:
-        ShapeError: The input does not have three axes.
 
     Example:
         >>> import numpy as np
@@ -99,15 +100,8 @@ class GlobalAveragePooling1D(GlobalAveragePooling):
 class GlobalAveragePooling2D(GlobalAveragePooling):
     """Mean of each channel over an image.
 
-    Args:
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        keepdims: Whether height and width stay as axes of size 1.
-
     Shape:
         x: [batch, height, width, channels] → [batch, channels]
-
-    Raises:
-        ShapeError: The input does not have four axes.
 
     Example:
         >>> import numpy as np
@@ -124,15 +118,8 @@ class GlobalAveragePooling2D(GlobalAveragePooling):
 class GlobalAveragePooling3D(GlobalAveragePooling):
     """Mean of each channel over a volume.
 
-    Args:
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        keepdims: Whether the spatial axes stay as axes of size 1.
-
     Shape:
         x: [batch, depth, height, width, channels] → [batch, channels]
-
-    Raises:
-        ShapeError: The input does not have five axes.
 
     Example:
         >>> import numpy as np
@@ -147,15 +134,8 @@ class GlobalAveragePooling3D(GlobalAveragePooling):
 class GlobalMaxPooling1D(GlobalMaxPooling):
     """Largest entry of each channel over time.
 
-    Args:
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        keepdims: Whether time stays as an axis of size 1.
-
     Shape:
         x: [batch, time, channels] → [batch, channels]
-
-    Raises:
-        ShapeError: The input does not have three axes.
 
     Example:
         >>> import numpy as np
@@ -170,22 +150,13 @@ class GlobalMaxPooling1D(GlobalMaxPooling):
 class GlobalMaxPooling2D(GlobalMaxPooling):
     """Largest entry of each channel over an image.
 
-    Args:
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        keepdims: Whether height and width stay as axes of size 1.
-
-    Shape:
-        x: [batch, height, width, channels] → [batch, channels]
-
-    Raises:
-        ShapeError: The input does not have four axes.
-
     Example:
         >>> import numpy as np
         >>> GlobalMaxPooling2D()(np.arange(4.0).reshape(1, 2, 2, 1)).tolist()
         [[3.0]]
     """
 
+    described_by = (GlobalAveragePooling2D,)
     rank = 2
 
 
@@ -193,20 +164,11 @@ class GlobalMaxPooling2D(GlobalMaxPooling):
 class GlobalMaxPooling3D(GlobalMaxPooling):
     """Largest entry of each channel over a volume.
 
-    Args:
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-        keepdims: Whether the spatial axes stay as axes of size 1.
-
-    Shape:
-        x: [batch, depth, height, width, channels] → [batch, channels]
-
-    Raises:
-        ShapeError: The input does not have five axes.
-
     Example:
         >>> import numpy as np
         >>> GlobalMaxPooling3D()(np.ones((2, 4, 5, 6, 3))).shape
         (2, 3)
     """
 
+    described_by = (GlobalAveragePooling3D,)
     rank = 3

@@ -41,12 +41,6 @@ class Pooling(Layer):
     Windows that do not overlap become axes of their own by a reshape. The gradient of
     ``lax.reduce_window`` is far slower than that of plain arithmetic: 13 times for
     2 × 2 windows on a CPU, twice on a GPU.
-
-    Args:
-        pool_size: Sizes of the window.
-        strides: Steps of the window; ``pool_size`` if None.
-        padding: ``"valid"`` or ``"same"``.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
     """
 
     rank = 2
@@ -242,38 +236,14 @@ def _with_gradient_of(trained: Callable, plain: Callable) -> Callable:
 
 
 @register_builtin
-class MaxPooling1D(MaxPooling):
-    """Largest entry of each window of a sequence.
-
-    Args:
-        pool_size: Length of the window.
-        strides: Step of the window; ``pool_size`` if None.
-        padding: ``"valid"`` (none) or ``"same"``.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
-    Shape:
-        x: [batch, time, channels] → [batch, new time, channels]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input is shorter than the window.
-
-    Example:
-        >>> import numpy as np
-        >>> MaxPooling1D(2)(np.array([[[1.0], [3.0], [2.0], [0.0]]])).tolist()
-        [[[3.0], [2.0]]]
-    """
-
-    rank = 1
-
-
-@register_builtin
 class MaxPooling2D(MaxPooling):
     """Largest entry of each window of an image.
 
     Args:
-        pool_size: Height and width of the window.
-        padding: ``"valid"`` (none) or ``"same"``.
+        pool_size: Size of the window: one number, or one for each spatial axis.
+        strides: Step of the window: one number, or one for each spatial axis;
+            ``pool_size`` if None.
+        padding: ``"valid"`` (none) or ``"same"``; padding is not counted.
         data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
 
     Shape:
@@ -281,7 +251,7 @@ class MaxPooling2D(MaxPooling):
 
     Raises:
         ArgumentError: An argument is out of range.
-        ShapeError: The input is smaller than the window.
+        ShapeError: The input has the wrong rank, or is smaller than the window.
 
     Example:
         >>> import numpy as np
@@ -293,20 +263,28 @@ class MaxPooling2D(MaxPooling):
 
 
 @register_builtin
-class MaxPooling3D(MaxPooling):
-    """Largest entry of each window of a volume.
+class MaxPooling1D(MaxPooling):
+    """As :class:`MaxPooling2D`, over a sequence.
 
-    Args:
-        pool_size: Depth, height and width of the window.
-        padding: ``"valid"`` (none) or ``"same"``.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+    Shape:
+        x: [batch, time, channels] → [batch, new time, channels]
+
+    Example:
+        >>> import numpy as np
+        >>> MaxPooling1D(2)(np.array([[[1.0], [3.0], [2.0], [0.0]]])).tolist()
+        [[[3.0], [2.0]]]
+    """
+
+    described_by = (MaxPooling2D,)
+    rank = 1
+
+
+@register_builtin
+class MaxPooling3D(MaxPooling):
+    """As :class:`MaxPooling2D`, over a volume.
 
     Shape:
         x: [batch, depth, height, width, channels] → [batch, …, channels]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input is smaller than the window.
 
     Example:
         >>> import numpy as np
@@ -314,25 +292,13 @@ class MaxPooling3D(MaxPooling):
         (1, 2, 3, 4, 3)
     """
 
+    described_by = (MaxPooling2D,)
     rank = 3
 
 
 @register_builtin
 class AveragePooling1D(AveragePooling):
     """Mean of each window of a sequence.
-
-    Args:
-        pool_size: Length of the window.
-        strides: Step of the window; ``pool_size`` if None.
-        padding: ``"valid"`` (none) or ``"same"``; padding is not counted.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
-    Shape:
-        x: [batch, time, channels] → [batch, new time, channels]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input is shorter than the window.
 
     Example:
         >>> import numpy as np
@@ -341,6 +307,7 @@ class AveragePooling1D(AveragePooling):
         [[[2.0], [2.0]]]
     """
 
+    described_by = (MaxPooling1D,)
     rank = 1
 
 
@@ -348,24 +315,13 @@ class AveragePooling1D(AveragePooling):
 class AveragePooling2D(AveragePooling):
     """Mean of each window of an image.
 
-    Args:
-        pool_size: Height and width of the window.
-        padding: ``"valid"`` (none) or ``"same"``; padding is not counted.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
-    Shape:
-        x: [batch, height, width, channels] → [batch, new height, new width, channels]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input is smaller than the window.
-
     Example:
         >>> import numpy as np
         >>> AveragePooling2D()(np.arange(4.0).reshape(1, 2, 2, 1)).tolist()
         [[[[1.5]]]]
     """
 
+    described_by = (MaxPooling2D,)
     rank = 2
 
 
@@ -373,22 +329,11 @@ class AveragePooling2D(AveragePooling):
 class AveragePooling3D(AveragePooling):
     """Mean of each window of a volume.
 
-    Args:
-        pool_size: Depth, height and width of the window.
-        padding: ``"valid"`` (none) or ``"same"``; padding is not counted.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
-    Shape:
-        x: [batch, depth, height, width, channels] → [batch, …, channels]
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The input is smaller than the window.
-
     Example:
         >>> import numpy as np
         >>> AveragePooling3D()(np.ones((1, 4, 6, 8, 3))).shape
         (1, 2, 3, 4, 3)
     """
 
+    described_by = (MaxPooling3D,)
     rank = 3

@@ -51,6 +51,9 @@ class RecurrentCell(Layer):
             same units at all steps and for all gates.
         seed: Mixed into the layer's own random stream.
 
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
+
     Source: Gal & Ghahramani, *A Theoretically Grounded Application of Dropout in
     Recurrent Neural Networks*, 2016 (both kinds of dropout).
     """

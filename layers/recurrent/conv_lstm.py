@@ -137,14 +137,25 @@ class ConvLSTMCell(LSTMCell):
 class ConvLSTM(OwnCell):
     """Base of the ConvLSTM layers.
 
-    Args: those of :class:`LSTM`, with ``filters`` for ``units``, and
-        kernel_size: Sizes of both kernels, along each spatial axis.
-        strides: Steps of the convolution of the input.
-        padding: ``"valid"`` or ``"same"``, for the input; the state keeps its size.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-        dilation_rate: Spacing of the kernel of the input.
+    Args:
+        filters: Channels of the state and of the output.
+        kernel_size: Size of the convolutions' window, one number or one for each axis.
+        strides: Step of the window over the input, one number or one for each axis.
+        padding: ``"valid"`` or ``"same"``, of the input; the state always keeps its
+            size.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance between the entries of the window over the input.
+        kernel_initializer: Initializer of the kernel ``[*kernel_size, in, 4 *
+            filters]``.
+        recurrent_initializer: Initializer of the kernel ``[*kernel_size, filters, 4 *
+            filters]``.
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: A spatial size or the channels are unknown, or the kernel is larger.
     """
 
+    described_by = (LSTMCell,)
     rank = 2
 
     def __init__(
@@ -238,42 +249,9 @@ class ConvLSTM(OwnCell):
 class ConvLSTM1D(ConvLSTM):
     """An LSTM over a sequence of signals: its products are 1D convolutions.
 
-    Args:
-        filters: Channels of the state and of the output.
-        kernel_size: Size of the convolutions' window, one number or one for each axis.
-        strides: Step of the window over the input, one number or one for each axis.
-        padding: ``"valid"`` or ``"same"``, of the input; the state always keeps its
-            size.
-        data_format: ``"channels_last"`` or ``"channels_first"``; the one in the
-            settings by default.
-        dilation_rate: Distance between the entries of the window over the input.
-        activation: Function of the candidate state; linear if None.
-        recurrent_activation: Function σ of the gates.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[*kernel_size, in, 4 *
-            filters]``.
-        recurrent_initializer: Initializer of the kernel ``[*kernel_size, filters, 4 *
-            filters]``.
-        bias_initializer: Initializer of the bias.
-        unit_forget_bias: Whether the forget gate's bias starts at one.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
-
     Shape:
         x: [batch, time, length, channels] → [batch, length', filters], or
         [batch, time, length', filters] with ``return_sequences``
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The length or the channels are unknown, or the kernel is larger.
 
     Example:
         >>> import numpy as np
@@ -290,42 +268,9 @@ class ConvLSTM1D(ConvLSTM):
 class ConvLSTM2D(ConvLSTM):
     """An LSTM over a sequence of images: its products are 2D convolutions.
 
-    Args:
-        filters: Channels of the state and of the output.
-        kernel_size: Size of the convolutions' window, one number or one for each axis.
-        strides: Step of the window over the input, one number or one for each axis.
-        padding: ``"valid"`` or ``"same"``, of the input; the state always keeps its
-            size.
-        data_format: ``"channels_last"`` or ``"channels_first"``; the one in the
-            settings by default.
-        dilation_rate: Distance between the entries of the window over the input.
-        activation: Function of the candidate state; linear if None.
-        recurrent_activation: Function σ of the gates.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[*kernel_size, in, 4 *
-            filters]``.
-        recurrent_initializer: Initializer of the kernel ``[*kernel_size, filters, 4 *
-            filters]``.
-        bias_initializer: Initializer of the bias.
-        unit_forget_bias: Whether the forget gate's bias starts at one.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
-
     Shape:
         x: [batch, time, rows, columns, channels] → [batch, rows', columns', filters],
         or [batch, time, rows', columns', filters] with ``return_sequences``
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: A spatial size or the channels are unknown, or the kernel is larger.
 
     Example:
         >>> import numpy as np
@@ -342,42 +287,9 @@ class ConvLSTM2D(ConvLSTM):
 class ConvLSTM3D(ConvLSTM):
     """An LSTM over a sequence of volumes: its products are 3D convolutions.
 
-    Args:
-        filters: Channels of the state and of the output.
-        kernel_size: Size of the convolutions' window, one number or one for each axis.
-        strides: Step of the window over the input, one number or one for each axis.
-        padding: ``"valid"`` or ``"same"``, of the input; the state always keeps its
-            size.
-        data_format: ``"channels_last"`` or ``"channels_first"``; the one in the
-            settings by default.
-        dilation_rate: Distance between the entries of the window over the input.
-        activation: Function of the candidate state; linear if None.
-        recurrent_activation: Function σ of the gates.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[*kernel_size, in, 4 *
-            filters]``.
-        recurrent_initializer: Initializer of the kernel ``[*kernel_size, filters, 4 *
-            filters]``.
-        bias_initializer: Initializer of the bias.
-        unit_forget_bias: Whether the forget gate's bias starts at one.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
-
     Shape:
         x: [batch, time, depth, rows, columns, channels] → [batch, …, filters], or
         [batch, time, …, filters] with ``return_sequences``
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: A spatial size or the channels are unknown, or the kernel is larger.
 
     Example:
         >>> import numpy as np

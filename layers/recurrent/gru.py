@@ -96,9 +96,6 @@ class GRUCell(RecurrentCell):
     Shape:
         x: [batch, in], [h: [batch, units]] → [batch, units], [h']
 
-    Raises:
-        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
-
     Example:
         >>> import numpy as np
         >>> y, (h,) = GRUCell(4)(np.ones((2, 3)), [np.zeros((2, 4))])
@@ -176,25 +173,6 @@ class GRU(OwnCell):
     ``ĥ = tanh(x_t W_h + b_h + r * (h R_h + d_h))``, ``h_t = u * h + (1 - u) * ĥ``
 
     Args:
-        units: Size of the state and of the output.
-        activation: Function of the candidate state; linear if None.
-        recurrent_activation: Function σ of the gates.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[in, 3 * units]``.
-        recurrent_initializer: Initializer of the kernel ``[units, 3 * units]``.
-        bias_initializer: Initializer of the bias.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
-        reset_after: Whether the reset gate acts after the matrix product, as above (two
-            biases); else ``(r * h) R_h``, the first form.
         use_cudnn: ``"auto"`` or ``True``: the fused loop. ``False``: a plain
             ``jax.lax.scan``, the only one with a forward-mode derivative (``jax.jvp``,
             ``jax.hessian``).
@@ -215,6 +193,8 @@ class GRU(OwnCell):
     Source: Cho et al., *Learning Phrase Representations using RNN Encoder-Decoder for
     Statistical Machine Translation*, 2014.
     """
+
+    described_by = (GRUCell,)
 
     def __init__(
         self,

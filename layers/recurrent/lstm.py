@@ -79,9 +79,6 @@ class LSTMCell(RecurrentCell):
     Shape:
         x: [batch, in], [h, c: [batch, units]] → [batch, units], [h', c']
 
-    Raises:
-        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
-
     Example:
         >>> import numpy as np
         >>> cell = LSTMCell(4)
@@ -170,24 +167,6 @@ class LSTM(OwnCell):
     ``c_t = σ(f) * c_{t-1} + σ(i) * tanh(g)``, ``h_t = σ(o) * tanh(c_t)``
 
     Args:
-        units: Size of the state and of the output.
-        activation: Function of the candidate state; linear if None.
-        recurrent_activation: Function σ of the gates.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[in, 4 * units]``.
-        recurrent_initializer: Initializer of the kernel ``[units, 4 * units]``.
-        bias_initializer: Initializer of the bias.
-        unit_forget_bias: Whether the forget gate's bias starts at one.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
         use_cudnn: ``"auto"`` or ``True``: the fused loop, whose training step takes 0.5
             to 0.6 of the time of cuDNN's kernels on an H200. ``False``: a plain
             ``jax.lax.scan``, the only one with a forward-mode derivative (``jax.jvp``,
@@ -209,6 +188,8 @@ class LSTM(OwnCell):
 
     Source: Hochreiter & Schmidhuber, *Long Short-Term Memory*, 1997.
     """
+
+    described_by = (LSTMCell,)
 
     def __init__(
         self,

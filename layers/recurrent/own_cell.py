@@ -14,7 +14,12 @@ def of_cell(name: str) -> Any:
 
 
 class OwnCell(RNN):
-    """Base of layers that make their cell of their own arguments."""
+    """Base of layers that make their cell of their own arguments.
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
+        ShapeError: The input is not of rank 3.
+    """
 
     units = of_cell("units")
     activation = of_cell("activation")

@@ -55,9 +55,6 @@ class SimpleRNNCell(RecurrentCell):
     Shape:
         x: [batch, in], [h: [batch, units]] → [batch, units], [h']
 
-    Raises:
-        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
-
     Example:
         >>> import numpy as np
         >>> cell = SimpleRNNCell(4)
@@ -79,24 +76,6 @@ class SimpleRNN(OwnCell):
 
     ``h_t = activation(x_t @ kernel + h_{t-1} @ recurrent_kernel + bias)``
 
-    Args:
-        units: Size of the state and of the output.
-        activation: Function of the candidate state; linear if None.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[in, units]``.
-        recurrent_initializer: Initializer of the kernel ``[units, units]``.
-        bias_initializer: Initializer of the bias.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        recurrent_constraint: Projection of the recurrent kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
-        recurrent_dropout: Share of the state dropped on its way into the next step; the
-            same units at all steps and for all gates.
-        seed: Mixed into the layer's own random stream.
-
     Shape:
         x: [batch, time, in] → [batch, units], or [batch, time, units] with
         ``return_sequences``; with ``return_state`` also h: [batch, units]
@@ -112,6 +91,8 @@ class SimpleRNN(OwnCell):
 
     Source: Elman, *Finding Structure in Time*, 1990.
     """
+
+    described_by = (SimpleRNNCell,)
 
     def __init__(
         self,

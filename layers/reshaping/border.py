@@ -39,7 +39,16 @@ def _pairs(ranges: tuple) -> tuple:
 
 
 class ZeroPadding(Layer):
-    """Zeros around the spatial axes."""
+    """Zeros around the spatial axes.
+
+    Args:
+        padding: One number for all sides, one for each axis, or a pair (before, after)
+            for each axis.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+
+    Raises:
+        ArgumentError: ``padding`` is not of such a form.
+    """
 
     rank = 2
 
@@ -65,7 +74,17 @@ class ZeroPadding(Layer):
 
 
 class Cropping(Layer):
-    """Entries cut off at both ends of the spatial axes."""
+    """Entries cut off at both ends of the spatial axes.
+
+    Args:
+        cropping: One number for all sides, one for each axis, or a pair (before, after)
+            for each axis.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+
+    Raises:
+        ArgumentError: ``cropping`` is not of such a form.
+        ShapeError: Nothing is left.
+    """
 
     rank = 2
 
@@ -103,13 +122,9 @@ class ZeroPadding1D(ZeroPadding):
 
     Args:
         padding: Number of zeros at both ends, or (before, after).
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
 
     Shape:
         x: [batch, time, channels] → [batch, before + time + after, channels]
-
-    Raises:
-        ArgumentError: ``padding`` is not of such a form.
 
     Example:
         >>> import numpy as np
@@ -124,16 +139,8 @@ class ZeroPadding1D(ZeroPadding):
 class ZeroPadding2D(ZeroPadding):
     """Adds zeros around an image.
 
-    Args:
-        padding: One number for all sides, (vertical, horizontal), or
-            ((top, bottom), (left, right)).
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, height, width, channels] → [batch, new height, new width, channels]
-
-    Raises:
-        ArgumentError: ``padding`` is not of such a form.
 
     Example:
         >>> import numpy as np
@@ -148,15 +155,8 @@ class ZeroPadding2D(ZeroPadding):
 class ZeroPadding3D(ZeroPadding):
     """Adds zeros around a volume.
 
-    Args:
-        padding: One number for all sides, one an axis, or three pairs (before, after).
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, depth, height, width, channels] → [batch, …, channels]
-
-    Raises:
-        ArgumentError: ``padding`` is not of such a form.
 
     Example:
         >>> import numpy as np
@@ -177,10 +177,6 @@ class Cropping1D(Cropping):
     Shape:
         x: [batch, time, channels] → [batch, time - before - after, channels]
 
-    Raises:
-        ArgumentError: ``cropping`` is not of such a form.
-        ShapeError: Nothing is left.
-
     Example:
         >>> import numpy as np
         >>> Cropping1D((1, 2))(np.ones((2, 8, 4))).shape
@@ -199,17 +195,8 @@ class Cropping1D(Cropping):
 class Cropping2D(Cropping):
     """Cuts the borders off an image.
 
-    Args:
-        cropping: One number for all sides, (vertical, horizontal), or
-            ((top, bottom), (left, right)).
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, height, width, channels] → [batch, new height, new width, channels]
-
-    Raises:
-        ArgumentError: ``cropping`` is not of such a form.
-        ShapeError: Nothing is left.
 
     Example:
         >>> import numpy as np
@@ -232,16 +219,8 @@ class Cropping2D(Cropping):
 class Cropping3D(Cropping):
     """Cuts the borders off a volume.
 
-    Args:
-        cropping: One number for all sides, one an axis, or three pairs (before, after).
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, depth, height, width, channels] → [batch, …, channels]
-
-    Raises:
-        ArgumentError: ``cropping`` is not of such a form.
-        ShapeError: Nothing is left.
 
     Example:
         >>> import numpy as np
