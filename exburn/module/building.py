@@ -456,6 +456,19 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
         for path, shapes in unbuilt.items():
             if not originals[path].built:
                 originals[path]._build(shapes)
+        if not failed and not waits_inside(layer):
+            layer._meta.value.traced = (rebuild, specs)
+            return result  # another trace would find the same
+
+
+def waits_inside(layer: Any) -> bool:
+    """Whether a layer inside has weights to make, or may have."""
+    return any(
+        hasattr(part, "_has_build")
+        and not part.built
+        and (part._has_build or any(children(part)))
+        for _, part in iter_modules(layer)
+    )
 
 
 def _join_traces(traces: list[dict[str, tuple]]) -> dict[str, tuple]:

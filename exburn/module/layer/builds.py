@@ -12,11 +12,10 @@ from exburn.core import registry
 from exburn.core.substitution import making_clone
 from exburn.core.symbolic_shapes import public_shape, specs_of
 from exburn.errors import ArgumentError
-from exburn.module.building import infer, intact, own_classes
+from exburn.module.building import infer, intact, own_classes, waits_inside
 from exburn.module.layer.given_policy import follow_map
-from exburn.module.layer.meta import is_layer
 from exburn.module.layer.signature import build_names, init_names
-from exburn.module.traversal import children, iter_modules, iter_weights
+from exburn.module.traversal import iter_weights
 
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
@@ -82,14 +81,6 @@ def follow_call(layer: Any, shapes: tuple) -> None:
             hint=f"{layer.name}.build((None, 4)), with None for the batch.",
         )
     infer(layer, lambda values: (treedef.unflatten(values), {}), specs)
-
-
-def waits_inside(layer: Any) -> bool:
-    """Whether a layer inside has weights to make, or may have."""
-    return any(
-        is_layer(part) and not part.built and (part._has_build or any(children(part)))
-        for _, part in iter_modules(layer)
-    )
 
 
 def refuse_other_weights(layer: Any, name: str, value: Any) -> None:

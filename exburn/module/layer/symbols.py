@@ -19,8 +19,7 @@ from exburn.core.symbolic_shapes import (
     spec_of,
 )
 from exburn.errors import ArgumentError, DTypeError, ShapeError
-from exburn.module.building import infer, intact, with_masks
-from exburn.module.layer.builds import waits_inside
+from exburn.module.building import infer, intact, waits_inside, with_masks
 from exburn.module.symbolic_tensor import (
     Symbol,
     as_places,
