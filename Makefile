@@ -23,6 +23,8 @@ export PYTHONSAFEPATH := 1
 # Tests compile for themselves, and leave the user's cache alone.
 test: export EXBURN_COMPILATION_CACHE := off
 export KERAS_BACKEND ?= jax
+# Else every process that a test starts, and every run, compiles all Python files anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test setup docs clean
 

@@ -1,4 +1,4 @@
-"""How tests compile: each program once, and all but the slow ones fast, not well."""
+"""How tests compile: each program once, and fast, not well."""
 
 import datetime
 import gc
@@ -9,12 +9,11 @@ import tempfile
 from importlib.metadata import version
 
 import pytest
-from tests import isolation
+from tests import isolation, times
 from tests.golden import add_options, begin, running, save_all
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
-ON_REQUEST = {"nightly", "keras"}  # marks of what runs by ``-m`` and that name alone
 FOLDER = pytest.StashKey[str]()
 MOST_BYTES = 1 << 30  # of compiled programs, some 300 MB of which are of one run
 # XLA's former code generator for CPUs takes half the time to compile a tiny program,
@@ -30,6 +29,7 @@ QUICK_FLAGS = (
 
 def pytest_addoption(parser):
     add_options(parser)
+    times.add_options(parser)
     group = parser.getgroup("fuzz", "random programs beside Keras (-m nightly)")
     group.addoption("--fuzz-draws", type=int, default=1000, help="number of programs")
     group.addoption(
@@ -50,9 +50,9 @@ def pytest_configure(config):
         raise pytest.UsageError("--regenerate needs one process: leave -n out")
     # Hooks of this file's own are not called for the examples, which lie elsewhere.
     config.pluginmanager.register(isolation)
+    config.pluginmanager.register(times)
     given = getattr(config, "workerinput", {}).get("compiled")
-    quick = ("not slow", "nightly")
-    if not given and any(mark in config.option.markexpr for mark in quick):
+    if not given:
         _compile_quickly()
     config.stash[FOLDER] = given or _programs(config)
     if given or not getattr(config.option, "numprocesses", None):
@@ -78,22 +78,13 @@ def _programs(config):
 def _compile_quickly():
     """Most programs are tiny and run once: to compile them is all that takes time.
 
-    Slow tests, examples and notebooks compile as users' programs do, unless they start
-    processes in a ``quick_environment``.
+    So do the processes that tests start; see ``users_compilation``.
     """
     if "jax" in sys.modules:  # by the conftest.py of a folder that was asked for alone
         sys.modules["jax"].config.update("jax_disable_most_optimizations", True)
-    os.environ.update(quick_environment())
-
-
-def quick_environment() -> dict[str, str]:
-    """Variables of a process that compiles quickly, beside those that it has."""
-    variables = {
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}".strip(),
-    }
-    # No flags, XLA takes for the name of a file, and ends the process.
-    return {name: value for name, value in variables.items() if value}
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    if QUICK_FLAGS:  # no flags, XLA takes for the name of a file, and ends the process
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -103,21 +94,13 @@ def pytest_configure_node(node):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Marks the long ones, and leaves out what runs only when it is asked for."""
-    whole = config.getini("testpaths") == config.args
+def pytest_collection_modifyitems(items):
+    """Leaves what says the same of Keras, or of 220 functions of JAX, to the night."""
     for item in items:
         if any(value is sys.modules.get("keras", item) for value in _values(item)):
-            item.add_marker("keras")  # is about Keras itself, beside a case of ours
+            item.add_marker("nightly")  # is about Keras itself, beside a case of ours
         if _is_one_of_many(item):
-            item.add_marker("longest")
-        if item.get_closest_marker("longest"):
-            item.add_marker("long")
-    asked = {mark for mark in ON_REQUEST if mark in config.option.markexpr}
-    left = [item for item in items if not _marks(item) & ON_REQUEST <= asked]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if _marks(item) & ON_REQUEST <= asked]
-    _mark_cases(items, whole)
+            item.add_marker("nightly")
 
 
 def _is_one_of_many(item):
@@ -133,41 +116,8 @@ def _values(item):
     return getattr(getattr(item, "callspec", None), "params", {}).values()
 
 
-def _marks(item):
-    return {mark.name for mark in item.iter_markers()}
-
-
-def _mark_cases(items, whole):
-    """Marks ``@pytest.mark.long_cases(id, …)``, and ``longest_cases`` likewise.
-
-    Their function has quicker ones, too.
-    """
-    unknown = {}
-    for item in items:
-        for name in ("long_cases", "longest_cases"):
-            for mark in item.iter_markers(name):
-                function = _function(item.nodeid)
-                missing = unknown.setdefault((function, name), set(mark.args))
-                if item.callspec.id in mark.args:
-                    missing.discard(item.callspec.id)
-                    item.add_marker("long")
-                    if name == "longest_cases":
-                        item.add_marker("longest")
-    unknown = {name: ids for name, ids in unknown.items() if ids}
-    if whole and unknown:
-        raise pytest.UsageError(f"marks name cases that are not there: {unknown}")
-
-
-def _function(nodeid):
-    return nodeid.partition("[")[0]
-
-
 def pytest_runtest_setup(item):
-    import jax
-
     begin(item)
-    if item.get_closest_marker("cpu") and jax.default_backend() != "cpu":
-        pytest.skip("is about programs for a CPU")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -177,6 +127,31 @@ def full_float32():
 
     if jax.default_backend() != "cpu":
         jax.config.update("jax_default_matmul_precision", "float32")
+
+
+@pytest.fixture
+def cpu_only():
+    """The test is about programs for a CPU."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        pytest.skip("is about programs for a CPU")
+
+
+@pytest.fixture
+def users_compilation(monkeypatch):
+    """The test, and what it starts, compile as users' programs do."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", False)
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
+    flags = os.environ.get("XLA_FLAGS", "").replace(QUICK_FLAGS, "").strip()
+    if flags:
+        monkeypatch.setenv("XLA_FLAGS", flags)
+    else:
+        monkeypatch.delenv("XLA_FLAGS", raising=False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 from tests.golden import keras
 
 import exburn
@@ -35,7 +34,6 @@ def test_each_session_begins_with_weights_of_its_own():
     np.testing.assert_array_equal(first, again)
 
 
-@pytest.mark.long
 def test_clear_session_keeps_models_working():
     layer = Dense(2)
     before = layer(np.ones((1, 3)))

@@ -53,7 +53,6 @@ class Bounded(constraints.Constraint):
         return jnp.clip(w, -self.bound, self.bound)
 
 
-@pytest.mark.long_cases("('MaxNorm', {})")
 @pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: str(CASES[i]))
 def test_agrees_with_keras(case, golden):
     out, gradient = results(constraints)[case]
@@ -76,7 +75,6 @@ def test_config_round_trip(name, kwargs):
     assert constraints.get(foreign).get_config() == own.get_config()
 
 
-@pytest.mark.long
 def test_norms_hold():
     def norms(constraint):
         return jnp.linalg.norm(constraint(KERNEL).reshape(-1, 5), axis=0)

@@ -31,7 +31,6 @@ def test_the_table_counts_true_classes_by_predicted_ones():
     assert cells == ["·", "·", "·", "2", "·", "1", "·", "·", "·", "·"]
 
 
-@pytest.mark.long
 def test_saved_weights_predict_the_same_or_say_so(tmp_path, capsys, monkeypatch):
     _, (x_test, _) = demo.load("digits")
     model = demo.make_model(x_test.shape[1:])

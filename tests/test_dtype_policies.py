@@ -25,7 +25,7 @@ def precision_as_before():
 
 BOTH = pytest.mark.parametrize(
     "api",
-    [exburn, pytest.param(keras, marks=pytest.mark.long)],
+    [exburn, keras],
     ids=["exburn", "keras"],
 )
 NAMES = [
@@ -168,7 +168,6 @@ def test_fresh_weights_are_those_of_the_exact_layer():
         assert isinstance(small.kernel, QuantizedWeight)
 
 
-@pytest.mark.long
 def test_inner_layers_and_layers_without_rules():
     z = np.ones((2, 5, 64), "float32")
     attention = exburn.layers.MultiHeadAttention(4, 16, dtype="int8_from_float32")
@@ -196,7 +195,6 @@ def test_the_policy_of_the_process(api):
         api.config.set_dtype_policy(before)
 
 
-@pytest.mark.long
 @BOTH
 def test_a_map_as_the_dtype_of_layers(api):
     policies = api.dtype_policies.DTypePolicyMap(
@@ -223,7 +221,6 @@ def test_a_map_as_the_dtype_of_layers(api):
     assert heads.key_dense.compute_dtype == "float32"
 
 
-@pytest.mark.long_cases("file")
 @pytest.mark.parametrize("how", ["file", "clone", "config", "deepcopy"])
 def test_models_keep_their_policies(how, tmp_path):
     policies = exburn.dtype_policies.DTypePolicyMap(

@@ -42,9 +42,7 @@ def public(module):
     return {n for n in dir(module) if not n.startswith("_")}
 
 
-@pytest.mark.long_cases("beta", "gamma", "binomial")
 @pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.longest_cases("beta")
 def test_an_integer_gives_keras_numbers(name, golden):
     got = getattr(random, name)(*DRAWS[name], seed=42)
     draw = lambda: getattr(keras.random, name)  # noqa: E731
@@ -67,7 +65,6 @@ def test_a_generator_gives_keras_numbers_one_after_the_other(golden):
     assert mine.state.numpy().tolist() == [7, 3]
 
 
-@pytest.mark.long
 def test_shuffle_and_noise_shape():
     x = np.arange(20).reshape(4, 5)
     rows = random.shuffle(x, seed=3)
@@ -81,7 +78,6 @@ def test_shuffle_and_noise_shape():
     assert random.uniform((50,), 0, 3, dtype="int32", seed=1).max() == 2
 
 
-@pytest.mark.long
 def test_without_a_seed_set_random_seed_decides():
     exburn.set_random_seed(5)
     first = [random.normal((2,)), random.uniform((2,)), random.SeedGenerator().next()]
@@ -161,7 +157,6 @@ def test_a_generator_in_a_layer():
     assert not np.array_equal(first, second)
 
 
-@pytest.mark.long
 def test_a_generator_trains_with_noise_that_changes():
     seen = []
 

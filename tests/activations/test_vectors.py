@@ -58,8 +58,6 @@ def project_onto_simplex(x):
     return np.maximum(x - low, 0)
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("-1")
 @pytest.mark.parametrize("axis", [-1, 0])
 def test_sparsemax_projects_onto_the_simplex(axis):
     x = np.random.default_rng(1).normal(size=(7, 7))

@@ -123,7 +123,6 @@ def served(folder):
         thread.join()
 
 
-@pytest.mark.long
 def test_weights_of_imagenet_are_downloaded_once(tmp_path, monkeypatch, capfd):
     folder = tmp_path / "tensorflow/keras-applications/mobilenet_v2"
     folder.mkdir(parents=True)
@@ -143,9 +142,7 @@ def test_weights_of_imagenet_are_downloaded_once(tmp_path, monkeypatch, capfd):
         applications.VGG16()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name, alpha", [("MobileNet", 0.25), ("MobileNetV2", 0.35)])
-@pytest.mark.longest_cases("MobileNet-0.25")
 def test_the_smallest_are_those_of_keras(name, alpha, golden):
     """As the nightly tests of each family, with what Keras said recorded."""
 
@@ -177,7 +174,6 @@ def test_the_smallest_are_those_of_keras(name, alpha, golden):
     assert model.count_params() == count
 
 
-@pytest.mark.longest
 def test_channels_may_come_first():
     last = SMALL(weights=None, classes=3)
     x = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")
@@ -194,7 +190,6 @@ def test_channels_may_come_first():
     np.testing.assert_allclose(own, expected, atol=1e-5)
 
 
-@pytest.mark.long
 def test_a_symbol_in_the_middle_of_a_model_is_the_image():
     image = Input((40, 40, 1), dtype="uint8")
     pixels = layers.Concatenate()([image] * 3)

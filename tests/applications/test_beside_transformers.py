@@ -31,8 +31,6 @@ CONFIGS = {
 }
 
 
-@pytest.mark.longest
-@pytest.mark.long
 @pytest.mark.parametrize("family", CONFIGS)
 def test_scores_and_texts_are_those_of_transformers(family, tmp_path):
     torch = pytest.importorskip("torch")

@@ -58,8 +58,6 @@ def folders(tmp_path_factory):
     return folder
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("bert", "llama", "vit-body")
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_written_makes_the_same_model(name, folders, tmp_path):
     folder, model = folders(name)
@@ -108,8 +106,6 @@ def changed(config, place, value):
     return config
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("bert", "llama", "vit-body")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_number_that_the_tensors_have_not_is_found_before_anything_is_made(
     name, folders, tmp_path
@@ -141,7 +137,6 @@ def tie(folder, kind, change):
     return name
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["gpt2", "mistral"])
 def test_two_tables_that_are_one_must_agree(kind, tmp_path):
     MODELS[kind]().save_pretrained(tmp_path)

@@ -11,7 +11,6 @@ from exburn.errors import ArgumentError
 TINY = {"width": 0.25, "depth": 0.3, "size": 32, "classes": 3}
 
 
-@pytest.mark.long
 def test_numbers_of_weights_are_those_of_timm():
     # timm 1.0: efficientnet_lite0 to 4 with all buffers but num_batches_tracked
     model = EfficientNetLite0()
@@ -35,7 +34,6 @@ def test_a_folder_is_written_as_it_was_read(model, tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.long
 def test_folders_of_timm_tell_the_size(tmp_path):
     for name, size, padding in (
         ("efficientnet_lite1", 240, "symmetric"),
@@ -50,8 +48,6 @@ def test_folders_of_timm_tell_the_size(tmp_path):
         assert written["architecture"].startswith(name.rstrip("0123456789"))
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_zeros_of_torch_and_of_tensorflow_lie_elsewhere(model):
     x = np.random.default_rng(0).normal(size=(1, 32, 32, 3)).astype("float32")
     other = EfficientNetLite(**TINY, padding="same")

@@ -62,7 +62,6 @@ def random_weights(model, seed=0):
     return {w.path: np.asarray(w, np.float64) for w in model.weights}
 
 
-@pytest.mark.long
 def test_scores_are_those_of_the_formulas_and_it_learns():
     exburn.set_random_seed(0)
     model = GPT2(**SIZES, positions=10)
@@ -74,7 +73,6 @@ def test_scores_are_those_of_the_formulas_and_it_learns():
     assert losses[-1] < losses[0] - 0.05
 
 
-@pytest.mark.long
 def test_the_size_by_default_is_that_of_the_paper():
     layers = GPT2(layers=1).count_params()
     block = 12 * 768**2 + 13 * 768
@@ -103,7 +101,6 @@ def test_bad_arguments_are_errors(options, error, text):
         GPT2(**(SIZES | options))
 
 
-@pytest.mark.long
 def test_folders_of_others_are_written_and_read(tmp_path):
     model = GPT2(**SIZES, positions=10)
     random_weights(model)

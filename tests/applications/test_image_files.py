@@ -90,7 +90,6 @@ def test_what_timm_says_is_written_and_read(name):
     }
 
 
-@pytest.mark.long
 def test_models_prepare_their_images_so(tmp_path):
     model = ViT(**SIZES, **SHAPE, classes=2, resize=20, crop=True, mean=(0.1, 0.2, 0.3))
     model.save_pretrained(tmp_path / "a")

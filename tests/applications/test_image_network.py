@@ -36,7 +36,6 @@ def test_a_mode_does_what_keras_does(mode):
     np.testing.assert_allclose(grey.mean(), made.mean(), atol=0.1 * abs(made).max())
 
 
-@pytest.mark.long
 def test_images_come_in_the_size_and_range_of_the_network():
     model = network()
     wanted = applications.mobilenet_v2.preprocess_input(PIXELS)
@@ -52,7 +51,6 @@ def test_images_come_in_the_size_and_range_of_the_network():
             model.preprocess(wrong)
 
 
-@pytest.mark.long
 def test_labels_go_where_the_model_goes(tmp_path):
     model = exburn.models.clone_model(network())
     model.labels = ["cat", "dog", "fox"]
@@ -107,7 +105,6 @@ def test_a_damaged_description_is_an_error_before_a_layer_is_made(change):
         exburn.models.model_from_json(json.dumps(told))
 
 
-@pytest.mark.long
 def test_networks_without_a_size_or_a_top():
     sizes = {"weights": None, "alpha": 0.35, "include_top": False}
     model = applications.MobileNetV2(pooling="avg", **sizes)

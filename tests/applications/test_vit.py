@@ -40,7 +40,6 @@ def test_scores_by_names_of_transformers(tmp_path):
     np.testing.assert_allclose(softmax(moved), expected, atol=1e-5)
 
 
-@pytest.mark.long
 def test_what_images_are_like_is_written_too(tmp_path):
     sizes = SIZES | {"input_shape": (8, 8, 1), "mlp_width": 8}
     model = ViT(**sizes, mean=0.25, deviation=0.75, interpolation="bicubic")
@@ -55,8 +54,6 @@ def test_what_images_are_like_is_written_too(tmp_path):
     assert text == '{"image_mean": [1.0]}\n'
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_names_of_the_modules_of_transformers_5(tmp_path):
     tensors = hub_files.arrays(hub_files.vit_shapes())
     renamed = {}
@@ -99,7 +96,6 @@ def test_sizes_that_timm_has_no_name_for(tmp_path):
     assert model.decode(model(x), top=1)[0][0][1] in ("0", "1", "2")
 
 
-@pytest.mark.long
 def test_a_folder_of_timm_tells_the_sizes(tmp_path):
     model = ViTTiny16(classes=3)
     assert model.count_params() == 5_524_416 + 3 * 193

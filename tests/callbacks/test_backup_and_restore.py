@@ -27,7 +27,6 @@ def fit(*callbacks, epochs=4):
     return model, history
 
 
-@pytest.mark.long
 def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path):
     whole, _ = fit()
     with pytest.raises(KeyboardInterrupt):

@@ -231,7 +231,6 @@ def fit():
     return train
 
 
-@pytest.mark.long
 def test_several_fits_of_one_run_lose_no_epoch(falling, fit, tmp_path, monkeypatch):
     monkeypatch.setattr(logger_module, "_GAP", 0.0)
     run, make = falling
@@ -316,8 +315,6 @@ def test_files_that_cannot_be_written_are_named(drive, model):
         drive([board], model, ROWS, steps=4)
 
 
-@pytest.mark.long
-@pytest.mark.longest
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
 def test_the_packages_themselves(name, tmp_path, monkeypatch, drive, model):
     package = pytest.importorskip(name)

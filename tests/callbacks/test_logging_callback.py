@@ -1,12 +1,10 @@
 """Tests of ``exburn.callbacks.logging_callback``."""
 
-import pytest
 from tests.callbacks.messages import X, Y, model
 
 from exburn import callbacks
 
 
-@pytest.mark.long
 def test_logging():
     lines = []
     logger = callbacks.LoggingCallback(lines.append)

@@ -36,7 +36,6 @@ SHOWN = {  # a value at the end of a cell, and what its HTML has
 }
 
 
-@pytest.mark.slow
 def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")

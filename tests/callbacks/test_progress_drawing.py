@@ -57,7 +57,6 @@ def test_nothing_is_shown_before_a_quick_step_unless_it_is_compiled():
     callbacks.on_train_end()
 
 
-@pytest.mark.long
 def test_the_bar_shows_that_a_loader_is_slow(monkeypatch):
     monkeypatch.setattr("exburn.runtime.threads._GLANCE", 0.02)
     monkeypatch.setattr("exburn.callbacks.progress._LONGEST_PAUSE", 0)

@@ -11,7 +11,6 @@ from tests.callbacks.messages import X, Y, model
 from exburn import callbacks
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("as_json", [True, False])
 def test_remote_monitor(as_json):
     got = []

@@ -20,7 +20,6 @@ def fit(callback, epochs=3, **options):
     return model
 
 
-@pytest.mark.long
 def test_the_newest_stay_and_a_run_goes_on_from_them(tmp_path):
     callback = StateCheckpoint(tmp_path / "run", keep=2, monitor="loss")
     model = fit(callback, epochs=3)

@@ -133,13 +133,11 @@ def test_weights_tables_and_the_summary_of_another_model(tmp_path):
         model.fit(x, Y, verbose=0, callbacks=[board])
 
 
-@pytest.mark.slow
 def test_a_profile_of_steps(model, tmp_path):
     fit(model, callbacks.TensorBoard(tmp_path, profile_batch=(2, 3)))
     assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
 
 
-@pytest.mark.slow
 def test_a_trace_ends_whatever_happens(model, tmp_path):
     def fail(logs):
         raise ZeroDivisionError

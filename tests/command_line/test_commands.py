@@ -45,7 +45,6 @@ def test_every_command_takes_json():
         assert "--json" in own.format_help(), name
 
 
-@pytest.mark.long
 def test_doctor(capsys):
     found = told(capsys, "doctor")
     assert found["ok"] and found["checks"][0]["name"] == "ExBurn"
@@ -147,7 +146,6 @@ def test_convert(files, capsys, tmp_path):
         told(capsys, "convert", files / source, tmp_path / wrong, code=1)
 
 
-@pytest.mark.long
 def test_convert_exports(files, capsys, tmp_path):
     pytest.importorskip("onnxruntime")
     target = tmp_path / "m.onnx"

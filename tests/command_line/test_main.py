@@ -110,7 +110,6 @@ def test_how_a_command_ends(outcome, code, said, monkeypatch, capsys):
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_module_is_the_command(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "exburn", "--version"],

@@ -99,7 +99,6 @@ def test_arrays_and_other_models(suffix, model, models, tmp_path, capsys):
     )
 
 
-@pytest.mark.long
 def test_onnx(models, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     models[1]["iris"].export(tmp_path / "iris.onnx")
@@ -197,7 +196,6 @@ def test_folders_of_images_and_texts(models, tmp_path, capsys):
     assert ".npy holds one array, the model has 2 outputs" in said.err
 
 
-@pytest.mark.long
 def test_texts(tmp_path, capsys):
     text = exburn.Input((1,), dtype="string", name="text")
     lookup = layers.StringLookup(vocabulary=["good", "bad"], output_mode="int")

@@ -157,7 +157,6 @@ def ask(url, x, key=KEY):
 
 
 @needs_server
-@pytest.mark.slow
 def test_it_serves_files_until_sigterm(tmp_path):
     """With a layer of one's own that ``--import`` registers."""
     (tmp_path / "mine.py").write_text(
@@ -208,7 +207,6 @@ def test_it_serves_files_until_sigterm(tmp_path):
 
 
 @needs_server
-@pytest.mark.slow
 def test_a_terminal_gets_plain_lines(tmp_path):
     exburn.Sequential([exburn.Input((3,)), layers.Dense(2)]).save(tmp_path / "d.exburn")
     ours, theirs = pty.openpty()

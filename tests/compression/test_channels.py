@@ -98,7 +98,6 @@ def residual():
     return draw(exburn.Model(image, Dense(5, "softmax", name="head")(Flatten()(y))))
 
 
-@pytest.mark.long
 def test_a_narrow_model_is_the_wide_one_without_its_silent_units():
     model = residual()
     half = [0, 2, 5, 7]
@@ -160,7 +159,6 @@ def test_the_scope_says_among_which_units_the_least_are():
     assert [layer.units for layer in some.layers] == [8, 4, 2]
 
 
-@pytest.mark.long
 def test_a_narrow_model_trains_saves_and_is_compiled_as_before(tmp_path):
     model = residual()
     model.compile(exburn.optimizers.Adam(0.01), "cross_entropy", metrics=["accuracy"])
@@ -174,8 +172,6 @@ def test_a_narrow_model_trains_saves_and_is_compiled_as_before(tmp_path):
     assert made.count_params() < 0.5 * model.count_params()
 
 
-@pytest.mark.long
-@pytest.mark.longest
 @pytest.mark.parametrize(
     "name", ["VGG16", "ResNet50V2", "MobileNetV2", "MobileNetV3Small", "DenseNet121"]
 )
@@ -220,7 +216,6 @@ def silence_in(model, gone):
         weights[path].assign(np.moveaxis(value, 0, axis))
 
 
-@pytest.mark.long
 def test_heads_and_states_that_are_silent_go():
     model = text_model()
     half = {"heads": [1, 2], "grouped": [1], "up": [0, 3, 5, 6, 9, 10, 12, 15]}
@@ -255,7 +250,6 @@ def test_heads_and_states_that_are_silent_go():
     same(made, model, TOKENS)
 
 
-@pytest.mark.long
 def test_what_flows_along_a_residual_connection_goes_where_its_embedding_is_named():
     model = text_model()
     gone = {("table/embeddings", 1, 1): [1, 2, 4, 7]}
@@ -325,7 +319,6 @@ def test_the_hint_names_the_layers_that_can_be_followed():
     assert made.get_layer("wide").units == 3 and made.get_layer("after").units == 2
 
 
-@pytest.mark.long
 def test_units_that_are_needed_stay():
     x = exburn.Input((8,))
     outputs = exburn.Model(x, Dense(4, "softmax")(x))

@@ -49,8 +49,6 @@ def test_the_ways_are_in_the_order_of_what_they_cost():
     assert order == [20, 25, 50]
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_a_plan_tells_sizes_before_anything_is_trained(model, monkeypatch):
     monkeypatch.setattr(compressing, "RECIPES", FEW)
     monkeypatch.setattr(compressing, "_SECONDS", 0.001)
@@ -65,8 +63,6 @@ def test_a_plan_tells_sizes_before_anything_is_trained(model, monkeypatch):
     assert "50 % of units, int8" in str(found)
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_what_reaches_the_target_is_returned(model, monkeypatch, tmp_path):
     monkeypatch.setattr(compressing, "RECIPES", FEW)
     before, options = model.get_weights(), {"validation_split": 0.25, "epochs": 4}
@@ -87,14 +83,12 @@ def test_what_reaches_the_target_is_returned(model, monkeypatch, tmp_path):
     assert model.trainable_weights and model.compression_report is None
 
 
-@pytest.mark.long
 def test_the_smallest_of_those_without_training_is_returned(model, monkeypatch):
     monkeypatch.setattr(compressing, "RECIPES", FEW[:2])
     report = model.compress(X, Y, "3x", 30).compression_report
     assert report.chosen.name == "int4" and report["int8"].score is not None
 
 
-@pytest.mark.long
 def test_without_a_target_the_smallest_within_the_points_is_returned(
     model, monkeypatch
 ):
@@ -108,7 +102,6 @@ def test_without_a_target_the_smallest_within_the_points_is_returned(
     assert not report.reached
 
 
-@pytest.mark.long
 def test_what_is_not_good_enough_is_not_returned(model, monkeypatch):
     monkeypatch.setattr(compressing, "RECIPES", FEW[:2])
     with pytest.warns(UserWarning, match="nothing reached 50 ×"):
@@ -124,7 +117,6 @@ def test_what_is_not_good_enough_is_not_returned(model, monkeypatch):
     )
 
 
-@pytest.mark.long
 def test_a_way_that_cannot_be_trained_does_not_end_the_others(model, monkeypatch):
     def refuse(self, recipe):
         if recipe.mode == "int8":
@@ -138,7 +130,6 @@ def test_a_way_that_cannot_be_trained_does_not_end_the_others(model, monkeypatch
     assert report.chosen.name == "int4"
 
 
-@pytest.mark.long
 def test_points_of_a_loss_are_per_cent(model, monkeypatch):
     data = {"x": X, "y": Y}
     judge = compressing._Judge(model, data, "loss", 32, 5.0)
@@ -152,7 +143,6 @@ def test_points_of_a_loss_are_per_cent(model, monkeypatch):
         compressing._Judge(model, data, "auc", 32, 5.0)
 
 
-@pytest.mark.long
 def test_ways_that_are_not_open_are_told_with_the_reason(monkeypatch):
     class Net(exburn.Model):
         def __init__(self):
@@ -213,7 +203,6 @@ def test_what_cannot_be_planned():
         plan(free)
 
 
-@pytest.mark.long
 def test_the_first_metric_is_that_of_compile():
     x = exburn.Input((4,))
     model = exburn.Model(x, [layers.Dense(2, name=name)(x) for name in "ab"])

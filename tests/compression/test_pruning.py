@@ -79,7 +79,6 @@ def test_schedules_follow_their_formulas():
     np.testing.assert_array_equal(ConstantSparsity(2)(np.arange(4)), [0, 0, 1, 1])
 
 
-@pytest.mark.long
 def test_masks_grow_within_the_step_and_stay_zero():
     model = make()
     before = model.get_weights()
@@ -144,8 +143,6 @@ def frozen_masks(model):
     return {path: mask.copy() for path, mask in masks(model).items()}
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("at once, each layer", "by a schedule", "of groups")
 @pytest.mark.parametrize("name", list(PRUNINGS))
 def test_masks_stay_after_the_schedule_whatever_is_frozen(name):
     """Of the weights that go on learning some become smaller than what is left."""
@@ -162,7 +159,6 @@ def test_masks_stay_after_the_schedule_whatever_is_frozen(name):
         assert all((found[path] == mask).all() for path, mask in wanted.items())
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::exburn.errors.ConstantLossWarning")
 def test_frozen_layers_count_with_what_they_have():
     """What goes of the others is what would go if nothing were frozen."""
@@ -193,7 +189,6 @@ def sparse():
     return pruned
 
 
-@pytest.mark.long
 def test_two_of_four_after_fit_files_copies_and_quantize(sparse, tmp_path):
     kernels = [layer.kernel for layer in sparse.layers]
     assert all(map(fits, kernels)) and sparsity(sparse).total == 0.5
@@ -268,7 +263,6 @@ def test_gptq_rounds_what_is_left():
     assert errors[0] < errors[1]
 
 
-@pytest.mark.long
 def test_every_kind_of_layer_is_pruned_along_what_it_sums_over():
     image = exburn.Input((6, 6, 4))
     y = Conv2D(8, 3, padding="same")(image)
@@ -287,7 +281,6 @@ def test_every_kind_of_layer_is_pruned_along_what_it_sums_over():
         assert found[path].share == 0.5 and fits(weights[path], axis=axis), path
 
 
-@pytest.mark.long
 def test_a_run_goes_on_in_the_middle_of_its_schedule(tmp_path):
     schedule = PolynomialSparsity(0, 7, every=2)
 
@@ -335,8 +328,6 @@ class OwnStep(exburn.Model):
         return {"loss": value}, (trained, new, slots, metrics)
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("mean", "clone", "batches", "accumulated")
 @pytest.mark.parametrize(
     "way", ["own", "average", "mean", "clone", "batches", "accumulated"]
 )
@@ -365,8 +356,6 @@ def test_every_way_to_train_prunes(way):
     assert sparsity(pruned).total == 0.5
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_lanes_of_a_sweep_are_pruned():
     pruned = exburn.prune(make(), 0.5, PolynomialSparsity(0, 6, every=2))
     over = {"seed": range(2), "learning_rate": [0.1, 0.01]}
@@ -374,7 +363,6 @@ def test_lanes_of_a_sweep_are_pruned():
     assert [sparsity(model).total for model in result.models()] == [0.5] * 4
 
 
-@pytest.mark.long
 def test_the_zeros_are_in_files_for_other_runtimes(sparse, tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
@@ -435,7 +423,6 @@ def test_records_that_do_not_fit_are_told(sparse):
             make().repeat_changes([record | bad])
 
 
-@pytest.mark.long
 def test_what_cannot_be_pruned_is_told():
     with pytest.raises(UnknownNameError, match="hidden"):
         exburn.prune(make(), filters="hidden")

@@ -57,7 +57,6 @@ def in_127ths(weight):
     return np.rint(weight / scale) * scale
 
 
-@pytest.mark.long
 def test_it_computes_with_rounded_weights_and_activations(trained):
     kernel, bias, last, shift = (
         exact_weight(getattr(trained.get_layer(name), part)).numpy()
@@ -88,7 +87,6 @@ def test_ranges_follow_the_batches(trained):
     np.testing.assert_allclose(ends(trained)["hidden/input"], (low, high), rtol=1e-5)
 
 
-@pytest.mark.long
 def test_what_is_stored_is_what_was_trained(trained, tmp_path):
     wanted = trained.predict(X, verbose=0)
     small = trained.quantize()
@@ -149,8 +147,6 @@ SCHEMES = {
 }
 
 
-@pytest.mark.long_cases("int8", "int4 static", "float8")
-@pytest.mark.longest_cases("int8", "int4 static", "float8")
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 def test_a_weight_reads_as_it_will_be_stored(scheme):
     weight = RANDOM.standard_normal(scheme.shape).astype(np.float32)
@@ -159,7 +155,6 @@ def test_a_weight_reads_as_it_will_be_stored(scheme):
     assert (np.asarray(scheme.round(weight)) == np.asarray(stored)).all()
 
 
-@pytest.mark.long
 def test_gradients_pass_what_is_within_a_range_and_move_its_ends():
     x, weight = np.float32([-3, -0.5, 0.303, 2, 2.5]), np.float32([1, 2, 4, 8, 16])
 
@@ -185,7 +180,6 @@ def test_gradients_pass_what_is_within_a_range_and_move_its_ends():
         assert float(d_ends[place]) == pytest.approx(moved * (2 * place - 1), rel=1e-4)
 
 
-@pytest.mark.long
 def test_ranges_of_a_trained_model_are_measured():
     model, x = make(), X.copy()
     x[0, 0] = 100.0
@@ -280,7 +274,6 @@ def test_errors_name_what_was_called():
             exburn.quantize_aware(model, **bad)
 
 
-@pytest.mark.long
 def test_strings_are_a_calibration_of_a_model_that_looks_them_up():
     word = exburn.Input((1,), dtype="string")
     found = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
@@ -322,7 +315,6 @@ def test_an_onnx_file_has_the_scales_of_the_training(trained, tmp_path):
     assert any(a.shape == (3,) and np.allclose(a, scales) for a in arrays.values())
 
 
-@pytest.mark.long
 def test_products_of_large_integers_are_exact_in_an_onnx_file(tmp_path):
     # On AVX2 without VNNI, onnxruntime adds pairs of products in 16 bits, unless
     # neither inputs nor weights have a sign.
@@ -346,8 +338,6 @@ def test_products_of_large_integers_are_exact_in_an_onnx_file(tmp_path):
     ]
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_channels_are_folded_into_the_convolution_of_an_onnx_file(tmp_path):
     onnx, runtime = map(pytest.importorskip, ("onnx", "onnxruntime"))
     model = exburn.Sequential(
@@ -408,14 +398,7 @@ UNSEEN = {
     ),
 }
 
-ALSO = ("int4", "float8")
 
-
-@pytest.mark.long
-@pytest.mark.longest_cases(
-    *(f"{name}-{mode}" for name in ("a dead relu", "a closed gate") for mode in ALSO),
-    "a branch that fit does not run-int4",
-)
 @pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
 @pytest.mark.parametrize("name", list(UNSEEN))
 def test_activations_that_saw_nothing_are_not_rounded(name, mode, tmp_path):

@@ -7,8 +7,6 @@ import exburn
 from exburn import errors, layers
 from exburn.compression.quantization import all_ranges
 
-pytestmark = [pytest.mark.long, pytest.mark.longest]
-
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((128, 16)).astype(np.float32)
 Y = X[:, :3].argmax(1)

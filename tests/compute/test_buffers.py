@@ -35,7 +35,6 @@ def test_all_dtypes_of_jax_are_known():
         assert compute.buffer([1.0, 2.0], dtype="float64").dtype == np.float64
 
 
-@pytest.mark.long
 def test_buffers():
     made = compute.buffer([1, 2, 3, 4, 5, 6], (2, 3), "float16")
     assert compute.size(made) == 12

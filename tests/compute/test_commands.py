@@ -15,8 +15,7 @@ from exburn.errors import (
 )
 
 
-@pytest.mark.long
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_commands_run_while_the_host_goes_on():
     @jax.jit
     def slow(x):

@@ -6,12 +6,10 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from exburn import compute
 
 
-@pytest.mark.long
 def test_synchronize_waits_for_everything():
     gc.collect()  # of commands that failed in other tests: it would raise their error
     done = []

@@ -57,7 +57,6 @@ class Filled(exburn.Model):
         return last(second(first(x))) * self.places[1]
 
 
-@pytest.mark.long
 def test_what_is_put_in_later_is_trained_and_saved(tmp_path):
     model = Filled()
     model.compile("adam", "mse")

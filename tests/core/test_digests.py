@@ -169,7 +169,6 @@ for one, other in [*EQUAL.values(), *UNEQUAL.values()]:
 """
 
 
-@pytest.mark.slow
 def test_other_processes_have_the_same_texts():
     told = set()
     for seed in "12":

@@ -72,7 +72,6 @@ CASES = {
 }
 
 
-@pytest.mark.long_cases("attention")
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_computes_what_the_function_does_on_arrays(name):
     x = Input((8,))

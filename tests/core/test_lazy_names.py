@@ -69,6 +69,5 @@ assert exburn.core.registry.lookup("GPT2").__module__ == "exburn.applications.gp
 """
 
 
-@pytest.mark.slow
 def test_nothing_of_it_is_imported_before_it_is_used():
     subprocess.run([sys.executable, "-c", _LIGHT], check=True)

@@ -167,9 +167,7 @@ def output(model, tmp_path):
     return shown.getvalue() + terminal.file.getvalue()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["escapes", "directions"])
-@pytest.mark.longest_cases("directions")
 def test_what_is_printed_of_a_model_shows_its_names(kind, tmp_path):
     text = output(named_model(ODD[kind]), tmp_path)
     assert is_shown(text)

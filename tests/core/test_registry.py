@@ -156,6 +156,5 @@ assert set(registry._registry) - light == set(late)
 """
 
 
-@pytest.mark.slow
 def test_a_new_process_knows_the_classes_of_packages_that_come_later():
     subprocess.run([sys.executable, "-c", _LATE_CLASSES], check=True)

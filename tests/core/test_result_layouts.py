@@ -9,8 +9,6 @@ import exburn
 from exburn import layers
 from exburn.errors import LayoutError
 
-pytestmark = pytest.mark.long
-
 X = np.random.default_rng(0).standard_normal((42, 8)).astype("float32")
 MESH = {"data": 2, "model": 4}
 

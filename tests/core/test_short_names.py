@@ -28,7 +28,6 @@ def test_names_of_a_family_stay_apart(family, width):
     assert all(cell_len(text) <= width for text in cut)
 
 
-@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=5), st.integers(0, 50))
 def test_any_name_fits_any_width(names, width):

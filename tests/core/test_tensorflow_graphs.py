@@ -176,8 +176,6 @@ print("as expected")
 """
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
 def test_with_tensorflow(tmp_path):
     pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path)]
     subprocess.run([*pip, "tensorflow-cpu"], check=True, timeout=900)

@@ -66,7 +66,6 @@ def test_a_partial_file_is_resumed_by_the_next_call(cache, server):
     assert ranges(server)[-1] == "bytes=150000-"
 
 
-@pytest.mark.long
 def test_what_came_before_a_stall_is_kept(cache, server, monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", 0.2)
     server.files["file.bin"], server.break_after = DATA, 50_000

@@ -11,7 +11,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.long
 def test_the_bare_name_is_refused():
     code = "import datasets"
     # Under PYTHONSAFEPATH, which CI sets, the folder would not be found at all.
@@ -29,7 +28,6 @@ def test_the_bare_name_is_refused():
     assert "exburn.datasets" in done.stderr and "Hugging Face" in done.stderr
 
 
-@pytest.mark.long
 def test_nothing_optional_is_imported():
     code = (
         "import sys, exburn.datasets as d; assert 'moons' in dir(d)\n"

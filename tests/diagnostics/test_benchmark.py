@@ -11,7 +11,7 @@ from exburn.diagnostics.benchmark import Timing
 from exburn.errors import ArgumentError, DataError
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_the_machine():
     report = exburn.benchmark(size=64, iterations=3, dtypes=["float32", "bfloat16"])
     assert [row["dtype"] for row in report.rows] == ["float32", "bfloat16"]
@@ -22,7 +22,6 @@ def test_the_machine():
     assert "64 × 64" in str(report) and "bfloat16" in str(report)
 
 
-@pytest.mark.long
 def test_the_times_are_those_of_the_runs():
     pauses = iter([0.5, 0.0, 0.02, 0.2])  # the first two are the warm-up
 

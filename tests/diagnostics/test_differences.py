@@ -19,8 +19,6 @@ def smooth():
     return model(layers.Dense(5, "tanh"), layers.Dropout(0.3))
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("numerical-0.0001")
 @pytest.mark.parametrize(
     ("method", "atol"), [("numerical", 1e-4), ("numerical_batch", 3e-3)]
 )
@@ -44,7 +42,6 @@ def temporary_bytes(made, budget):
     return compiled.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.longest
 def test_chunks_fit_the_memory(smooth, monkeypatch):
     sizes = [temporary_bytes(smooth, 2**bits) for bits in (14, 22)]
     assert 3 * sizes[0] < sizes[1] < 2**22
@@ -73,9 +70,7 @@ class Own(exburn.Layer):
         return y + jnp.tanh(x @ twice @ twice * self.scale.get_value())[:, :3]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("method", ["numerical", "numerical_batch"])
-@pytest.mark.longest_cases("numerical")
 def test_products_are_cut_where_that_is_the_same(method):
     made = exburn.Sequential([exburn.Input((4,)), Own()])
     made.compile("sgd", "cross_entropy", seed=1)
@@ -102,7 +97,6 @@ def test_epsilon_by_dtype():
     assert differences.default_epsilon("float32", "numerical_batch") < sizes[1]
 
 
-@pytest.mark.long
 def test_a_step_that_a_weight_cannot_hold_is_one_to_the_next_number():
     made = model(dtype="bfloat16")
     found = exburn.compute_gradients(made, (X, Y), method="numerical", epsilon=1e-12)

@@ -12,7 +12,6 @@ import exburn
 from exburn import layers
 
 
-@pytest.mark.long
 def test_a_step_in_bfloat16_is_what_was_really_moved():
     made = model(layers.Dense(5, "tanh", dtype="bfloat16"), dtype="bfloat16")
     found = exburn.check_gradients(made, (X, Y))
@@ -29,7 +28,6 @@ broken.defvjp(
 )
 
 
-@pytest.mark.long
 def test_the_check_names_the_layer_with_a_wrong_gradient():
     made = model(
         layers.Dense(5, "tanh", name="good"), layers.Dense(4, broken, name="bad")
@@ -42,7 +40,6 @@ def test_the_check_names_the_layer_with_a_wrong_gradient():
     assert found.worst.path in wrong and "← worst" in str(found)
 
 
-@pytest.mark.long
 def test_corners_are_left_out():
     made = model(layers.Dense(128, "relu"))
     found = exburn.check_gradients(made, (X, Y), elements=None)
@@ -61,9 +58,7 @@ class Corner(exburn.Layer):
         return x * jax.nn.relu(self.w + 0)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("method", ["numerical", "numerical_batch"])
-@pytest.mark.longest_cases("numerical")
 def test_a_corner_right_at_a_weight_is_no_error(method):
     found = exburn.check_gradients(model(Corner(name="c")), (X, Y), method=method)
     assert found.ok and [r.corners for r in found.rows if r.path == "c/w"] == [1]
@@ -80,7 +75,6 @@ class Odd(exburn.Layer):
         return x * self.factor
 
 
-@pytest.mark.long
 def test_scalar_and_empty_parameters():
     made = model(Odd(name="odd"))
     found = exburn.compute_gradients(made, (X, Y), method="numerical")
@@ -88,7 +82,6 @@ def test_scalar_and_empty_parameters():
     assert exburn.check_gradients(made, (X, Y)).ok
 
 
-@pytest.mark.slow
 def test_float64():
     """Losses are summed in float32, so steps are those of float32."""
     code = (

@@ -31,7 +31,6 @@ def exact(made, x, y):
     return jax.grad(loss)(weights)
 
 
-@pytest.mark.long
 def test_autodiff_is_jax_grad():
     made = model(layers.Dense(5, "tanh"))
     found = exburn.compute_gradients(made, (X, Y))
@@ -55,7 +54,6 @@ def test_train_step_is_train_on_batch():
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.long
 def test_train_step_by_differences_updates_everything():
     def make():
         return model(layers.Dense(5, "tanh"), layers.BatchNormalization())
@@ -76,7 +74,6 @@ def test_train_step_by_differences_updates_everything():
     assert one.optimizer.iterations == other.optimizer.iterations == 3
 
 
-@pytest.mark.long
 def test_train_step_takes_options_for_one_step():
     made = model(optimizer=exburn.optimizers.SGD(1.0, momentum=0.0))
     before = made.get_weights()
@@ -89,7 +86,6 @@ def test_train_step_takes_options_for_one_step():
     assert np.sqrt(sum((m**2).sum() for m in moved)) > 0.01
 
 
-@pytest.mark.long
 def test_fit_tells_where_its_time_went():
     import time
 
@@ -162,7 +158,6 @@ def test_bad_calls(case):
         call()
 
 
-@pytest.mark.long
 def test_profile_step_changes_nothing():
     made = model(layers.Dense(5, "tanh"))
     before = made.get_weights()

@@ -63,9 +63,7 @@ def test_losses_of_several_outputs(api):
         loss.validate_outputs(teacher, [student["a"], student["b"]])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("accumulate", [False, True])
-@pytest.mark.longest_cases("False")
 def test_training_is_that_of_keras(accumulate, golden):
     def train(api):
         d = api.distillation
@@ -95,7 +93,6 @@ def test_training_is_that_of_keras(accumulate, golden):
         np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.long
 def test_features_come_from_the_pass_that_made_the_outputs():
     """A student with dropout is not run twice, with other masks (Keras does so)."""
     calls = []
@@ -121,7 +118,6 @@ def test_features_come_from_the_pass_that_made_the_outputs():
     assert len(calls) == before + 1
 
 
-@pytest.mark.long
 def test_models_of_subclasses_are_compared_by_their_layers():
     class Net(exburn.Model):
         def __init__(self):
@@ -138,7 +134,6 @@ def test_models_of_subclasses_are_compared_by_their_layers():
     assert history[-1] < history[0]
 
 
-@pytest.mark.long
 def test_one_may_train_without_targets_and_with_weights():
     kl = exburn.distillation.LogitsDistillation()
     model = compiled(exburn, kl)
@@ -156,7 +151,6 @@ def test_one_may_train_without_targets_and_with_weights():
     )
 
 
-@pytest.mark.long
 def test_files_and_copies(tmp_path):
     d = exburn.distillation
     losses = [d.LogitsDistillation(2.0), d.FeatureDistillation("mae", "hidden", "h")]
@@ -226,7 +220,6 @@ def test_errors_say_what_to_do():
         compiled(exburn, d.LogitsDistillation(loss=["mse", "mse"])).fit(X, Y, verbose=0)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("first", ["student", "distiller"])
 def test_the_optimizers_state_goes_with_the_student(first):
     """To the distiller, and back: whoever trains goes on with the moments."""

@@ -85,7 +85,6 @@ def test_values_are_compared_as_they_are():
     assert float(soft_divergence(*ruled_out, 2.0, kind, kind)) == 0.0
 
 
-@pytest.mark.long
 def test_a_student_is_trained_by_the_formula_and_stands_alone(tmp_path):
     teacher, student = stack(8), compiled(stack(4))
     before = teacher.get_weights()
@@ -130,7 +129,6 @@ def test_a_student_is_trained_by_the_formula_and_stands_alone(tmp_path):
     assert alone.evaluate(X, Y, verbose=0) == student.evaluate(X, Y, verbose=0)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("loss, last, units", [("mse", None, 2), ("bce", "sigmoid", 1)])
 def test_an_unbuilt_student_is_built_and_compiled_as_the_teacher(loss, last, units):
     teacher = stack(8, last, units)
@@ -159,8 +157,6 @@ class SmallNet(exburn.Model):
         return {"units": self.units}
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_models_of_classes_of_ones_own_go_into_files(tmp_path):
     teacher, student = SmallNet(8), SmallNet()
     teacher(X)
@@ -172,8 +168,6 @@ def test_models_of_classes_of_ones_own_go_into_files(tmp_path):
     assert other.evaluate(X, Y, verbose=0, return_dict=True) == expected
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_losses_and_targets_may_go_by_the_names_of_outputs():
     def two(width):
         x = exburn.Input((6,), name="row")

@@ -13,8 +13,6 @@ import textwrap
 import time
 from pathlib import Path
 
-from tests.conftest import quick_environment
-
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = "--xla_force_host_platform_device_count"
 HEARTBEAT = 10  # seconds after which a process that is gone is missed
@@ -98,13 +96,11 @@ class Processes:
         path = self.place / "script.py"
         path.write_text(BEGIN.format(heartbeat=heartbeat) + textwrap.dedent(script))
         cluster, port = cluster or (lambda *of: _keras(count, *of)), free_port()
-        quick = quick_environment()
-        flags = quick.get("XLA_FLAGS", "")
+        flags = os.environ.get("XLA_FLAGS", "")
         self._running = []
         for number in range(count):
             variables = {
                 **os.environ,
-                **quick,
                 "PYTHONPATH": str(ROOT),
                 "PYTHONSAFEPATH": "1",
                 "KERAS_BACKEND": "jax",

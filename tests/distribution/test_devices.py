@@ -17,18 +17,15 @@ def fails(value):
     raise ArithmeticError(f"no {value}")
 
 
-@pytest.mark.long
 def test_the_process_has_eight_devices():
     assert process("as it was") == (COUNT, "as it was")
 
 
-@pytest.mark.long
 def test_a_failure_comes_back():
     with pytest.raises(ArithmeticError, match="no luck"):
         fails("luck")
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("turn", [1, 2])
 def test_no_test_leaves_a_distribution_behind(turn):

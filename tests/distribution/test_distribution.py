@@ -39,7 +39,6 @@ def test_what_does_not_fit():
         distribute_tensor(np.ones(3), TensorLayout(("batch",)))
 
 
-@pytest.mark.long
 @on_devices
 def test_on_eight_devices():
     mesh = DeviceMesh((2, 4), ["batch", "model"])

@@ -174,7 +174,6 @@ WAYS = [
     other_optimizers,
     classes_and_views,
 ]
-CI = {"a_loader data", "adapters fsdp", "accumulated_gradients zero"}
 
 
 @pytest.mark.parametrize(
@@ -184,23 +183,17 @@ CI = {"a_loader data", "adapters fsdp", "accumulated_gradients zero"}
             way.__name__,
             mesh,
             id=f"{way.__name__} {mesh}",
-            marks=[pytest.mark.long]
-            + [pytest.mark.longest] * (f"{way.__name__} {mesh}" not in CI),
         )
         for way in WAYS
         for mesh in MESHES
     ],
 )
 @on_devices
-@pytest.mark.longest_cases(
-    "accumulated_gradients zero", "a_loader data", "adapters fsdp"
-)
 def test_the_same_numbers(way, mesh):
     found, wanted = globals()[way](MESHES[mesh]()), globals()[way](None)
     assert_close(found, wanted, 1e-2 if way == "bfloat16" else 1e-5)
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("mesh", ["fsdp"])
 def test_files_know_nothing_of_the_mesh(tmp_path, mesh):
@@ -215,7 +208,6 @@ def test_files_know_nothing_of_the_mesh(tmp_path, mesh):
     assert_close(losses(read), losses(model))
 
 
-@pytest.mark.longest
 @on_devices
 def test_a_run_goes_on_on_another_mesh(tmp_path):
     wanted = losses(compiled("mlp", "data"), epochs=4)["loss"]
@@ -228,7 +220,6 @@ def test_a_run_goes_on_on_another_mesh(tmp_path):
         assert_close(found["loss"][-2:], wanted[2:])
 
 
-@pytest.mark.long
 @on_devices
 def test_the_distribution_of_all_models():
     wanted = losses(compiled("mlp"))
@@ -241,7 +232,6 @@ def test_the_distribution_of_all_models():
     assert {len(w.value.sharding.device_set) for w in model.weights} == {1}
 
 
-@pytest.mark.long
 @on_devices
 def test_a_model_goes_back_to_one_device():
     def run(mesh):

@@ -43,24 +43,8 @@ def run(name, batch_size, mesh=None):
     return history, scores, outputs, traces
 
 
-QUICK = [("mlp", "8 data", 60)]
-LONG = [
-    ("convnet", "8 data", 60),
-    ("mlp", "8 fsdp", 64),
-    ("transformer", "2 x 4 tensor", 60),
-]
-
-
-def marks(case):
-    if case in QUICK:
-        return ()
-    return (
-        [pytest.mark.long] if case in LONG else [pytest.mark.long, pytest.mark.longest]
-    )
-
-
 CASES = [
-    pytest.param(*case, marks=marks(case))
+    case
     for name in ("mlp", "convnet", "transformer")
     for mesh in MESHES
     for batch in (1, 60, 64, 101)
@@ -71,9 +55,6 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "mesh", "batch"), CASES)
 @on_devices
-@pytest.mark.longest_cases(
-    "transformer-2 x 4 tensor-60", "mlp-8 fsdp-64", "convnet-8 data-60"
-)
 def test_the_history_of_one_device(name, mesh, batch):
     history, scores, outputs, traces = run(name, batch, mesh)
     wanted, their_scores, their_outputs, their_traces = run(name, batch)
@@ -84,7 +65,6 @@ def test_the_history_of_one_device(name, mesh, batch):
     assert traces["train"] == their_traces["train"] == 1
 
 
-@pytest.mark.long
 @on_devices
 def test_rows_of_no_batch_of_the_devices():
     """With a data set of fewer rows than devices."""

@@ -1,10 +1,8 @@
 """Two processes with rows of their own train as one with all of them."""
 
 import numpy as np
-import pytest
 from tests.distribution.processes import DATA, run
 
-pytestmark = pytest.mark.slow
 BEGIN = (
     DATA
     + """
@@ -50,7 +48,6 @@ report(loaded=loaded.history)
 """
 
 
-@pytest.mark.longest
 def test_the_history_is_that_of_one_process_with_all_rows():
     space = {"np": np}
     exec(BEGIN, space)
@@ -76,7 +73,6 @@ def test_the_history_is_that_of_one_process_with_all_rows():
     np.testing.assert_allclose(predicted, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.longest
 def test_epochs_have_the_fewest_steps_of_a_process_and_say_so():
     found = run(
         BEGIN

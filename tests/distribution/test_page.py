@@ -71,8 +71,6 @@ def test_the_pods_of_the_job_set_find_process_0(files):
     assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
-@pytest.mark.slow
-@pytest.mark.longest
 def test_the_batch_script_trains_in_two_processes_and_comes_back(files):
     tools = files / "bin"
     tools.mkdir()
@@ -110,8 +108,6 @@ def test_the_batch_script_trains_in_two_processes_and_comes_back(files):
     assert (files / "asked").read_text() == f"requeue {number}\n"
 
 
-@pytest.mark.long
-@pytest.mark.longest
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
     reason="Ray is not installed: pip install 'exburn[ray]'",

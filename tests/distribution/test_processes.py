@@ -5,8 +5,6 @@ import signal
 import pytest
 from tests.distribution.processes import Processes, run
 
-pytestmark = pytest.mark.slow
-
 
 def end(script, **options):
     with Processes(script, **options) as started:
@@ -81,9 +79,7 @@ def partly(number, port):
     }
 
 
-@pytest.mark.parametrize(
-    "cluster", [slurm, open_mpi, pytest.param(partly, marks=pytest.mark.longest)]
-)
+@pytest.mark.parametrize("cluster", [slurm, open_mpi, partly])
 def test_a_cluster_is_found_by_its_variables(cluster):
     found = run("report(told=processes.gather(NUMBER))", cluster=cluster)
     assert [values["told"] for values in found] == [[0, 1], [0, 1]]
@@ -155,7 +151,6 @@ def test_other_places_are_told_apart():
         assert ended.code == 1 and "process 1: there" in ended.errors
 
 
-@pytest.mark.longest
 def test_a_process_that_waits_for_a_slow_one_does_not_give_up():
     run("import time\nif NUMBER: time.sleep(7)\nprocesses.barrier('x')", heartbeat=5)
 
@@ -184,10 +179,8 @@ finally:
     ("wait", "reached"),
     [
         ("processes.barrier('x')", True),
-        pytest.param("liveness.await_ready(total(x))", True, marks=pytest.mark.nightly),
-        pytest.param(  # in JAX, where no exception comes
-            "total(x).block_until_ready()", None, marks=pytest.mark.longest
-        ),
+        ("liveness.await_ready(total(x))", True),
+        ("total(x).block_until_ready()", None),
     ],
 )
 def test_a_killed_process_is_named_by_the_others(wait, reached):

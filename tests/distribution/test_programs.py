@@ -47,7 +47,6 @@ def bytes_of(state, device=None):
     return sum(leaf.addressable_shards[device].data.nbytes for leaf in leaves)
 
 
-@pytest.mark.long
 @on_devices
 def test_data_parallel_sums_gradients_and_sends_no_data():
     state, program = trained("data")
@@ -60,10 +59,8 @@ def test_data_parallel_sums_gradients_and_sends_no_data():
     assert inputs[2][0].spec[1] == "data"  # the batch comes divided
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("kind", [FSDP, ZeRO])
-@pytest.mark.longest_cases("ZeRO")
 def test_bytes_a_device(kind):
     mesh = kind() if kind is FSDP else kind(3)
     state, program = trained(mesh)
@@ -74,10 +71,8 @@ def test_bytes_a_device(kind):
     assert program.memory_analysis().alias_size_in_bytes >= bytes_of(state, 0)
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.longest_cases("float32")
 def test_no_gathered_weight_is_kept_for_the_pass_backward(dtype):
     model = wide()
     model.dtype_policy = "float32" if dtype == "float32" else "mixed_bfloat16"
@@ -97,10 +92,8 @@ def test_no_gathered_weight_is_kept_for_the_pass_backward(dtype):
     assert made and not [v for v in made if v.shape == (WIDTH, WIDTH)]
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("stage", [1, 2])
-@pytest.mark.longest_cases("1")
 def test_stages_of_zero_keep_weights_whole(stage):
     state, _ = trained(ZeRO(stage))
     assert all(w.sharding.is_fully_replicated for w in state.params.values())
@@ -109,7 +102,6 @@ def test_stages_of_zero_keep_weights_whole(stage):
     assert slots <= (bytes_of(state) - weights) / COUNT * 1.05
 
 
-@pytest.mark.long
 @on_devices
 def test_data_stay_where_they_are_through_the_epochs():
     """Held data are whole on every device; only the numbers of rows are divided."""
@@ -132,10 +124,8 @@ def recommender(words, width=16):
     return exburn.Model(words_of, layers.Dense(4)(found))
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("words", [20, 5000])
-@pytest.mark.longest_cases("20")
 def test_devices_send_rows_and_not_a_gradient_as_large_as_the_table(words):
     x, y = np.arange(64 * 8).reshape(64, 8) % words, np.arange(64) % 4
     losses = {}
@@ -152,7 +142,6 @@ def test_devices_send_rows_and_not_a_gradient_as_large_as_the_table(words):
     assert any(f"[{words},16]" in kinds for kinds in sums) is (words == 20)
 
 
-@pytest.mark.long
 @on_devices
 def test_a_device_beside_others_is_one_device():
     """Nothing is divided unless it is asked for."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.conftest import quick_environment
 from tests.distribution.ray_run import trained
 
 from exburn import distribution
@@ -56,8 +55,8 @@ def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
 @pytest.mark.parametrize(
     ("way", "devices", "began"),
     [
-        pytest.param("killed", 2, 4, marks=pytest.mark.slow),
-        pytest.param("lost", 1, 3, marks=[pytest.mark.slow, pytest.mark.longest]),
+        ("killed", 2, 4),
+        ("lost", 1, 3),
     ],
 )
 def test_a_run_goes_on_after_the_loss_of_a_worker(way, devices, began, tmp_path):
@@ -84,7 +83,7 @@ def result_of(command: list[str]) -> dict:
     }
     done = subprocess.run(
         [sys.executable, *command],
-        env={**os.environ, **quick_environment(), **settings},
+        env={**os.environ, **settings},
         capture_output=True,
         text=True,
         timeout=240,

@@ -8,8 +8,6 @@ import exburn
 from exburn import distribution, layers
 from exburn.errors import ArgumentError, LayoutError
 
-pytestmark = pytest.mark.long
-
 X = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
 Y = X.sum(1, keepdims=True)
 MESH = {"data": 2, "model": 4}
@@ -67,20 +65,6 @@ RULES = {
 @pytest.mark.parametrize("kind", RULES)
 @pytest.mark.parametrize("op", ["fit", "evaluate", "predict", "train_on_batch"])
 @on_devices
-@pytest.mark.longest_cases(
-    "evaluate-no whole path",
-    "evaluate-twice",
-    "evaluate-indivisible",
-    "evaluate-too many axes",
-    "predict-unmatched",
-    "predict-no whole path",
-    "predict-twice",
-    "predict-too many axes",
-    "train_on_batch-unmatched",
-    "train_on_batch-no whole path",
-    "train_on_batch-indivisible",
-    "train_on_batch-too many axes",
-)
 def test_rules(kind, op):
     layout, said = RULES[kind]
 
@@ -109,7 +93,6 @@ def test_meshes(mesh, layout, said):
 
 @pytest.mark.parametrize("op", ["fit", "evaluate", "predict", "train_on_batch"])
 @on_devices
-@pytest.mark.longest_cases("evaluate", "predict")
 def test_a_fixed_batch(op):
     def call(model):
         model.compile("adam", "mse", seed=0, mesh={"data": 3})
@@ -120,7 +103,6 @@ def test_a_fixed_batch(op):
 
 @pytest.mark.parametrize("op", ["fit", "evaluate", "predict"])
 @on_devices
-@pytest.mark.longest_cases("evaluate", "predict")
 def test_the_distribution_of_all_models_is_checked(op):
     def call(model):
         layout = distribution.LayoutMap(distribution.DeviceMesh((2, 4), ["a", "b"]))
@@ -139,7 +121,6 @@ def test_a_device_and_a_mesh():
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 13])
 @on_devices
-@pytest.mark.longest_cases("3", "8", "1")
 def test_a_batch_smaller_than_the_axis(rows):
     one, eight = network(), network()
     eight.compile("adam", "mse", seed=0, mesh="data")

@@ -12,7 +12,6 @@ import exburn as keras
 from exburn.errors import CheckpointError, CheckpointWarning
 from exburn.saving.checkpoint import CheckpointDirectory
 
-pytestmark = pytest.mark.slow
 BEGIN = (
     DATA
     + """
@@ -86,7 +85,6 @@ def close(found, expected):
     assert found["step"] == expected["step"]
 
 
-@pytest.mark.longest
 def test_a_run_of_two_processes_goes_on_anywhere(tmp_path):
     first, second = train(tmp_path / "whole")
     assert first == second
@@ -272,7 +270,6 @@ tell(model, history)
 """
 
 
-@pytest.mark.longest
 def test_a_sigterm_to_one_process_saves_in_all_and_ends_them(tmp_path):
     script = SLOW.format(mesh="data", slow=True)
     with Processes(BEGIN + script, folder=tmp_path) as started:
@@ -312,7 +309,6 @@ def test_a_killed_process_costs_no_more_than_the_last_batches(tmp_path):
     close(found, whole())
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("who", [0, 1])
 def test_kills_at_random_moments(tmp_path, who):
     """Ten times each: the same bits on as many devices, and close to it on two."""

@@ -115,7 +115,6 @@ def test_programs_are_read(line, found):
     assert not list(times.read_collectives("%r = f32[2]{0} add(%all-reduce.1, %x)"))
 
 
-@pytest.mark.long
 @on_devices
 def test_what_xla_sends_is_what_the_formula_says():
     wide = [layers.Dense(256, "relu", use_bias=False) for _ in range(3)]

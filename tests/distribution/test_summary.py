@@ -66,10 +66,8 @@ SETTINGS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", SETTINGS)
 @on_devices
-@pytest.mark.longest_cases("data", "zero")
 def test_it_agrees_with_the_arrays(kind):
     settings = dict(SETTINGS[kind])
     if kind == "zero":
@@ -103,7 +101,6 @@ def test_it_agrees_with_the_arrays(kind):
     )
 
 
-@pytest.mark.long
 @on_devices
 def test_adapters_bits_and_global_distributions():
     model = network()
@@ -122,7 +119,6 @@ def test_adapters_bits_and_global_distributions():
     assert "One device" in str(small.sharding_summary())
 
 
-@pytest.mark.long
 @on_devices
 def test_bad_rules_are_told():
     model = network(mesh=MESH, layout={"nowhere": ("model",)})

@@ -289,10 +289,8 @@ def train(kind, tied, layout=True):
     return model, history.history["loss"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind, tied", [("all", False), ("grouped", True)])
 @on_devices
-@pytest.mark.longest_cases("all-False")
 def test_histories_are_those_of_one_device(kind, tied):
     (one, alone), (eight, together) = (train(kind, tied, on) for on in (False, True))
     np.testing.assert_allclose(together, alone, rtol=1e-5)
@@ -307,7 +305,6 @@ def test_histories_are_those_of_one_device(kind, tied):
         np.testing.assert_allclose(*pair, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.long
 @on_devices
 def test_a_step_gathers_no_weights():
     model, _ = train("all", False)
@@ -326,7 +323,6 @@ def test_a_step_gathers_no_weights():
     assert len(sums) == 5, sums
 
 
-@pytest.mark.long
 @on_devices
 def test_quantized_after_training():
     model = exburn.Sequential([exburn.Input((128,)), *dense(256, 128)])
@@ -338,7 +334,6 @@ def test_quantized_after_training():
     np.testing.assert_allclose(small.predict(x, verbose=0), before, atol=0.1)
 
 
-@pytest.mark.long
 @on_devices
 def test_what_does_not_divide_is_whole():
     model = exburn.Sequential(
@@ -351,7 +346,6 @@ def test_what_does_not_divide_is_whole():
     assert "4 devices cannot divide 6 evenly" in layout.reason_of("dense1/kernel")
 
 
-@pytest.mark.long
 @on_devices
 def test_fsdp_beside_tensor_parallel():
     def make(**keys):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tests.distribution.processes import DATA, Processes, run
 
-pytestmark = pytest.mark.slow
 BEGIN = (
     DATA
     + """
@@ -46,9 +45,7 @@ def alone():
     return found
 
 
-@pytest.mark.parametrize(
-    "mesh", ["data", pytest.param("fsdp", marks=pytest.mark.longest)]
-)
+@pytest.mark.parametrize("mesh", ["data", "fsdp"])
 def test_the_history_is_that_of_one_process(mesh):
     script = f"""
     model = make({mesh!r})

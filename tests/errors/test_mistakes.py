@@ -13,11 +13,6 @@ from tests.errors.mistakes import MISTAKES, PREAMBLE
 SCRIPT_LINES = 12
 CELL_LINES = 40
 KERAS = "layers of Keras"  # which takes seconds to import
-# What trains, or imports much.
-LONG = [
-    *("a callback that fails", "a generator that fails"),
-    *("a path of a sweep that is misspelt", "an argument of a class of one's own"),
-]
 # Of each kind one: a call, a user's function, a name, a file.
 IN_PROCESSES = [
     *("columns that are missing", "shapes that do not fit in call"),
@@ -28,16 +23,6 @@ IN_PROCESSES = [
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def cases(names=MISTAKES):
-    marks = {KERAS: pytest.mark.longest} | dict.fromkeys(LONG, pytest.mark.long)
-    return [
-        pytest.param(name, marks=[pytest.mark.long, marks[name]])
-        if name in marks
-        else name
-        for name in names
-    ]
 
 
 def check(name, text, most):
@@ -61,7 +46,7 @@ def raised_by(name):
     return caught.value
 
 
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", MISTAKES)
 def test_a_script_ends_in_a_few_lines_of_which_the_last_says_what_to_do(name):
     error = raised_by(name)
     line = error.__traceback__.tb_next  # without this test's
@@ -80,7 +65,7 @@ def shell():
     interactive.InteractiveShell.clear_instance()
 
 
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", MISTAKES)
 def test_a_cell_ends_in_few_lines_too(name, shell, capsys):
     assert shell.run_cell(PREAMBLE).success
     capsys.readouterr()
@@ -94,7 +79,6 @@ def test_there_are_as_many_mistakes_as_were_promised():
     assert len(MISTAKES) >= 49
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_PROCESSES)
 def test_a_process_says_the_same(name, tmp_path):
     path = tmp_path / "first.py"
@@ -106,7 +90,6 @@ def test_a_process_says_the_same(name, tmp_path):
     check(name, text, SCRIPT_LINES)
 
 
-@pytest.mark.slow
 def test_everything_is_shown_where_the_environment_says_so(tmp_path):
     path = tmp_path / "first.py"
     path.write_text(PREAMBLE + MISTAKES["shapes that do not fit in call"].program)
@@ -118,7 +101,6 @@ def test_everything_is_shown_where_the_environment_says_so(tmp_path):
     assert "exburn/module/layer" in done.stderr and "jax/_src" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_notebook_says_the_same(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     client = pytest.importorskip("nbclient")

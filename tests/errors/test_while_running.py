@@ -118,7 +118,6 @@ def test_a_callback_that_raises_keeps_its_exception_and_is_named(hook, where):
     check_alive(model)
 
 
-@pytest.mark.long
 def test_a_function_that_raises_inside_a_model_is_named_by_its_path():
     def crooked(x):
         if isinstance(x.shape[0], int):  # a batch, not yet at building
@@ -149,7 +148,6 @@ def test_an_exception_of_a_loader_says_which_batch_it_was():
 
 
 # ---------------------------------------------------------------------- late data
-@pytest.mark.long_cases("batch2-ShapeError-float32[None, 8]")
 @pytest.mark.parametrize(
     ("batch", "error", "says"),
     [
@@ -171,9 +169,6 @@ def test_a_bad_batch_later_in_a_loader_is_refused(batch, error, says):
     check_alive(model)
 
 
-@pytest.mark.long_cases(
-    "3-None-is exhausted-1", "3-2-ended after 1 of 2 steps of epoch 2-2"
-)
 @pytest.mark.parametrize(
     ("batches", "steps", "says", "epochs"),
     [
@@ -292,7 +287,6 @@ def test_flat_targets_fit_one_column_of_outputs():
     assert flat == model.evaluate(X, features(12)[:, None], verbose=0)
 
 
-@pytest.mark.long
 def test_a_failed_fit_does_not_spoil_the_next_one():
     """A refused data set must leave nothing of itself in losses and metrics."""
     model, fresh = classifier(seed=0), classifier(seed=0)

@@ -16,7 +16,6 @@ X = RNG.normal(size=(5, 3)).astype("float32")
 ROWS = exburn.InputSpec(shape=(None, 3), dtype="float32")
 
 
-@pytest.mark.long
 def test_endpoints_are_written_and_read(model, tmp_path, capsys):
     before = model.get_weights()
     archive = ExportArchive()
@@ -57,7 +56,6 @@ def test_endpoints_are_written_and_read(model, tmp_path, capsys):
     np.testing.assert_allclose(exburn.predict(file, X), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_a_process_with_jax_alone_runs_it(model, tmp_path):
     archive = ExportArchive()
     archive.track_and_add_endpoint("serve", model)

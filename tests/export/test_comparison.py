@@ -92,7 +92,6 @@ def test_indices_that_no_input_tells_are_not_moved():
     assert reaches(ExportedProgram(model, specs, "onnx"), inputs) is None
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("sizes", [(100, 75), (32, 224)])
 def test_images_that_are_resized_inside_are_written(sizes, tmp_path):
     pytest.importorskip("onnxruntime")

@@ -34,7 +34,6 @@ REFUSED: dict[str, set[str]] = {
 }
 
 
-@pytest.mark.longest
 @pytest.mark.parametrize("suffix", PACKAGES)
 @pytest.mark.parametrize("name", CASES)
 def test_a_layer_in_a_file(tmp_path, name, suffix):

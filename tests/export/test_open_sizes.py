@@ -141,7 +141,6 @@ CASES = {
 }
 
 
-@pytest.mark.long_cases("masked_attention", "image_and_words", "unet", "tied_pairs")
 @pytest.mark.parametrize("name", list(CASES))
 def test_each_open_size_is_as_free_as_the_model_lets_it(name, tmp_path):
     case = CASES[name]

@@ -83,8 +83,6 @@ def test_a_full_disk_is_told(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path):
     code = (
         "import sys, itertools\n"

@@ -43,7 +43,6 @@ def test_predictions_of_files_have_the_models_structure(name, tmp_path):
         check(path, model)
 
 
-@pytest.mark.longest
 def test_litert_files_hold_it_too(tmp_path):
     pytest.importorskip("litert_converter")
     pytest.importorskip("litert_quantizer")
@@ -55,7 +54,6 @@ def test_litert_files_hold_it_too(tmp_path):
         assert jax.tree.structure(found) == structure
 
 
-@pytest.mark.longest
 def test_core_ml_packages_hold_it_too(tmp_path):
     models = pytest.importorskip("coremltools").models
     pytest.importorskip("stablehlo_coreml")

@@ -39,7 +39,6 @@ class OwnSoftmax(exburn.Model):
         return jax.nn.softmax(self.dense(x))
 
 
-@pytest.mark.long_cases("activation", "logits")
 @says('`loss="cross_entropy"` takes one-hot or integer targets')
 @pytest.mark.parametrize("form", ["logits", "activation", "layer", "function", "class"])
 def test_cross_entropy_tells_logits_from_probabilities(form):
@@ -66,7 +65,6 @@ def test_keras_has_no_loss_of_that_name():
         fit(compiled(keras, keras.layers.Dense(3), loss="cross_entropy"), X, LABELS)
 
 
-@pytest.mark.long
 @says('`loss="mse"`, `"binary_cross_entropy"` and Keras\' names work')
 def test_names_of_losses():
     targets = (Y > 0).astype("float32")
@@ -88,7 +86,6 @@ def test_names_of_losses():
     )
 
 
-@pytest.mark.long_cases("binary_crossentropy-1-y0")
 @says('`loss="mse"`, `"binary_cross_entropy"` and Keras\' names work')
 @pytest.mark.parametrize(
     ("loss", "units", "y"),
@@ -124,7 +121,6 @@ def test_names_of_keras_take_probabilities(loss, units, y):
         assert sum("as probabilities" in str(one.message) for one in caught) == told
 
 
-@pytest.mark.long
 @says("An epoch has `steps_per_epoch` steps, whatever `steps_per_execution` is")
 @pytest.mark.parametrize("framework", BOTH)
 def test_steps_that_executions_do_not_divide(framework):
@@ -217,10 +213,8 @@ def test_no_compilation_is_to_run_eagerly():
     assert model.run_eagerly is False and model.jit_compile is False
 
 
-@pytest.mark.long
 @says("`layer.trainable = False` takes effect")
 @pytest.mark.parametrize("again", [False, True])
-@pytest.mark.longest_cases("False")
 def test_a_layer_frozen_after_compile_and_after_fit(again):
     stack = [f.layers.Dense(2) for f in BOTH], [f.layers.Dense(1) for f in BOTH]
     for framework, first, second in zip(BOTH, *stack, strict=True):
@@ -240,7 +234,6 @@ def test_a_layer_frozen_after_compile_and_after_fit(again):
             assert changed == [False, False, True, True]
 
 
-@pytest.mark.long
 @says("A number of a layer, regularizer or loss that changes")
 @pytest.mark.parametrize("framework", BOTH)
 def test_numbers_that_change_hold_from_the_next_chunk_on(framework):
@@ -262,7 +255,6 @@ def test_numbers_that_change_hold_from_the_next_chunk_on(framework):
     assert got == pytest.approx(factors**2 * np.mean(Y**2), rel=1e-4)
 
 
-@pytest.mark.long
 @says("A number of a layer, regularizer or loss that changes")
 def test_weights_of_losses_that_change():
     for framework in BOTH:

@@ -182,7 +182,6 @@ def test_an_adapter():
         compiled(keras).predict(Ones(), verbose=0)
 
 
-@pytest.mark.long
 @says("`class_weight` works with loaders, too")
 @each
 def test_class_weights_of_loaders(framework):
@@ -345,7 +344,6 @@ def always_dropping(framework, form):
     return model
 
 
-@pytest.mark.long_cases("exburn-functional")
 @says("Layers that draw at inference")
 @pytest.mark.parametrize("form", ["functional", "subclass"])
 @each

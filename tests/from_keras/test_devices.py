@@ -84,7 +84,6 @@ def devices_of(model):
     return len(model.layers[-1].kernel.value.devices())
 
 
-@pytest.mark.longest
 @says("A distribution holds for what runs from then on")
 @on_devices
 def test_weights_follow_the_distribution_in_force():
@@ -103,7 +102,6 @@ def test_weights_follow_the_distribution_in_force():
     assert len(other.kernel.value.devices()) == 8
 
 
-@pytest.mark.long
 @says("A batch, or its rest, that the devices cannot divide evenly")
 @on_devices
 def test_rows_that_do_not_divide():
@@ -123,7 +121,6 @@ def test_rows_that_do_not_divide():
             theirs.fit(x, y, batch_size=10, verbose=0)
 
 
-@pytest.mark.long
 @says("A rule of a `LayoutMap` that matches no weight")
 @on_devices
 @pytest.mark.parametrize(
@@ -133,9 +130,6 @@ def test_rows_that_do_not_divide():
         ({"up/kernel": ("model", "model")}, "can divide one axis only"),
         ({"dense/kernel": (None, "model")}, "cannot be divided evenly"),
     ],
-)
-@pytest.mark.longest_cases(
-    "layout0-matches no weight", "layout1-can divide one axis only"
 )
 def test_rules_are_checked(layout, said):
     with pytest.raises(LayoutError, match=said):

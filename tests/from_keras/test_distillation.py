@@ -18,7 +18,6 @@ def distance(framework, loss):
     return float(made.compute_loss(TEACHER, STUDENT))
 
 
-@pytest.mark.long
 @says("`LogitsDistillation` compares distributions")
 def test_logits_are_compared_as_distributions():
     p, q = (np.asarray(jax.nn.softmax(v / 3)) for v in (TEACHER, STUDENT))
@@ -65,7 +64,6 @@ def distiller(framework, calls, **options):
     return model
 
 
-@pytest.mark.long
 @says("takes the student's features from the pass that made its outputs")
 @pytest.mark.filterwarnings("ignore:The structure of", "ignore:Exception encountered")
 @pytest.mark.parametrize("framework", BOTH)

@@ -228,7 +228,6 @@ def test_weights_beside_what_layers_store(framework, tmp_path):
     assert same == (framework is exburn)
 
 
-@pytest.mark.long
 @says("Weights are saved without them; checkpoints of runs have weights alone")
 def test_checkpoints_have_weights_alone(tmp_path):
     kind, model = with_storage(exburn)
@@ -295,7 +294,6 @@ def test_folders_as_files(framework, tmp_path):
         assert (tmp_path / "m" / "config.json").exists()
 
 
-@pytest.mark.long
 @says("The states of stateful layers are in `variables`, but not in `weights`")
 @each
 def test_states_of_stateful_layers(framework, tmp_path):

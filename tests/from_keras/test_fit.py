@@ -43,7 +43,6 @@ def with_own_loss(framework):
 
 
 # ------------------------------------------------------------------------ the batches
-@pytest.mark.long
 @says("Training runs in compiled chunks of steps")
 def test_means_are_over_samples_in_chunks_of_steps():
     """48 rows are three batches of 15 and a short one of 3."""
@@ -144,7 +143,6 @@ def test_what_each_fit_begins_with():
     assert first_rows(exburn, fits=2, steps_per_epoch=2, **later) == [0, 8, 0, 8]
 
 
-@pytest.mark.long
 @says("A loader with `steps_per_epoch` is opened anew")
 def test_accumulation_given_to_fit_ends_with_it():
     """Of three batches two make an update, and the third waits in vain."""
@@ -155,7 +153,6 @@ def test_accumulation_given_to_fit_ends_with_it():
     assert model.optimizer.iterations == 4
 
 
-@pytest.mark.long
 @says("With `steps_per_epoch`, all epochs have as many steps")
 def test_an_epoch_goes_on_with_the_first_rows():
     options = {"steps_per_epoch": 2, "epochs": 3}
@@ -217,7 +214,6 @@ MISTAKES = {
 }
 
 
-@pytest.mark.long_cases("labels out of range")
 @says("These are errors here, and not in Keras")
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_errors_that_keras_does_not_raise(mistake):

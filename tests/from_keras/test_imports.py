@@ -156,7 +156,6 @@ def test_what_neither_takes(make):
             make(library)
 
 
-@pytest.mark.long
 @says("`exburn.wrappers` needs scikit-learn")
 @pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # Keras' copies
 def test_estimators_start_warm_and_are_silent(monkeypatch, capsys):

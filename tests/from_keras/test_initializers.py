@@ -44,7 +44,6 @@ def test_functions_as_initializers(framework):
     assert wraps == (framework is exburn)
 
 
-@pytest.mark.long
 @says("`sparsemax` is the exact projection")
 def test_sparsemax():
     """The projection of four values whose sum is 1.4 shifts them by 0.1."""

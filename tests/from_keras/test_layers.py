@@ -172,7 +172,6 @@ def test_a_build_by_hand(library):
 
 
 # --------------------------------------------------------------------------- seeds
-@pytest.mark.long
 @says("Seeds of random layers are among `variables`")
 @BOTH
 def test_seeds(library):
@@ -243,7 +242,6 @@ def test_drawing_outside_of_programs(library):
     assert np.array_equal(*drawn[:2]) and not np.array_equal(*drawn[1:])
 
 
-@pytest.mark.long
 @says("`seed=` of a random layer is folded into the key")
 def test_a_seed_of_a_layer_and_that_of_the_script():
     def outputs(seed, script):
@@ -265,7 +263,6 @@ def test_a_seed_of_a_layer_and_that_of_the_script():
 
 
 # ------------------------------------------------------- quantizing, freezing, LoRA
-@pytest.mark.long
 @says("`model.quantize(mode)` gives the quantized model")
 @pytest.mark.filterwarnings("ignore:Layer InputLayer")  # Keras'
 def test_quantizing_a_model():
@@ -488,7 +485,6 @@ def test_causal_convolutions():
             getattr(keras.layers, kind)(*args, padding="causal")(STEPS)
 
 
-@pytest.mark.long
 @says("RMSNormalization takes any axis")
 @BOTH
 @pytest.mark.filterwarnings("ignore:Layer 'rms_normalization")  # Keras': mask dropped
@@ -558,7 +554,6 @@ def test_masks_beside_an_initial_state(library):
     np.testing.assert_allclose(model([ids, zeros]), layer(kept), atol=1e-6)
 
 
-@pytest.mark.long
 @says('`use_cudnn="auto"` and `True` mean')
 def test_kinds_of_loops():
     def derivative(layer):
@@ -579,7 +574,6 @@ def test_kinds_of_loops():
     derivative(built(keras.layers.LSTM(2, use_cudnn="auto"), STEPS.shape))
 
 
-@pytest.mark.long
 @says("Recurrent dropout shares one mask over all gates")
 def test_recurrent_dropout():
     for option in ("dropout", "recurrent_dropout"):
@@ -609,7 +603,6 @@ def test_unrolled_loops():
     np.testing.assert_allclose(whole(STEPS), twice(STEPS), atol=1e-6)
 
 
-@pytest.mark.long
 @says("Masks on ConvLSTM work")
 @BOTH
 def test_masks_of_images(library):
@@ -623,7 +616,6 @@ def test_masks_of_images(library):
     np.testing.assert_allclose(y[:1], layer(movies[:1, :2]), atol=1e-6)
 
 
-@pytest.mark.long
 @says("A stateful layer carries its states")
 @BOTH
 def test_states_from_batch_to_batch(library):
@@ -658,9 +650,8 @@ def test_normalization_of_all_steps(library):
 
 
 # ----------------------------------------------------------------------- attention
-@pytest.mark.long
 @says("`config.disable_flash_attention()` holds for attention layers")
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 @BOTH
 def test_flash_attention(library):
     attention = library.layers.MultiHeadAttention(2, 4)
@@ -679,7 +670,6 @@ def test_flash_attention(library):
             library.config.enable_flash_attention()
 
 
-@pytest.mark.long
 @says("Attention honours `query_mask` arguments")
 @BOTH
 def test_masks_of_queries(library):

@@ -55,7 +55,6 @@ def test_images_at_inference(library):
 
 @says("`Equalization` works at inference, too")
 @BOTH
-@pytest.mark.long
 def test_equalization(library):
     layer, two = library.layers.Equalization(bins=8), IMAGES[:2]
     together = np.asarray(layer(two, training=True))
@@ -83,7 +82,6 @@ def test_means_of_bytes(library):
 
 @says("Augmentations draw per image")
 @BOTH
-@pytest.mark.long
 def test_what_is_drawn_for_each_image(library):
     layers, ours = library.layers, library is exburn
     library.utils.set_random_seed(0)
@@ -110,7 +108,6 @@ def test_flips_along_two_axes(library):
     assert versions(turned) == (4 if library is exburn else 2)
 
 
-@pytest.mark.long
 @says("RandomContrast, RandomSaturation, RandomShear and RandomPosterization")
 @BOTH
 def test_what_keras_documents(library):
@@ -131,7 +128,6 @@ def test_what_keras_documents(library):
 
 @says("MixUp and CutMix need one-hot labels")
 @BOTH
-@pytest.mark.long
 def test_labels_of_mixtures(library):
     data = {"images": IMAGES, "labels": np.arange(4)}
     for layer in (library.layers.MixUp(), library.layers.CutMix()):
@@ -198,12 +194,6 @@ def gap(layer, form="xyxy", **where):
         ),
     ],
 )
-@pytest.mark.long
-@pytest.mark.longest_cases(
-    "RandomPerspective-args2-rel_xywh-where2-False",
-    "RandomRotation-args1-rel_xywh-where1-False",
-    "RandomShear-args3-xyxy-where3-False",
-)
 def test_boxes_follow(name, args, form, where, close):
     """``close``: whether Keras' boxes are where they should be."""
     found = []
@@ -216,7 +206,6 @@ def test_boxes_follow(name, args, form, where, close):
 
 
 @says("`RandAugment` moves bounding boxes in the order of its operations")
-@pytest.mark.longest
 def test_the_order_of_operations():
     layer = keras.layers.RandAugment(num_ops=2, bounding_box_format="xyxy")
     drawn = layer.get_random_transformation(scene())
@@ -233,7 +222,6 @@ def test_the_order_of_operations():
 
 
 @says("`RandAugment` moves bounding boxes in the order of its operations")
-@pytest.mark.long
 def test_boxes_after_several_operations():
     layer = exburn.layers.RandAugment(num_ops=3, factor=0.1, bounding_box_format="xyxy")
     data = scene(size=(60, 90), box=(35, 20, 55, 35), n=6)
@@ -260,7 +248,6 @@ def test_boxes_beyond_the_edges(library):
     assert (boxes[..., 2].max() == 48) == (library is exburn)
 
 
-@pytest.mark.long
 @says("`MixUp` joins the labels of bounding boxes along the boxes")
 @BOTH
 def test_boxes_of_mixtures(library):
@@ -279,7 +266,6 @@ def test_numbers_of_boxes():
         keras.layers.MaxNumBoundingBoxes(3)(scene())
 
 
-@pytest.mark.long
 @says("`RandomElasticTransform` and `CutMix` refuse bounding boxes")
 @pytest.mark.parametrize("name", ["RandomElasticTransform", "CutMix"])
 def test_boxes_that_cannot_follow(name):
@@ -301,7 +287,6 @@ def test_other_entries():
         exburn.layers.RandomFlip()(data, training=True)
 
 
-@pytest.mark.long
 @says("`utils.bounding_boxes.compute_ciou` takes relative boxes")
 def test_overlaps_of_relative_boxes():
     a, b = np.float32([[[0, 0, 0.5, 0.5]], [[0, 0, 0.5, 0.6]]])

@@ -189,7 +189,6 @@ def test_a_value_for_each_row_behind_a_mask_of_steps(framework):
 # ----------------------------------------------------------------------------- metrics
 @says("take weights as they are; Keras cuts them to integers")
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
-@pytest.mark.long
 def test_weights_of_intersections():
     true, predicted, weights = [0, 1, 1, 0], [0, 1, 0, 0], [0.5, 0.7, 0.9, 0.3]
     ours, theirs = (
@@ -259,7 +258,6 @@ def test_scalar_metrics(framework):
     assert found == pytest.approx(np.average(means, weights=weights), rel=1e-5)
 
 
-@pytest.mark.long
 @says("R2Score is 1 or 0 for constant targets, Pearson 0")
 def test_scores_of_constant_targets():
     constant = np.ones((4, 3), "float32")

@@ -60,7 +60,6 @@ def test_complex_weights():
     assert sorted(inner[0].mu["w"]) == ["(imaginary)", "(real)"]
 
 
-@pytest.mark.long
 @says("An optax transformation made with a fixed rate hides it")
 def test_rates_of_optax():
     with pytest.raises(ArgumentError, match="inject_hyperparams"):
@@ -243,7 +242,6 @@ def test_clip_values(name):
         keras.optimizers.SGD(**{name: value})
 
 
-@pytest.mark.long
 @says("`l2_weight_decay=` is ExBurn's decay")
 def test_two_decays():
     """A gradient of 0: the decoupled decay is scaled by the rate alone."""
@@ -267,7 +265,6 @@ def test_two_decays():
 
 
 # ----------------------------------------------------------------------------- L-BFGS
-@pytest.mark.long
 @says("searches along the loss in the compiled step")
 def test_lbfgs_minimizes_a_square_in_few_steps():
     assert not hasattr(keras.optimizers, "LBFGS")
@@ -327,7 +324,6 @@ def own_rule(framework, base="Optimizer"):
     return Rule
 
 
-@pytest.mark.long
 @says("An optimizer of your own has `build` and `update_step`, as in Keras")
 def test_an_update_step_of_ones_own():
     ours, theirs = (trained(f, own_rule(f)(0.1)) for f in BOTH)
@@ -396,7 +392,6 @@ def test_a_moving_average_of_every_batch():
 
 
 @says("The moving average of `use_ema` follows updates")
-@pytest.mark.long
 def test_moving_averages_follow_updates():
     """Three updates of two batches each: the average of the weights after them."""
 
@@ -417,18 +412,16 @@ class PerBatch(keras.callbacks.Callback):
         pass
 
 
-@pytest.mark.long
 @says("Schedules count batches, as in Keras")
 @says("`gradient_accumulation_steps=n` gives Keras' results")
 @pytest.mark.parametrize(
     ("scheduled", "hooks"),
     [
         (False, False),
-        pytest.param(True, False, marks=pytest.mark.long),
-        pytest.param(False, True, marks=pytest.mark.long),
+        (True, False),
+        (False, True),
     ],
 )
-@pytest.mark.longest_cases("False-True")
 def test_accumulated_gradients(scheduled, hooks):
     """Five batches are two groups and a half; the second ``fit`` goes on with it."""
     kernels, iterations = [], []
@@ -459,7 +452,6 @@ def test_chunks_of_whole_groups(batches, given, hooks, taken):
     assert steps.taken == taken
 
 
-@pytest.mark.long
 @says("With `LossScaleOptimizer` a group is left out")
 @pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.filterwarnings("ignore::exburn.errors.NonFiniteLossWarning")
@@ -492,7 +484,6 @@ def test_a_group_that_is_not_finite():
     assert not np.allclose(kernels[keras], kernels[exburn], rtol=1e-3)
 
 
-@pytest.mark.long
 @says("16-bit parameters are updated in float32")
 def test_half_precision_has_float32_state():
     found = {}

@@ -139,7 +139,6 @@ def test_other_layers(framework, kind):
     assert ("int8" in dtypes) == (framework is exburn)
 
 
-@pytest.mark.long_cases("exburn-int8_from_float32")
 @says('A layer made with a policy such as `"int8_from_float32"`')
 @pytest.mark.parametrize("policy", ["int8_from_float32", "int4_from_float32"])
 @each
@@ -165,7 +164,6 @@ def test_half_precision_with_int8(framework):
 
 
 @says("What stays exact in a model that was quantized as a whole")
-@pytest.mark.long
 @each
 def test_biases_of_quantized_models(framework):
     model = compiled(framework, framework.layers.Dense(64))
@@ -181,7 +179,6 @@ def test_biases_of_quantized_models(framework):
 
 
 @says("Inputs are rounded row by row to ±127 or not at all")
-@pytest.mark.long
 @each
 def test_quantizers_of_inputs(framework):
     q = framework.quantizers
@@ -224,7 +221,6 @@ def calibrated(framework, data, **options):
     return np.asarray(small(np.eye(16, dtype="int32")))
 
 
-@pytest.mark.long
 @says('`"gptq"` and `"awq"` see the data of their configuration')
 @each
 def test_methods_that_see_data(framework):

@@ -9,7 +9,6 @@ from tests.fuzz.engine import KINDS, Decided
 from tests.fuzz.values import Array, Call
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_new_difference(kind, request):
     """``--fuzz-draws`` programs in all; of this kind its share of them."""

@@ -7,7 +7,6 @@ from tests.initializers.draws import philox
 from exburn import initializers
 
 
-@pytest.mark.long_cases("shape2")
 @pytest.mark.parametrize(
     "shape", [(5, 5), (64, 32), (300, 150), (40, 300), (3, 3, 8, 100), (1, 4), (4, 1)]
 )

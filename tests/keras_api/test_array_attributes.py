@@ -77,7 +77,6 @@ class Causal(layers.Layer):
         return self.conv(x)
 
 
-@pytest.mark.long
 def test_a_kernel_that_is_masked_at_each_call():
     i = keras.Input((5, 5, 1))
     model = keras.Model(i, Causal(filters=1, kernel_size=3, padding="same")(i))

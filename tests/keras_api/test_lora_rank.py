@@ -32,7 +32,6 @@ def test_an_adapter_beside_a_frozen_weight(make, x):
     assert np.abs(layer(x) - plain(x)).max() > 1e-3
 
 
-@pytest.mark.long
 def test_a_model_with_one_trains_and_is_saved(tmp_path):
     model = keras.Sequential(
         [keras.Input((6,)), layers.Dense(5, lora_rank=1), layers.Dense(1)]

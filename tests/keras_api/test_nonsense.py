@@ -120,7 +120,6 @@ def test_text_is_no_number_of_an_initializer(name):
         made(exburn, f"initializers.{name}", stddev="3")
 
 
-@pytest.mark.long
 def test_what_has_a_meaning_is_taken():
     """Beyond Keras: docs/from_keras/ tells."""
     assert exburn.optimizers.SGD(1, momentum=0).learning_rate == 1.0
@@ -206,13 +205,11 @@ def refused(kind, arguments):
     return False
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "area",
     "callbacks constraints initializers layers losses metrics optimizers".split(),
 )
-@pytest.mark.longest_cases("layers")
 def test_whatever_keras_refuses_in_a_constructor_is_refused(
     area, tmp_path, monkeypatch
 ):

@@ -39,7 +39,6 @@ def test_every_predict_draws_anew():
     np.testing.assert_array_equal(found, outputs())  # from the seed
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("rows", [3, 48])
 def test_code_for_one_batch_size(rows):
     class Model(keras.Sequential):

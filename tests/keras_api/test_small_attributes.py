@@ -10,7 +10,6 @@ BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
 X = np.ones((2, 4, 3), "float32")
 
 
-@pytest.mark.long
 @BOTH
 def test_layers(api):
     layer = api.layers.Dense(3, dtype="mixed_bfloat16")

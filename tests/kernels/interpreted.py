@@ -14,8 +14,7 @@ from exburn.kernels import (
     row_softmax,
 )
 
-LONGEST = [pytest.mark.long, pytest.mark.longest]
-DTYPES = ["bfloat16", pytest.param("float16", marks=LONGEST)]
+DTYPES = ["bfloat16", "float16"]
 
 
 @pytest.fixture

@@ -45,7 +45,6 @@ def on_gpu(monkeypatch):
     return of
 
 
-@pytest.mark.long_cases("gradient")
 @pytest.mark.parametrize(
     "function",
     [
@@ -79,7 +78,6 @@ def test_it_can_be_left_to_xla(on_gpu):
         config.enable_gpu_kernels()
 
 
-@pytest.mark.long
 def test_a_traced_layer_follows_the_switch(monkeypatch):
     monkeypatch.setattr(attention_softmax, "chosen_platform", lambda: "gpu")
     layer = layers.MultiHeadAttention(2, 3)
@@ -104,8 +102,7 @@ def test_outside_of_training_it_is_one_kernel(monkeypatch):
     assert "optimization_barrier" not in text
 
 
-@pytest.mark.long
-@pytest.mark.cpu  # a GPU would run them in both
+@pytest.mark.usefixtures("cpu_only")  # a GPU would run them in both
 def test_attention_takes_them_in_fit(request, monkeypatch):
     def model():
         x = exburn.Input((16, 8))

@@ -8,7 +8,6 @@ from tests.kernels.interpreted import DTYPES, close, derivatives, pure
 from exburn import layers
 
 
-@pytest.mark.longest_cases("bfloat16")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gelu_agrees_with_the_plain_form(request, dtype):
     x = jnp.asarray(np.random.default_rng(0).standard_normal((4, 2, 16)), dtype)

@@ -113,10 +113,8 @@ def of_mesh(parts):
     return distribution.DataParallel(devices=distribution.list_devices()[:parts])
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.longest_cases("LSTM", "gelu", "cross-entropy", "softmax")
 def test_kernels_on_a_mesh_agree_with_their_plain_forms(case):
     function, (x, *others), tolerance = CASES[case]()
     every = tuple(range(1 + len(others)))
@@ -147,7 +145,6 @@ def test_kernels_on_a_mesh_agree_with_their_plain_forms(case):
     assert found[1][0].sharding.is_equivalent_to(at, x.ndim)
 
 
-@pytest.mark.long
 @on_devices
 def test_rows_that_devices_cannot_divide_are_left_to_xla():
     even, odd = normal(16, 8, 384), normal(12, 8, 384)
@@ -167,7 +164,6 @@ def test_rows_that_devices_cannot_divide_are_left_to_xla():
             assert recurrent_loop.fits(step, xs, w, states) == fits
 
 
-@pytest.mark.long
 @on_devices
 def test_a_trace_is_of_the_devices_that_it_is_for():
     x, weight = normal(16, 8, 384), normal(384)
@@ -184,7 +180,6 @@ def test_a_trace_is_of_the_devices_that_it_is_for():
             assert local in text and ("manual" in text) == (parts > 1)
 
 
-@pytest.mark.long
 @on_devices
 def test_kernels_are_compiled_for_the_rows_of_a_device():
     mesh = of_mesh(8)
@@ -204,7 +199,6 @@ def test_kernels_are_compiled_for_the_rows_of_a_device():
     assert "triton" in call and "(tensor<8192x96x8xbf16>," in call
 
 
-@pytest.mark.long
 @on_devices
 def test_operation_by_operation_kernels_run_on_rows_too():
     x, gamma, long = normal(8, 64, 32), normal(384), normal(64, 384)
@@ -218,7 +212,6 @@ def test_operation_by_operation_kernels_run_on_rows_too():
     close(whole, one_pass_norm._plain_values(long, gamma, gamma, 1e-3)[0], 1e-5)
 
 
-@pytest.mark.long
 @on_devices
 def test_meshes_on_which_kernels_run():
     gpu = types.SimpleNamespace(compute_capability="9.0")
@@ -244,10 +237,8 @@ def test_meshes_on_which_kernels_run():
             assert not dispatch.runs_kernels()
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("parts", [1, 2, 8])
-@pytest.mark.longest_cases("2", "1")
 def test_masks_are_those_of_one_device(parts):
     mesh = of_mesh(parts)
     at = mesh.sharding(PartitionSpec(mesh.batch_axes))
@@ -269,10 +260,8 @@ def test_masks_are_those_of_one_device(parts):
         assert "[16,6,40]" not in text and "[3840]" not in text
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("mesh", ["data", "fsdp"])
-@pytest.mark.longest_cases("data")
 def test_training_on_a_mesh_uses_the_kernels(mesh):
     x = np.asarray(normal(20, 8, 24))
     y = np.asarray(normal(20, 8, 1))

@@ -2,13 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from tests.kernels.rows import CLASSES, batch, readings
 
 from exburn.kernels import cross_entropy
 
 
-@pytest.mark.longest
 def test_spare_columns_change_nothing(kernel):
     scores, labels = batch("bfloat16")
     value, gradient, hits = readings(scores, labels)

@@ -18,9 +18,7 @@ WEIGHTED = [
 ]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.longest_cases("float16")
 def test_the_kernel_agrees_with_the_plain_form(request, dtype):
     scores, labels = batch(dtype)
     value, gradient, hits = readings(scores, labels)
@@ -44,7 +42,6 @@ def test_labels_that_are_no_class_and_rows_with_nan(kernel):
     assert kernel
 
 
-@pytest.mark.long
 def test_other_scores_are_read_by_xla(kernel):
     scores, labels = batch("float32")
     readings(scores, labels)
@@ -52,16 +49,8 @@ def test_other_scores_are_read_by_xla(kernel):
     assert not kernel
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("given", WEIGHTED)
 @pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])
-@pytest.mark.longest_cases(
-    "sum-given0",
-    "sum-given1",
-    "sum-given2",
-    "mean_with_sample_weight-given0",
-    "mean_with_sample_weight-given1",
-)
 def test_weights_and_masks(request, given, reduction):
     scores, labels = batch("bfloat16")
     options = {"reduction": reduction, "from_logits": True, "ignore_class": -100}
@@ -90,10 +79,7 @@ def test_weights_and_masks(request, given, reduction):
     assert calls
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
-@pytest.mark.longest_cases("mixed_float16")
-@pytest.mark.longest_cases("mixed_bfloat16")
 def test_training_reads_scores_once(request, monkeypatch, dtype):
     x = np.random.default_rng(0).integers(0, CLASSES, (8, 4))
     y = (x + 1) % CLASSES

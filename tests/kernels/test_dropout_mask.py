@@ -77,7 +77,6 @@ def test_a_mask_is_the_same_inside_of_a_program():
     assert keep_mask(key, 0.4, (0, 3))[0].shape == (0, 3)
 
 
-@pytest.mark.long
 def test_dropout_in_fit_loops_over_no_array():
     """Threefry's rounds would: what is left of them is for one key."""
     model = exburn.Sequential([exburn.Input((40,)), L.Dense(40), L.Dropout(0.5)])

@@ -44,7 +44,7 @@ def test_the_setting_counts_where_nothing_is_asked(own, setting, runs, monkeypat
     assert takes_cudnn("op", own, X, X, X, None) is runs
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 @pytest.mark.parametrize("kind", ASKING)
 def test_where_it_cannot_run_only_to_ask_for_it_is_an_error(kind, monkeypatch):
     attended = [ASKING[kind](False)]

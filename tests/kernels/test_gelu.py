@@ -10,9 +10,7 @@ import pytest
 from exburn import activations
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.longest_cases("float16")
 def test_gelu_in_half_precision_is_as_exact_as_its_dtype(dtype):
     x = jnp.linspace(-8, 8, 401).astype(dtype)
     wide = x.astype(jnp.float32)
@@ -27,7 +25,6 @@ def test_gelu_in_half_precision_is_as_exact_as_its_dtype(dtype):
         assert (error <= step * (np.abs(true) + 1e-3)).all()
 
 
-@pytest.mark.long
 def test_gelu_in_float32_is_exact_to_a_millionth():
     x = jnp.linspace(-12, 12, 2401)
     exact = functools.partial(jax.nn.gelu, approximate=False)

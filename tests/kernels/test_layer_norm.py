@@ -10,9 +10,7 @@ from exburn.kernels import layer_norm as module
 from exburn.kernels import memory_bound
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("axes", [(2,), (1, 2)])
-@pytest.mark.longest_cases("axes0")
 def test_both_forms_agree_with_all_their_derivatives(monkeypatch, axes):
     rng = np.random.default_rng(0)
     x, t, seed = (jnp.asarray(rng.standard_normal((3, 4, 5)) + 2) for _ in range(3))

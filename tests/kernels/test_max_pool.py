@@ -9,7 +9,6 @@ from exburn import layers
 from exburn.kernels import max_pool
 
 
-@pytest.mark.long_cases("float32-shape2-axes2")
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [

@@ -12,7 +12,6 @@ from exburn.kernels import (
 )
 
 
-@pytest.mark.long
 def test_a_transformer_trains_the_same(request):
     def trained():
         x = exburn.Input((16, 256))
@@ -28,8 +27,7 @@ def test_a_transformer_trains_the_same(request):
     assert calls
 
 
-@pytest.mark.long
-@pytest.mark.cpu  # a GPU would run them in both
+@pytest.mark.usefixtures("cpu_only")  # a GPU would run them in both
 def test_small_arrays_are_normalized_by_kernels_in_fit(request, monkeypatch):
     def model():
         x = exburn.Input((16, 128))

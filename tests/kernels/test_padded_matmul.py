@@ -11,7 +11,6 @@ from exburn.kernels import padded_matmul as module
 from exburn.kernels.padded_matmul import wide_product
 
 
-@pytest.mark.long_cases("gpu")
 @pytest.mark.parametrize("backend", ["gpu", "cpu"])
 def test_values_and_gradients_are_those_of_a_plain_product(monkeypatch, backend):
     monkeypatch.setattr(module.jax, "default_backend", lambda: backend)
@@ -25,7 +24,7 @@ def test_values_and_gradients_are_those_of_a_plain_product(monkeypatch, backend)
         np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_columns_are_filled_up_on_a_gpu_only(monkeypatch):
     def widths():
         text = str(jax.make_jaxpr(lambda x: wide_product(x, KERNEL))(X))
@@ -36,7 +35,7 @@ def test_columns_are_filled_up_on_a_gpu_only(monkeypatch):
     assert widths()
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_while_a_text_is_written_rows_are_filled_up_and_no_columns(monkeypatch):
     monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
     ctx = forward_context.Context()

@@ -12,7 +12,6 @@ from exburn import layers
 X = data(4, 6, 8)
 
 
-@pytest.mark.long
 def test_one_product_for_self_attention_is_three_products():
     layer = layers.MultiHeadAttention(2, 4, value_dim=3)
     fused = jax.jit(lambda x: layer(x, x))
@@ -24,7 +23,6 @@ def test_one_product_for_self_attention_is_three_products():
     assert products == 4  # the projections, scores, values, the output
 
 
-@pytest.mark.longest_cases("True")
 @pytest.mark.parametrize("bias", [True, False])
 def test_attentions_gradients_are_joined_by_a_barrier(request, bias):
     rng = np.random.default_rng(0)

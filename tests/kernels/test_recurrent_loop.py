@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from tests.kernels.interpreted import LONGEST, close
+from tests.kernels.interpreted import close
 
 from exburn import layers
 from exburn.kernels import (
@@ -46,16 +46,13 @@ def hoisted(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        pytest.param(
-            "lstm", {"return_sequences": True, "masked": True}, marks=pytest.mark.long
-        ),
-        pytest.param("gru", {"masked": True, "go_backwards": True}, marks=LONGEST),
-        pytest.param("gru", {"return_sequences": True}, marks=LONGEST),
-        pytest.param("lstm", {"dtype": "mixed_bfloat16"}, marks=LONGEST),
-        pytest.param("simple", {"return_sequences": True}, marks=LONGEST),
+        ("lstm", {"return_sequences": True, "masked": True}),
+        ("gru", {"masked": True, "go_backwards": True}),
+        ("gru", {"return_sequences": True}),
+        ("lstm", {"dtype": "mixed_bfloat16"}),
+        ("simple", {"return_sequences": True}),
     ],
 )
-@pytest.mark.longest_cases("lstm-options0")
 def test_loops_agree_with_those_of_xla(request, hoisted, name, options):
     total, args = looped(name, **options)
     plain = jax.value_and_grad(total, (0, 1))(*args)
@@ -65,7 +62,6 @@ def test_loops_agree_with_those_of_xla(request, hoisted, name, options):
     close(found, plain, 2e-2 if "dtype" in options else 1e-5)
 
 
-@pytest.mark.long
 def test_gradients_of_a_loops_gradients_are_those_of_xla(request, hoisted):
     total, args = looped("gru")
 

@@ -5,34 +5,18 @@
 
 import json
 import os
-import re
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import nnx
 
 from exburn.core import forward_context, registry
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Symbol
 from exburn.module.traversal import module_paths
-
-
-def case_names(cases):
-    """The names of cases; forms of one and of three axes are long where two are there.
-
-    They share their code with those of two axes.
-    """
-
-    def case(name):
-        parts = re.fullmatch(r"(.*?)[13](D\w*)?(-.*)?", name)
-        twin = parts and f"{parts[1]}2{parts[2] or ''}"
-        return pytest.param(name, marks=pytest.mark.long) if twin in cases else name
-
-    return [case(name) for name in cases]
 
 
 def pure(layer, *, training=False, row_mask=None, **kwargs):

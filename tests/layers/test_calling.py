@@ -191,7 +191,6 @@ AFTER = {
 }
 
 
-@pytest.mark.longest_cases("LSTM", "both ways", "dropout, GRU", "sequential")
 @pytest.mark.parametrize("name", AFTER)
 def test_masks_go_with_arrays_from_layer_to_layer(name):
     ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0], [1, 4, 2, 3]])
@@ -221,7 +220,6 @@ def test_masks_hang_on_no_tracer():
     assert not hasattr(table(ids) * 1, "_keras_mask")
 
 
-@pytest.mark.long
 def test_the_first_argument_may_go_by_its_name():
     ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0]])
     results = []

@@ -31,7 +31,6 @@ def test_reversible(options):
     np.testing.assert_allclose(layer(IDS), np.array(layer.embeddings.get_value())[IDS])
 
 
-@pytest.mark.long
 def test_contract():
     check_layer(
         lambda **k: layers.Embedding(7, 5, mask_zero=True, **k),

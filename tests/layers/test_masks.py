@@ -37,7 +37,6 @@ def test_layers_that_move_positions_drop_the_mask(layer):
     assert masked(layer, [SEQUENCE], [M]) is None
 
 
-@pytest.mark.long
 def test_a_mask_that_hides_everything_gives_finite_values_and_gradients():
     hidden = np.zeros((2, 3), bool)
     for layer in (L.GlobalAveragePooling1D(), L.Softmax(), L.BatchNormalization()):

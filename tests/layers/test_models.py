@@ -45,7 +45,6 @@ def two_branches():
     return Model(x, L.Dense(1, kernel_regularizer="l2")(y))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("make", [convnet, two_branches])
 def test_training_lowers_the_loss(make):
     exburn.set_random_seed(1)

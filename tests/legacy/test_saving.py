@@ -7,7 +7,7 @@ import exburn
 
 BOTH = pytest.mark.parametrize(
     "api",
-    [exburn, pytest.param(keras, marks=pytest.mark.long)],
+    [exburn, keras],
     ids=["exburn", "keras"],
 )
 

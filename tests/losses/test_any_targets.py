@@ -32,7 +32,6 @@ def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)
 
 
-@pytest.mark.long
 def test_cross_entropy_takes_both_kinds_of_targets():
     for smoothing in (0.0, 0.3):
         loss = losses.CrossEntropy(label_smoothing=smoothing)

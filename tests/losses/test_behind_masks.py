@@ -75,7 +75,6 @@ def model_of(fn, **settings):
     return model
 
 
-@pytest.mark.long
 def test_a_model_trains_on_it_and_measures_rows_without_the_mask():
     def right(y, p):
         return (jnp.abs(y - p) < 9).all((1, 2))

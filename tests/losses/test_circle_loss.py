@@ -32,7 +32,6 @@ CASES = [
 IDS = [f"{name}-{i}" for i, (name, *_) in enumerate(CASES)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
 def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)
@@ -61,7 +60,6 @@ def test_reductions_with_weights(name, options, y_true, y_pred):
     check_reductions_with_weights(name, options, y_true, y_pred)
 
 
-@pytest.mark.long
 def test_circle_with_references():
     refs = UNIT_ROWS_REFERENCE[::-1].copy()
     arguments = (PAIRS, UNIT_ROWS_REFERENCE, PAIRS[:4], refs[:4], False)

@@ -105,13 +105,11 @@ ROWS = jnp.array([[0.2, 0.3, 0.5], [1, 0, 0], [0, 1, 0], [2.0, 3.0, 4.0], [1e-9,
 LABELS_CLIPPED = jnp.array([2, 0, 0, 1, 0])
 
 
-@pytest.mark.long_cases("categorical_crossentropy-2")
 @pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
 def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)
 
 
-@pytest.mark.long
 def test_inside_vmap_and_scan():
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)
     many = jnp.stack([LOGITS, 2 * LOGITS])
@@ -145,7 +143,6 @@ def test_no_one_hot_array_is_made():
     assert "i32[8,1000]" not in program
 
 
-@pytest.mark.long
 def test_saturated_predictions_keep_finite_gradients():
     extreme = jnp.array([[1e4, -1e4], [-1e4, 1e4]])
     for loss in (
@@ -206,9 +203,7 @@ def test_half_precision_is_computed_in_float32():
     close(value, loss(LABELS_REFERENCE, logits.astype("float32")))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.longest_cases("False")
 def test_crossentropy_of_probabilities_has_the_gradient_of_its_formula(sparse):
     one_hot = jax.nn.one_hot(LABELS_CLIPPED, 3)
     loss = sparse_categorical_crossentropy if sparse else categorical_crossentropy
@@ -219,7 +214,7 @@ def test_crossentropy_of_probabilities_has_the_gradient_of_its_formula(sparse):
     np.testing.assert_allclose(slope, wanted_slope, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_a_step_of_a_classifier_divides_seldom():
     """JAX's derivatives of clip, of a share and of softmax divide more often."""
 

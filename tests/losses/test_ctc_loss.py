@@ -31,7 +31,6 @@ CASES = [
 IDS = [f"{name}-{i}" for i, (name, *_) in enumerate(CASES)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
 def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)
@@ -56,7 +55,6 @@ def test_config_round_trip(loss, y_true, y_pred):
     check_config_round_trip(loss, y_true, y_pred)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "options", "y_true", "y_pred"),
     CASES,
@@ -66,7 +64,6 @@ def test_value_and_gradient(name, options, y_true, y_pred):
     check_value_and_gradient(name, options, y_true, y_pred)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "options", "y_true", "y_pred"),
     # Those that mask by themselves: see test_masks.

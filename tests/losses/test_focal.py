@@ -104,7 +104,6 @@ def test_labels_give_what_one_hot_targets_give(case):
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("from_logits", [False, True])
 def test_a_row_that_is_ignored_counts_for_nothing(from_logits):
     loss = losses.SparseCategoricalFocalCrossentropy(
@@ -134,7 +133,6 @@ def test_what_is_no_label_or_weight_is_refused():
         loss(ignore_class=0.5)
 
 
-@pytest.mark.long
 def test_a_model_trains_on_labels_and_a_strange_one_is_told():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(64, 4)).astype("float32")

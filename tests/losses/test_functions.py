@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 from tests.golden import keras
 from tests.losses.reference import (
     BINARY,
@@ -50,7 +49,6 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.long
 def test_functions(golden):
     def compute(module):  # one program: compiling is what takes time
         arguments = {n: (t, p) for n, t, p in FUNCTIONS}

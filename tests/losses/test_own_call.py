@@ -42,8 +42,6 @@ def test_classes_may_write_call_as_keras_code_does(which, weighted):
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("sum_over_batch_size")
 @pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
 def test_the_mask_that_comes_with_predictions_counts(reduction):
     """In a loop of one's own: ``loss(y, model(x))``."""

@@ -16,8 +16,6 @@ def clip(p):
     return jnp.clip(p, EPSILON, 1 - EPSILON)
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("1")
 @pytest.mark.parametrize("order", [1, 2])
 def test_clipped_has_the_derivatives_of_clip(order):
     def slope(f):

@@ -16,7 +16,6 @@ from exburn import losses
 from exburn.errors import ShapeError
 
 
-@pytest.mark.long
 def test_masks_hide_what_is_not_finite():
     y_pred = np.array([[[1.0], [np.nan]], [[2.0], [3.0]]], "float32")
     mask = np.array([[True, False], [True, True]])
@@ -48,7 +47,6 @@ def test_weights_that_do_not_fit():
         losses.Dice()(BITS, PROBS, np.ones(4))
 
 
-@pytest.mark.longest_cases("SparseCategoricalCrossentropy-options1-False")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -102,9 +102,7 @@ def test_what_an_axis_is_of(name, vectors, options, golden):
         np.testing.assert_allclose(ours(true, vectors), theirs, 1e-5)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.longest_cases("0")
 def test_cosines_along_an_axis_in_short_batches(axis, golden):
     def train(m):
         model = m.Sequential([m.Input((4,)), m.layers.Dense(4, "relu", False, "ones")])

@@ -117,7 +117,6 @@ def test_padding_has_no_effect(metric, y_true, y_pred):
     check_padding_has_no_effect(metric, y_true, y_pred)
 
 
-@pytest.mark.longest_cases("top_k_categorical_accuracy-4")
 @pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY[::4], ids=NAMES[::4])
 def test_keras_surface(metric, y_true, y_pred):
     check_keras_surface(metric, y_true, y_pred)

@@ -14,7 +14,6 @@ from exburn.errors import (
 )
 
 
-@pytest.mark.long
 def test_pure_functions_map_over_many_streams():
     metric = metrics.AUC(num_thresholds=50)
     many = jnp.stack([PROBS, PROBS[::-1]])

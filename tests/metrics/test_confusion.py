@@ -169,7 +169,6 @@ def test_weighted_streams(name):
     np.testing.assert_allclose(value(metric, y_true, y_pred), expected(), rtol=2e-5)
 
 
-@pytest.mark.long_cases("options0-Precision-")
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["", "weighted"])
 @pytest.mark.parametrize("name", ["Precision", "Recall"])
 @pytest.mark.parametrize(
@@ -186,7 +185,6 @@ def test_the_best_of_scores_of_one_axis(name, options, weight, golden):
     np.testing.assert_allclose(compute(metrics), theirs, rtol=1e-6)
 
 
-@pytest.mark.long
 def test_the_best_of_a_row_are_found_among_entries_of_no_weight_too():
     truth, scores = np.eye(2, 3, dtype=np.float32), RNG.random((2, 3), np.float32)
     weight = (scores < scores.max(-1, keepdims=True)).astype(np.float32)
@@ -199,7 +197,6 @@ def test_the_best_of_a_row_are_found_among_entries_of_no_weight_too():
         metrics.Precision(top_k=6)(TRUTH, SCORES_ODD_RANKS)
 
 
-@pytest.mark.long
 def test_scores_of_one_axis_are_not_padded():
     x = exburn.Input((1,))
     model = exburn.Model(x, x[:, 0])

@@ -56,7 +56,6 @@ def test_padding_has_no_effect(metric, y_true, y_pred):
     check_padding_has_no_effect(metric, y_true, y_pred)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY[::4], ids=NAMES[::4])
 def test_keras_surface(metric, y_true, y_pred):
     check_keras_surface(metric, y_true, y_pred)

@@ -140,7 +140,6 @@ def test_misfits_are_errors(metric, y_true, y_pred, error):
     assert len(str(caught.value).splitlines()) <= 12
 
 
-@pytest.mark.long
 def test_r2_of_data_far_from_zero():
     """Sums of squares of 100,000 ± 1 lose everything in float32."""
     y_true = (1e5 + rng.normal(size=(200, 1))).astype("float32")

@@ -69,7 +69,6 @@ def test_lazily_made_variables():
     np.testing.assert_allclose(metric.compute(state), 2 + PROBS.sum(0), rtol=1e-6)
 
 
-@pytest.mark.long
 def test_metrics_inside_metrics():
     class F1(metrics.Metric):
         def __init__(self, name="f1", **kwargs):

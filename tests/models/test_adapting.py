@@ -22,7 +22,6 @@ def trained(digits):
     return model
 
 
-@pytest.mark.long
 def test_adapters_alone_in_a_file(trained, digits, tmp_path):
     model = trained.clone()
     model.compile("adam", "cross_entropy", seed=0)
@@ -79,7 +78,6 @@ BAD = {
 }
 
 
-@pytest.mark.long_cases("a norm alone")
 @pytest.mark.parametrize("case", BAD)
 def test_errors_leave_the_model_as_it_is(trained, case):
     args, error = BAD[case]

@@ -12,7 +12,6 @@ from exburn.data import PyDataset, StreamDataset
 from exburn.errors import ArgumentError
 
 
-@pytest.mark.long
 def test_more_steps_than_arrays_have_batches_are_told():
     model = exburn.Sequential([exburn.Input((3,)), layers.Dense(1)])
     model.compile("sgd", "mse")

@@ -35,7 +35,6 @@ def equal(ours, theirs):
     return all((a == b).all() for a, b in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.long
 def test_the_block_of_averaged_weights_by_hand():
     model = network(averaging())
     with pytest.raises(ArgumentError, match="before training"):

@@ -40,7 +40,6 @@ def classifier(**options):
     return model
 
 
-@pytest.mark.longest_cases("test", "train")
 @pytest.mark.parametrize("use", ["train", "test", "predict"])
 def test_single_batches_of_one_size_are_not_padded(use, monkeypatch):
     model, taken = classifier(), []
@@ -68,7 +67,6 @@ def test_single_batches_of_one_size_are_not_padded(use, monkeypatch):
         np.testing.assert_allclose(run(33), made, atol=1e-6)
 
 
-@pytest.mark.long
 def test_train_on_batch_equals_one_step_of_fit(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier()

@@ -42,7 +42,6 @@ def histories(value):
 KEYS = ("module", "class_name", "registered_name", "name", "config", "inbound_nodes")
 
 
-@pytest.mark.long
 def test_a_functional_configuration_reads_as_in_keras():
     peer.utils.clear_session()  # it numbers names through the process
     ours, theirs = branches(keras).get_config(), branches(peer).get_config()

@@ -44,8 +44,6 @@ OPTIMIZERS = {
     "several, scaled": lambda: optimizers.LossScaleOptimizer(by_layer()),
     "schedule": lambda: optimizers.Adam(optimizers.schedules.CosineDecay(0.01, 6)),
 }
-#: The others are tried by ``-m longest``.
-IN_CI = ("adafactor", "accumulation", "several, scaled", "finished optax")
 
 
 def make(optimizer="adam", **options):
@@ -94,7 +92,6 @@ COPIES = {
 }
 
 
-@pytest.mark.long_cases("weights alone", "strip", "both", "deepcopy")
 @pytest.mark.parametrize("way", COPIES)
 def test_slots_follow_the_weights(way):
     made = COPIES[way](trained())
@@ -102,16 +99,12 @@ def test_slots_follow_the_weights(way):
     assert made.optimizer.iterations == 6
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases(*(name for name in OPTIMIZERS if name not in IN_CI))
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_slots_of_every_optimizer_follow(optimizer):
     model = trained(optimizer)
     equal(slots(model), slots(exburn.quantize_aware(model, "int8")))
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases(*(n for n in OPTIMIZERS if n not in (*IN_CI, "schedule")))
 @pytest.mark.parametrize("optimizer", [n for n in OPTIMIZERS if n != "schedule"])
 def test_a_copy_trains_as_the_model_does(optimizer):
     """Masks that take nothing away change nothing, to the last bit."""
@@ -122,7 +115,6 @@ def test_a_copy_trains_as_the_model_does(optimizer):
     equal(learnt(model), learnt(made))
 
 
-@pytest.mark.long
 def test_what_a_copy_trains_leaves_the_model_as_it_is():
     model, before = trained(), slots(trained())
     made = exburn.quantize_aware(model, "int8")
@@ -131,7 +123,6 @@ def test_what_a_copy_trains_leaves_the_model_as_it_is():
     assert made.optimizer is not model.optimizer
 
 
-@pytest.mark.long
 def test_slots_come_back_with_the_exact_weights():
     aware = exburn.quantize_aware(trained(), "int8")
     aware.fit(X, Y, batch_size=10, epochs=1, verbose=0)
@@ -160,7 +151,6 @@ def test_slots_are_cut_as_their_weights_are():
             np.testing.assert_array_equal(slot[:, kept], cut[name])
 
 
-@pytest.mark.long
 def test_a_schedule_begins_anew():
     model = trained("schedule")
     assert float(model.optimizer.learning_rate) == 0
@@ -172,7 +162,6 @@ def test_a_schedule_begins_anew():
         assert float(again.optimizer.learning_rate) == pytest.approx(0.01)
 
 
-@pytest.mark.long
 def test_a_schedule_that_comes_later_counts_from_the_copy(tmp_path):
     aware = exburn.quantize_aware(trained(), "int8")
     rates = []
@@ -209,7 +198,6 @@ def test_a_copy_that_is_compiled_anew_begins():
     assert made._training_state()["opt_state"] is None
 
 
-@pytest.mark.long
 def test_patterns_of_an_optimizer_find_rounded_weights():
     made = exburn.quantize_aware(trained("several"), "int8")
     made.fit(X, Y, batch_size=10, epochs=1, verbose=0)

@@ -125,7 +125,6 @@ def test_update_params_is_all_or_nothing(model):
     assert made.get_layer("hidden").bias.numpy().tolist() == [1.0] * 6
 
 
-@pytest.mark.long
 def test_clone_shares_nothing():
     one = make(clip_norm=1.0)
     one.fit(X, Y, verbose=0)
@@ -160,7 +159,6 @@ def test_info():
     assert exburn.info(made)["frozen_layers_count"] == 1
 
 
-@pytest.mark.long
 def test_params_there_and_back(tmp_path):
     one, other = make(), make()
     one.fit(X, Y, verbose=0)
@@ -206,8 +204,6 @@ def test_json_is_json_and_keeps_every_bit():
     assert exburn.import_params(made, nx, format="json") is made
 
 
-@pytest.mark.long_cases("int4")
-@pytest.mark.longest_cases("int8", "float16")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8", "int4"])
 def test_bytes_of_every_dtype(dtype, tmp_path):
     made = make()

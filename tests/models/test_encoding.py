@@ -26,7 +26,6 @@ def batches(words, size=10):
         yield (words[part], NUMBERS[part]), Y[part]
 
 
-@pytest.mark.long
 def test_loaders_are_encoded_batch_by_batch():
     runs = [
         model.fit(batches(words), verbose=0, validation_data=(x, Y)).history
@@ -67,7 +66,6 @@ def sentiment(begin):
     return model
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 def test_a_batch_is_padded_to_its_own_longest_text():
     model = sentiment([exburn.Input((), dtype="string")])

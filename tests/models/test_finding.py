@@ -156,7 +156,6 @@ def test_a_fall_within_the_noise_is_no_fall():
             assert (number is not None and 1e-4 < number < 1e-2) == depth
 
 
-@pytest.mark.long
 def test_a_trained_model_is_told_no_rate():
     (x, y), _ = exburn.datasets.digits.load_data()
     x = x.reshape(-1, 64) / 16.0
@@ -193,7 +192,6 @@ def test_what_it_refuses(trained):
         trained.fit(x, y, verbose=0, callbacks=[Light()])
 
 
-@pytest.mark.long
 def test_sizes_that_do_not_fit_are_left(monkeypatch, trained):
     x, y = data()
     real = finding.time_step
@@ -212,8 +210,6 @@ def test_sizes_that_do_not_fit_are_left(monkeypatch, trained):
     assert [axes.get_xlabel() for axes in fast.plot().axes] == ["batch size"]
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_the_suggested_rate_trains_the_digits():
     (x, y), (x_test, y_test) = exburn.datasets.digits.load_data()
     x, x_test = x.reshape(len(x), -1), x_test.reshape(len(x_test), -1)

@@ -64,7 +64,6 @@ def equal(one, two):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.long_cases("one cycle", "of epochs", "constants")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_later_fit_has_the_rates_of_a_fresh_optimizer(schedule):
     expected = fit(make(), 2, lr_schedule=SCHEDULES[schedule]())
@@ -75,8 +74,6 @@ def test_a_later_fit_has_the_rates_of_a_fresh_optimizer(schedule):
     assert fit(model) == [np.float32(0.01)] * STEPS  # that of compile, once more
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("scaled", "accumulation")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_fit_counts_for_itself_with_every_optimizer(optimizer):
     model = make(optimizer)
@@ -105,7 +102,6 @@ def test_the_schedule_of_compile_counts_from_the_first_update():
     ]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_fit_in_parts_goes_on_with_the_schedule(before):
     """``initial_epoch`` says that the epochs before it are of the same training."""
@@ -119,15 +115,6 @@ def test_a_fit_in_parts_goes_on_with_the_schedule(before):
     equal(model, whole)
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases(
-    *(
-        f"{way}-trained-{stop}"
-        for way in ("resume", "BackupAndRestore")
-        for stop in "46"
-    ),
-    *(f"{way}-fresh-{stop}" for way in ("resume", "BackupAndRestore") for stop in "24"),
-)
 @pytest.mark.parametrize("stop", [2, 4, 6])
 @pytest.mark.parametrize("again", ["trained", "fresh"])
 @pytest.mark.parametrize("way", ["resume", "BackupAndRestore"])
@@ -163,7 +150,6 @@ def test_a_resumed_fit_goes_on_with_the_schedule(tmp_path, way, again, stop):
     equal(model, whole)
 
 
-@pytest.mark.long
 def test_a_model_saved_within_a_fit_has_its_rate(tmp_path):
     model = make()
     fit(model)
@@ -174,7 +160,6 @@ def test_a_model_saved_within_a_fit_has_its_rate(tmp_path):
     assert fit(read) == pytest.approx([0.2, 0.2, 0.1, 0.1])
 
 
-@pytest.mark.long
 def test_looking_for_a_rate_changes_no_schedule():
     model, other = make(), make()
     for one in (model, other):
@@ -202,7 +187,6 @@ def test_a_fit_that_fails_leaves_no_beginning():
     assert model.optimizer.iterations == 2 * STEPS
 
 
-@pytest.mark.long
 def test_blocks_and_loops_count_from_where_they_begin():
     model = make()
     fit(model)
@@ -248,8 +232,6 @@ class Used(callbacks.Callback):
         self.rates.append(float(self.model.optimizer.rate(state)))
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("accumulation", "scaled")
 @pytest.mark.parametrize("optimizer", ["adam", "accumulation", "scaled"])
 def test_the_warm_up_of_a_later_fit_is_that_of_a_fresh_optimizer(optimizer):
     model, rates = make(optimizer), []
@@ -262,7 +244,6 @@ def test_the_warm_up_of_a_later_fit_is_that_of_a_fresh_optimizer(optimizer):
     assert rates[0] == rates[1] and rates[0][0] == 0 < max(rates[0])
 
 
-@pytest.mark.long
 def test_every_warm_up_of_fit_rises_from_its_beginning():
     model, rises = make(), []
     for _ in range(3):
@@ -277,7 +258,6 @@ def test_every_warm_up_of_fit_rises_from_its_beginning():
     assert used.rates == pytest.approx([0.01] * 4)
 
 
-@pytest.mark.long
 def test_a_resumed_warm_up_goes_on(tmp_path):
     whole, cut, again, expected = make(), make(), make(), Used()
     for model in (whole, cut):
@@ -292,7 +272,6 @@ def test_a_resumed_warm_up_goes_on(tmp_path):
     equal(again, whole)
 
 
-@pytest.mark.long
 def test_the_warm_up_of_compile_is_not_repeated():
     model, rates = exburn.Sequential([exburn.Input((3,)), layers.Dense(1)]), []
     model.compile(OPTIMIZERS["adam"](), "mse", seed=0, warmup=1.5)

@@ -24,10 +24,8 @@ def keras_twin(keras, weights, **settings):
     return twin
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
-@pytest.mark.longest_cases("203-False", "203-True", "32-False", "500-True", "500-False")
 def test_the_history_equals_keras_on_a_ragged_data_set(
     blobs, classifier, weighted, batch, golden
 ):
@@ -68,8 +66,6 @@ def test_the_history_equals_keras_on_a_ragged_data_set(
     np.testing.assert_allclose(loss, their_loss, rtol=2e-5)
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("training0")
 @pytest.mark.parametrize("training", [(-1,), (-1, 1)])
 def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
     seen = set()
@@ -93,7 +89,6 @@ def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
     assert seen and all(len(shape) == len(training) for shape in seen)
 
 
-@pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes(blobs, classifier):
     x, y = blobs
     runs = []
@@ -107,7 +102,6 @@ def test_the_same_seed_gives_the_same_bytes(blobs, classifier):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.long
 def test_set_random_seed_makes_a_whole_script_reproducible(blobs):
     x, y = blobs
 
@@ -120,7 +114,6 @@ def test_set_random_seed_makes_a_whole_script_reproducible(blobs):
     assert run() == run()
 
 
-@pytest.mark.long
 def test_streamed_data_train_like_resident_data(blobs, classifier):
     x, y = blobs
     whole, streamed = classifier(), classifier()
@@ -140,7 +133,6 @@ def test_streamed_data_train_like_resident_data(blobs, classifier):
     )
 
 
-@pytest.mark.long
 def test_a_frozen_layer_keeps_its_bits_and_holds_no_slots(blobs, classifier):
     x, y = blobs
     model = classifier(exburn.optimizers.AdamW(1e-2, weight_decay=0.1))
@@ -158,7 +150,6 @@ def test_a_frozen_layer_keeps_its_bits_and_holds_no_slots(blobs, classifier):
     assert not any("dense/kernel" in str(path) for path, _ in slots)
 
 
-@pytest.mark.long
 def test_run_eagerly_gives_the_same(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier(run_eagerly=True)
@@ -168,7 +159,6 @@ def test_run_eagerly_gives_the_same(blobs, classifier):
     assert b.trace_counts.get("train", 0) == 0
 
 
-@pytest.mark.long
 def test_run_eagerly_can_be_set(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier()
@@ -201,7 +191,6 @@ def test_run_eagerly_is_told_in_one_way(classifier):
             setattr(model, name, "yes")
 
 
-@pytest.mark.long
 def test_weights_round_trip_through_a_file(blobs, classifier, tmp_path):
     x, y = blobs
     a, b = classifier(), classifier(seed=9)

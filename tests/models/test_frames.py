@@ -226,7 +226,6 @@ def test_labels_as_lists(classifier, case):
     assert classifier.evaluate(x, y, verbose=0) == expected
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_labels_and_weights_of_frames(classifier, library):
     frame = frame_of(
@@ -262,7 +261,6 @@ def test_a_lookup_in_front_of_a_sequential_model(frame):
     assert model.evaluate([[c] for c in ROWS["city"]], Y, verbose=0) == expected
 
 
-@pytest.mark.long
 def test_a_sweep_takes_frames():
     frame = frame_of("pyarrow", ROWS)
     losses = []
@@ -273,7 +271,6 @@ def test_a_sweep_takes_frames():
     assert losses[0] == losses[1]
 
 
-@pytest.mark.long
 def test_columns_go_by_the_order_of_fit(frame):
     exburn.set_random_seed(0)
     model = exburn.Sequential([layers.Dense(1)])

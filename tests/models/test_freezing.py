@@ -65,17 +65,15 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "compiled_first"),
     [
         ("adamw, averaged", True),
         ("momentum, L2", False),
-        pytest.param("accumulation", True, marks=pytest.mark.long),
-        pytest.param("by path", False, marks=pytest.mark.long),
+        ("accumulation", True),
+        ("by path", False),
     ],
 )
-@pytest.mark.longest_cases("momentum, L2-False", "by path-False")
 def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
     model = network(OPTIMIZERS[kind]() if compiled_first else None)
     assert model.freeze("block_0") == ["block_0"]
@@ -92,11 +90,7 @@ def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
     assert not any(path.startswith("block_0/") for path in learned)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "kind", ["adamw, averaged", pytest.param("by path", marks=pytest.mark.long)]
-)
-@pytest.mark.longest_cases("by path")
+@pytest.mark.parametrize("kind", ["adamw, averaged", "by path"])
 def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     model = network(OPTIMIZERS[kind]())
     model.fit(X, Y, epochs=2, verbose=0)
@@ -143,7 +137,6 @@ def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     ).any()
 
 
-@pytest.mark.long_cases("<lambda>0")
 @pytest.mark.parametrize(
     "freeze",
     [
@@ -195,8 +188,6 @@ class Unfreezes(callbacks.Callback):
             self.model.unfreeze("block_1")
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("False")
 @pytest.mark.parametrize("light", [False, True])
 def test_a_callback_that_unfreezes_equals_fits_one_after_the_other(light):
     data = {"batch_size": 16, "verbose": 0, "validation_data": (X, Y)}
@@ -265,7 +256,6 @@ def test_a_pattern_of_optimizers_that_no_weight_matches_is_an_error(scaled):
     assert np.isfinite(model.train_on_batch(X, Y))
 
 
-@pytest.mark.long
 def test_inner_and_outer_models_train_by_turns_without_compiling_again():
     inner = exburn.Sequential([exburn.Input((6,)), layers.Dense(4)])
     model = exburn.Sequential([exburn.Input((6,)), inner, layers.Dense(3)])
@@ -277,7 +267,6 @@ def test_inner_and_outer_models_train_by_turns_without_compiling_again():
     assert model.trace_counts["train"] == inner.trace_counts["train"] == 1
 
 
-@pytest.mark.long
 def test_a_resumed_run_goes_on_with_what_had_been_unfrozen(tmp_path):
     def run(*more, epochs=4):
         model = network("adam")
@@ -305,7 +294,6 @@ def test_a_resumed_run_goes_on_with_what_had_been_unfrozen(tmp_path):
         np.testing.assert_array_equal(value, whole[path])
 
 
-@pytest.mark.long
 def test_what_predicts_while_layers_are_frozen_drops_no_slots():
     model = network("adam")
     model.fit(X, Y, epochs=1, verbose=0)
@@ -330,7 +318,6 @@ def unfrozen():
     return model
 
 
-@pytest.mark.long
 def test_newcomers_go_into_files_and_copies(tmp_path):
     model = unfrozen()
     model.save(tmp_path / "m.exburn")
@@ -354,7 +341,6 @@ def test_newcomers_go_into_files_and_copies(tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.long
 def test_a_run_as_stored_is_resumed(tmp_path):
     class Unfreeze(callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):

@@ -10,7 +10,6 @@ from exburn import compute
 from exburn.errors import ArgumentError
 
 
-@pytest.mark.long
 def test_on_output_streams_out_of_fit():
     model = make()
     seen = []
@@ -31,7 +30,6 @@ def test_on_output_streams_out_of_fit():
     assert seen == []
 
 
-@pytest.mark.long
 def test_an_error_in_on_output_costs_no_weights(caplog):
     model = make()
     calls = []

@@ -27,7 +27,6 @@ from exburn.errors import DataError, DTypeError, GraphError, NotBuiltError, Shap
 MINE, THEIRS = [WORDS, NUMBERS], [mapped(WORDS), NUMBERS]
 
 
-@pytest.mark.long
 def test_training_is_as_on_data_that_were_mapped_by_hand():
     runs = [
         model.fit(x, Y, epochs=2, validation_split=0.2, verbose=0).history
@@ -36,7 +35,6 @@ def test_training_is_as_on_data_that_were_mapped_by_hand():
     assert runs[0] == runs[1]
 
 
-@pytest.mark.long_cases("train_on_batch")
 @pytest.mark.parametrize(
     "use",
     [
@@ -53,7 +51,6 @@ def test_all_is_as_on_data_that_were_mapped_by_hand(use):
     np.testing.assert_array_equal(use(looking_up(), MINE), use(plain(), THEIRS))
 
 
-@pytest.mark.long
 def test_operation_by_operation_too():
     runs = [
         model.fit(x, Y, verbose=0).history
@@ -80,7 +77,6 @@ def sentiment(begin):
     return model
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 def test_a_stack_without_input_begins_with_the_data():
     model = sentiment([])
@@ -121,7 +117,6 @@ def test_what_lookups_need_runs_on_the_host():
     np.testing.assert_allclose(compute(encoded), prediction, rtol=1e-5)
 
 
-@pytest.mark.long
 def test_models_in_models_are_cut_together():
     inner = looking_up()
     word, number = exburn.Input((1,), dtype="string"), exburn.Input((4,))
@@ -169,7 +164,6 @@ def copies(model, folder):
     yield fresh
 
 
-@pytest.mark.long
 def test_copies_and_files_keep_it(tmp_path):
     model, x = looking_up(), [WORDS, NUMBERS]
     expected = model.predict(x, verbose=0)
@@ -204,7 +198,6 @@ def test_exported_programs_take_encoded_inputs(tmp_path):
     np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-5)
 
 
-@pytest.mark.long
 def test_requests_of_strings_are_served():
     model, x = looking_up(), [WORDS, NUMBERS]
     expected = model.predict(x, verbose=0)
@@ -214,7 +207,6 @@ def test_requests_of_strings_are_served():
         np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-5)
 
 
-@pytest.mark.long
 def test_a_step_of_ones_own_gets_encoded_inputs():
     class Model(exburn.Model):
         def train_step(self, state, data):

@@ -1,7 +1,6 @@
 """``model.info()``, ``model.plan()``, and what happens when memory runs out."""
 
 import numpy as np
-import pytest
 
 import exburn
 from exburn import layers
@@ -20,7 +19,6 @@ def network(compiled=True, **settings):
     return model
 
 
-@pytest.mark.long
 def test_a_plan_knows_the_data_of_the_last_fit():
     model = network()
     model.fit(X, Y, verbose=0)

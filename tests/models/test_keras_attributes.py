@@ -22,7 +22,6 @@ def trained(package):
     return model
 
 
-@pytest.mark.long
 def test_operations_are_layers_and_what_is_between_them():
     peer.utils.clear_session()  # it numbers names through the process
     ours, theirs = trained(keras), trained(peer)

@@ -80,8 +80,7 @@ def operations():
     return keras.Model(given, outputs)
 
 
-MODELS = [arithmetic, shared, sequences]
-MODELS += [pytest.param(make, marks=pytest.mark.long) for make in (images, operations)]
+MODELS = [arithmetic, shared, sequences, images, operations]
 
 
 def written(value):
@@ -89,9 +88,7 @@ def written(value):
     return json.loads(json.dumps(keras.saving.serialize_keras_object(value)))
 
 
-@pytest.mark.long_cases("shared", "sequences")
 @pytest.mark.parametrize("make", MODELS)
-@pytest.mark.longest_cases("operations")
 def test_models_of_keras_configurations_compute_the_same(make):
     theirs = make()
     ours = registry.deserialize(written(theirs))

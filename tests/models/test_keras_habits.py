@@ -41,7 +41,6 @@ def trained(**settings):
     return model
 
 
-@pytest.mark.long
 def test_weights_of_any_dtype_share_programs():
     model = trained()
     weight = np.arange(64) % 3
@@ -159,7 +158,6 @@ def augmenting(kind):
     return exburn.Sequential([inner]) if kind == "nested" else inner
 
 
-@pytest.mark.long_cases("stack")
 @pytest.mark.parametrize("kind", ["stack", "nested", "pipeline", "subclass"])
 def test_an_eager_call_augments_unless_told_not_to(kind):
     model = augmenting(kind)
@@ -195,9 +193,7 @@ def unbuilt():
     return exburn.Sequential([layers.Dense(3), layers.Dense(1)])
 
 
-@pytest.mark.long_cases("functional", "stacked")
 @pytest.mark.parametrize("make", [functional, stacked, unbuilt])
-@pytest.mark.longest_cases("functional")
 def test_layers_and_models_are_renamed(make, tmp_path):
     model = make()
     model.name, model.layers[-1].name = "whole", "last"
@@ -278,7 +274,6 @@ def dropping(kind, package):
     return Dropping()
 
 
-@pytest.mark.long_cases("exburn-functional")
 @pytest.mark.parametrize("kind", ["functional", "subclass"])
 @pytest.mark.parametrize("name", ["exburn", "keras"])
 def test_dropout_told_to_train_at_inference(name, kind):

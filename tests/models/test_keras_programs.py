@@ -49,7 +49,6 @@ def test_a_py_dataset_keeps_its_order_unless_training_shuffles_it():
     assert sorted(data.order) == sorted([*range(7), *range(7)]) != data.order
 
 
-@pytest.mark.long
 def test_batch_sizes_that_the_model_or_the_steps_fix():
     model = exburn.Sequential(
         [exburn.Input(batch_shape=(3, 4, 2)), layers.LSTM(2, stateful=True)]
@@ -140,7 +139,6 @@ def test_names_that_keras_scripts_import():
     assert weight.assign_sub([1.0, 0.0]).numpy().tolist() == [0.0, 1.0]
 
 
-@pytest.mark.long
 def test_what_is_set_on_a_layer_stays_in_copies_and_files(tmp_path):
     """Keras writes configurations from what layers have now."""
     model = exburn.Sequential(

@@ -49,11 +49,7 @@ def every_layer():
     )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "stored", [None, pytest.param("int4", marks=pytest.mark.longest)]
-)
-@pytest.mark.longest_cases("None")
+@pytest.mark.parametrize("stored", [None, "int4"])
 def test_every_layer_adapts_and_merges(stored, tmp_path):
     rng = np.random.default_rng(0)
     x = [rng.standard_normal((64, 6, 16)).astype(np.float32)]
@@ -93,7 +89,6 @@ def test_every_layer_adapts_and_merges(stored, tmp_path):
     assert all(learns for _, w, learns in iter_weights(model) if w.trainable)
 
 
-@pytest.mark.long
 def test_few_parameters_learn_beside_frozen_ones(trained, digits):
     model = trained.clone()
     model.compile("adamw", "cross_entropy", metrics=["accuracy"], seed=0)
@@ -114,7 +109,6 @@ def test_few_parameters_learn_beside_frozen_ones(trained, digits):
     assert not {path for path in before} & names
 
 
-@pytest.mark.long
 def test_adapters_added_after_training_keep_it_going(trained, digits):
     model = trained.clone()
     model.compile("adam", "cross_entropy", seed=0)
@@ -141,7 +135,6 @@ def test_layers_frozen_before_stay_frozen_after(trained):
     assert model.frozen_layers == ["a"]
 
 
-@pytest.mark.long
 def test_a_head_may_learn_beside_adapters(trained, digits):
     model = trained.clone()
     model.compile("adam", "cross_entropy")
@@ -170,7 +163,6 @@ def test_alpha_scales_the_term(trained, digits):
     np.testing.assert_allclose(changes[1], 8e-3, atol=1e-6)
 
 
-@pytest.mark.long
 def test_layers_get_adapters_one_by_one(digits, tmp_path):
     x, y = digits
     model = make()
@@ -214,8 +206,6 @@ def nested():
     return exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(10)])
 
 
-@pytest.mark.long_cases("int8-make")
-@pytest.mark.longest_cases("None-make")
 @pytest.mark.parametrize("build", [make, nested, Subclass])
 @pytest.mark.parametrize("dtype", [None, "int8"])
 def test_a_clone_with_fresh_weights_has_the_adapters(build, dtype):

@@ -46,7 +46,6 @@ class Net(exburn.Model):
         return self.table["out"](self.drop(self.extra[0](x), training=training))
 
 
-@pytest.mark.long
 def test_a_subclass_with_lists_and_dicts_of_layers():
     model = Net()
     model.compile("adam", "cross_entropy", metrics=["accuracy"])

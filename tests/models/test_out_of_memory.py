@@ -32,7 +32,6 @@ def exhausted(*_, **__):
     )
 
 
-@pytest.mark.long_cases("train-<lambda>")
 @pytest.mark.parametrize(
     ("program", "run"),
     [
@@ -62,7 +61,6 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     run(model)
 
 
-@pytest.mark.longest
 @on_devices
 def test_on_a_mesh_the_figures_are_those_of_a_device():
     for mesh, hint in (("data", True), ("fsdp", False)):
@@ -85,9 +83,7 @@ def consume(state, *_, error=exhausted):
     error()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("full", [False, True])
-@pytest.mark.longest_cases("False")
 def test_a_state_that_the_failed_program_consumed_is_restored(full, monkeypatch):
     model = network()
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
@@ -112,7 +108,6 @@ def fails():
     raise jax.errors.JaxRuntimeError("INTERNAL: the device is gone")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("error", "raised", "said"),
     [

@@ -159,7 +159,6 @@ def test_a_weight_has_a_value_where_it_is_read(read, copied):
     np.testing.assert_array_equal(read(layer.kernel), read(layer.weights[0]))
 
 
-@pytest.mark.long
 def test_a_weight_without_a_layer_says_that_it_has_no_value():
     """It was an array of one object."""
     layer = layers.Dense(3)

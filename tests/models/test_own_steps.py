@@ -106,7 +106,6 @@ def of_compile(keras):
     return Model
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "weights"),
     [
@@ -116,7 +115,6 @@ def of_compile(keras):
     ],
     ids=["loss", "metrics", "weighted"],
 )
-@pytest.mark.longest_cases("metrics", "loss")
 def test_a_step_updates_the_metrics_of_compile(settings, weights):
     def program(keras):
         model = line(keras, of_compile(keras), loss="mse", **settings)
@@ -169,7 +167,6 @@ def of_its_own(keras):
     return Model
 
 
-@pytest.mark.long
 def test_a_step_has_losses_and_metrics_of_its_own():
     def program(keras):
         return ran(line(keras, of_its_own(keras)))
@@ -231,9 +228,7 @@ def doubling(keras):
     return Model
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("cls", [calling, doubling])
-@pytest.mark.longest_cases("calling")
 def test_the_loss_of_several_outputs_as_a_pure_function(cls):
     targets = {"a": Y, "b": Y + 1}
 
@@ -353,7 +348,6 @@ def loop(keras, start=values_of):
     return [*losses, share, float(hits.result())], model.get_weights()
 
 
-@pytest.mark.long
 def test_a_loop_from_scratch():
     ours, theirs = both(loop)
     assert_alike(ours[0], theirs[0])
@@ -362,7 +356,6 @@ def test_a_loop_from_scratch():
     assert loop(exburn, start=list)[0] == ours[0]
 
 
-@pytest.mark.long
 def test_a_loop_adds_the_losses_of_layers():
     def program(keras):
         class Penalty(keras.layers.Layer):

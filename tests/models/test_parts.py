@@ -74,20 +74,12 @@ def moved(model, inner):
     return [name for name, old, new in pairs if (old != new.numpy()).any()]
 
 
-@pytest.mark.long_cases(
-    "True-thawed_after-subclassed",
-    "True-thawed_after-functional",
-    "True-part_thawed-subclassed",
-)
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize("around", [functional, sequential, subclassed])
 @pytest.mark.parametrize(
     "switch", [part_thawed, norm_thawed, part_frozen, thawed_after]
 )
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.longest_cases(
-    "True-thawed_after-functional", "True-thawed_after-subclassed"
-)
 def test_the_same_parts_train_as_in_keras(around, switch, first):
     results = []
     for keras in (exburn, original):

@@ -6,7 +6,6 @@ import copy
 import pickle
 
 import numpy as np
-import pytest
 
 import exburn
 import exburn as keras
@@ -50,7 +49,6 @@ def classifier(**options):
     return model
 
 
-@pytest.mark.long
 def test_layers_and_optimizers_are_pickled_and_copied():
     model = classifier()
     model.fit(X, Y, verbose=0)

@@ -85,10 +85,8 @@ MESH = {"data": 2, "model": 4}
 WIDE = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["data", "fsdp", "model"])
 @on_devices
-@pytest.mark.longest_cases("data")
 def test_a_plan_of_a_mesh_is_of_each_device(kind):
     model = wide()
     one = model.plan(4096, largest=False)
@@ -123,7 +121,6 @@ def test_a_plan_of_a_mesh_is_of_each_device(kind):
     assert 0 <= plan.state_bytes - weights < 64
 
 
-@pytest.mark.long
 @on_devices
 def test_a_planned_batch_is_filled_up():
     model = wide(mesh="data")
@@ -136,7 +133,6 @@ def test_a_planned_batch_is_filled_up():
     assert plan.program == "predict" and plan.batch_bytes == 8 * 64 * 4
 
 
-@pytest.mark.long
 @on_devices
 def test_plans_of_meshes_that_cannot_be():
     model = wide()

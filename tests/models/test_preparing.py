@@ -32,7 +32,6 @@ def test_an_early_error_closes_the_loader_even_while_it_is_held(model, op):
     assert threads() == [] and caught.value.__traceback__ is not None
 
 
-@pytest.mark.long
 def test_what_measures_begins_with_the_first_batch_and_ends_with_the_last(model):
     read = []
 

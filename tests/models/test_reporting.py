@@ -13,7 +13,7 @@ from exburn.errors import ArgumentError, NotCompiledError, RecompileWarning
 from exburn.runtime import xla_options
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_the_plan_is_explained_and_can_be_forced():
     x, y = batches(4)[0]
     model = sequence_model()
@@ -116,7 +116,7 @@ class EveryThird(exburn.callbacks.Callback):
         self.seen = [*getattr(self, "seen", []), batch]
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_steps_of_a_call_are_as_they_were_asked_for():
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse", seed=1, steps_per_execution=4, unroll=2)
@@ -141,7 +141,7 @@ def train_program(model, steps):
     return str(make(trainer.preparer.initial_state(), (*batch, None), None, None))
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_convolutions_on_a_cpu_run_one_step_a_call():
     model = exburn.Sequential(
         [
@@ -186,7 +186,6 @@ def test_the_report_says_what_was_compiled_and_why():
     assert "2 compilations" in str(report) and "evaluate" in str(report)
 
 
-@pytest.mark.long
 def test_batch_sizes_are_expected_up_to_a_number():
     model = sequence_model()
     # A mean over rows cannot leave padding out: every size is a program of its own.

@@ -18,7 +18,6 @@ def same(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
-@pytest.mark.long
 def test_every_setting_of_compile_comes_back(tmp_path):
     path, data = tmp_path / "m.exburn", (np.ones((32, 4)), np.ones((32, 2)))
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2)], dtype="float16")
@@ -51,7 +50,6 @@ def test_every_setting_of_compile_comes_back(tmp_path):
     assert other.get_compile_config()["warmup"] is None
 
 
-@pytest.mark.long
 def test_losses_and_metrics_of_each_output(tmp_path):
     model, path = functional(), tmp_path / "m.exburn"
     model.compile(

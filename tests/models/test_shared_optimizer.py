@@ -42,10 +42,8 @@ def applied_between(package):
     return model, optimizer
 
 
-@pytest.mark.long_cases("built_before", "applied_between")
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # of Keras
 @pytest.mark.parametrize("run", [built_before, built_between, applied_between])
-@pytest.mark.longest_cases("built_before")
 def test_the_state_is_one(run):
     """`build` took the optimizer off its model: rates that were set had no effect."""
     (model, optimizer), (other, wanted) = run(keras), run(peer)

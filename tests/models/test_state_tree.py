@@ -26,7 +26,6 @@ def train(model):
     return model.fit(X, Y, 8, shuffle=False, verbose=0).history
 
 
-@pytest.mark.long
 def test_a_new_model_goes_on_where_another_one_was():
     model = start()
     assert model.get_state_tree()["optimizer_variables"] == {}

@@ -73,7 +73,6 @@ def given_to_an_input(keras):
 BUILDS = mean_by_hand, mask_alone, as_an_argument, attention, given, given_to_an_input
 
 
-@pytest.mark.long_cases("attention")
 @pytest.mark.parametrize("build", BUILDS)
 def test_models_with_masks_in_them(build):
     (model, x), (other, _) = build(exburn), build(peer)

@@ -1,10 +1,8 @@
 """Class weights, as the sample weights that they stand for."""
 
 import numpy as np
-import pytest
 
 
-@pytest.mark.long
 def test_class_weights_equal_the_sample_weights_they_stand_for(blobs, classifier):
     x, y = blobs
     table = {0: 0.5, 1: 2.0, 2: 1.0}

@@ -16,7 +16,6 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((24, 4)).astype(np.float32)
 
 
-@pytest.mark.long
 def test_sizes_of_the_first_data_bind_no_others(tmp_path):
     model = exburn.Sequential([layers.Embedding(9, 8), layers.GRU(4), layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -42,7 +41,6 @@ def test_sizes_of_the_first_data_bind_no_others(tmp_path):
         model.predict(longer[0], verbose=0)
 
 
-@pytest.mark.long
 def test_a_sequential_inside_is_called_at_two_scales():
     class Pyramid(layers.Layer):
         def __init__(self):

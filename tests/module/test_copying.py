@@ -30,7 +30,6 @@ def trained(**settings):
     return model
 
 
-@pytest.mark.long
 def test_deepcopy_of_a_trained_model_is_a_model_of_its_own():
     model = trained()
     before = model.predict(X, verbose=0)
@@ -44,8 +43,6 @@ def test_deepcopy_of_a_trained_model_is_a_model_of_its_own():
     np.testing.assert_array_equal(part(X), twin.layers[0](X))
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("ema", "lambda")
 @pytest.mark.parametrize(
     "settings",
     [

@@ -55,10 +55,8 @@ def trained(**given):
     return model, history.history
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("resident", [True, False])
 @pytest.mark.parametrize("held", [{}, {"validation_data": (X, Y)}])
-@pytest.mark.longest_cases("held0-False", "held1-True", "held0-True")
 def test_training_is_the_same_and_compiled_once(request, resident, held):
     plain, history = trained(resident=resident, **held)
     begun = request.getfixturevalue("starting")
@@ -71,7 +69,6 @@ def test_training_is_the_same_and_compiled_once(request, resident, held):
     assert model.trace_counts["train"] == 1
 
 
-@pytest.mark.long
 def test_a_group_of_accumulated_batches(request):
     def run():
         model = classifier()
@@ -85,7 +82,6 @@ def test_a_group_of_accumulated_batches(request):
     assert found == history and model.trace_counts == plain.trace_counts
 
 
-@pytest.mark.long_cases("train_on_batch")
 @pytest.mark.parametrize("use", ["evaluate", "predict", "call", "train_on_batch"])
 def test_every_use_brings_them(starting, use):
     model = classifier()
@@ -151,7 +147,6 @@ print("fine")
 """
 
 
-@pytest.mark.longest
 def test_they_move_from_one_device_to_the_other():
     done = subprocess.run(
         [sys.executable, "-c", DEVICES],

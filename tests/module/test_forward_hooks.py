@@ -15,7 +15,6 @@ def model():
     return make()
 
 
-@pytest.mark.long
 def test_capture(model):
     found = model.capture(X)
     assert list(found) == ["hidden", "norm", "drop", "out"]

@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import pytest
 
 import exburn
 from exburn import layers
@@ -31,7 +30,6 @@ def test_equal_models_have_equal_names_and_weights():
     )
 
 
-@pytest.mark.long
 def test_several_inputs_and_outputs_by_list_and_by_name():
     model = two_headed()
     data = [X, X[::-1].copy()]

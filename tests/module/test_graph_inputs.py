@@ -14,7 +14,6 @@ from exburn.errors import (
 from exburn.saving import load_model
 
 
-@pytest.mark.long
 def test_whole_floats_for_an_integer_input():
     ids = np.array([[1.0, 2.0, 3.0], [4.0, 0.0, 4.0]])
     x = exburn.Input((3,), dtype="int32")
@@ -77,9 +76,7 @@ GIVEN = [
 ]
 
 
-@pytest.mark.long_cases("list", "dict")
 @pytest.mark.parametrize(("form", "alone", "both"), GIVEN, ids=["list", "dict", "left"])
-@pytest.mark.longest_cases("list")
 def test_every_method_takes_none(form, alone, both, tmp_path):
     model = made(form)
     for data, sums in ((alone, ALONE), (both, BOTH), (alone, ALONE)):

@@ -51,12 +51,6 @@ def stack(call):
     return keras.Sequential([Noise(), layers.Dense(1)])
 
 
-LONG = ("broadcasts", "joins", "NumPy", "looks up", "raises")
-
-
-@pytest.mark.long_cases(
-    *(f"{make}-{name}" for make in ("own_model", "stack") for name in LONG)
-)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("make", [own_model, stack])
 def test_fit_builds_for_the_rows_of_a_batch(make, name):

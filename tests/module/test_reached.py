@@ -302,45 +302,25 @@ def check(way, kind, reference, called):
     return model
 
 
-def one_in_ci(cases, count=1):
-    """The cases; those behind the first few are longest."""
-    return [
-        case if at < count else pytest.param(case, marks=pytest.mark.longest)
-        for at, case in enumerate(cases)
-    ]
-
-
-def in_turn(turn, of=3):
-    """The ways; every third is for CI in one test, the others in the two like it."""
-    return [
-        way if at % of == turn else pytest.param(way, marks=pytest.mark.longest)
-        for at, way in enumerate(WAYS)
-    ]
-
-
-@pytest.mark.long_cases("two_paths", "a_dict", "weights_by_hand")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_it_trains_as_the_plain_model(way, reference):
     check(way, subclassed, reference, called=True)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("way", in_turn(0), ids=lambda way: way.__name__)
-@pytest.mark.parametrize("kind", one_in_ci(KINDS[1:]), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("kind", KINDS[1:], ids=lambda kind: kind.__name__)
 def test_a_function_trains_as_the_plain_model(way, kind, reference):
     check(way, kind, reference, called=True)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("kind", one_in_ci(KINDS), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_it_is_built_by_fit(way, kind, reference):
     check(way, kind, reference, called=False)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("way", in_turn(1), ids=lambda way: way.__name__)
-@pytest.mark.parametrize("kind", one_in_ci(KINDS), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_copies_have_weights_of_their_own(way, kind):
     model = kind(way)
     model(X)
@@ -354,8 +334,7 @@ def test_copies_have_weights_of_their_own(way, kind):
     np.testing.assert_array_equal(model.predict(X, verbose=0), before)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("way", in_turn(2), ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_files(way, tmp_path):
     model = subclassed(way)
     model(X)
@@ -394,7 +373,6 @@ def test_statistics_and_dropout_of_a_layer_in_a_closure():
     assert losses[0] != losses[1]  # other masks, other weights
 
 
-@pytest.mark.long
 def test_a_network_in_a_loss_is_not_trained_and_its_weights_are_seen():
     features = keras.Sequential([keras.Input((1,)), layers.Dense(5, "tanh")])
 
@@ -506,7 +484,6 @@ def test_weights_that_a_step_reads_by_itself_are_no_constants():
     assert model.trace_counts["train"] == 1
 
 
-@pytest.mark.long
 def test_operations_of_a_functional_model_keep_variables():
     x = keras.Input((WIDTH,))
     scale = keras.Variable("ones", shape=(WIDTH,), name="scale")
@@ -537,7 +514,6 @@ def test_a_function_on_symbols_that_holds_weights_says_what_to_write():
         keras.fn(lambda x: dense(x))(keras.Input((WIDTH,)))
 
 
-@pytest.mark.long
 def test_rematerialized_quantized_and_split():
     core = layers.Dense(3)
 
@@ -562,7 +538,6 @@ def test_rematerialized_quantized_and_split():
     np.testing.assert_allclose(np.asarray(small(X)), exact, atol=0.05)
 
 
-@pytest.mark.long
 def test_eager_programs():
     dense = layers.Dense(1)
     model = keras.Sequential([keras.Input((WIDTH,)), layers.Lambda(lambda x: dense(x))])
@@ -620,7 +595,6 @@ def test_a_branch_for_training_alone():
     )
 
 
-@pytest.mark.long
 def test_a_resumed_run_has_the_reached_layers(tmp_path):
     def run(epochs, **options):
         keras.set_random_seed(3)
@@ -740,8 +714,7 @@ class Hidden(keras.Model):
         return x
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", one_in_ci(range(24), 8))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_ways(seed, reference, tmp_path):
     model = check(seed, Hidden, reference, called=bool(seed % 2))
     before = model.predict(X, verbose=0)

@@ -46,17 +46,10 @@ def trained():
     ("patterns", "policy"),
     [
         (("block_*",), "full"),
-        pytest.param(("block_0",), "dots", marks=pytest.mark.long),
-        pytest.param(
-            ("*",),
-            jax.checkpoint_policies.everything_saveable,
-            marks=pytest.mark.long,
-        ),
+        (("block_0",), "dots"),
+        (("*",), jax.checkpoint_policies.everything_saveable),
         ((), "dots_with_no_batch_dims"),
     ],
-)
-@pytest.mark.longest_cases(
-    "patterns0-full", "patterns3-dots_with_no_batch_dims", "patterns1-dots"
 )
 def test_results_stay(trained, patterns, policy):
     plain, losses = trained
@@ -69,7 +62,6 @@ def test_results_stay(trained, patterns, policy):
     assert model.trace_counts["train"] == 1
 
 
-@pytest.mark.long
 def test_masks_and_several_inputs_go_through():
     def make(mode):
         ids = exburn.Input((6,), dtype="int32")
@@ -91,7 +83,6 @@ def test_masks_and_several_inputs_go_through():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_it_takes_less_memory():
     def plan(policy):
         blocks = [
@@ -176,7 +167,6 @@ def test_unknown_policies_are_typed_errors(make, error):
         make()
 
 
-@pytest.mark.long
 def test_it_can_be_ended():
     model = network()
     model.remat("block_*")

@@ -84,7 +84,6 @@ def test_a_layer_names_itself_and_attributes_are_paths():
     assert [w.path for w in model.head.weights] == ["head/kernel", "head/bias"]
 
 
-@pytest.mark.long
 def test_a_layer_of_a_frozen_block_can_be_unfrozen_alone():
     model = network("adam")
     model.freeze("block_1")

@@ -153,7 +153,6 @@ def test_a_sampler_draws_in_a_compiled_loop():
     assert generator.state.numpy().tolist() == [3, 0]
 
 
-@pytest.mark.long
 def test_metrics_and_gradients():
     """As bayesflow trains: every kind of variable in one function with a gradient."""
     model = normalized(exburn)

@@ -164,7 +164,6 @@ def test_an_unknown_size_that_follows_an_input_is_its_size():
     assert model.predict(np.ones((2, 7, 8)), verbose=0).shape == (2, 4, 8)
 
 
-@pytest.mark.long
 def test_a_function_on_symbols_may_draw():
     seed, x = keras.random.SeedGenerator(3), layers.Input((3,))
     for given in (None, seed):

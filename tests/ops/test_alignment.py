@@ -37,7 +37,6 @@ CASES = Cases(
 )
 
 
-@pytest.mark.long_cases("ctc_loss-0")
 @pytest.mark.parametrize(("name", "i"), CASES.rows)
 @pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
 def test_values_are_those_of_keras(name, i, golden):

@@ -90,7 +90,6 @@ def test_scales_that_cannot_be_broadcast_are_along_the_axis():
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@pytest.mark.long
 def test_axes_of_activations():
     for axis in (None, (0, 1), [1], np.int64(0)):
         got = activations.softmax(X, axis=axis)

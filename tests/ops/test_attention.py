@@ -51,7 +51,6 @@ def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
 
 
-@pytest.mark.long
 def test_attention_with_capped_logits():
     q = np.random.default_rng(0).normal(size=(2, 5, 4, 8)).astype("float32") * 5
     free = ops.dot_product_attention(q, q, q, is_causal=True)

@@ -66,7 +66,6 @@ def test_weights_are_arguments():
     assert ops.sum([layer.bias, layer.bias]) == 0
 
 
-@pytest.mark.long
 def test_ops_run_in_compiled_code_and_have_gradients():
     def f(x):
         return ops.sum(ops.square(ops.tanh(ops.reshape(x, (-1,)))))
@@ -80,7 +79,6 @@ def test_ops_run_in_compiled_code_and_have_gradients():
     assert np.isfinite(jax.grad(lambda x: ops.cdist(x, x).sum())(ROWS)).all()
 
 
-@pytest.mark.long
 def test_models_of_ops_are_described_and_rebuilt():
     model = build()
     config = json.loads(json.dumps(model.get_config()))

@@ -8,7 +8,6 @@ from tests.ops.small import ROWS
 from exburn import Input, Model, errors, ops
 
 
-@pytest.mark.long
 def test_control_flow():
     carry, ys = ops.scan(lambda c, x: (c + x, c * x), 0.0, np.arange(3.0))
     assert (float(carry), ys.tolist()) == (3.0, [0.0, 0.0, 2.0])

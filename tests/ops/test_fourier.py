@@ -60,7 +60,6 @@ def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
 
 
-@pytest.mark.long_cases("hann")
 @pytest.mark.parametrize("window", ["hann", None])
 def test_istft_inverts_stft(window):
     signal = np.random.default_rng(1).normal(size=(2, 64)).astype("float32")

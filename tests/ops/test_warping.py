@@ -60,7 +60,6 @@ CASES = Cases(
 )
 
 
-@pytest.mark.long_cases("image.affine_transform-0")
 @pytest.mark.parametrize(("name", "i"), CASES.rows)
 @pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
 def test_values_are_those_of_keras(name, i, golden):
@@ -77,7 +76,6 @@ def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
 
 
-@pytest.mark.long
 def test_elastic_transform_moves_pixels_both_ways():
     image = np.random.default_rng(0).uniform(size=(1, 24, 24, 1)).astype("float32")
     rows = np.broadcast_to(np.arange(24.0)[:, None, None], (24, 24, 1))
@@ -92,7 +90,6 @@ def test_elastic_transform_moves_pixels_both_ways():
     assert not np.allclose(again, image[0])
 
 
-@pytest.mark.long
 def test_affine_transform_divides_by_the_projective_row():
     image = np.arange(6.0, dtype="float32").reshape(1, 6, 1)
     moved = ops.image.affine_transform(image, [1.0, 0, 0, 0, 1.0, 0, 1.0, 0])
@@ -100,7 +97,6 @@ def test_affine_transform_divides_by_the_projective_row():
     np.testing.assert_allclose(moved.ravel(), x / (x + 1), rtol=1e-6)
 
 
-@pytest.mark.long
 def test_an_axis_that_stays_as_it_is():
     factor, shape = np.array([2.0, 2.0], "float32"), (None, 8, 8, 3)
     moved = (factor, 0 * factor, (1, 2), "linear")

@@ -69,28 +69,6 @@ OPTIONS = {
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("name", sorted({name for name, _ in SAME}))
-@pytest.mark.long
-@pytest.mark.longest_cases(
-    "Adadelta-decay",
-    "Adadelta-average",
-    "Adafactor-average",
-    "Adagrad-decay",
-    "Adagrad-average",
-    "Adam-decay",
-    "AdamW-average",
-    "Adamax-decay",
-    "Adamax-average",
-    "Ftrl-decay",
-    "Ftrl-average",
-    "Lamb-average",
-    "Lion-decay",
-    "Lion-average",
-    "Muon-average",
-    "Nadam-decay",
-    "Nadam-average",
-    "RMSprop-decay",
-    "RMSprop-average",
-)
 def test_options_that_all_optimizers_have(name, option, trajectories):
     make = lambda library: getattr(library, name)(**OPTIONS[option])  # noqa: E731
     ours = trajectories.ours(make(optimizers))

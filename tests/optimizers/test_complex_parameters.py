@@ -55,7 +55,6 @@ def train(optimizer, params, loss, steps=60):
 
 
 @ALL
-@pytest.mark.long
 def test_every_optimizer_goes_down_as_by_the_real_parts(make):
     trained = train(make(), begin(), distance)
     assert distance(trained) < 0.75 * distance(begin())
@@ -70,7 +69,6 @@ def test_every_optimizer_goes_down_as_by_the_real_parts(make):
 
 
 @pytest.mark.parametrize("make", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.long
 def test_options_that_change_gradients_hold_for_complex_weights(make):
     trained = train(make(), begin(), distance, steps=120)
     assert all(value.dtype == "complex64" for value in trained.values())
@@ -131,13 +129,11 @@ class Mix(exburn.layers.Layer):
 X, Y = np.ones((16, 2), "float32"), np.zeros((16, 2), "float32")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [lambda: optimizers.SGD(0.05), lambda: optimizers.Muon(0.1), lambda: Own(0.05)],
     ids=["sgd", "muon", "own"],
 )
-@pytest.mark.longest_cases("own")
 def test_fit_goes_down(make):
     model = exburn.Sequential([exburn.Input((2,)), Mix()])
     model.compile(make(), "mae")
@@ -145,7 +141,6 @@ def test_fit_goes_down(make):
     assert losses[-1] < 0.1 * losses[0] and np.isfinite(losses).all()
 
 
-@pytest.mark.long
 def test_a_training_goes_on_from_a_file(tmp_path):
     def fit(model, begin, end):
         options = {"initial_epoch": begin, "epochs": end, "verbose": 0}

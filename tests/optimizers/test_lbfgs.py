@@ -41,7 +41,6 @@ class OwnStep(exburn.Sequential):
         return {"loss": loss}, (tv, ntv, ov, mv)
 
 
-@pytest.mark.long
 def test_the_steps_are_those_of_optax():
     start = {"x": jnp.array([-1.2, 1.0, 0.5])}
     ours, theirs = LBFGS(memory_size=5), optax.lbfgs(memory_size=5)
@@ -71,7 +70,6 @@ def test_the_steps_are_those_of_optax():
     assert int(state["rate"]["count"]) == 40
 
 
-@pytest.mark.long
 def test_a_logistic_regression_reaches_scikit_learns_optimum():
     data = load_breast_cancer()
     x = (data.data - data.data.mean(0)) / data.data.std(0)
@@ -88,7 +86,6 @@ def test_a_logistic_regression_reaches_scikit_learns_optimum():
     assert history["loss"][-1] < 0.5 * slower["loss"][-1]
 
 
-@pytest.mark.long
 def test_dropout_and_padding_stay_the_same_during_a_search():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((203, 8)).astype(np.float32)
@@ -102,7 +99,6 @@ def test_dropout_and_padding_stay_the_same_during_a_search():
     assert model.optimizer.iterations == 20
 
 
-@pytest.mark.long
 def test_configuration_and_half_precision():
     made = optimizers.deserialize(optimizers.serialize(LBFGS(0.5, memory_size=3)))
     assert (made.learning_rate, made.memory_size) == (0.5, 3)

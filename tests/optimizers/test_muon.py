@@ -10,12 +10,7 @@ SAME = [
     ("Muon", {"rms_rate": None, "adam_lr_ratio": 0.3, "weight_decay": None}),
 ]
 
-CASES = [  # the defaults, which say less, are left to the long run
-    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
-    for case in SAME
-]
 
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
 def test_fifty_steps(name, options, trajectories):
     check_fifty_steps(name, options, trajectories)

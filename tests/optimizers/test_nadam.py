@@ -11,13 +11,8 @@ SAME = [
     ("Nadam", {"learning_rate": 0.1, "beta_1": 0.8, "epsilon": 1e-3}),
 ]
 
-CASES = [  # the defaults, which say less, are left to the long run
-    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
-    for case in SAME
-]
 
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
 def test_fifty_steps(name, options, trajectories):
     check_fifty_steps(name, options, trajectories)
 

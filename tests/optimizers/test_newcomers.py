@@ -82,7 +82,6 @@ def groups(state):
     return [({*g["of"]}, int(g["since"])) for g in state[NEWCOMERS].values()]
 
 
-@pytest.mark.long_cases(*(n for n in OPTIMIZERS if n not in ("adam", "by hand")))
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_newcomers_are_trained_as_if_the_optimizer_had_begun_with_them(name):
     make = OPTIMIZERS[name]
@@ -172,7 +171,6 @@ def test_other_shapes_begin_anew():
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "optimizer",
     [

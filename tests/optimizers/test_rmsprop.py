@@ -13,13 +13,8 @@ SAME = [
     ("RMSprop", {"centered": True, "epsilon": 1e-2, "momentum": 0.9, "rho": 0.7}),
 ]
 
-CASES = [  # the defaults, which say less, are left to the long run
-    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
-    for case in SAME
-]
 
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
 def test_fifty_steps(name, options, trajectories):
     check_fifty_steps(name, options, trajectories)
 

@@ -17,13 +17,8 @@ SAME = [
     ("SGD", {"momentum": 0.9, "gradient_accumulation_steps": 5}),
 ]
 
-CASES = [  # the defaults, which say less, are left to the long run
-    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
-    for case in SAME
-]
 
-
-@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
 def test_fifty_steps(name, options, trajectories):
     check_fifty_steps(name, options, trajectories)
 

@@ -97,7 +97,6 @@ def test_it_trains_as_with_keras(options, golden):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.long
 def test_a_schedule_and_a_rate_that_changes(golden):
     def train(lib):
         schedule = lib.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
@@ -155,7 +154,6 @@ def test_variables_in_any_order():
         np.testing.assert_allclose(mean.numpy(), gradient * 0.19, rtol=1e-5)
 
 
-@pytest.mark.long
 def test_it_is_saved_with_the_model(tmp_path):
     model, _ = losses(exburn, Ours(0.1, rho=0.7), 1)
     model.save(tmp_path / "m.exburn")
@@ -170,7 +168,6 @@ def test_it_is_saved_with_the_model(tmp_path):
     assert float(again.optimizer.updates) == 24
 
 
-@pytest.mark.long
 def test_inside_of_other_optimizers():
     model, plain = losses(exburn, Ours(0.1), 2)
     scaled = exburn.optimizers.LossScaleOptimizer(Ours(0.1))

@@ -10,7 +10,6 @@ from exburn import layers
 from exburn.optimizers.schedules import CosineDecay
 
 datasets = pytest.importorskip("sklearn.datasets")
-pytestmark = pytest.mark.long
 
 SEEDS = (0,)
 RECIPES = {"cnn": (12, 3e-3), "lstm": (20, 1e-2), "transformer": (12, 2e-3)}
@@ -85,11 +84,10 @@ def accuracy(make, policy, halves):
     "make",
     [
         cnn,
-        pytest.param(lstm, marks=pytest.mark.longest),
-        pytest.param(transformer, marks=pytest.mark.longest),
+        lstm,
+        transformer,
     ],
 )
-@pytest.mark.longest_cases("cnn")
 def test_within_half_a_point_of_float32(make, halves):
     exact, whole = accuracy(make, "float32", halves)
     assert exact > 0.93

@@ -71,7 +71,6 @@ LAYERS = {
 }
 
 
-@pytest.mark.long_cases("sparsemax-float16", "spectral-float16")
 @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_norms_and_softmax(kind, policy):

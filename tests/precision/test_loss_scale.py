@@ -32,7 +32,6 @@ def network(policy="mixed_float16", optimizer="sgd", **settings):
     return model
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::exburn.errors.ConstantLossWarning")
 def test_gradients_that_vanish_in_float16_train_with_scaling():
     x, y = regression()
@@ -59,7 +58,6 @@ def test_gradients_that_vanish_in_float16_train_with_scaling():
     assert ends["scaled"] == pytest.approx(ends["float32"], rel=0.05)
 
 
-@pytest.mark.long
 def test_steps_that_overflow_are_left_out_and_counted():
     x, y = regression()
     model = network(optimizer=Adam(0.01))
@@ -78,7 +76,6 @@ def test_steps_that_overflow_are_left_out_and_counted():
     assert optimizer.loss_scale == 2.0 ** (15 - optimizer.skipped_steps)
 
 
-@pytest.mark.long
 def test_statistics_of_a_step_that_is_left_out_stay():
     model = exburn.Sequential(
         [exburn.Input((1,)), layers.BatchNormalization(), layers.Dense(1)],
@@ -140,7 +137,6 @@ def slots(model):
     return [np.array(v) for path, v in leaves if "'dense/kernel'" in str(path)]
 
 
-@pytest.mark.long
 def test_a_policy_set_after_training_keeps_the_optimizers_slots():
     x, y = regression()
     model = network("float32", Adam(0.01))

@@ -156,7 +156,6 @@ def test_the_output_dtype_of_a_model_is_that_of_its_outputs_alone():
     assert again.precision == policy and again(X).dtype == jnp.float32
 
 
-@pytest.mark.long
 def test_an_output_dtype_keeps_masks():
     model = exburn.Sequential(
         [
@@ -213,7 +212,7 @@ def products(fn, *args):
     return found
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_matmul_precision_of_the_process_and_of_layers():
     highest, high = jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGH
     model = exburn.Sequential(
@@ -234,7 +233,7 @@ def test_matmul_precision_of_the_process_and_of_layers():
     assert highest in products(gradient, x)[2:]  # the backward pass has it, too
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_another_matmul_precision_compiles_again():
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", "mse")

@@ -104,7 +104,6 @@ def test_the_picture_of_ratios_names_models_peers_and_ratios(script, tmp_path):
         assert word in text
 
 
-@pytest.mark.slow
 def test_training_on_two_devices_is_compared_with_one(script, tmp_path, monkeypatch):
     distribution, file = script("distribution"), tmp_path / "out.json"
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
@@ -193,7 +192,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 def test_clients_count_and_time_their_requests(script):
     load = script("http_load")
     words = [sys.executable, "-c", ECHO]

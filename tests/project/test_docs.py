@@ -91,7 +91,6 @@ def reader(tmp_path, monkeypatch):
     np.random.set_state(seeds[2])
 
 
-@pytest.mark.long
 def test_the_quickstart_of_the_readme_runs_as_printed(tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
@@ -116,13 +115,7 @@ def test_the_pages_a_user_reads_have_examples():
     assert {"quickstart", "custom_layers", "data", "callbacks"} <= names
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("path", PYTHON_PAGES, ids=lambda path: path.stem)
-@pytest.mark.longest_cases(
-    "data", "fine_tuning", "custom_layers", "distribution", "quantization", "compute"
-)
-@pytest.mark.longest_cases("serving", "checkpoints", "lora", "callbacks", "compression")
-@pytest.mark.longest_cases("text", "server", "sweep", "pruning", "pretrained")
 def test_every_python_block_runs(path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")

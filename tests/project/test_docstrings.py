@@ -22,7 +22,6 @@ class Named:
         self.value, self.path = value, value.__name__
 
 
-@pytest.mark.long
 def test_every_public_name_has_arguments_errors_and_an_example():
     names = docstrings.public_names()
     assert len(names) > 1000

@@ -53,8 +53,6 @@ def test_every_recording_is_of_a_test_that_is_there():
         assert recorded <= tests, f"{file} has recordings of tests that are gone"
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_keras_gives_what_is_recorded():
     chosen = []
     for file in FILES:
@@ -64,7 +62,7 @@ def test_keras_gives_what_is_recorded():
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "--recompute"),
-            *("-m", "not nightly", "-p", "no:cacheprovider", *chosen),
+            *("-m", "", "-p", "no:cacheprovider", *chosen),
         ],
         cwd=TESTS.parent,
         env=os.environ | {"PYTHONSAFEPATH": "1"},

@@ -11,9 +11,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import quick_environment
-
-pytestmark = pytest.mark.slow
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 TRAINING = {  # most of the time
@@ -68,11 +65,6 @@ del exburn, functools, shorten, shorten_sweep
 """
 
 
-def marks(path):
-    """A notebook that trains for long is not for CI."""
-    return [pytest.mark.longest] * (path.stem in TRAINING | set(NEEDS))
-
-
 def test_there_are_notebooks():
     stems = {path.stem for path in NOTEBOOKS}
     assert stems > TRAINING | set(NEEDS) | {"quickstart"}
@@ -80,35 +72,29 @@ def test_there_are_notebooks():
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=marks(path)) for path in NOTEBOOKS],
+    NOTEBOOKS,
     ids=lambda path: path.stem,
 )
-def test_notebook_runs(path, tmp_path, monkeypatch):
+def test_notebook_runs(path, tmp_path, request):
     for name in NEEDS.get(path.stem, []):
         if not (Path(name).is_dir() or shutil.which(name)):
             pytest.importorskip(name)
-    if path.stem not in TRAINING | {"quickstart"}:
-        compile_quickly(monkeypatch)
+    if path.stem in TRAINING | {"quickstart"}:
+        request.getfixturevalue("users_compilation")
     run(read(path), tmp_path)
 
 
 @pytest.mark.parametrize(
     "path", [p for p in NOTEBOOKS if p.stem in TRAINING], ids=lambda path: path.stem
 )
-def test_notebook_runs_with_short_epochs(path, tmp_path, monkeypatch):
+def test_notebook_runs_with_short_epochs(path, tmp_path):
     nbformat = pytest.importorskip("nbformat")
-    compile_quickly(monkeypatch)
     notebook = read(path)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.source = re.sub(r"^( *)assert ", r"\1_ = ", cell.source, flags=re.M)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(SHORT_EPOCHS))
     run(notebook, tmp_path)
-
-
-def compile_quickly(monkeypatch):
-    for name, value in quick_environment().items():
-        monkeypatch.setenv(name, value)
 
 
 def read(path):

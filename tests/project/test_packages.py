@@ -15,7 +15,6 @@ from tests.checkout import load
 
 contents = load("release.contents")
 
-pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 LINKS = ("callbacks", "datasets", "layers", "optimizers")
@@ -130,7 +129,6 @@ def test_wheel_holds_the_tree_as_real_files(built, expected):
     assert contents.faults(built["wheel"]) == []  # size, links, bill of materials
 
 
-@pytest.mark.longest
 def test_a_second_build_is_the_same_bytes(built, checkout, tmp_path):
     """Elsewhere, under another mask, and without what git does not hold."""
     copy = shutil.copytree(checkout, tmp_path / "another place", symlinks=True)
@@ -164,7 +162,6 @@ def test_metadata_has_the_extras_and_the_licence(built):
 
 
 @pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
-@pytest.mark.longest_cases("sdist", "editable")
 def test_installed_package_works_outside_the_checkout(
     kind, built, fresh, checkout, tmp_path
 ):

@@ -206,7 +206,6 @@ def test_the_gallery_has_a_card_with_picture_and_question_for_each_notebook(tmp_
     assert "Which pixels are cell?" in questions
 
 
-@pytest.mark.slow
 def test_the_table_of_keras_names_has_a_page_for_each_namespace(tmp_path):
     pytest.importorskip("keras")
     table.write(tmp_path / "keras_names", reference.public_names())
@@ -249,8 +248,6 @@ def test_every_page_is_in_the_navigation(tmp_path):
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.longest
 def test_the_site_builds_without_broken_links(tmp_path):
     for package in ("zensical", "mkdocstrings"):
         if importlib.util.find_spec(package) is None:

@@ -153,7 +153,6 @@ def test_every_module_has_a_level_and_every_level_its_modules():
     assert not gone, "remove these from docs/layout.md"
 
 
-@pytest.mark.long
 def test_imports_only_point_down():
     wrong = []
     for module, path in SOURCES.items():
@@ -229,7 +228,6 @@ def test_the_check_allows_imports_that_point_down(module, code):
     assert upward(module, ast.parse(code)) == []
 
 
-@pytest.mark.long
 def test_no_private_jax_and_no_bare_catalogue_is_imported():
     wrong = []
     for module, path in SOURCES.items():
@@ -285,7 +283,6 @@ def loaded_by(statement: str) -> set[str]:
     return {name.split(".")[0] for name in json.loads(run.stdout)}
 
 
-@pytest.mark.long
 def test_import_of_exburn_is_light():
     beside_jax = loaded_by("import exburn") - loaded_by(
         "import jax, flax.nnx, optax, numpy, rich"
@@ -306,7 +303,6 @@ def test_import_of_exburn_is_light():
     assert beside_jax & optional == set()
 
 
-@pytest.mark.long
 def test_bare_datasets_is_refused_as_if_it_were_absent():
     code = "try: import datasets\nexcept ImportError as error: print(error)"
     run = python(code)
@@ -315,7 +311,6 @@ def test_bare_datasets_is_refused_as_if_it_were_absent():
     assert "Hugging Face" in run.stdout
 
 
-@pytest.mark.long
 def test_datasets_is_found_inside_the_package():
     run = python("import exburn.datasets; print(exburn.datasets.__name__)")
     assert run.stdout == "exburn.datasets\n", run.stderr

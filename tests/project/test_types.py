@@ -18,8 +18,6 @@ import jedi
 import pytest
 from tests.checkout import ROOT
 
-pytestmark = pytest.mark.slow
-
 SPACES = (
     "activations applications callbacks compute constraints datasets distillation"
     " distribution initializers layers losses metrics models optimizers"

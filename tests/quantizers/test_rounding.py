@@ -16,7 +16,6 @@ CALLS = {
 }
 
 
-@pytest.mark.longest_cases("grouped")
 @pytest.mark.parametrize("name, args, options", CALLS.values(), ids=CALLS)
 def test_a_function_gives_what_keras_gives(name, args, options):
     same(

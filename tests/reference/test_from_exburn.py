@@ -115,13 +115,6 @@ def namespace(tmp_path):
     jax.config.update("jax_default_device", None)
 
 
-@pytest.mark.long_cases("ExBurn.Model")
-@pytest.mark.longest_cases(
-    "Dala.ML, ExBurn.DalaML",
-    "ExBurn.Serving and Nx.Serving",
-    "ExBurn.Training",
-    "Tensors",
-)
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_call_runs(section, namespace, monkeypatch, tmp_path):
     """In the order of the page. A call that is a comparison must be true."""

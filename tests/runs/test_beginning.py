@@ -1,6 +1,5 @@
 """Where a run goes, and that several processes write one."""
 
-import pytest
 from tests.distribution.processes import DATA, run
 
 from exburn import runs
@@ -25,8 +24,6 @@ def test_secrets_are_not_written(monkeypatch):
     assert found["XLA_FLAGS"] == "--a" and "abc" not in str(found)
 
 
-@pytest.mark.slow
-@pytest.mark.longest
 def test_several_processes_write_one_run(tmp_path):
     script = (
         DATA

@@ -160,7 +160,6 @@ NAMES = {
 
 
 @pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.long_cases("three megabytes")
 def test_names_of_any_kind_are_reported_and_shown(kind, tmp_path, capsys):
     name = NAMES[kind]
     made = RunDirectory.create(tmp_path / "a", {"model": {"name": name}, name: 1}, {})
@@ -201,12 +200,9 @@ def killed(count, folder):
     assert f"{count} kills, 0 wrong" in done.stdout, done.stdout[-3000:]
 
 
-@pytest.mark.slow
 def test_what_a_killed_run_lists_is_there(tmp_path):
     killed(5, tmp_path)
 
 
-@pytest.mark.long
-@pytest.mark.longest
 def test_a_thousand_kills(tmp_path):
     killed(1000, tmp_path)

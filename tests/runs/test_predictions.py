@@ -137,7 +137,6 @@ def test_how_outputs_tell_a_class(model, expected):
     assert _classifier(model_of(*model)) == expected
 
 
-@pytest.mark.long
 def test_a_training_is_the_same_beside_it(tmp_path):
     x = np.random.default_rng(0).normal(size=(40, 2))
     y = (x[:, 0] > 0).astype(int)
@@ -158,7 +157,6 @@ def test_a_training_is_the_same_beside_it(tmp_path):
     )
 
 
-@pytest.mark.long
 def test_a_failure_costs_a_warning(tmp_path):
     model, x = model_of(2), np.ones((8, 2))
     model.predict = None

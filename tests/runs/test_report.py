@@ -22,7 +22,6 @@ def test_the_page_needs_nothing_else(first):
     assert runs.write_report(first) == first.resolve() / "report.html"
 
 
-@pytest.mark.long
 def test_it_never_has_more_than_a_megabyte():
     names = [f"metric_{number}" for number in range(150)]
     epochs = [

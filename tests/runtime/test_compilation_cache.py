@@ -31,7 +31,6 @@ def run(home, code=FIT, **settings):
     return done.stdout.split()
 
 
-@pytest.mark.long
 def test_a_second_process_reads_what_the_first_compiled(tmp_path):
     folder, first = run(tmp_path)
     assert folder == str(tmp_path / "exburn" / "xla")
@@ -42,7 +41,6 @@ def test_a_second_process_reads_what_the_first_compiled(tmp_path):
     assert train[0].stat().st_mtime_ns == written
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "folder"),
     [
@@ -53,7 +51,6 @@ def test_a_second_process_reads_what_the_first_compiled(tmp_path):
         ({"EXBURN_COMPILATION_CACHE": "on"}, "{}/exburn/xla"),
     ],
 )
-@pytest.mark.longest_cases("settings1-{}/own", "settings3-{}/jax")
 def test_the_user_decides(tmp_path, settings, folder):
     settings = {k: v.format(tmp_path) for k, v in settings.items()}
     assert run(tmp_path, FOLDER, **settings) == [folder.format(tmp_path)]
@@ -95,7 +92,6 @@ model.fit(np.ones((64, 4)), np.ones((64, {units})), verbose=0)
 """
 
 
-@pytest.mark.longest
 def test_another_folder_takes_hold_at_once(tmp_path):
     folders = str(tmp_path / "a"), None, str(tmp_path / "b")
     turns = [TURN.format(folder=f, units=n) for n, f in enumerate(folders, start=1)]
@@ -104,7 +100,6 @@ def test_another_folder_takes_hold_at_once(tmp_path):
     assert [len(files) for files in kept] == [1, 1]
 
 
-@pytest.mark.long
 def test_a_folder_given_to_jax_gets_small_programs_too(tmp_path):
     run(tmp_path, JAX_COMPILATION_CACHE_DIR=str(tmp_path))
     assert list(tmp_path.glob("jit_exburn_train-*-cache"))

@@ -263,7 +263,6 @@ def test_default_device_of_jax_config_is_honoured(machine):
         assert info["gpu_available"] is True
 
 
-@pytest.mark.long
 def test_platform_that_is_absent_in_a_real_jax():
     run = subprocess.run(
         [

@@ -84,7 +84,6 @@ def in_two_weights(given):
     return model
 
 
-@pytest.mark.long_cases("by_set_value")
 @pytest.mark.parametrize(
     "build",
     [
@@ -127,7 +126,6 @@ def arrays_of(model):
     return [weight.get_value() for weight in model.weights] + slots
 
 
-@pytest.mark.long
 def test_arrays_that_were_read_stay():
     model, keeps = made(layers.Dense(3), layers.BatchNormalization()), Keeps()
     model.fit(X, Y, verbose=0)
@@ -141,7 +139,6 @@ def test_arrays_that_were_read_stay():
         np.testing.assert_array_equal(array, values)
 
 
-@pytest.mark.long
 def test_nothing_is_copied_that_nobody_else_holds(monkeypatch):
     copied = []
     shim = types.SimpleNamespace(copy=lambda array: copied.append(array) or +array)
@@ -189,7 +186,6 @@ def test_variables_of_optimizers_and_metrics_have_their_own_memory():
     assert total.assign_add(2).assign_sub(0.5).numpy() == 1.5
 
 
-@pytest.mark.long_cases("True")
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_an_optimizer_goes_on_when_the_model_is_compiled_again(wrapped):
     """As in Keras; what somebody read of its state stays."""

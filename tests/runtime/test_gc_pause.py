@@ -24,7 +24,6 @@ def test_no_garbage_is_looked_for_until_a_program_was_compiled(monkeypatch, froz
         assert gc.isenabled()
 
 
-@pytest.mark.long
 def test_a_frozen_heap_thaws_unless_someone_else_froze_it():
     with gc_pause.frozen_heap():
         assert gc.get_freeze_count() > 1000
@@ -34,7 +33,6 @@ def test_a_frozen_heap_thaws_unless_someone_else_froze_it():
     assert gc.get_freeze_count() == 0
 
 
-@pytest.mark.long
 def test_what_python_itself_froze_is_nobody_elses(monkeypatch):
     frozen = []
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 375)  # Python 3.12 begins so

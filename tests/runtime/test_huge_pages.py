@@ -80,7 +80,6 @@ def test_memory_that_was_there_is_left_alone(taken):
     assert array.min() == 255
 
 
-@pytest.mark.long
 @linux
 def test_much_larger_memory_is_somebody_elses(taken):
     with huge_pages.huge_pages(SIZE - (200 << 20)):
@@ -89,7 +88,6 @@ def test_much_larger_memory_is_somebody_elses(taken):
     assert array.min() == 255
 
 
-@pytest.mark.long
 @linux
 def test_what_is_written_first_stays(taken, monkeypatch):
     """The threads run behind the writer here, over all that it wrote."""

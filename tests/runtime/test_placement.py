@@ -109,7 +109,6 @@ print("ok")
 """
 
 
-@pytest.mark.longest
 def test_two_devices():
     flags = os.environ.get("XLA_FLAGS", "")
     flags += " --xla_force_host_platform_device_count=2"

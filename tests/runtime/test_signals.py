@@ -49,7 +49,6 @@ SIGNALS = {
 }
 
 
-@pytest.mark.long_cases("fit-before-SIGINT")
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)

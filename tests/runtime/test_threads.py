@@ -43,7 +43,6 @@ def test_an_error_is_raised_where_its_item_is_taken():
     assert frames[-1].name == "source"
 
 
-@pytest.mark.long
 def test_the_source_is_closed_and_the_thread_ends_when_nobody_wants_more():
     closed = threading.Event()
 
@@ -64,7 +63,7 @@ def test_the_source_is_closed_and_the_thread_ends_when_nobody_wants_more():
     assert not thread.is_alive()
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_the_thread_has_the_device_of_its_maker():
     device = jax.devices("cpu")[0]
     with jax.default_device(device):

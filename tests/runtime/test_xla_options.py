@@ -121,7 +121,7 @@ def test_another_failure_is_not_taken_for_that(monkeypatch):
         known_options("gpu")
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_programs_are_compiled_with_them(monkeypatch):
     given: list[Any] = []
 
@@ -146,7 +146,7 @@ def test_programs_are_compiled_with_them(monkeypatch):
         assert {"xla_llvm_disable_expensive_passes": training} in told
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_xla_does_not_give_convolutions_away():
     def convolved(x, kernel):
         layout = ("NHWC", "HWIO", "NHWC")

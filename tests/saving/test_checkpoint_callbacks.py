@@ -30,10 +30,7 @@ from exburn.saving.checkpoint import CheckpointDirectory
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 
 
-@pytest.mark.longest_cases("4", "epoch")
-@pytest.mark.parametrize(
-    "save_freq", ["epoch", pytest.param(1, marks=pytest.mark.slow), 4]
-)
+@pytest.mark.parametrize("save_freq", ["epoch", 1, 4])
 def test_backup_and_restore(tmp_path, save_freq):
     model = make()
     expected = outcome(
@@ -58,7 +55,6 @@ def test_backup_and_restore(tmp_path, save_freq):
     assert len(os.listdir(tmp_path / "b")) == 1
 
 
-@pytest.mark.longest
 def test_an_ended_run_stays_ended(tmp_path):
     """Stopped by a callback, within an epoch or at its end, or at the last epoch."""
     for stops in (Stops(1, 2), EarlyStopping("loss", baseline=0.0), Stops(9)):
@@ -74,7 +70,6 @@ def test_an_ended_run_stays_ended(tmp_path):
         assert outcome(model, history) == expected
 
 
-@pytest.mark.long
 def test_more_epochs_after_the_last(tmp_path):
     model = make()
     expected = outcome(model, fit(model, [StateCheckpoint(tmp_path / "a")], epochs=4))
@@ -87,7 +82,6 @@ def test_more_epochs_after_the_last(tmp_path):
     assert steps == [18, 24]
 
 
-@pytest.mark.long
 def test_a_second_fit_of_the_same_callbacks_begins_afresh(tmp_path):
     stopping = EarlyStopping("loss", patience=50)
     fit(make(), [stopping, StateCheckpoint(tmp_path)], epochs=2)
@@ -99,7 +93,6 @@ def test_a_second_fit_of_the_same_callbacks_begins_afresh(tmp_path):
     assert stopping.best_epoch == 0 and history.epoch == [0]
 
 
-@pytest.mark.long
 def test_best_and_last_stay(tmp_path):
     callback = ModelCheckpoint(tmp_path / "runs", "score", mode="max", keep=1)
     scores = [0.1, 0.9, 0.3, 0.2]
@@ -175,7 +168,6 @@ def test_an_old_file_that_cannot_be_deleted(tmp_path, monkeypatch, on_error):
     assert os.listdir(tmp_path) == ["3.exburn"]
 
 
-@pytest.mark.long
 def test_checkpoints_of_weights_alone(tmp_path):
     model = make(optimizer="adam")
     saved = OrbaxCheckpoint(tmp_path, max_to_keep=2, save_weights_only=True)
@@ -202,7 +194,6 @@ def test_checkpoints_of_weights_alone(tmp_path):
         exburn.Sequential([exburn.Input((8,)), layers.Dense(4)]).load_weights(tmp_path)
 
 
-@pytest.mark.long
 def test_files_of_the_newest_and_the_best(tmp_path):
     scores = [0.1, 0.9, 0.3, 0.2]
 
@@ -216,7 +207,6 @@ def test_files_of_the_newest_and_the_best(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["2.safetensors", "4.safetensors"]
 
 
-@pytest.mark.long
 def test_what_does_not_belong_together(tmp_path):
     saved = AtEveryPoint(tmp_path, keep=100)
     fit(make(steps_per_execution=2), [EarlyStopping("loss"), saved], epochs=2)

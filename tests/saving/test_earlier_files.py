@@ -36,7 +36,6 @@ def test_a_model_predicts_the_same():
     assert model.optimizer.iterations > 0 and model.optimizer.use_ema
 
 
-@pytest.mark.longest
 def test_the_training_of_a_model_goes_on():
     model = exburn.load_model(FOLDER / "whole.exburn")
     close(model.fit([X, IDS], Y, **OPTIONS).history["loss"], "whole/loss", 1e-5)
@@ -60,14 +59,12 @@ def test_weights_and_adapters_alone():
     close(model.predict(WIDE, verbose=0), "adapters")
 
 
-@pytest.mark.longest
 def test_weights_of_an_equal_model():
     model = whole()
     model.load_weights(FOLDER / "whole.safetensors")
     close(model.predict([X, IDS], verbose=0), "whole")
 
 
-@pytest.mark.longest
 def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path):
     folder = tmp_path / "checkpoint"
     shutil.copytree(FOLDER / "checkpoint", folder)
@@ -78,7 +75,6 @@ def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path):
     close(model.predict(X, verbose=0), "run", 1e-4)
 
 
-@pytest.mark.long
 def test_keras_files_are_read_as_before():
     model = exburn.load_model(FOLDER / "stack.keras")
     close(model.predict(X, verbose=0), "keras")

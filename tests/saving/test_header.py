@@ -60,21 +60,17 @@ def refused(names_and_files, tmp_path, watch):
     return wrong
 
 
-@pytest.mark.long
 def test_there_are_three_hundred_different_attacks(good):
     files = {data for make in CORPORA for _, data in make(good)}
     assert len(files) >= 300
 
 
-@pytest.mark.long_cases("architectures")
-@pytest.mark.longest_cases("containers")
 @pytest.mark.parametrize("make", CORPORA, ids=lambda f: f.__name__)
 def test_a_share_of_the_attacks_is_refused(make, good, tmp_path, watch):
     files = [item for i, item in enumerate(make(good)) if i % SHARE == 5]
     assert refused(files, tmp_path, watch) == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", CORPORA, ids=lambda f: f.__name__)
 def test_every_attack_is_refused(make, good, tmp_path, watch):
     assert refused(make(good), tmp_path, watch) == {}
@@ -122,7 +118,6 @@ def test_flipped_bits_and_cuts_are_seen(good, tmp_path):
     assert damage(good, tmp_path / "m.exburn", 60, seed=0) == []
 
 
-@pytest.mark.slow
 def test_a_thousand_flipped_bits_and_cuts_are_seen(good, tmp_path):
     assert damage(good, tmp_path / "m.exburn", 1000, seed=1) == []
 

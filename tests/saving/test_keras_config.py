@@ -11,7 +11,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.mark.long
 def test_settings_of_keras_2():
     model = exburn.load_model(FOLDER / "outputs.h5")
     assert type(model.optimizer.schedule).__name__ == "InverseTimeDecay"

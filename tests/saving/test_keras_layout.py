@@ -11,8 +11,6 @@ from exburn.errors import FileFormatError
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 
-QUICK, ALL = 5, 36
-
 
 def filled(theirs, x, seed=0):
     """A built model of Keras, with weights that differ from each other."""
@@ -23,14 +21,9 @@ def filled(theirs, x, seed=0):
     return theirs
 
 
-@pytest.mark.long_cases("0")
 @pytest.mark.parametrize(
     "seed",
-    [
-        *range(QUICK),
-        *(pytest.param(s, marks=pytest.mark.long) for s in range(QUICK, 2 * QUICK)),
-        *(pytest.param(s, marks=pytest.mark.longest) for s in range(2 * QUICK, ALL)),
-    ],
+    range(36),
 )
 def test_weights_of_layers_held_at_random_are_found(seed, tmp_path):
     x = np.random.default_rng(seed).random((2, holders.SIZE), np.float32)

@@ -43,10 +43,8 @@ def inputs_of(model, rng):
         yield rng.integers(0, 9, shape) if whole else rng.random(shape, np.float32)
 
 
-@pytest.mark.long_cases("sequences-keras")
 @pytest.mark.parametrize("form", ["keras", "h5"])
 @pytest.mark.parametrize("make", models.MODELS)
-@pytest.mark.longest_cases("operations-keras")
 def test_a_model_of_keras_computes_the_same(make, form, tmp_path):
     theirs = make()
     theirs.save(path := tmp_path / f"m.{form}")
@@ -62,7 +60,6 @@ def test_a_model_of_keras_computes_the_same(make, form, tmp_path):
     assert all(map(np.array_equal, weights, ours.get_weights()))
 
 
-@pytest.mark.long
 def test_the_content_tells_what_a_file_is(tmp_path):
     theirs = stack()
     theirs.save(tmp_path / "m.keras")
@@ -205,7 +202,6 @@ def test_what_training_had_frozen_is_frozen(tmp_path):
         assert counts[0] == counts[1]
 
 
-@pytest.mark.long
 def test_precision_and_masks_of_a_model(tmp_path):
     start = keras.Input((5,), dtype="int32")
     x = KL.Embedding(9, 4, mask_zero=True)(start)
@@ -337,7 +333,6 @@ def watch():
     return Watch()
 
 
-@pytest.mark.long
 def test_hostile_archives_are_refused(good, tmp_path, watch):
     path, wrong = tmp_path / "m.keras", {}
     for name, data in archives(good):

@@ -41,32 +41,12 @@ RULES = [
     ("Lion", {}),
     ("Lamb", {}),
 ]
-LONG = RULES[2:3] + RULES[4:]
 
 
-@pytest.mark.long_cases(
-    "Adam-options1-h5",
-    "AdamW-options3-keras",
-    "AdamW-options3-h5",
-    "SGD-options0-keras",
-    "Adam-options1-keras",
-)
 @pytest.mark.parametrize("form", ["keras", "h5"])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [pytest.param(*r, marks=[pytest.mark.long] if r in LONG else []) for r in RULES],
-)
-@pytest.mark.longest_cases(
-    "Adam-options2-h5",
-    "AdamW-options3-h5",
-    "RMSprop-options4-h5",
-    "Adagrad-options6-h5",
-    "Adadelta-options7-h5",
-    "Adamax-options8-h5",
-    "Nadam-options9-h5",
-    "Ftrl-options10-h5",
-    "Lion-options11-h5",
-    "Lamb-options12-h5",
+    RULES,
 )
 def test_training_goes_on_where_keras_left_off(name, options, form, tmp_path):
     rate = 0.05
@@ -81,7 +61,6 @@ def test_training_goes_on_where_keras_left_off(name, options, form, tmp_path):
         np.testing.assert_allclose(mine, other, rtol=2e-3, atol=2e-4)
 
 
-@pytest.mark.long
 def test_moving_averages_of_weights(tmp_path):
     theirs = stack(keras.optimizers.Adam(use_ema=True))
     theirs.save(path := tmp_path / "m.keras")
@@ -92,7 +71,6 @@ def test_moving_averages_of_weights(tmp_path):
         np.testing.assert_array_equal(found[weight.path], other)
 
 
-@pytest.mark.long
 def test_a_state_that_has_no_counterpart_is_told(tmp_path):
     stack(keras.optimizers.Adafactor(0.01)).save(path := tmp_path / "m.keras")
     with pytest.warns(UserWarning, match="state of Adafactor"):

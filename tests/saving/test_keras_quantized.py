@@ -55,7 +55,6 @@ def compare(model, values, name):
 
 
 @pytest.mark.parametrize("name", READ)
-@pytest.mark.long_cases("int8_products_weights", "int8_tables", "int8_products")
 def test_outputs_are_those_of_keras(name, files, tmp_path):
     with np.load(files / "values.npz") as file:
         values = {key: file[key] for key in file.files if key.startswith(f"{name}/")}

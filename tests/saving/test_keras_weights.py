@@ -109,15 +109,10 @@ def pair(make):
     return theirs, ours
 
 
-QUICK = ("dense", "branches")
-
-
-@pytest.mark.long_cases("dense")
 @pytest.mark.parametrize(
     "name",
-    [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in MODELS],
+    MODELS,
 )
-@pytest.mark.longest_cases("subclass", "dense")
 def test_weights_of_keras_predict_the_same(name, tmp_path):
     theirs, ours = pair(MODELS[name])
     shape = theirs.input_shape[1:] if name != "subclass" else (4,)
@@ -139,7 +134,6 @@ def listed(value):
     return value if isinstance(value, list | tuple) else [value]
 
 
-@pytest.mark.long
 def test_weights_of_a_trained_model_and_of_another_dtype(tmp_path):
     theirs, ours = pair(dense)
     theirs.compile("adam", "mse")

@@ -14,10 +14,9 @@ sys.path.append(str(BENCHMARKS))
 import faults  # noqa: E402
 import reliability  # noqa: E402
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not faults.available(), reason="needs Linux and a C compiler"),
-]
+pytestmark = pytest.mark.skipif(
+    not faults.available(), reason="needs Linux and a C compiler"
+)
 ALL = os.environ.get("EXBURN_ALL_KILLS") == "1"  # every operation, not every n-th
 # One process for all of them: what takes time is importing, not saving.
 SCRIPT = f"""
@@ -51,7 +50,6 @@ def lines(*command):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.nightly
 def test_a_save_and_prune_that_is_hit():
     """Native operations included: 0 lost, 0 bad listings, 0 litter after opening."""
     rows = [

@@ -28,7 +28,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.mark.long_cases("words.h5")
 @pytest.mark.parametrize(
     "file", ["stack.h5", "stack.keras", "words.h5", "outputs.h5", "images.h5"]
 )
@@ -41,7 +40,6 @@ def test_models_of_keras_2_compute_the_same(file):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.long_cases("stack.h5")
 @pytest.mark.parametrize("file", ["stack.h5", "stack.keras"])
 def test_training_of_keras_2_goes_on(file):
     model = exburn.load_model(FOLDER / file)

@@ -25,21 +25,7 @@ def paths(model):
     return [path for path, _, _ in iter_weights(model)]
 
 
-QUICK = {
-    "sequential",
-    "functional",
-    "layers shared between models",
-    "subclass",
-    "frozen",
-}
-PARAMS = [
-    name if name in QUICK else pytest.param(name, marks=pytest.mark.long)
-    for name in MODELS
-]
-
-
-@pytest.mark.long_cases("subclass")
-@pytest.mark.parametrize("name", PARAMS)
+@pytest.mark.parametrize("name", MODELS)
 def test_a_model_comes_back(name, tmp_path):
     make, x = MODELS[name]
     model, path = make(), tmp_path / "m.exburn"
@@ -82,12 +68,10 @@ COMPILED = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
-    ["names", *(pytest.param(n, marks=pytest.mark.long) for n in [*COMPILED][1:])],
+    ["names", *[*COMPILED][1:]],
 )
-@pytest.mark.longest_cases("objects")
 def test_training_goes_on_as_if_nothing_had_happened(name, tmp_path):
     model, path = sequential(), tmp_path / "m.exburn"
     model.compile(**COMPILED[name])
@@ -103,7 +87,6 @@ def test_training_goes_on_as_if_nothing_had_happened(name, tmp_path):
     assert loaded.optimizer.iterations == model.optimizer.iterations > 0
 
 
-@pytest.mark.long
 def test_layers_frozen_since_the_last_fit(tmp_path):
     model, path = sequential(), tmp_path / "m.exburn"
     model.compile("adam", "sparse_categorical_crossentropy")
@@ -157,7 +140,6 @@ class OfTexts(keras.Model):
         return self.head(x)
 
 
-@pytest.mark.long
 def test_a_quantized_model_comes_back(tmp_path):
     model = keras.Sequential([keras.Input((64,)), layers.Dense(32), layers.Dense(8)])
     small = model.quantize("int8")
@@ -172,7 +154,6 @@ def test_a_quantized_model_comes_back(tmp_path):
     assert sizes[0] < sizes[1]
 
 
-@pytest.mark.long
 def test_the_floats_of_a_policy_that_jax_shortens(tmp_path):
     file, there = tmp_path / "model.keras", [False, True]
     for at_save in there:

@@ -27,9 +27,7 @@ class OwnLoss(keras.Loss):
         return jnp.mean(jnp.square(y_true - y_pred), axis=-1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("loss", [named_loss, OwnLoss()], ids=["function", "class"])
-@pytest.mark.longest_cases("function")
 def test_custom_objects_of_compile(loss, tmp_path):
     model, path = in_functional(layers.Dense(8)), tmp_path / "m.exburn"
     model.compile("sgd", loss, metrics=[named_loss])

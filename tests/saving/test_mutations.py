@@ -12,7 +12,7 @@ from exburn import layers, load_model, models, saving
 from exburn.applications import BERT
 
 HERE = Path(__file__).parent
-DRAWS = [50, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.longest])]
+DRAWS = [50, 1000]
 FILES = {
     "h5": HERE / "keras2" / "stack.h5",
     "keras": HERE / "fixtures" / "stack.keras",
@@ -37,9 +37,7 @@ def test_arrays_of_keras(kind, draws, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "draws", [pytest.param(200, marks=[pytest.mark.long, pytest.mark.longest])]
-)
+@pytest.mark.parametrize("draws", [200])
 @pytest.mark.parametrize("kind", ["h5", "keras"])
 def test_models_of_keras(kind, draws, tmp_path):
     good, path = FILES[kind].read_bytes(), tmp_path / FILES[kind].name
@@ -88,7 +86,7 @@ def saving_config(folder):
 
 @pytest.mark.parametrize(
     "draws",
-    [10, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.longest])],
+    [10, 1000],
 )
 def test_models_in_json(draws):
     stack = [layers.Input((8,)), layers.Dense(4, "relu"), layers.Dense(2)]

@@ -90,7 +90,6 @@ def _constant(node):
     )
 
 
-@pytest.mark.long
 def test_nothing_in_the_source_runs_what_a_file_says():
     wrong = {}
     for name, path in sources():

@@ -59,7 +59,6 @@ def fill(model):
     return layer
 
 
-@pytest.mark.long
 def test_a_model_file_gives_all_back(tmp_path):
     model = model_of()
     fill(model)

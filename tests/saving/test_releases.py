@@ -11,7 +11,6 @@ RELEASES = Path(__file__).parent / "releases"
 FILES = sorted(path.parent for path in RELEASES.glob("*/*/answers.npz"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("files", FILES, ids=lambda p: f"{p.parent.name}-{p.name}")
 def test_files_of_a_release_are_read(files, tmp_path):
     folder = Path(shutil.copytree(files, tmp_path / files.name))

@@ -17,7 +17,6 @@ from exburn.saving.checkpoint import CheckpointDirectory
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 
 
-@pytest.mark.long
 def test_sigterm_is_untouched_without_checkpoints():
     seen = []
 
@@ -49,8 +48,6 @@ def test_sigterm_is_handed_back_and_only_the_main_thread_takes_it(tmp_path):
     assert handlers[1] is before
 
 
-@pytest.mark.long_cases("validation")
-@pytest.mark.longest_cases("batch")
 @pytest.mark.parametrize("where", ["batch", "validation", "epoch end", "train end"])
 def test_sigterm_saves_and_exits_with_143(tmp_path, where):
     """The signal comes at different moments of the third epoch."""
@@ -125,7 +122,6 @@ print("survived")
 """
 
 
-@pytest.mark.long
 def test_a_second_sigterm_ends_at_once():
     root = os.path.dirname(os.path.dirname(exburn.__file__))
     done = subprocess.run(

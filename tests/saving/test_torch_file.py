@@ -72,13 +72,6 @@ def test_a_model_loads_by_rules(form, tmp_path):
 HOSTILE = {**dict(torch_files.hostile()), **dict(torch_files.multiplied())}
 
 
-@pytest.mark.long_cases(
-    "texts without end",
-    "lists in lists",
-    "dicts without end",
-    "a memo in every instruction",
-    "lists without end",
-)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_nothing_runs_and_nothing_grows(name, tmp_path):
     path, pickled = tmp_path / "model.pth", HOSTILE[name]
@@ -183,9 +176,7 @@ def sealed(rng):
     return torch_files.archive({"data.pkl": mutations.mutate(about, rng), **members})
 
 
-@pytest.mark.parametrize(
-    "draws", [50, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.longest])]
-)
+@pytest.mark.parametrize("draws", [50, 1000])
 @pytest.mark.parametrize("kind", [*FORMS, "sealed"])
 def test_mutated_files(kind, draws, tmp_path):
     good = FORMS.get(kind, torch_files.zipped)(torch_files.sample())

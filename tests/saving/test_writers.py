@@ -29,12 +29,7 @@ SEALED = [name for name, writer in WRITERS.items() if writer.sealed]
 REACHED = [n for n, writer in WRITERS.items() if not (writer.native or writer.adds)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", SEALED)
-@pytest.mark.longest_cases(
-    *("bundle", "weights in parts", "model in parts", "stablehlo", "adapters"),
-    *("sweep's checkpoint", "checkpoint", "model", "parameters in tensors"),
-)
 def test_a_flipped_bit_is_an_error_or_changes_nothing(name, tmp_path):
     written(name, tmp_path / "a")
     rng = random.Random(0)
@@ -43,12 +38,8 @@ def test_a_flipped_bit_is_an_error_or_changes_nothing(name, tmp_path):
     assert [text for text in wrong if text] == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["kill", "full"])
 @pytest.mark.parametrize("name", REACHED)
-@pytest.mark.longest_cases(
-    *(f"{n}-{k}" for n in REACHED for k in ("kill", "full") if n != "archive")
-)
 def test_the_old_or_the_new_is_there_at_each_step(name, kind, tmp_path):
     writer, old = WRITERS[name], written(name, tmp_path / "old")
     shutil.copytree(tmp_path / "old", tmp_path / "count" / "old")

@@ -38,7 +38,6 @@ def test_a_request_that_waits_can_be_cancelled_and_one_that_runs_cannot(gate):
             waiting.result()
 
 
-@pytest.mark.long
 def test_deadlines_hold_whoever_waits(gate):
     with Serving(gate, batch_size=2, batch_timeout=0.0, example=gate.row(0)) as serving:
         gate.block(serving)
@@ -68,7 +67,6 @@ def test_deadlines_hold_whoever_waits(gate):
     assert gate.batches[-1] == [3.0]
 
 
-@pytest.mark.long
 def test_a_request_leaves_nothing_behind(serving, rows):
     """Without the garbage collector: in a cycle, large arrays would pile up."""
     from exburn.serving.answer import Answer

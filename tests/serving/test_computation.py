@@ -51,7 +51,6 @@ class Doubler(nnx.Module):
         return self.drop(self.dense(x["x"])) + x["y"]
 
 
-@pytest.mark.long
 def test_nnx_modules_run_in_inference_mode():
     module = Doubler()
     x = {"x": np.ones((3, 3), np.float32), "y": np.ones((3, 2), np.float32)}
@@ -61,7 +60,6 @@ def test_nnx_modules_run_in_inference_mode():
     assert module.drop.deterministic is False  # the module itself is as it was
 
 
-@pytest.mark.long
 def test_functions_with_and_without_weights():
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     with Serving(jnp.square, batch_size=2, batch_timeout=0.0, example=x) as serving:
@@ -101,7 +99,6 @@ def test_the_weights_are_a_snapshot(rows):
     assert not np.allclose(before, model.predict(x, verbose=0))
 
 
-@pytest.mark.long
 def test_processing_runs_in_the_caller(mlp, rows):
     import threading
 

@@ -17,7 +17,6 @@ def countdown(x):
     return {"end": x}
 
 
-@pytest.mark.long
 def test_hooks_stream_out_of_a_running_program():
     options = {"batch_size": 3, "batch_timeout": "50 ms", "example": np.zeros((1, 1))}
     with Serving(countdown, hooks=["step", "total"], **options) as serving:

@@ -59,7 +59,6 @@ def run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_the_end_of_the_interpreter_and_the_child_of_a_fork():
     """The first answers what it has; the second, whose threads are gone, says so."""
@@ -85,7 +84,6 @@ def test_the_end_of_the_interpreter_and_the_child_of_a_fork():
     assert run(code).split() == ["3", "9.0"]
 
 
-@pytest.mark.slow
 def test_a_serving_that_is_dropped_ends_its_threads():
     code = """
         import gc, threading, time, numpy as np, jax.numpy as jnp

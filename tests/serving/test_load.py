@@ -113,14 +113,13 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(compilations.note)
 
 
-@pytest.mark.longest_cases("Rows-1000", "Trees-1000")
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
         (Rows, 1_000),
         (Trees, 1_000),
-        pytest.param(Rows, 10_000, marks=pytest.mark.slow),
-        pytest.param(Trees, 10_000, marks=pytest.mark.slow),
+        (Rows, 10_000),
+        (Trees, 10_000),
     ],
 )
 def test_no_answer_is_lost_or_mixed_up(mlp, compilations, kind, count):
@@ -205,8 +204,6 @@ def test_the_count_of_compilations_counts(compilations):
     assert sum(compilations.seen.values()) >= 2
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("True")
 @pytest.mark.parametrize("drain", [True, False])
 def test_every_request_ends_whatever_happens_to_it(drain):
     """Cancelled, late, refused, or cut off by close: nobody waits for ever."""

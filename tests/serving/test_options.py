@@ -69,7 +69,6 @@ def test_what_cannot_be_served():
         assert serving(np.ones((2, 3))).shape == (2, 2)
 
 
-@pytest.mark.long
 def test_times_have_units():
     options = {"batch_size": 1, "example": np.ones((1, 1))}
     for value in ("20 ms", 0.02, datetime.timedelta(milliseconds=20), "0.02s"):

@@ -60,7 +60,6 @@ def run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.slow
 def test_a_partition_on_each_device():
     """All eight run at once: each batch waits until eight are inside."""
     code = """

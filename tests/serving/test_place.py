@@ -23,10 +23,8 @@ def halves():
     return [FSDP(devices=names[:4], min_size=1), FSDP(devices=names[4:], min_size=1)]
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("way", ["data", "fsdp", "tensor", "two meshes", "default"])
-@pytest.mark.longest_cases("data", "fsdp")
 def test_answers_of_a_mesh(way):
     model = compiled("mlp", FSDP(min_size=1))
     model.fit(X, Y, verbose=0)
@@ -52,7 +50,6 @@ def test_answers_of_a_mesh(way):
         np.testing.assert_allclose(serving(X[:37]), wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.long
 @on_devices
 def test_weights_of_a_function_are_whole():
     weights = {"w": np.eye(3, dtype=np.float32)}

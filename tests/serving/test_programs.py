@@ -13,7 +13,7 @@ from exburn.errors import ArgumentError
 from exburn.serving import emit, programs
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_full_batches_that_wait_run_in_one_call(gate):
     options = {"batch_size": 2, "batch_timeout": 0.0, "example": gate.row(0)}
     with Serving(gate, burst=4, **options) as serving:
@@ -58,7 +58,6 @@ def noisy():
     return exburn.Model(x, y), np.ones((90, 5), np.float32)
 
 
-@pytest.mark.long_cases("tree")
 @pytest.mark.parametrize("make", [tree, half, noisy])
 def test_the_answers_are_those_of_single_batches(make):
     """Of every kind of model, and requests of any size: no rows are mixed up."""

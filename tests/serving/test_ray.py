@@ -135,8 +135,6 @@ def test_a_server_is_sent_as_its_models_and_options():
 
 
 @needs_server
-@pytest.mark.slow
-@pytest.mark.longest
 @pytest.mark.skipif(NO_SERVE, reason="no Ray Serve: pip install 'exburn[ray]'")
 def test_two_replicas_answer_behind_a_prefix():
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

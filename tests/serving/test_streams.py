@@ -128,7 +128,6 @@ def test_streams_of_coroutines(square):
         asyncio.run(collect([np.ones((1, 3))]))
 
 
-@pytest.mark.long
 def test_answers_come_while_the_source_is_slow(square):
     async def slow():
         yield np.ones((1, 2), np.float32)

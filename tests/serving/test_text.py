@@ -26,7 +26,6 @@ def model():
     return model
 
 
-@pytest.mark.long
 def test_a_client_gets_the_text_in_events(model):
     expected = model.generate("A class", 20)
     streams = {"gpt": TextStream(model, max_tokens=32, chunk=4), "plain": model}

@@ -92,7 +92,6 @@ def test_bad_arguments_are_errors(given):
         GPT2(**SIZES, positions=16, generation=given)
 
 
-@pytest.mark.long
 def test_all_end_tokens_of_a_folder_stop(tmp_path):
     exburn.set_random_seed(3)
     model = GPT2(**SIZES, positions=64)
@@ -164,7 +163,6 @@ def test_how_many_tokens_a_folder_asks_for(told, prompt, expected):
         GenerationDefaults.of({"max_length": 2}).new_tokens(2)
 
 
-@pytest.mark.long
 def test_the_folder_says_how_many_tokens_are_written():
     def written(told, *prompts, **options):
         model = GPT2(**SIZES, positions=100, generation=told)

@@ -78,7 +78,6 @@ def test_what_multiplies_is_named():
     refused("words may have 1000", **bombs.PARTS["long words"])
 
 
-@pytest.mark.long
 def test_what_grows_is_measured(tmp_path):
     tokenizer = Tokenizer.load(bombs.BOMBS["twelve doublings"](tmp_path))
     assert len(tokenizer.encode("b" * 200_000)) == 1  # it does not grow

@@ -53,8 +53,6 @@ def test_rows_and_texts_are_those_of_transformers(name, tmp_path):
     compare(rows_here(folders.write(tmp_path, kind, config, files)), RECORDED[name])
 
 
-@pytest.mark.longest
-@pytest.mark.long
 @pytest.mark.parametrize("name", folders.CASES)
 def test_the_recorded_rows_are_those_of_this_transformers(name, tmp_path):
     pytest.importorskip("transformers")
@@ -308,7 +306,6 @@ PARTS = st.lists(st.sampled_from([*" .?!,'", "n't", "'s", " '", " n", "x"])).map
 )
 
 
-@pytest.mark.long
 @given(PARTS, st.lists(st.integers(0, 40)))
 def test_texts_are_cleaned_up_in_parts_as_in_one(text, cuts):
     told, held, at = [], "", 0

@@ -70,7 +70,6 @@ def test_a_tokenizer_that_fills_up_and_cuts_does_not_here(tokenizer):
     assert 2 < len(Tokenizer(json.dumps(told)).encode("A class has methods.")) < 128
 
 
-@pytest.mark.long
 def test_texts_in_texts_out_and_stops_that_are_texts(model):
     (whole,) = model.generate(["A class"], 30)
     assert isinstance(whole, str) and len(whole) > 8
@@ -86,7 +85,6 @@ def test_texts_in_texts_out_and_stops_that_are_texts(model):
     assert isinstance(beams, str)
 
 
-@pytest.mark.long
 def test_it_is_in_the_file_of_its_model(model, tmp_path):
     model.save(tmp_path / "m.exburn")
     again = exburn.load_model(tmp_path / "m.exburn")

@@ -67,9 +67,8 @@ class Hooked(exburn.callbacks.Callback):
         self.seen.append(batch)
 
 
-@pytest.mark.longest_cases("40")
 @pytest.mark.parametrize(  # 13 and 3 steps
-    "rows", [pytest.param(203, marks=pytest.mark.slow), 40]
+    "rows", [203, 40]
 )
 def test_epochs_that_fill_no_group_equal_keras(blobs, rows):
     x, y = (v[:rows] for v in blobs)
@@ -97,7 +96,7 @@ def test_epochs_that_fill_no_group_equal_keras(blobs, rows):
     assert ours.optimizer.iterations == 3 * -(-rows // 16) // N
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("users_compilation")
 def test_every_way_to_cut_the_steps_gives_the_same_bits(blobs):
     x, y = blobs
     whole = network()
@@ -120,7 +119,6 @@ def test_every_way_to_cut_the_steps_gives_the_same_bits(blobs):
     assert same_bits(streamed, whole)
 
 
-@pytest.mark.longest
 def test_a_group_goes_on_in_the_next_fit_and_by_single_batches(blobs):
     x, y = blobs
     whole, parts = network(), network()
@@ -134,8 +132,7 @@ def test_a_group_goes_on_in_the_next_fit_and_by_single_batches(blobs):
     assert parts.optimizer.iterations == 26 // N
 
 
-@pytest.mark.long
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_one_update_for_a_group_and_no_branch(blobs):
     """The rule stands outside of the loop over the batches, not under a condition."""
     x, y = (v[:192] for v in blobs)  # 12 steps: three groups
@@ -187,7 +184,6 @@ class OwnStep(exburn.Sequential):
         return custom_step(state, data, self)
 
 
-@pytest.mark.long
 def test_own_steps_and_other_optimizers_accumulate_too(blobs):
     x, y = (v[:192] for v in blobs)
 

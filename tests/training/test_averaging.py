@@ -53,21 +53,15 @@ def equal(ours, theirs):
     return all((a == b).all() for a, b in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("swap_on_epoch", "optimizer"),
     [
         (True, averaging),
-        pytest.param(False, averaging, marks=pytest.mark.long),
+        (False, averaging),
         (False, lambda: LossScaleOptimizer(averaging(), 1.0)),
-        pytest.param(
-            True,
-            lambda: MultiOptimizer(OptimizerMap(averaging())),
-            marks=pytest.mark.long,
-        ),
+        (True, lambda: MultiOptimizer(OptimizerMap(averaging()))),
     ],
 )
-@pytest.mark.longest_cases("True-averaging", "False-<lambda>")
 def test_validation_sees_the_average_and_training_does_not(swap_on_epoch, optimizer):
     plain, swapped = network(optimizer(), False), network(optimizer(), False)
     ours, theirs = Keep(), Keep()
@@ -85,7 +79,6 @@ def test_validation_sees_the_average_and_training_does_not(swap_on_epoch, optimi
     assert not equal(theirs.seen[-1], plain.get_weights())
 
 
-@pytest.mark.long
 def test_a_checkpoint_further_on_in_the_list_saves_the_average(tmp_path):
     model = network(averaging())
     path = tmp_path / "last.safetensors"
@@ -116,7 +109,6 @@ def test_swapping_without_an_average_is_an_error_before_training():
     assert equal(model.get_weights(), before)
 
 
-@pytest.mark.long
 def test_the_mean_of_the_last_epochs_and_its_statistics():
     model, keep = network("adam"), Keep()
     swa = StochasticWeightAveraging(start_epoch=2, every=2)
@@ -151,7 +143,6 @@ def test_its_own_learning_rate_holds_from_the_first_epoch_that_counts():
     assert rates == pytest.approx([0.01, 0.01, 0.5, 0.5])
 
 
-@pytest.mark.long
 def test_stopped_too_early_it_warns_and_keeps_the_weights():
     model, keep = network("sgd", norm=False), Keep()
     stop = EarlyStopping("loss", min_delta=1e9)
@@ -161,7 +152,6 @@ def test_stopped_too_early_it_warns_and_keeps_the_weights():
     assert equal(model.get_weights(), keep.seen[-1])
 
 
-@pytest.mark.long
 def test_its_state_goes_on_in_another_object():
     one, two = network("adam", norm=False), network("adam", norm=False)
     keep = Keep()
@@ -186,7 +176,6 @@ def test_its_state_goes_on_in_another_object():
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-@pytest.mark.long
 def test_every_average_at_once():
     optimizer = SGD(0.1, momentum=0.9, use_ema=True, ema_overwrite_frequency=3)
     model = network(optimizer)

@@ -49,7 +49,6 @@ def model_of(*parts, **compiled):
     return model
 
 
-@pytest.mark.long
 def test_added_losses_are_of_the_real_rows():
     model = model_of(Mean())
     assert model.evaluate(X, Y, verbose=0) == pytest.approx(X.mean())
@@ -217,8 +216,6 @@ def test_a_metric_function_that_compares_rows():
     assert model.evaluate(X, Y, verbose=0) == pytest.approx([wanted, wanted])
 
 
-@pytest.mark.long_cases("own", "ours")
-@pytest.mark.longest_cases("several")
 @pytest.mark.parametrize(
     "parts",
     [
@@ -264,7 +261,6 @@ def own_losses():
     return [Flat(), Stretched(), Plain()]
 
 
-@pytest.mark.long_cases("flat")
 @pytest.mark.parametrize("loss", own_losses(), ids=lambda loss: loss.name)
 def test_targets_of_one_axis_and_outputs_of_two(loss):
     def flat(y_true, y_pred):

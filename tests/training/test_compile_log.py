@@ -22,7 +22,6 @@ def test_a_short_last_batch_is_named():
     assert reasons == ["first use", "a mask of rows is new"]
 
 
-@pytest.mark.long
 def test_a_changed_length_warns_once_and_names_it():
     model = sequence_model()
     with pytest.warns(
@@ -34,7 +33,6 @@ def test_a_changed_length_warns_once_and_names_it():
     assert [e.program for e in model.compile_report()] == ["train"] * 4
 
 
-@pytest.mark.long
 def test_a_changed_dtype_warns():
     model = sequence_model()
     model.compile(optimizers.SGD(0.1, momentum=0.9), "mse")
@@ -45,7 +43,6 @@ def test_a_changed_dtype_warns():
         model.train_on_batch(x.astype("uint8"), y)
 
 
-@pytest.mark.long
 def test_nothing_that_is_meant_warns():
     x, y = np.ones((100, 4), "float32"), np.ones((100, 1), "float32")
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
@@ -65,7 +62,6 @@ def test_nothing_that_is_meant_warns():
     assert counts == {"train": 4, "evaluate": 3, "predict": 1}
 
 
-@pytest.mark.long
 def test_sizes_that_change_are_told_from_the_last_one():
     x, y = np.ones((120, 4), "float32"), np.ones((120, 1), "float32")
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
@@ -117,7 +113,6 @@ def test_what_could_not_be_compiled_ahead_is_compiled_by_the_call(monkeypatch):
     ]
 
 
-@pytest.mark.long
 def test_options_of_the_optimizer_leave_evaluate_and_predict():
     model, (x, y) = sequence_model(), batches(4)[0]
     for momentum in (0.5, 0.6, 0.7):
@@ -154,9 +149,7 @@ def test_data_that_are_bound_to_a_device_compile_once(order, programs):
     assert len(moved) == 2 * (programs - 1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("known", [True, False])  # by its length, or by steps=
-@pytest.mark.longest_cases("True")
 def test_loaders_of_many_lengths_share_programs_of_evaluation(known):
     model, whole = sequence_model(), batches(*[4] * 16)
 

@@ -63,12 +63,8 @@ def windows_of_training(model):
     return windows(traced.jaxpr.jaxpr)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(("units", "wanted"), [(4, True), (512, False)])
-@pytest.mark.longest_cases(
-    "4-True-float32", "4-True-mixed_bfloat16", "512-False-float32"
-)
 def test_pointwise_ones_are_products_where_there_are_few_others(
     on_gpu, units, wanted, policy
 ):
@@ -83,7 +79,6 @@ def test_pointwise_ones_are_products_where_there_are_few_others(
     assert ((1, 1) not in found) == (wanted or policy != "float32")
 
 
-@pytest.mark.long
 def test_the_numbers_are_those_of_convolutions(on_gpu, monkeypatch):
     ours = trained(bottlenecks())
     monkeypatch.setattr(dispatch, "why_not", lambda: "XLA's, to compare")

@@ -77,7 +77,6 @@ def line():
     return x, (x @ np.array([[1.0], [-2.0], [0.5], [3.0]])).astype(np.float32)
 
 
-@pytest.mark.long
 def test_a_custom_train_step_learns_in_compiled_chunks(line):
     x, y = line
     model = Regressor()
@@ -115,7 +114,6 @@ def test_a_short_batch_anywhere_in_a_stream_costs_few_programs(line):
     assert model.trace_counts["train"] == 3  # 8 or 1 of five rows, and 1 of two
 
 
-@pytest.mark.long
 def test_a_custom_train_step_equals_the_built_in_one(line):
     x, y = line
 
@@ -145,7 +143,6 @@ def test_an_overridden_compute_loss_is_trained_on(line):
     assert 0 < history["mae"][0] < 10
 
 
-@pytest.mark.long
 def test_add_loss_in_a_layer_joins_the_training_loss(line):
     x, y = line
 
@@ -163,7 +160,6 @@ def test_add_loss_in_a_layer_joins_the_training_loss(line):
     assert np.abs(model.layers[0].get_weights()[0]).mean() < 0.2
 
 
-@pytest.mark.long
 def test_a_variational_autoencoder_without_targets(line):
     x, _ = line
 
@@ -196,7 +192,6 @@ def test_a_variational_autoencoder_without_targets(line):
     assert history[-1] < 0.8 * history[0]
 
 
-@pytest.mark.long
 def test_a_layer_that_draws_at_inference_works_in_evaluate_and_predict(line):
     x, _ = line
 
@@ -223,7 +218,6 @@ class Drawing(keras.layers.Layer):
         return jnp.where(keep, x, 0.0)
 
 
-@pytest.mark.long
 def test_an_own_test_step_draws_anew_in_every_batch_and_alike_in_every_run(line):
     x, _ = line
 
@@ -285,7 +279,6 @@ def test_two_calls_in_one_step_draw_different_masks(line):
     assert logs["quiet"] == [1.0]
 
 
-@pytest.mark.long
 def test_a_custom_step_may_use_the_metrics_of_compile(line):
     x, y = line
 
@@ -337,7 +330,6 @@ def test_compute_loss_may_take_targets_of_its_own_form(part, line):
     np.testing.assert_allclose(found, error + 2 * np.mean(y + 1), rtol=1e-4)
 
 
-@pytest.mark.long
 def test_it_may_pass_a_part_of_them_to_the_loss_of_compile(line):
     x, y = line
 

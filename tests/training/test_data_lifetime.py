@@ -37,7 +37,6 @@ def fail(*_):
     raise ValueError("told to")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "use",
     [
@@ -51,7 +50,6 @@ def fail(*_):
     ],
     ids=["fit", "validation", "evaluate", "predict", "failing"],
 )
-@pytest.mark.longest_cases("evaluate", "validation")
 def test_loaders(no_collector, use):
     model, data = classifier(), Loader()
     seen = weakref.ref(data)
@@ -63,9 +61,7 @@ def test_loaders(no_collector, use):
     assert seen() is None
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("resident", [True, False])
-@pytest.mark.longest_cases("True")
 def test_arrays(no_collector, resident):
     model = classifier()
     model.fit(X, Y, verbose=0)

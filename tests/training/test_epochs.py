@@ -47,7 +47,6 @@ def test_batch_hooks_run_after_every_step_in_order(blobs, classifier):
     assert len({loss for _, loss in seen}) == 14
 
 
-@pytest.mark.long
 def test_every_n_steps(blobs, classifier):
     x, y = blobs
     seen = []

@@ -10,12 +10,8 @@ class Boom(Exception):
     pass
 
 
-@pytest.mark.long_cases(
-    "on_train_batch_end-Boom", "on_epoch_end-KeyboardInterrupt", "on_epoch_end-Boom"
-)
 @pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end", "on_test_end"])
-@pytest.mark.longest_cases("on_epoch_end-Boom")
 def test_an_exception_leaves_the_latest_parameters(blobs, classifier, error, hook):
     x, y = blobs
     model = classifier()

@@ -24,7 +24,6 @@ def expected(model, factors):
     return [float(np.mean((raw * factor - Y) ** 2)) for factor in factors]
 
 
-@pytest.mark.long
 def test_a_number_that_decides_is_compiled_in_anew():
     branch = Branch()
     model = compiled(layers.Dense(1), branch)
@@ -35,7 +34,6 @@ def test_a_number_that_decides_is_compiled_in_anew():
     assert reasons(model)[-1] == "branch.factor 2.0 → 3.0"
 
 
-@pytest.mark.long
 def test_losses_and_what_they_close_over():
     huber = keras.losses.Huber(delta=1.0)
     model = compiled(layers.Dense(1), loss=huber)
@@ -88,7 +86,6 @@ def closures():
     }
 
 
-@pytest.mark.long_cases("cell")
 @pytest.mark.parametrize("kind", list(closures()))
 def test_a_value_that_a_loss_closes_over(kind):
     read, write = closures()[kind]

@@ -7,7 +7,6 @@ from tests.training.iterators import LABELS, ROWS, Restarting, classifier
 import exburn
 
 
-@pytest.mark.long
 def test_evaluate_and_predict_on_many_sizes_compile_a_handful(blobs, classifier):
     x, y = blobs
     model = classifier()
@@ -25,7 +24,6 @@ def test_evaluate_and_predict_on_many_sizes_compile_a_handful(blobs, classifier)
     assert model.trace_counts["predict"] <= 8
 
 
-@pytest.mark.longest
 def test_validation_steps_go_through_all_rows_unless_a_batch_size_is_given(blobs):
     import keras
 
@@ -45,7 +43,6 @@ def test_validation_steps_go_through_all_rows_unless_a_batch_size_is_given(blobs
     assert losses(exburn) != losses(exburn, batch_size=8)
 
 
-@pytest.mark.long
 def test_evaluation_of_fewer_batches_than_steps_warns_and_is_kept():
     model = classifier()
     with pytest.warns(UserWarning, match="ended after 4 of 10"):

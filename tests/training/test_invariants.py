@@ -60,9 +60,7 @@ def test_what_would_take_more_memory_stays_in_the_loop():
     assert "convert_element_type" in inside
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("call", ["evaluate", "predict"])
-@pytest.mark.longest_cases("evaluate")
 def test_models_give_the_same_numbers(call, monkeypatch):
     layers = exburn.layers
 

@@ -15,7 +15,6 @@ from exburn.errors import ArgumentError, RecompileWarning
 from exburn.training.feed.base import StreamFeed
 
 
-@pytest.mark.long
 def test_one_generator_for_training_and_validation(model):
     batches = iter(Batches())
     with pytest.raises(ArgumentError, match="generator cannot be x and validation"):
@@ -56,9 +55,7 @@ def test_batches_of_changing_forms_make_few_empty_steps(form):
     assert [n for c in chunks for n in np.asarray(c.count[0])[: c.steps]] == rows
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("steps", [1, 4])
-@pytest.mark.longest_cases("1")
 def test_a_short_batch_that_comes_first_is_padded_as_elsewhere(steps):
     """Its order is shuffled: one program, and each row once, also in reused memory."""
     x, y, seen = np.zeros((4, 4), X.dtype), np.zeros(4, Y.dtype), []
@@ -83,7 +80,6 @@ def test_a_short_batch_that_comes_first_is_padded_as_elsewhere(steps):
     assert model.trace_counts["train"] == 1
 
 
-@pytest.mark.long_cases("class_weight")
 @pytest.mark.parametrize(
     "given",
     [
@@ -162,7 +158,6 @@ def compiled_for(model, sizes, **options):
     return [entry.reason for entry in model.compile_report()]
 
 
-@pytest.mark.long
 def test_epochs_of_batches_that_grow_share_programs():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", steps_per_execution=4)

@@ -63,20 +63,15 @@ def trained(make, joins, monkeypatch):
     return history.history["loss"], model.get_weights()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [
         columns,
-        pytest.param(tied, marks=pytest.mark.long),
-        pytest.param(in_loop, marks=pytest.mark.long),
-        pytest.param(
-            lambda: columns(mask_zero=True, embeddings_regularizer="l2"),
-            marks=pytest.mark.long,
-        ),
+        tied,
+        in_loop,
+        lambda: columns(mask_zero=True, embeddings_regularizer="l2"),
     ],
 )
-@pytest.mark.longest_cases("<lambda>")
 def test_training_is_as_with_a_gradient_for_each(make, monkeypatch):
     losses, weights = trained(make, True, monkeypatch)
     plain, expected = trained(make, False, monkeypatch)

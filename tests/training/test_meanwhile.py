@@ -48,8 +48,6 @@ def test_what_would_change_the_model_in_a_hook_is_refused(change):
     change(model)  # now it may
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("adafactor", "adamw", "lion")
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lion", "adafactor"])
 def test_strict_promotion_of_dtypes(optimizer):
     with jax.numpy_dtype_promotion("strict"):

@@ -68,7 +68,6 @@ def test_devices_of_a_cpu_share_the_memory_of_the_process(monkeypatch):
     assert free_bytes([silent] * 8) == 1000
 
 
-@pytest.mark.slow
 def test_the_plan_names_the_largest_batch_of_a_smaller_device(monkeypatch):
     model = network()
     monkeypatch.setattr(planning, "free_bytes", lambda devices: 1 << 20)
@@ -126,7 +125,6 @@ REAL = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 def test_a_device_that_really_has_not_enough(tmp_path):
     result = subprocess.run(

@@ -93,7 +93,6 @@ def test_a_step_that_is_left_out_assigns_nothing(grouped):
     assert (np.array(pair.teacher.kernel) != 0).all()
 
 
-@pytest.mark.long
 def test_a_resumed_run_goes_on_with_assigned_weights(tmp_path):
     whole, pair = pair_of("layer")
     whole.compile("adam", "mse", seed=0)

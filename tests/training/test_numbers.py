@@ -23,7 +23,6 @@ def expected(model, factors):
     return [float(np.mean((raw * factor - Y) ** 2)) for factor in factors]
 
 
-@pytest.mark.long
 def test_a_layers_number_is_an_argument_once_it_has_changed():
     scale = Scale()
     model = compiled(layers.Dense(1), scale)
@@ -80,7 +79,6 @@ def test_it_holds_from_the_next_chunk_on(hook):
     assert model.trace_counts["train"] == 2
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("layer", "name"),
     [
@@ -89,9 +87,6 @@ def test_it_holds_from_the_next_chunk_on(hook):
         (layers.GaussianDropout, "rate"),
         (layers.AlphaDropout, "rate"),
     ],
-)
-@pytest.mark.longest_cases(
-    "GaussianDropout-rate", "AlphaDropout-rate", "GaussianNoise-stddev"
 )
 def test_rates_of_noise_are_annealed_without_compiling(layer, name):
     noise = layer(0.5)
@@ -108,7 +103,6 @@ def test_rates_of_noise_are_annealed_without_compiling(layer, name):
     assert getattr(noise, name) == 0.0
 
 
-@pytest.mark.long
 def test_annealed_dropout_drops_at_its_rate():
     drop = layers.Dropout(0.5)
     model = keras.Sequential([keras.Input((100,)), drop])
@@ -130,7 +124,6 @@ def test_annealed_dropout_drops_at_its_rate():
     assert losses == pytest.approx(variances, rel=0.3)
 
 
-@pytest.mark.long
 def test_regularizers():
     dense = layers.Dense(1, kernel_regularizer=keras.regularizers.L2(0.0))
     model = compiled(dense)
@@ -143,7 +136,6 @@ def test_regularizers():
     assert model.evaluate(X, Y, verbose=0) == pytest.approx(base + 9 * square)
 
 
-@pytest.mark.long
 def test_weights_of_losses():
     x = keras.Input((4,))
     outputs = [layers.Dense(1, name="a")(x), layers.Dense(1, name="b")(x)]
@@ -169,7 +161,6 @@ def test_weights_of_losses():
     assert model.evaluate(X, [Y, Y], verbose=0)[0] == pytest.approx(wanted[-1])
 
 
-@pytest.mark.long
 def test_options_of_the_optimizer():
     sgd = keras.optimizers.SGD(0.1, momentum=0.0)
     model = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
@@ -205,7 +196,6 @@ def test_options_of_the_optimizer():
     assert again == pytest.approx(losses, rel=1e-6)
 
 
-@pytest.mark.long
 def test_mixed_precision_stays():
     scale = Scale()
     scale.precision = "mixed_bfloat16"
@@ -214,7 +204,6 @@ def test_mixed_precision_stays():
     assert model.predict(X, verbose=0).dtype == scale.compute_dtype
 
 
-@pytest.mark.long
 def test_a_resumed_run_takes_the_numbers_of_its_own_hooks(tmp_path):
     def run(epochs, name, **options):
         keras.set_random_seed(0)

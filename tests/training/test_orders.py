@@ -33,13 +33,11 @@ def same(one, other):
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [{}, {"shuffle": "batch"}, {"steps_per_epoch": 3}, {"resident": False}],
     ids=str,
 )
-@pytest.mark.longest_cases("{'resident': False}", "{}")
 def test_short_fits_are_a_long_one(options):
     parts = make()
     for _ in range(3):
@@ -115,7 +113,6 @@ def test_a_compiled_model_begins_anew():
     assert same(fit(one, epochs=1), fit(other, epochs=1))
 
 
-@pytest.mark.long
 def test_a_loader_is_told_the_next_epoch():
     seen, parts = [], make()
 
@@ -155,7 +152,6 @@ def test_files_and_twins_go_on(tmp_path):
     assert same(fit(twin, epochs=1), expected)
 
 
-@pytest.mark.long
 def test_a_further_fit_that_was_interrupted_is_taken_up(tmp_path):
     class Breaks(Callback):
         def on_epoch_begin(self, epoch, logs=None):

@@ -109,9 +109,7 @@ def with_a_word_more(keras):
     return model
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("make", [with_a_metric, with_a_word_more])
-@pytest.mark.longest_cases("with_a_metric")
 def test_logs_and_weights_are_those_of_keras(make, golden):
     def trained(keras):
         model = make(keras)
@@ -135,7 +133,6 @@ def test_logs_and_weights_are_those_of_keras(make, golden):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.long
 def test_results_of_several_outputs_are_those_of_keras(golden):
     targets = {"a": Y, "b": Y + 1}
     options = {"epochs": 2, "batch_size": 32, "shuffle": False, "verbose": 0}
@@ -158,7 +155,6 @@ class Repeated(exburn.utils.PyDataset):
         return self.batches[index]
 
 
-@pytest.mark.long
 def test_single_batches_and_callbacks_see_what_is_measured():
     model = with_a_metric(exburn)
     stop = exburn.callbacks.EarlyStopping("val_twice", mode="min", baseline=0.0)
@@ -187,7 +183,6 @@ class Calls(exburn.Sequential):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
 
-@pytest.mark.long
 def test_masks_count_in_the_metrics():
     ids = RNG.integers(1, 9, (32, 6)) * (np.arange(6) < 3)
     labels = RNG.integers(0, 3, (32, 6))
@@ -200,7 +195,6 @@ def test_masks_count_in_the_metrics():
     assert_alike(*logs)
 
 
-@pytest.mark.long
 def test_float16_scales_the_loss_as_it_does_elsewhere():
     found = []
     for make in (Calls, exburn.Sequential):
@@ -222,7 +216,6 @@ class Classes(exburn.Sequential):
         return {"class": jnp.argmax(scores, -1), "p": jax.nn.softmax(scores)}, rest
 
 
-@pytest.mark.long
 def test_a_predict_step_makes_the_outputs():
     model = Classes([exburn.Input((4,)), exburn.layers.Dense(3)])
     scores = np.asarray(model(X))
@@ -317,7 +310,6 @@ def test_constraints_hold_in_loops_and_steps_of_ones_own(keras):
     assert np.min(layer.get_weights()[0]) == 0
 
 
-@pytest.mark.long
 def test_streams_of_keys_of_flax_stay_in_own_steps():
     class Model(exburn.Sequential):
         def train_step(self, state, data):

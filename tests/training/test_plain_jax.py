@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from flax import nnx
 
 import exburn
@@ -12,7 +11,6 @@ from exburn import layers
 from exburn.models.preparing import prepare
 
 
-@pytest.mark.long
 def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
     """One pure step, mapped over parameters and learning rates: sweeps stand on it."""
     x, y = blobs
@@ -90,7 +88,6 @@ def test_nnx_jit_with_an_nnx_optimizer_trains_a_built_model(blobs):
     assert last < first
 
 
-@pytest.mark.long
 def test_nnx_modules_and_functions_stack(blobs):
     x, y = blobs
 

@@ -28,7 +28,6 @@ def model():
     return trained()
 
 
-@pytest.mark.long
 def test_a_model_stays_prepared_for_batches_of_several_forms(model, monkeypatch):
     train, test = model.train_on_batch, model.test_on_batch
     weights = np.linspace(0, 2, 20, dtype=np.float32)
@@ -108,7 +107,6 @@ def test_a_metric_that_learnt_other_shapes_is_built_again():
             assert model.test_on_batch(X[:rows], targets[:rows])[1] == rank
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 def test_a_model_stays_prepared_for_sequences_of_many_lengths(monkeypatch):
     pool = exburn.layers.GlobalAveragePooling1D()
@@ -121,7 +119,6 @@ def test_a_model_stays_prepared_for_sequences_of_many_lengths(monkeypatch):
         assert model.predict_on_batch(x).shape == (1, 1)
 
 
-@pytest.mark.long
 def test_single_batches_follow_changes_of_the_model():
     """What was prepared for the batch before is not used for another model."""
     model = keras.Sequential(

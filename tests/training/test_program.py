@@ -36,7 +36,6 @@ def test_the_learning_rate_changes_without_a_new_trace(blobs, classifier):
     assert model.trace_counts["train"] == 1
 
 
-@pytest.mark.long
 def test_chunks_change_nothing(blobs, classifier):
     """Single steps, chunks that divide the epoch, chunks that do not: all equal."""
     x, y = blobs
@@ -51,7 +50,6 @@ def test_chunks_change_nothing(blobs, classifier):
             np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-@pytest.mark.long
 def test_batch_statistics_leave_padding_out(blobs):
     """BatchNormalization on a ragged batch equals the same rows without padding."""
     x, y = blobs

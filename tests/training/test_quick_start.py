@@ -126,7 +126,6 @@ def test_a_state_is_made_again_to_the_last_bit(value):
     assert held is (str(value) != "0.0")  # zeros need no copy
 
 
-@pytest.mark.long
 def test_keys_of_another_kind_may_be_the_default(tmp_path):
     def trained():
         inputs = exburn.Input((4,))

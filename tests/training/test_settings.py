@@ -42,7 +42,6 @@ def first(step):
     return 0.1
 
 
-@pytest.mark.long
 def test_a_change_of_the_model_or_its_optimizer_is_named():
     inner = exburn.Sequential([exburn.Input((4,)), layers.Dense(4), layers.Dense(4)])
     model = exburn.Sequential(

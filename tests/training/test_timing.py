@@ -28,7 +28,6 @@ def test_a_wait_beside_a_working_device_is_not_one_for_data(busy, part):
     assert min(spent["data_ms"], spent["device_ms"]) < 20
 
 
-@pytest.mark.longest_cases("0.02-True")
 @pytest.mark.parametrize(("pause", "shown"), [(0.02, True), (0.0, False)])
 def test_waiting_for_data_is_shown(model, pause, shown):
     page = Console(file=io.StringIO(), width=200)
@@ -41,9 +40,7 @@ def test_waiting_for_data_is_shown(model, pause, shown):
     assert (validated.data_waits[1] > 0.2) is shown  # the first one compiles
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("validates", [False, True])
-@pytest.mark.longest_cases("False")
 def test_the_wait_for_the_very_first_batch_counts(model, validates):
     def batches():
         time.sleep(0.7)

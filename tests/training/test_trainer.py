@@ -59,7 +59,6 @@ def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
     assert put == ([((20, 4), (20, 1), None)] if call is CALLS["an epoch"][0] else [])
 
 
-@pytest.mark.long
 def test_the_count_of_batches_stays_on_the_device(model):
     trainer = model._run.value.trainer
     before = trainer.holder.step

@@ -61,8 +61,6 @@ def same_bits(one, two):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.longest_cases("PBT")
-@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
@@ -102,8 +100,6 @@ HALVED = {
 GROUPS = {"over": {"hidden/activation": ["relu", "tanh"], "seed": [0, 1]}}
 
 
-@pytest.mark.longest_cases("an error", "the decision")
-@pytest.mark.long
 @pytest.mark.parametrize(
     "kill",
     [Kill(2), Kill(2, error=RuntimeError("a bug")), Kill(decision=1)],
@@ -122,8 +118,6 @@ def test_a_sweep_that_is_ended_is_kept_whatever_ends_it(kill, tmp_path):
     same_bits(sweep(make_model(), X, Y, **again), whole)
 
 
-@pytest.mark.longest_cases("own-3", "own-14", "own-24", "shared-13", "shared-14")
-@pytest.mark.long
 @pytest.mark.parametrize("chunks", [3, 13, 14, 24])
 @pytest.mark.parametrize("order", ["own", "shared"])
 def test_an_epoch_under_way_goes_on_where_it_was(chunks, order, tmp_path, monkeypatch):
@@ -159,7 +153,6 @@ sweep(make_model(), X, Y, checkpoint="sweep", callbacks=Preempt(), **options)
 """
 
 
-@pytest.mark.slow
 def test_a_preempted_sweep_is_kept(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     command = [sys.executable, "-c", PREEMPTED]
@@ -169,7 +162,6 @@ def test_a_preempted_sweep_is_kept(tmp_path):
     assert told["epochs"] == 2 and told["groups"][0]["done"] > 0
 
 
-@pytest.mark.long
 def test_a_disk_that_refuses_does_not_hide_what_ended_the_sweep(tmp_path, monkeypatch):
     def refuse(self, run):
         raise SaveError("sweep", "the disk is full")

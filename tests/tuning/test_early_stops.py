@@ -16,9 +16,7 @@ def stopping(**options):
     return EarlyStopping("val_loss", patience=1, **options)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("restore", [True, False])
-@pytest.mark.longest_cases("False")
 def test_each_lane_stops_and_keeps_the_weights_that_its_own_fit_would(restore):
     options = {"restore_best_weights": restore}
     over = {"learning_rate": RATES, "seed": [1, 2]}

@@ -61,26 +61,21 @@ def check(name, **kind):
     return [one.kind for one in found]
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("layers.ActivityRegularization", "losses.CosineSimilarity")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_some_arguments_train_what_they_name(name):
     assert check(name, only=SAMPLE[name]) == ["same"]
 
 
-@pytest.mark.long
 def test_options_of_an_optimizer_that_accumulates_train_what_they_name():
     only = ["momentum", "weight_decay"]
     assert check("optimizers.SGD", only=only, steps=2) == ["same", "same"]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_argument_trains_what_it_names(name):
     check(name)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", OF_TRAINING)
 def test_every_argument_trains_what_it_names_with_accumulated_gradients(name):
     if name == WHOLE_LOSS:
@@ -90,7 +85,6 @@ def test_every_argument_trains_what_it_names_with_accumulated_gradients(name):
     check(name, steps=2)
 
 
-@pytest.mark.nightly
 @on_devices
 @pytest.mark.parametrize("name", OF_TRAINING)
 def test_every_argument_trains_what_it_names_on_two_devices(name):
@@ -107,7 +101,6 @@ def policy(name):
         exburn.config.set_dtype_policy("float32")
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("name", OF_TRAINING)
 def test_every_argument_trains_what_it_names_in_mixed_precision(name, precision):

@@ -118,7 +118,6 @@ def test_the_interval_is_students():
     assert np.isnan(confidence_interval([0.5]).low)
 
 
-@pytest.mark.long
 def test_an_interval_has_the_true_mean_as_often_as_it_says():
     draws = RNG.normal(3.0, 2.0, (2_000, 5))
     found = [confidence_interval(row) for row in draws]

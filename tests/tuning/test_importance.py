@@ -34,13 +34,9 @@ def lanes_of(score, sign=1):
     "evaluator",
     [
         "forest",
-        *(
-            pytest.param(one, marks=[pytest.mark.long, needs_optuna])
-            for one in ("fanova", "ped_anova")
-        ),
+        *(pytest.param(one, marks=needs_optuna) for one in ("fanova", "ped_anova")),
     ],
 )
-@pytest.mark.longest_cases("fanova")
 def test_the_share_goes_to_what_matters(evaluator):
     by_rate = lanes_of(lambda t: abs(np.log10(t["lr"]) + 2) + 0.1 * t["drop"])
     shares = path_importance(by_rate, "loss", "min", evaluator)

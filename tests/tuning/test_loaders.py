@@ -26,7 +26,6 @@ def batches(count):
     return ((X[8 * i :][:8], Y[8 * i :][:8]) for i in range(count))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("count", [4, 5])
 def test_a_generator_needs_no_more_batches_than_fit(count):
     result = sweep(make_model(), batches(count), over={"seed": [1, 2]}, epochs=2, **FIT)
@@ -46,7 +45,6 @@ def test_several_programs_cannot_read_one_generator():
         sweep(make_model(), batches(9), over=over, **FIT)
 
 
-@pytest.mark.long
 def test_each_group_reads_a_loader_as_fit_would():
     """Also after a rung, and where an epoch goes on behind the last one's steps."""
     over = {"seed": [1, 2], "hidden/activation": ["relu", "tanh"]}

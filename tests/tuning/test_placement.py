@@ -31,16 +31,13 @@ def program_text(own_order):
     return program._call.lower(*args).compile().as_text()
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("own_order", [True, False])
-@pytest.mark.longest_cases("False")
 def test_devices_have_nothing_to_tell_each_other_in_a_step(own_order):
     text = program_text(own_order)
     assert not [word for word in TALK if word in text]
 
 
-@pytest.mark.long
 @on_devices
 def test_lanes_on_devices_are_those_of_one():
     fit = {"epochs": 2, "batch_size": 8, "validation_split": 0.25, "verbose": 0}
@@ -63,7 +60,6 @@ def test_one_device_is_no_placement_of_its_own():
     assert placement_of(None) is None and placement_of(1) is None
 
 
-@pytest.mark.long
 @on_devices
 def test_a_model_that_a_mesh_divides_is_refused():
     model = make_model(mesh="data")

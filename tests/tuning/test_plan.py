@@ -10,7 +10,6 @@ from exburn.tuning import Halving
 ROWS = {"x": X, "y": Y, "batch_size": 8, "epochs": 4}
 
 
-@pytest.mark.long
 def test_a_plan_tells_work_memory_and_what_runs_in_turn():
     model = make_model()
     over = {"seed": range(4), "hidden/activation": ["relu", "tanh"]}

@@ -54,8 +54,6 @@ def test_without_ray_the_error_says_how_to_install_it():
 
 
 @pytest.mark.skipif(NO_RAY, reason="Ray is not installed: pip install 'exburn[ray]'")
-@pytest.mark.long
-@pytest.mark.longest
 def test_a_sweep_by_processes_of_ray(tmp_path):
     root = str(HERE.parents[1])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])

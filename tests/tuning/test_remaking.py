@@ -144,10 +144,6 @@ PLACES = {  # path → the class whose argument it is, and whether an array stan
 }
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases(
-    *("q/kernel_regularizer/by", "q/kernel_constraint/by", "by", "scaled/by")
-)
 @pytest.mark.parametrize("path", PLACES)
 def test_what_a_constructor_computes_is_computed_anew(path):
     kind, is_array = PLACES[path]
@@ -169,7 +165,6 @@ def test_what_a_constructor_computes_is_computed_anew(path):
     assert wanted != result.records[0].history["loss"]
 
 
-@pytest.mark.long
 def test_what_was_set_since_is_kept():
     """An attribute of a layer, a frozen layer: whatever else is varied."""
 
@@ -208,7 +203,6 @@ class Net(exburn.Model):
         return ops.sum(self.again(ops.expand_dims(x, 1)), (1, 2))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "value"), [("body/0/units", 3), ("each/activation", "tanh")]
 )
@@ -328,7 +322,6 @@ def test_what_a_constructor_raises_names_the_thing():
         remake(NamedByItself(2.0), {"power": 3.0})
 
 
-@pytest.mark.long
 def test_a_layer_gets_its_own_of_what_several_share():
     def make(first, second):
         hidden = layers.Dense(4, "tanh", kernel_regularizer=first, name="hidden")

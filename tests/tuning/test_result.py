@@ -227,7 +227,6 @@ def test_what_cannot_be_a_result():
         none.best_model()
 
 
-@pytest.mark.long
 def test_a_halved_sweep_and_the_committee_of_its_best(tmp_path):
     over = {"seed": range(2), "learning_rate": [0.3, 0.1, 0.03, 1e-4]}
     found = sweep(

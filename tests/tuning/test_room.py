@@ -42,7 +42,6 @@ def test_a_width_that_no_memory_holds_is_told_before_it_is_drawn(begin, path):
     assert max(DRAWN, default=0) <= 20
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("path", ["hidden/units", "second/units"])
 def test_a_plan_draws_nothing(path):
     model = make_model()

@@ -30,7 +30,6 @@ class Hooks(SweepCallback):
         self.seen.append("end")
 
 
-@pytest.mark.long
 def test_halving_chooses_what_sequential_halving_chooses():
     rates, hooks = [1.0, 0.1, 0.01, 0.001], Hooks()
     over, options = {"learning_rate": rates}, {"callbacks": hooks, **FIT}
@@ -55,7 +54,6 @@ def test_halving_chooses_what_sequential_halving_chooses():
     assert [seen for seen in hooks.seen if len(seen) == 2] == [(1, 2), (2, 1)]
 
 
-@pytest.mark.long
 def test_a_lane_that_turns_nan_is_frozen_and_leaves_the_others_bits():
     # The loss of a lane is infinite after a step that is far too long.
     x, options = X, {"epochs": 3, **FIT}
@@ -82,7 +80,6 @@ def make_plain():
     return model
 
 
-@pytest.mark.long
 def test_groups_of_lanes_are_as_all_of_them_together():
     over, options = {"seed": range(5)}, {"epochs": 2, **FIT}
     together = sweep(make_plain(), X, Y, over=over, **options)
@@ -96,7 +93,6 @@ def test_groups_of_lanes_are_as_all_of_them_together():
     assert model.history.epoch == [0, 1]
 
 
-@pytest.mark.long
 def test_the_worst_lane_goes_on_from_the_best_with_values_near_its():
     over = {"learning_rate": [0.1, 0.0]}
     options = {"epochs": 2, "scheduler": PBT(fraction=0.5, resample=0.0), **FIT}
@@ -137,7 +133,6 @@ def test_what_ends_a_sweep_hands_over_what_its_lanes_have_come_to(error):
     assert_equal_lanes(found, whole)
 
 
-@pytest.mark.long
 def test_groups_that_wait_in_host_memory_change_nothing(monkeypatch):
     class Looks(SweepCallback):
         def on_epoch_end(self, epoch):

@@ -29,7 +29,6 @@ def equals_its_own_fit(result, number, model, x=X, y=Y, **fit):
     return built
 
 
-@pytest.mark.long
 def test_each_lane_is_what_the_model_alone_would_be_with_its_values():
     model = make_model(seed=9)
     before = model.get_weights()
@@ -49,7 +48,6 @@ def test_each_lane_is_what_the_model_alone_would_be_with_its_values():
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.long
 def test_lanes_accumulate_weigh_and_follow_schedules_as_fit_does():
     def make(seed, momentum=0.5):
         rate = schedules.CosineDecay(0.1, 10)
@@ -65,8 +63,6 @@ def test_lanes_accumulate_weigh_and_follow_schedules_as_fit_does():
         equals_its_own_fit(result, number, make(4, momentum), **fit)
 
 
-@pytest.mark.longest_cases("mixed_bfloat16")
-@pytest.mark.long
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_masked_steps_weighted_rows_and_half_precision(policy):
     ids = np.random.default_rng(0).integers(0, 9, (26, 5))
@@ -89,7 +85,6 @@ def test_masked_steps_weighted_rows_and_half_precision(policy):
     equals_its_own_fit(result, 0, make(3), ids, labels, **fit)
 
 
-@pytest.mark.long
 def test_folds_are_the_rows_of_the_split():
     from sklearn.model_selection import StratifiedKFold
 
@@ -103,7 +98,6 @@ def test_folds_are_the_rows_of_the_split():
     equals_its_own_fit(result, 4, alone, X[train], Y[train], validation_data=rows)
 
 
-@pytest.mark.long
 def test_what_no_array_stands_for_is_trained_in_turn_and_said(capsys):
     over = {"hidden/activation": ["relu", "tanh"], "optimizer": ["sgd", "adam"]}
     result = sweep(make_model(), X, Y, over=over, **FIT | {"verbose": 1, "epochs": 1})
@@ -155,7 +149,6 @@ def test_a_model_must_be_compiled():
         sweep(model, X, Y, over={"seed": [1]})
 
 
-@pytest.mark.long
 def test_a_sampler_is_asked_in_rounds_and_told_what_they_reached():
     class Sampler:
         told = []
@@ -180,7 +173,6 @@ def test_a_sampler_is_asked_in_rounds_and_told_what_they_reached():
     assert len(drawn.records) == 2
 
 
-@pytest.mark.long
 def test_folds_keep_groups_together():
     from sklearn.model_selection import GroupKFold
 

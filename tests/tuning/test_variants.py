@@ -21,7 +21,6 @@ def variants_of(model, trials, epochs=3):
     )
 
 
-@pytest.mark.long
 def test_numbers_that_a_step_computes_with_are_arrays_of_one_program():
     trials = [
         {"learning_rate": 0.1, "drop/rate": 0.1, "norm/momentum": 0.9},
@@ -105,7 +104,6 @@ def lookup_model():
     return model
 
 
-@pytest.mark.long
 def test_what_the_host_makes_of_the_data_is_made_for_each_value():
     """Also where it is wider; and in batches, of other sizes."""
     numbers = np.random.default_rng(0).integers(0, 6, (24, 2))

@@ -47,8 +47,6 @@ def convolutional(one=4, two=6, seed=4):
     return model
 
 
-@pytest.mark.longest_cases("filters")
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "x", "key"),
     [(dense, X, "units"), (convolutional, IMAGES, "filters")],

@@ -135,7 +135,6 @@ def test_a_range_of_layers_is_drawn_alone():
     assert len(drawn.arrows) == 1 and len(drawn.frames) == 1
 
 
-@pytest.mark.long_cases("pdf", "jpg")
 @pytest.mark.parametrize("kind", ["png", "pdf", "jpg", "svg", "dot"])
 def test_the_suffix_says_the_format(kind, tmp_path):
     begins = {

@@ -79,7 +79,6 @@ def test_datasets_are_mapped():
     assert np.isfinite(history.history["loss"]).all()
 
 
-@pytest.mark.long
 def test_a_model_begins_with_the_columns(tmp_path):
     space = FeatureSpace(KINDS)
     space.adapt(NUMBERS)

@@ -222,10 +222,7 @@ utils.get_file(origin=origin, extract=True, cache_dir=cache, force_download=True
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["data.tar.gz", pytest.param("data.zip", marks=pytest.mark.longest)]
-)
+@pytest.mark.parametrize("name", ["data.tar.gz", "data.zip"])
 def test_a_killed_unpacking_is_not_seen_and_is_removed(name, tmp_path):
     folder, cache = tmp_path / "served", tmp_path / "cache"
     folder.mkdir()
@@ -284,7 +281,6 @@ def test_a_file_is_not_taken_for_what_was_unpacked(server, get):
         get(origin=f"{url}/data.zip", extract=True)
 
 
-@pytest.mark.long
 def test_archives_of_many_files_are_unpacked(get, tmp_path):
     """Their directory is longer than that of any file of weights."""
     path = tmp_path / "many.zip"

@@ -65,7 +65,6 @@ def run(*arguments, cwd):
     )
 
 
-@pytest.mark.slow
 def test_a_program_written_for_keras_runs_and_is_told_what_is_missing(tmp_path):
     (tmp_path / "script.py").write_text(textwrap.dedent(PROGRAM))
     (tmp_path / "helper.py").write_text(textwrap.dedent(HELPER))
@@ -111,7 +110,6 @@ assert keras_export("keras.mine")(len) is len
 """
 
 
-@pytest.mark.slow
 def test_private_names_of_keras_that_need_no_tensorflow(tmp_path):
     (tmp_path / "script.py").write_text(PRIVATE)
     done = run("script.py", cwd=tmp_path)

@@ -1,7 +1,7 @@
 """Packages that others wrote for Keras 3, on Keras and on ExBurn.
 
 None of them is a dependency: `pip install --no-deps --target FOLDER PACKAGE…` (each
-script tells which), and the folder on PYTHONPATH. `pytest -m longest
+script tells which), and the folder on PYTHONPATH. `pytest -m nightly
 tests/utils/test_keras_packages.py` runs those that are there.
 """
 
@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytestmark = [pytest.mark.long, pytest.mark.longest]
 
 FOLDER = Path(__file__).parent / "keras_packages"
 

@@ -213,7 +213,6 @@ def test_what_cannot_be_grouped_is_refused(call, error):
         call(numbers(5))
 
 
-@pytest.mark.long
 def test_fit_takes_windows_of_a_series():
     series = utils.Stream(lambda epoch: np.sin(np.arange(60) / 5).astype("float32"), 60)
     samples = series.window(5, shift=1, drop_remainder=True).flat_map(

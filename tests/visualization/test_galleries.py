@@ -14,7 +14,7 @@ Image = pytest.importorskip("PIL.Image")
 
 @pytest.mark.parametrize(
     "api",
-    [exburn, pytest.param(keras, marks=pytest.mark.long)],
+    [exburn, keras],
     ids=["exburn", "keras"],
 )
 def test_a_gallery_is_saved(api, tmp_path):

@@ -27,7 +27,6 @@ def classifier(X, y, rate=0.3):
     return model
 
 
-@pytest.mark.long
 def test_a_classifier_in_a_pipeline_and_a_search():
     one = wrappers.SKLearnClassifier(classifier, fit_kwargs={"epochs": 5})
     pipeline = make_pipeline(StandardScaler(), one).fit(X, LABELS)

@@ -186,7 +186,6 @@ def test_ready_made_callbacks_follow_it(model, drive, tmp_path):
     assert text[:3] == ["epoch,step,loss", "0,3,1.0", "0,NA,1.0"]
 
 
-@pytest.mark.long
 def test_in_fit_seconds_and_chunks_leave_chunks_long(tmp_path):
     """A filter that costs nothing has the program run the same chunks."""
     x, y = np.ones((64, 2), "float32"), np.ones((64, 1), "float32")

@@ -91,7 +91,6 @@ def test_whether_a_function_may_look():
     assert reads_logs(seen.append)
 
 
-@pytest.mark.long_cases("fit")
 @pytest.mark.parametrize("run", ["fit", "evaluate"])
 def test_the_model_knows_each_step_whoever_looks(run):
     looking, asking = Looking(), Asking()

@@ -137,7 +137,6 @@ for epoch in range(10**6):
 """
 
 
-@pytest.mark.slow
 def test_a_killed_training_leaves_the_terminal_clean():
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

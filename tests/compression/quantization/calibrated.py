@@ -1,12 +1,9 @@
 """Models and data that weights are chosen on."""
 
 import numpy as np
-import pytest
 
 import exburn
 from exburn import layers
-
-LONG = pytest.mark.long
 
 
 def config_on(model, images, kind="GPTQConfig", **options):

@@ -87,24 +87,21 @@ def check(model, digits, scheme, folder):
     assert sizes[1] <= share * sizes[0] + 3000  # names, shapes and digests
 
 
-@pytest.mark.longest
 def test_a_cnn_in_int4(digits, tmp_path):
     model = train(cnn, digits, 4)
     assert accuracy(model, digits) > 0.9
     check(model, digits, "int4/64", tmp_path)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("build", "epochs"),
     [
         (cnn, 6),
-        pytest.param(lstm, 12, marks=pytest.mark.longest),
-        pytest.param(transformer, 8, marks=pytest.mark.longest),
+        (lstm, 12),
+        (transformer, 8),
     ],
     ids=["cnn", "lstm", "transformer"],
 )
-@pytest.mark.longest_cases("cnn")
 def test_every_scheme_keeps_accuracy(build, epochs, digits, tmp_path):
     model = train(build, digits, epochs)
     assert accuracy(model, digits) > 0.9

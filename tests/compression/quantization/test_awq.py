@@ -32,7 +32,6 @@ def test_cutting_large_weights_brings_outputs_nearer(group_size):
     assert empty == whole
 
 
-@pytest.mark.long
 def test_a_model_cuts_unless_it_is_told_not_to(trained_on_images, images):
     errors = []
     for cuts in (True, False):
@@ -42,7 +41,6 @@ def test_a_model_cuts_unless_it_is_told_not_to(trained_on_images, images):
     assert errors[0] < errors[1]
 
 
-@pytest.mark.long
 def test_awq_errs_less_than_rounding_to_the_nearest(trained_on_images, images):
     small = trained_on_images.quantize(
         config=config_on(trained_on_images, images, "AWQConfig", group_size=-1)

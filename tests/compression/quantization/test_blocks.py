@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.compression.quantization.calibrated import LONG, config, embedded, in_blocks
+from tests.compression.quantization.calibrated import config, embedded, in_blocks
 
 import exburn
 from exburn import errors, layers
@@ -49,8 +49,6 @@ class Transformer(exburn.Model):
         return {"pre_block_layers": [self.embedding], "sequential_blocks": self.blocks}
 
 
-@LONG
-@pytest.mark.longest
 def test_a_transformer_tells_its_blocks(images, tmp_path, rng):
     model = Transformer()
     model(images[0][:2])

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from tests.compression.quantization.calibrated import (
-    LONG,
     config,
     config_on,
     embedded,
@@ -18,7 +17,6 @@ keras = pytest.importorskip("keras")
 KINDS = pytest.mark.parametrize("kind", ["GPTQConfig", "AWQConfig"])
 
 
-@pytest.mark.long_cases("AWQConfig")
 @KINDS
 def test_what_the_model_shows(trained_on_images, images, kind):
     mode = kind.removesuffix("Config").lower()
@@ -42,10 +40,8 @@ def test_what_the_model_shows(trained_on_images, images, kind):
     assert found["accuracy"] > 0.9
 
 
-@pytest.mark.long
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24])
-@pytest.mark.longest_cases("-1-GPTQConfig", "24-AWQConfig", "-1-AWQConfig")
 def test_files_and_copies_predict_the_same(
     trained_on_images, images, tmp_path, kind, group_size
 ):
@@ -89,25 +85,17 @@ def kernel_of_keras(config, kernel, x):
     return np.asarray(layer(np.eye(len(kernel), dtype="float32")))
 
 
-@LONG
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
 @pytest.mark.parametrize(
     "kind, options",
     [
-        pytest.param("GPTQConfig", {"group_size": -1}, marks=pytest.mark.longest),
-        pytest.param(
-            "GPTQConfig",
-            {"group_size": 16, "weight_bits": 3},
-            marks=pytest.mark.longest,
-        ),
+        ("GPTQConfig", {"group_size": -1}),
+        ("GPTQConfig", {"group_size": 16, "weight_bits": 3}),
         ("GPTQConfig", {"group_size": -1, "activation_order": True}),
         ("GPTQConfig", {"symmetric": True, "weight_bits": 8}),
         ("AWQConfig", {"group_size": 16}),
         ("AWQConfig", {"group_size": -1}),
     ],
-)
-@pytest.mark.longest_cases(
-    "GPTQConfig-options2", "AWQConfig-options4", "AWQConfig-options5"
 )
 def test_the_error_is_not_above_keras(trained_on_images, images, kind, options):
     config = config_on(
@@ -122,7 +110,6 @@ def test_the_error_is_not_above_keras(trained_on_images, images, kind, options):
     assert ours < 1.02 * others
 
 
-@pytest.mark.long
 def test_the_size_of_batches_does_not_matter(trained_on_images, images):
     found = []
     for size in (1, 8, 7, 1000):  # 20 windows: 7 leaves some over, 1000 takes all
@@ -173,7 +160,6 @@ def test_what_is_refused_before_anything_is_copied(options, kind, text, monkeypa
         model.quantize("gptq", config=told)
 
 
-@pytest.mark.long
 def test_layers_that_stay_exact_tell_why():
     tokens = exburn.Input((5,), dtype="int32")
     x = layers.Embedding(9, 8)(tokens)
@@ -187,7 +173,6 @@ def test_layers_that_stay_exact_tell_why():
     assert small.get_layer("out").quantization_mode == "gptq"
 
 
-@pytest.mark.long
 def test_a_computation_in_bfloat16(trained_on_images, images):
     settings = config_on(trained_on_images, images)
     small = trained_on_images.quantize(
@@ -197,12 +182,8 @@ def test_a_computation_in_bfloat16(trained_on_images, images):
     assert small.layers[1].compute_dtype == "bfloat16"
 
 
-@pytest.mark.long_cases("24-AWQConfig", "5-AWQConfig", "-1-AWQConfig")
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24, 5])
-@pytest.mark.longest_cases(
-    "5-GPTQConfig", "-1-GPTQConfig", "-1-AWQConfig", "5-AWQConfig"
-)
 def test_one_row_and_single_rows_read_the_same_numbers(rng, kind, group_size):
     """The product for one row on an accelerator, and rows of a table."""
     mode = kind.removesuffix("Config").lower()

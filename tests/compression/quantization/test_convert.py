@@ -11,7 +11,6 @@ from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
 
 
-@pytest.mark.long
 def test_one_layer_is_quantized_in_place(data, tmp_path):
     x, y = data
     model = make(compiled=True)
@@ -50,7 +49,6 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
         layers.Dense(3).quantize("int8")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "layer, inputs, packed",
     [
@@ -60,7 +58,6 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-@pytest.mark.longest_cases("multi_head_attention-2-4", "lstm-1-2")
 def test_a_layer_of_layers_is_quantized_as_a_whole(layer, inputs, packed, rng):
     x = [rng.standard_normal((2, 3, 40)).astype(np.float32)] * inputs
     with pytest.raises(errors.NotBuiltError):
@@ -92,7 +89,6 @@ def normalized():
     return exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(3)])
 
 
-@pytest.mark.long
 def test_layers_that_assign_to_their_weights_are_calibrated_and_kept(data, tmp_path):
     model = normalized()
     report = model.quantize("bfloat16", calibration=data[0], dry_run=True)
@@ -104,7 +100,6 @@ def test_layers_that_assign_to_their_weights_are_calibrated_and_kept(data, tmp_p
     assert equal(weights(load_model(tmp_path / "m.exburn")), weights(small))
 
 
-@pytest.mark.long
 def test_a_wrapped_flax_module_is_reported_as_left_alone():
     inner = layers.ModuleLayer(nnx.Linear(64, 32, rngs=nnx.Rngs(0)), name="flax")
     model = exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(64)])

@@ -2,7 +2,6 @@
 
 import pytest
 from tests.compression.quantization.calibrated import (
-    LONG,
     config,
     config_on,
     embedded,
@@ -14,21 +13,17 @@ from tests.compression.quantization.calibrated import (
 from exburn import errors
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "options, share",
     [
-        pytest.param({}, 0.3, marks=LONG),
+        ({}, 0.3),
         ({"activation_order": True, "group_size": 24}, 0.3),
-        pytest.param({"weight_bits": 2}, 0.3, marks=LONG),
-        pytest.param({"weight_bits": 3, "group_size": -1}, 0.3, marks=LONG),
-        pytest.param({"symmetric": True}, 0.3, marks=LONG),
-        pytest.param({"per_channel": False}, 0.4, marks=LONG),
-        pytest.param({"weight_bits": 8, "group_size": 5}, 0.2, marks=LONG),
+        ({"weight_bits": 2}, 0.3),
+        ({"weight_bits": 3, "group_size": -1}, 0.3),
+        ({"symmetric": True}, 0.3),
+        ({"per_channel": False}, 0.4),
+        ({"weight_bits": 8, "group_size": 5}, 0.2),
     ],
-)
-@pytest.mark.longest_cases(
-    "options1-0.3", "options2-0.3", "options3-0.3", "options4-0.3"
 )
 def test_gptq_errs_less_than_rounding_to_the_nearest(
     trained_on_images, images, options, share

@@ -8,7 +8,6 @@ from exburn import errors, layers
 from exburn.saving import load_model
 
 
-@pytest.mark.long
 def test_nested_and_subclassed_models(data, tmp_path):
     @exburn.register
     class Twice(exburn.Model):
@@ -33,7 +32,6 @@ def test_nested_and_subclassed_models(data, tmp_path):
     assert (loaded.predict(data[0], verbose=0) == outputs).all()
 
 
-@pytest.mark.long
 def test_a_model_of_quantized_layers_tells_so(trained, data, tmp_path):
     small = trained.quantize("int4", block_size=32, filters="hidden")
     x = exburn.Input((64,))
@@ -73,7 +71,6 @@ def test_spectral_normalization_keeps_its_kernel(data):
     assert "SpectralNormalization" in report.left_alone[0].reason
 
 
-@pytest.mark.long_cases("hidden")
 @pytest.mark.parametrize(
     "chosen",
     ["hidden", "hid*", ["hidden"], lambda layer: layer.name == "hidden", "layer"],
@@ -99,7 +96,6 @@ def test_a_filter_survives_saving(trained, data, tmp_path):
     ).all()
 
 
-@pytest.mark.long
 def test_weights_in_few_bits_are_planned_as_predict(trained):
     small = trained.quantize("int8")
     assert small.plan(8, largest=False).program == "predict"

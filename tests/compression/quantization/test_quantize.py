@@ -13,7 +13,6 @@ from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
 
 
-@pytest.mark.long
 def test_the_model_itself_stays_and_goes_on_training(trained, data):
     before, outputs = weights(trained), trained.predict(data[0], verbose=0)
     small = trained.quantize("int4", calibration=data[0])
@@ -28,7 +27,6 @@ def test_the_model_itself_stays_and_goes_on_training(trained, data):
     assert found["accuracy"] == pytest.approx(exact["accuracy"], abs=0.1)
 
 
-@pytest.mark.long
 def test_casts_train_and_normalization_stays_in_float32(trained, data):
     small = trained.quantize(jnp.bfloat16)
     dtypes = {path: str(w.dtype) for path, w, _ in iter_weights(small)}
@@ -49,19 +47,14 @@ def test_few_bits_do_not_train_and_say_so(trained, data):
     assert small.trainable_weights == []
 
 
-@pytest.mark.long_cases("int4")
 @pytest.mark.parametrize(
     "dtype",
     [
         "int8",
         "int4",
-        *(
-            pytest.param(dtype, marks=pytest.mark.long)
-            for dtype in ("float16", "int8_dynamic", "float8")
-        ),
+        *("float16", "int8_dynamic", "float8"),
     ],
 )
-@pytest.mark.longest_cases("float16", "int8_dynamic")
 def test_files_hold_few_bits(trained, data, dtype, tmp_path):
     small = trained.quantize(dtype)
     report, outputs = small.quantization_report, small.predict(data[0], verbose=0)

@@ -49,16 +49,14 @@ def zoo():
     return every_layer(), [x, rng.integers(0, 50, (3, 7)).astype(np.int32)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "dtype",
     [
-        pytest.param("int8", marks=pytest.mark.longest),
-        pytest.param("int4", marks=pytest.mark.longest),
+        "int8",
+        "int4",
         "float8",
     ],
 )
-@pytest.mark.longest_cases("float8")
 def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
     model, x = zoo
     block = {"block_size": BLOCK} if dtype == "int4" else {}
@@ -81,11 +79,7 @@ def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
         )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "dtype", [pytest.param("float16", marks=pytest.mark.longest), "bfloat16"]
-)
-@pytest.mark.longest_cases("bfloat16")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_casts_change_every_weight_but_little_of_the_output(zoo, dtype):
     model, x = zoo
     small = model.quantize(dtype)

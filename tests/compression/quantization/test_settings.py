@@ -144,7 +144,6 @@ def both_ways(**options):
     return found[0][0], found[1][0]
 
 
-@pytest.mark.long
 def test_weights_alone_in_int8():
     kind = {"kind": "Int8QuantizationConfig", "of": {"activation_quantizer": None}}
     mine, other = both_ways(**kind)
@@ -152,16 +151,13 @@ def test_weights_alone_in_int8():
     np.testing.assert_allclose(mine, other, atol=0.3)
 
 
-@pytest.mark.long
 def test_inputs_in_int8_as_well():
     mine, other = both_ways(kind="Int8QuantizationConfig", of={})
     np.testing.assert_allclose(mine, other, atol=0.2)
     assert np.abs(mine - X @ W).max() < 0.4
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("block", [None, -1, 16, 128])
-@pytest.mark.longest_cases("128", "-1", "None")
 def test_blocks_of_int4(block):
     mine, other = both_ways(kind="Int4QuantizationConfig", of={"block_size": block})
     exact = X @ W
@@ -170,9 +166,7 @@ def test_blocks_of_int4(block):
     assert error[0] < 1.25 * error[1] if block in (None, -1) else error[0] < 1.2
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("axis", [0, (0,)])
-@pytest.mark.longest_cases("axis1")
 def test_a_quantizer_of_the_users_rounds_weights_as_in_keras(axis):
     results = []
     for api in (exburn, keras):
@@ -186,7 +180,6 @@ def test_a_quantizer_of_the_users_rounds_weights_as_in_keras(axis):
     np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.long
 def test_a_quantizer_of_the_users_for_int4():
     results = []
     for api in (exburn, keras):

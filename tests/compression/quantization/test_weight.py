@@ -20,7 +20,6 @@ def zoo():
     return every_layer(), [x, rng.integers(0, 50, (3, 7)).astype(np.int32)]
 
 
-@pytest.mark.long
 def test_int8_dynamic_rounds_rows_of_the_input(zoo):
     model, x = zoo
     small = model.quantize("int8_dynamic", filters=["dense", "einsum"])
@@ -36,9 +35,7 @@ def test_int8_dynamic_rounds_rows_of_the_input(zoo):
         np.testing.assert_allclose(outputs[name], want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.long_cases("int4", "dynamic")
 @pytest.mark.parametrize("dtype", ["int8", "int4", "float8", "dynamic"])
-@pytest.mark.longest_cases("int4")
 def test_a_single_row_by_sums_equals_a_matrix_product(rng, monkeypatch, dtype):
     weight = Parameter(rng.standard_normal((70, 9)).astype(np.float32))
     stored = "int8" if dtype == "dynamic" else dtype
@@ -74,7 +71,6 @@ def test_integer_products_on_a_gpu_sum_a_multiple_of_four_terms(
         assert int(terms) % 4 == 0
 
 
-@pytest.mark.long
 def test_the_gradient_of_dynamic_rounding_is_that_of_the_product(rng):
     weight = Parameter(rng.standard_normal((16, 4)).astype(np.float32))
     small = QuantizedWeight(weight, Scheme("int8", (16, 4), (0,), dynamic=True))

@@ -21,7 +21,6 @@ def test_py_dataset_in_order(workers):
     assert all(t.startswith("exburn-batch") for t in threads) == (workers > 1)
 
 
-@pytest.mark.long
 def test_py_dataset_shuffles_by_seed_and_epoch():
     stream = as_dataset(Squares(20))
     first = values(stream, 0, seed=3)

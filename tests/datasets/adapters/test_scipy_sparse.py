@@ -8,7 +8,6 @@ from exburn.data import as_dataset
 from exburn.errors import DataError, DTypeError
 
 
-@pytest.mark.long
 def test_sparse_arrays_of_jax():
     from jax.experimental import sparse
 

@@ -8,7 +8,6 @@ from exburn.data import as_dataset
 from exburn.errors import ArgumentError, DTypeError
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_torch_loader_and_tensors():

@@ -38,8 +38,6 @@ def test_an_error_in_a_worker_is_the_users_own(workers):
     assert places_of(caught.value) == ["while reading batch 0 of epoch 0 (Failing)"]
 
 
-@pytest.mark.slow
-@pytest.mark.longest
 def test_processes():
     """One spawned pool lives over the epochs; hooks that change the data are seen."""
     code = """
@@ -98,7 +96,6 @@ if __name__ == "__main__":
     assert done.stdout.strip() == "fine", done.stderr
 
 
-@pytest.mark.slow
 def test_a_thread_at_its_batch_keeps_no_program_alive():
     code = "import time; from exburn.runtime.threads import Threads\n"
     code += "Threads(2, 'batch').submit(time.sleep, 600)"

@@ -16,7 +16,6 @@ def core_ml():
         pytest.importorskip(package)
 
 
-@pytest.mark.longest
 def test_a_package_has_the_model_s_names(tmp_path, core_ml):
     import coremltools
 
@@ -42,7 +41,6 @@ def test_a_package_has_the_model_s_names(tmp_path, core_ml):
     assert output.name == "kind"
 
 
-@pytest.mark.longest
 def test_an_operation_that_cannot_be_expressed_names_its_layer(tmp_path, core_ml):
     spectrum = layers.Lambda(lambda x: exburn.ops.fft((x, x * 0))[0], name="spectrum")
     model = exburn.Sequential([exburn.Input((8,)), layers.Dense(8), spectrum])

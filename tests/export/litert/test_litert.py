@@ -10,8 +10,6 @@ from exburn.export.litert.file import signatures
 
 X = np.random.default_rng(0).standard_normal((11, 8, 8, 3)).astype(np.float32)
 
-longest = pytest.mark.longest
-
 
 def convnet():
     return exburn.Sequential(
@@ -34,7 +32,6 @@ def test_missing_packages_are_named_before_any_work(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@longest
 def test_a_file_has_a_signature_for_each_number_of_rows(tmp_path, litert):
     model, path = convnet(), tmp_path / "m.tflite"
     report = model.export(path, batch_sizes=(1, 4), samples=X)
@@ -54,14 +51,12 @@ def test_a_file_has_a_signature_for_each_number_of_rows(tmp_path, litert):
     np.testing.assert_allclose(exburn.predict(path, {"image": X}), wanted, atol=1e-5)
 
 
-@longest
 def test_weights_are_in_a_file_once(tmp_path, litert):
     model = exburn.Sequential([exburn.Input((256,)), layers.Dense(1024)])
     report = model.export(tmp_path / "m.tflite", batch_sizes=(1, 8, 32))
     assert report.bytes <= 1.05 * report.weights
 
 
-@longest
 @pytest.mark.parametrize("strides", [1, 2, 3])
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_transposed_convolutions_with_same_padding(tmp_path, litert, size, strides):
@@ -75,7 +70,6 @@ def test_transposed_convolutions_with_same_padding(tmp_path, litert, size, strid
     assert found.shape == (3, 7 * strides, 6 * strides, 5)
 
 
-@longest
 def test_recurrences_have_no_loop(tmp_path, litert):
     model = exburn.Sequential(
         [exburn.Input((9, 3)), layers.LSTM(4, return_sequences=True), layers.GRU(3)]
@@ -85,7 +79,6 @@ def test_recurrences_have_no_loop(tmp_path, litert):
     assert not {"WHILE", "STABLEHLO_WHILE", "IF"} & set(report.operators)
 
 
-@longest
 def test_an_operation_that_cannot_be_expressed_names_its_layer(tmp_path, litert):
     path = tmp_path / "m.tflite"
     path.write_bytes(b"the old file")
@@ -103,7 +96,6 @@ def test_an_operation_that_cannot_be_expressed_names_its_layer(tmp_path, litert)
     ]
 
 
-@longest
 @pytest.mark.parametrize("quantize", ["int8", "int8_weights"])
 def test_int8_files_are_small_and_near(tmp_path, litert, quantize):
     model = exburn.Sequential(
@@ -124,7 +116,6 @@ def test_int8_files_are_small_and_near(tmp_path, litert, quantize):
     )
 
 
-@longest
 def test_options_that_cannot_be_are_refused(tmp_path, litert):
     model = convnet()
     for options, says in [
@@ -164,7 +155,6 @@ BETWEEN = {
 }
 
 
-@longest
 @pytest.mark.parametrize("how", ["float", "int8", "int8_weights", "trained"])
 @pytest.mark.parametrize("name", list(BETWEEN))
 def test_resized_images_and_windows_are_integers_too(tmp_path, litert, name, how):
@@ -186,7 +176,6 @@ def test_resized_images_and_windows_are_integers_too(tmp_path, litert, name, how
     assert error < (1e-5 if how == "float" else 0.02)
 
 
-@longest
 @pytest.mark.parametrize("shape", [(3, 1, 4), (1, 1, 4), (7, 1, 1), (3, 2, 1, 4)])
 @pytest.mark.parametrize("how", ["float", "int8", "trained"])
 def test_products_along_an_axis_behind_one_of_one_entry(tmp_path, litert, shape, how):
@@ -201,7 +190,6 @@ def test_products_along_an_axis_behind_one_of_one_entry(tmp_path, litert, shape,
     assert report.error < (1e-5 if how == "float" else 0.02)
 
 
-@longest
 def test_an_output_may_feed_further_layers(tmp_path, litert):
     """The quantizer would give the float output to the layer in integers."""
     x = np.random.default_rng(0).standard_normal((32, 7, 6)).astype(np.float32)

@@ -91,8 +91,6 @@ def check_forms(steps):
         assert tuple(step.params["padding"]) in {((0, 0),) * 4, tuple(same)}
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("1-channels_first", "2-channels_last", "3-channels_last")
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_windows_lie_where_the_converter_has_pooling(rank, data_format):
@@ -139,7 +137,6 @@ OTHERS = {
 }
 
 
-@pytest.mark.long
 def test_windows_of_other_functions():
     x = RNG.standard_normal((2, 9, 9, 4)).astype(np.float32)
     for name, (want, got, steps, made) in rewritten(OTHERS, x).items():
@@ -164,7 +161,6 @@ def test_other_windows_stay_as_they_are():
 
 
 # ------------------------------------------------------------------ the files
-@pytest.mark.longest
 @pytest.mark.parametrize("how", ["float", "int8", "int8_weights", "trained"])
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("rank", [1, 2, 3])
@@ -197,7 +193,6 @@ def test_files_pool_and_enlarge_within_a_step(tmp_path, litert, rank, data_forma
         assert np.abs(got - want).max() <= limit, name
 
 
-@pytest.mark.longest
 def test_what_has_no_integers_is_named(tmp_path, litert):
     model = exburn.Sequential([exburn.Input((5, 3)), layers.GlobalMaxPooling1D()])
     x = RNG.standard_normal((8, 5, 3)).astype(np.float32)
@@ -206,7 +201,6 @@ def test_what_has_no_integers_is_named(tmp_path, litert):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.longest
 def test_windows_without_a_form_in_integers_are_refused_by_name(tmp_path, litert):
     dilated = layers.Lambda(KEPT["apart"], name="apart")
     model = exburn.Sequential([exburn.Input((9, 9, 4)), layers.Dense(4), dilated])

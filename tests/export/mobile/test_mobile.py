@@ -46,7 +46,6 @@ def bundle(tmp_path_factory):
     return folder, report
 
 
-@pytest.mark.long
 def test_labels_are_the_models_own_unless_others_are_given(tmp_path):
     class Labelled(exburn.Model):
         labels = ("a", "b", "c")
@@ -145,7 +144,6 @@ def self_test() -> str:
     return found
 
 
-@pytest.mark.longest
 def test_a_device_without_exburn_passes_the_golden_outputs(tmp_path):
     for package in ("litert_converter", "ai_edge_litert", "coremltools"):
         pytest.importorskip(package)
@@ -165,7 +163,6 @@ def test_a_device_without_exburn_passes_the_golden_outputs(tmp_path):
     assert list(found) == ["litert", "coreml", "onnx"]
 
 
-@pytest.mark.long
 def test_a_bundle_of_rounded_pixels_is_verified(tmp_path):
     """Some pixels are half way between two integers, which the contract tells."""
     pytest.importorskip("onnxruntime")

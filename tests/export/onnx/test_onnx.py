@@ -30,7 +30,6 @@ def close(report, model, rows, tolerance=1e-5):
         np.testing.assert_allclose(got, want, tolerance, tolerance * scale)
 
 
-@pytest.mark.long
 def test_a_model_of_many_kinds(tmp_path):
     """Convolutions, a loop, attention, lookups; dicts of inputs and of outputs."""
     image = exburn.Input((8, 8, 2), name="image")
@@ -56,7 +55,6 @@ def test_a_model_of_many_kinds(tmp_path):
     close(report, model, 7)
 
 
-@pytest.mark.long
 def test_integers_are_as_wide_as_the_model_declares_or_as_asked_for(tmp_path):
     wide = exburn.Input((None,), dtype="int64", name="wide")
     narrow = exburn.Input((2,), dtype="int32", name="narrow")
@@ -115,7 +113,6 @@ def test_a_weight_is_written_once(tmp_path):
     assert report.bytes < 1.1 * report.weights
 
 
-@pytest.mark.long
 def test_open_sizes_are_computed_in_the_file(tmp_path):
     model = exburn.Sequential(
         [
@@ -134,8 +131,6 @@ def test_open_sizes_are_computed_in_the_file(tmp_path):
     )
 
 
-@pytest.mark.long
-@pytest.mark.longest
 @pytest.mark.parametrize("name", list(CASES))
 def test_layers(name, tmp_path):
     model, path = randomize(CASES[name]()), tmp_path / "m.onnx"
@@ -159,8 +154,6 @@ OF_IMAGES = (
 ).split()
 
 
-@pytest.mark.long
-@pytest.mark.longest
 @pytest.mark.parametrize("name", OF_IMAGES)
 def test_applications(name, tmp_path):
     size = next((n for start, n in SIZES.items() if name.startswith(start)), 32)
@@ -172,8 +165,6 @@ def test_applications(name, tmp_path):
     gc.collect()
 
 
-@pytest.mark.long
-@pytest.mark.longest
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "vit"])
 def test_transformers(name, tmp_path):
     path = tmp_path / "m.onnx"

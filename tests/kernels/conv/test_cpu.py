@@ -53,12 +53,10 @@ def compute_all(data):
     )(inputs)
 
 
-@pytest.mark.long_cases("pointwise-first", "pointwise-last")
 @pytest.mark.parametrize(
     ("case", "data"),
     [*((case, "last") for case in CASES), *((case, "first") for case in KINDS)],
 )
-@pytest.mark.longest_cases("pointwise-last")
 def test_values_and_gradients_are_those_of_xla(case, data):
     x, k, given, options = arrays(case, "OI" if "transposed" in case else "IO", data)
     ours, _ = both(x, k, given, options)
@@ -81,9 +79,7 @@ def test_rows_stay_apart(case):
     assert not mixes_rows(lambda k, x: ours(x, k), x, beside=k)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
-@pytest.mark.longest_cases("float16")
 def test_sums_of_half_precision_are_taken_in_full(dtype):
     with jax.enable_x64(dtype == "float64"):
         for case in KINDS:

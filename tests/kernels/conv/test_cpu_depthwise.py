@@ -30,7 +30,6 @@ def trained(layer, x):
     return model.get_weights()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [
@@ -44,7 +43,6 @@ def trained(layer, x):
     ],
     ids=["3", "3,strides", "5x4", "4x5,strides", "dilated", "1-D", "separable"],
 )
-@pytest.mark.longest_cases("3", "4x5,strides", "dilated")
 def test_depthwise_gradients_in_fit_are_those_of_xla(make):
     x = np.random.default_rng(0).standard_normal((3, 12, 13, 2)).astype(np.float32)
     x = x[:, 0] if "1D" in type(make()).__name__ else x
@@ -71,7 +69,6 @@ def test_depthwise_gradients_in_fit_sum_over_the_window_in_one_kernel():
     assert (reduced(True), reduced(False)) == (1, 0)
 
 
-@pytest.mark.long
 def test_depthwise_outputs_in_fit_are_computed_once():
     x, kernel, given, options = arrays("depthwise")
     ours, _ = both(x, kernel, given, options)

@@ -24,7 +24,6 @@ def test_a_program_for_other_platforms_keeps_the_convolutions(tmp_path):
     assert ["stablehlo.convolution" in text for text in texts] == [False, True]
 
 
-@pytest.mark.long
 def test_rows_may_be_unknown_in_an_exported_program(tmp_path):
     layers = exburn.layers
     point = exburn.Input((8, 8, 6))
@@ -43,7 +42,6 @@ def test_sizes_may_be_open():
     assert model.predict(np.ones((2, 9, 7, 6)), verbose=0).shape == (2, 7, 5, 6)
 
 
-@pytest.mark.long
 def test_the_plan_tells_and_a_switch_turns_it_off():
     x = np.ones((4, 8, 8, 6), np.float32)
     for allowed in (True, False):

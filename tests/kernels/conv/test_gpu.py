@@ -160,18 +160,6 @@ def differentiated(function, x, k):
     return y, along_kernel, jax.jvp(function, (x, k), (x, k))[1]
 
 
-# Halves have forms of their own here; elsewhere they go the ways of float32.
-OWN_HALVES = ("pointwise", "by channel")
-# One of each kind; the others of these kinds are long.
-QUICK_HALVES = (
-    "sequence, by channel",
-    "image, by channel, strides",
-    "image, by channel, narrow, strides",
-    "image, pointwise, padded",
-    "volume, pointwise",
-)
-
-
 def pulled(function, x, k):
     """The outputs, and what comes back for numbers that do not depend on them."""
     y, back = jax.vjp(function, x, k)
@@ -227,43 +215,18 @@ def trained(make):
     return [*model.get_weights(), model.predict(x, verbose=0)]
 
 
-@pytest.mark.long_cases("dilated-sequence-first")
-@pytest.mark.longest_cases("dilated-sequence-last")
 @pytest.mark.parametrize("data", ["last", "first"])
 @pytest.mark.parametrize("case", CASES, ids="-".join)
-@pytest.mark.longest_cases("dilated-sequence-first")
 def test_values_and_gradients_are_those_of_xla(case, data):
     ours, theirs = compute_all(computed, data)[case]
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.long_cases(
-    "dense-image, by channel, strides",
-    "dense-image, by channel, narrow, strides",
-    "dense-sequence, by channel",
-)
 @pytest.mark.parametrize(
     "case",
-    [
-        case
-        if case[1] in QUICK_HALVES
-        else pytest.param(case, marks=pytest.mark.long)
-        if any(kind in case[1] for kind in OWN_HALVES)
-        else pytest.param(case, marks=[pytest.mark.long, pytest.mark.longest])
-        for case in CASES
-    ],
+    CASES,
     ids="-".join,
-)
-@pytest.mark.longest_cases(
-    "dense-sequence, by channel",
-    "dense-sequence, by channel, strides",
-    "dense-sequence, by channel, wide",
-    "dense-image, by channel",
-    "dense-image, by channel, strides",
-    "dense-image, by channel, dilated",
-    "dense-image, by channel, narrow, strides",
-    "dense-image, pointwise",
 )
 def test_halves_are_those_of_xla_in_float32(case, golden):
     """But for what each of them rounds: outputs, and gradients."""
@@ -301,7 +264,6 @@ def test_a_kernels_gradient_is_that_of_strides():
     assert (spread_inputs(ours), spread_inputs(theirs)) == (1, 2)  # one is the forward
 
 
-@pytest.mark.long_cases("dilated-sequence")
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_derivatives_forward(case):
     for y, along_kernel, along_both in compute_all(differentiated, "last")[case]:
@@ -421,7 +383,6 @@ def test_strides_keep_the_form_of_xla():
     np.testing.assert_array_equal(ours(x, k), theirs(x, k))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [
@@ -449,7 +410,6 @@ def test_strides_keep_the_form_of_xla():
         "volume",
     ],
 )
-@pytest.mark.longest_cases("causal", "depthwise", "sequence")
 def test_models_train_alike(make, monkeypatch):
     ours = trained(make)
     monkeypatch.setattr(dispatch, "why_not", lambda: "XLA's, to compare")

@@ -23,7 +23,6 @@ BESIDE_KERAS = [
 ]
 
 
-@pytest.mark.long_cases("Softmax-axes")
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

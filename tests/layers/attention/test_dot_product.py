@@ -60,7 +60,6 @@ def test_without_projections(case):
     assert_same(layer, peer, inputs, **call)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, inputs, options = CONTRACT[name]

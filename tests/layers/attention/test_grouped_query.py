@@ -49,7 +49,6 @@ def test_grouped_query(case):
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, inputs, options = CONTRACT[name]

@@ -87,14 +87,12 @@ def test_multi_head(case):
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, inputs, options = CONTRACT[name]
     check_layer(make, *inputs, **options)
 
 
-@pytest.mark.long
 def test_masks_of_the_inputs_hold_and_are_passed_on():
     ids = np.array([[3, 1, 2, 0], [2, 0, 0, 0]])
     embed = layers.Embedding(5, 8, mask_zero=True)
@@ -114,7 +112,6 @@ def test_masks_of_the_inputs_hold_and_are_passed_on():
     np.testing.assert_allclose(np.array(y)[0, :3], alone[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.long
 def test_masks_of_several_axes():
     """Attention over a plane is attention over its flattened positions."""
     plane = data(2, 3, 4, 8)
@@ -144,7 +141,6 @@ def test_mask_a_head():
     assert (np.array(scores)[:, 0] < 1).all()
 
 
-@pytest.mark.long
 def test_dropout_drops_weights_in_training():
     layer = layers.MultiHeadAttention(1, 4, dropout=0.5, seed=3)
     _, scores = layer(X, X, return_attention_scores=True)
@@ -172,7 +168,6 @@ def test_errors(case):
         make()
 
 
-@pytest.mark.long
 def test_a_subclass_with_a_cache_runs_as_in_keras():
     """By the names that Keras' layer has for its projections and sizes."""
 

@@ -10,9 +10,7 @@ from exburn import layers
 X = data(4, 6, 8)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["MultiHeadAttention", "GroupedQueryAttention"])
-@pytest.mark.longest_cases("MultiHeadAttention")
 def test_an_overridden_computation_is_called(kind):
     """As Keras calls it: it gets the heads, and all masks of the call as one."""
     queries, values = data(2, 5, 8), data(2, 5, 8, seed=1)

@@ -20,14 +20,12 @@ ERRORS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, inputs, options = CONTRACT[name]
     check_layer(make, *inputs, **options)
 
 
-@pytest.mark.long
 def test_rotary_sees_distances():
     rotary = layers.RotaryEmbedding()
     q, k = jnp.ones((1, 6, 1, 8)) * data(8), jnp.ones((1, 6, 1, 8)) * data(8, seed=1)
@@ -42,7 +40,6 @@ def test_rotary_sees_distances():
     np.testing.assert_allclose(given, later, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.long
 def test_rotary_is_its_formula():
     x = data(2, 5, 3, 6)
     angle = np.arange(5)[:, None] / 2.0 * 100.0 ** (-np.arange(3) / 3)
@@ -57,7 +54,6 @@ def test_rotary_is_its_formula():
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.long
 def test_attention_with_rotary_is_blind_to_a_shift():
     layer = layers.MultiHeadAttention(2, 4, rotary=layers.RotaryEmbedding())
     y = layer(X, X)

@@ -1,7 +1,6 @@
 """Tests of ``exburn.layers.attention.scaled_dot_product``."""
 
 import numpy as np
-import pytest
 from tests.layers.peer import data, run
 
 from exburn import layers
@@ -19,7 +18,6 @@ def test_positions_that_see_nothing_stay_finite():
         assert np.isfinite(value).all()
 
 
-@pytest.mark.long
 def test_grouped_attend_repeats_heads():
     q, k, v = data(2, 5, 4, 3), data(2, 6, 2, 3, seed=1), data(2, 6, 2, 5, seed=2)
     a = attend(q, k, v, scale=0.5, causal=True)

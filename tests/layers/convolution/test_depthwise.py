@@ -6,7 +6,7 @@ import pytest
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import check_same_as_keras
-from tests.layers.check_layer import case_names, check_layer
+from tests.layers.check_layer import check_layer
 from tests.layers.inputs import IMAGE, PLACE, SEQUENCE, TIME
 
 from exburn import layers as L
@@ -44,9 +44,7 @@ BESIDE_KERAS = [
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", case_names(CONTRACT))
-@pytest.mark.longest_cases("DepthwiseConv1D", "SeparableConv1D")
+@pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

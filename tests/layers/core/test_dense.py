@@ -77,7 +77,7 @@ def test_same_as_keras(name, options, x):
     check_same_as_keras(name, options, x)
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 @pytest.mark.parametrize("activation", ["relu", "softmax", "gelu", "glu"])
 def test_on_a_cpu_rows_get_bias_and_activation_before_they_are_sequences(activation):
     layer = Dense(6, activation=activation, bias_initializer="random_normal")

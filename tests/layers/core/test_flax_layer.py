@@ -27,14 +27,11 @@ def doubled(inputs):
     return 2 * inputs
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.longest_cases("linen")
 def test_they_learn_and_come_back_from_files(name, tmp_path):
     check_they_learn_and_come_back_from_files(MAKERS[name], tmp_path)
 
 
-@pytest.mark.long
 def test_statistics_of_a_short_batch_are_its_own():
     """Batch normalization of ``flax.linen`` knows nothing of padding."""
     norm = nn.BatchNorm(use_running_average=False, momentum=0.0)
@@ -49,7 +46,6 @@ def test_statistics_of_a_short_batch_are_its_own():
     np.testing.assert_allclose(stats["var"], [PLANES[32:].var()], rtol=1e-5)
 
 
-@pytest.mark.long
 def test_copies_share_a_module_that_has_no_configuration(tmp_path):
     model = exburn.Sequential(
         [exburn.Input((4,)), layers.FlaxLayer(nn.Dense(3)), layers.JaxLayer(doubled)]

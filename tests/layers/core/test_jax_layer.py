@@ -19,9 +19,7 @@ MAKERS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.longest_cases("halves")
 def test_they_learn_and_come_back_from_files(name, tmp_path):
     check_they_learn_and_come_back_from_files(MAKERS[name], tmp_path)
 

@@ -27,7 +27,6 @@ BAD_ARGUMENTS = [
 ]
 
 
-@pytest.mark.long
 def test_a_module_is_a_layer():
     def make(**options):
         return L.ModuleLayer(Block(nnx.Rngs(0)), **options)

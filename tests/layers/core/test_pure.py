@@ -28,7 +28,6 @@ def scaled(params, inputs):
     return inputs * params
 
 
-@pytest.mark.long
 def test_a_state_is_kept_in_training_alone():
     model, layer = fitted(MAKERS["functions"])
     assert layer.state == {"steps": 9}  # three epochs of three batches
@@ -39,7 +38,6 @@ def test_a_state_is_kept_in_training_alone():
     assert [w.trainable for w in layer.weights] == [True] * 4 + [False]
 
 
-@pytest.mark.long
 def test_given_variables_are_those_of_keras():
     linen = Net()
     variables = linen.init(jax.random.key(0), PLANES, training=False)

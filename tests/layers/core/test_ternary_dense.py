@@ -120,7 +120,6 @@ def test_a_new_layer_of_that_policy_is_stored():
     assert layer.kernel.nbytes == 24 * 8 + 4
 
 
-@pytest.mark.long
 def test_exported_it_computes_the_same(tmp_path):
     model = Sequential([Input((40,)), built(), L.Dense(30)]).quantize("ternary")
     model.export(tmp_path / "m.onnx", format="onnx")  # which compares the two

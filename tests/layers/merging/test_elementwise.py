@@ -90,7 +90,6 @@ def test_shapes_that_do_not_fit(layer, x, text):
     assert "in layer" in str(caught.value)
 
 
-@pytest.mark.long_cases("all")
 @pytest.mark.parametrize(
     "which", [(1, 1, 1), (0, 1, 1), (1, 0, 0)], ids=["all", "but the first", "one"]
 )

@@ -79,7 +79,6 @@ def test_batch_normalization_keeps_gradients_exact_far_from_zero():
     np.testing.assert_allclose(grads["gamma"], (unit * slope).sum((0, 1)), rtol=1e-5)
 
 
-@pytest.mark.long
 def test_padding_rows_may_be_nan():
     layer = L.BatchNormalization()
     layer(X)
@@ -110,8 +109,6 @@ def test_statistics_stay_in_float32():
     }
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("BatchNormalization-renorm")
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
@@ -163,11 +160,9 @@ def test_frozen_batch_normalization_is_in_inference_mode(golden):
     np.testing.assert_array_equal(layer.moving_mean.numpy(), 0)
 
 
-@pytest.mark.long
 @on_devices
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
 @pytest.mark.parametrize("axis", [-1, 1])
-@pytest.mark.longest_cases("-1-0.0", "1-0.0", "1-1000.0")
 def test_devices_find_the_statistics_of_the_whole_batch_by_one_message(axis, offset):
     values = np.random.default_rng(0).standard_normal((32, 3, 4, 6))
     scale = np.arange(1, 1 + values.shape[axis]).reshape(

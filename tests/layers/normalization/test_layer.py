@@ -65,8 +65,6 @@ def test_rms_over_another_axis():  # Keras 3.15 cannot broadcast its scale there
     assert layer.scale.shape == (3,)
 
 
-@pytest.mark.long_cases("LayerNormalization")
-@pytest.mark.longest_cases("GroupNormalization", "LayerNormalization-axes")
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

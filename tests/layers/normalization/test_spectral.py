@@ -38,7 +38,6 @@ def test_spectral_norm_becomes_one_in_inference_too():
     np.testing.assert_array_equal(layer.layer.kernel.numpy(), before)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
@@ -54,7 +53,6 @@ def test_arguments_that_cannot_work(make, text):
     assert text in str(caught.value)
 
 
-@pytest.mark.long
 def test_spectral_normalization(golden):
     options = {"kernel_size": 3, "filters": 5}
     layer = L.SpectralNormalization(L.Conv2D(**options), 2)

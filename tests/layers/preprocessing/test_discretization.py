@@ -87,7 +87,6 @@ def test_quantiles_are_those_that_keras_approximates(golden):
     np.testing.assert_allclose(layer.bin_boundaries, golden(of_keras), rtol=1e-5)
 
 
-@pytest.mark.long
 def test_discretization_contract_and_errors():
     check_layer(
         lambda **o: L.Discretization([0.0, 1.0], output_mode="one_hot", **o),

@@ -1,7 +1,6 @@
 """Tests: test_in_models."""
 
 import numpy as np
-import pytest
 from tests.layers.preprocessing.trained import X, Y, compiled
 
 import exburn
@@ -20,7 +19,6 @@ def augmented():
     ]
 
 
-@pytest.mark.long
 def test_augmentation_is_part_of_the_compiled_step():
     model = compiled([exburn.Input((8, 8, 3)), *augmented()])
     history = model.fit(X, Y, batch_size=16, epochs=3, verbose=0)
@@ -33,7 +31,6 @@ def test_augmentation_is_part_of_the_compiled_step():
     assert repeated.history == history.history
 
 
-@pytest.mark.long
 def test_a_model_that_is_built_from_the_data():
     model = compiled([L.RandomTranslation(0.1, 0.1), L.Flatten(), L.Dense(2)])
     model.fit(X, Y, batch_size=16, epochs=2, verbose=0)
@@ -53,7 +50,6 @@ def test_each_step_draws_anew():
     assert len(set(seen)) > 3  # equal weights and data, other images
 
 
-@pytest.mark.long
 def test_a_uint8_model_with_normalization_learns():
     x = (X * 255).astype("uint8")
     normalize = L.Normalization()
@@ -68,7 +64,6 @@ def test_a_uint8_model_with_normalization_learns():
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.long
 def test_categories_inside_a_functional_model():
     number, kind = exburn.Input((1,)), exburn.Input((1,), dtype="int32")
     binned = L.Discretization([-1.0, 0.0, 1.0], output_mode="one_hot")(number)
@@ -83,7 +78,6 @@ def test_categories_inside_a_functional_model():
     assert model.predict(x, verbose=0).shape == (40, 1)
 
 
-@pytest.mark.long
 def test_texts_before_a_model():
     texts = ["good fun", "very good", "so bad", "bad bad film"] * 10
     labels = np.array([1, 1, 0, 0] * 10)

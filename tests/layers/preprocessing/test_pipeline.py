@@ -8,7 +8,6 @@ import exburn
 from exburn import layers as L
 
 
-@pytest.mark.long
 def test_pipeline():
     pipeline = L.Pipeline([L.Rescaling(1 / 255), L.RandomFlip(), L.Resizing(4, 4)])
     assert [layer.name for layer in pipeline.layers][1] == "random_flip"

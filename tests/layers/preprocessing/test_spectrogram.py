@@ -35,7 +35,6 @@ def test_mel_as_in_keras(options, golden):
         np.testing.assert_allclose(run(sound), expected, rtol=1e-4, atol=2e-3)
 
 
-@pytest.mark.long
 def test_mel_defaults_shapes_and_half_precision():
     layer = L.MelSpectrogram()
     assert layer.compute_output_shape((None, 16000)) == (None, 128, 32)
@@ -46,7 +45,6 @@ def test_mel_defaults_shapes_and_half_precision():
     np.testing.assert_allclose(half.astype("float32"), full, rtol=5e-3, atol=5e-3)
 
 
-@pytest.mark.long
 def test_rows_that_fill_a_batch_up_are_not_the_loudest():
     x = np.concatenate([SOUND, SOUND[:1] * 10])
     model = exburn.Sequential(
@@ -114,7 +112,6 @@ def test_stft_windows_as_in_keras(options, golden):
     np.testing.assert_array_equal(copy(STEREO), ours(STEREO))
 
 
-@pytest.mark.long
 def test_contracts():
     check_layer(lambda **o: L.STFTSpectrogram(frame_length=16, **o), STEREO, free=(1,))
     check_layer(

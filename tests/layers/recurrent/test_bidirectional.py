@@ -54,9 +54,7 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.long_cases("mul", "pair")
 @pytest.mark.parametrize("nest", NESTS)
-@pytest.mark.longest_cases("mul")
 def test_nests(nest):
     build, x, mask = NESTS[nest]
     call = {} if mask is None else {"mask": mask_of(mask)}
@@ -69,14 +67,12 @@ def test_bidirectional_states():
     assert_same(*both(build), X, initial_state=states)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, x, options = CONTRACT[name]
     check_layer(make, x, **options)
 
 
-@pytest.mark.long
 def test_masks_of_the_input_hold_and_are_passed_on():
     class Seen(Layer):
         def call(self, x, mask=None):

@@ -45,7 +45,6 @@ def test_nests(nest):
     assert_same(*both(build), x, **call)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, x, options = CONTRACT[name]
@@ -58,7 +57,6 @@ def test_config(layer):
     assert type(layer).from_config(config).get_config() == config
 
 
-@pytest.mark.long
 def test_channels_first():
     x = data(2, 3, 5, 6, 4)
     last = layers.ConvLSTM2D(3, 2, return_sequences=True)

@@ -12,7 +12,6 @@ X = data(4, 5, 3)
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 0, 1], [0] * 5], bool)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_fused_gradient_is_that_of_the_plain_loop(dtype):
     options = {"return_sequences": True, "return_state": True, "dtype": dtype}
@@ -39,7 +38,6 @@ def test_plain_loop_has_a_forward_derivative():
     np.testing.assert_allclose(value, layer(X), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.long
 def test_gradients_of_gradients():
     layer = layers.GRU(3)
     layer(X)
@@ -49,7 +47,6 @@ def test_gradients_of_gradients():
     assert np.abs(twice).max() > 0
 
 
-@pytest.mark.long_cases("ConvLSTM1D")
 @pytest.mark.parametrize("kind", ["LSTM", "ConvLSTM1D"])
 def test_masked_steps_are_as_if_absent(kind):
     x = X if kind == "LSTM" else data(4, 5, 6, 2)

@@ -35,7 +35,6 @@ def test_cells(kind):
     check_cells(kind, CELLS[kind])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, x, options = CONTRACT[name]

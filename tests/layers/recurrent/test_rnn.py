@@ -121,7 +121,6 @@ def test_stateful(kind, golden):
     np.testing.assert_allclose(layer(X), afresh, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, x, options = CONTRACT[name]

@@ -19,7 +19,6 @@ NESTS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("nest", NESTS)
 def test_nests(nest):
     build, x, mask = NESTS[nest]

@@ -45,14 +45,12 @@ def test_nests(nest):
     assert_same(*both(build), x, **call)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, x, options = CONTRACT[name]
     check_layer(make, x, **options)
 
 
-@pytest.mark.long
 def test_time_distributed_hides_padding_rows():
     layer = layers.TimeDistributed(layers.BatchNormalization())
     layer(SEQUENCES)

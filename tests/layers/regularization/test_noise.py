@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from tests.layers.check_layer import case_names, check_layer, pure
+from tests.layers.check_layer import check_layer, pure
 from tests.layers.inputs import FLAT, IMAGE, SEQUENCE, TIME, VOLUME
 from tests.layers.noise_and_masks import KEY, X, rng
 
@@ -91,9 +91,7 @@ def test_dropout_of_nothing_and_of_everything():
     np.testing.assert_array_equal(L.Dropout(1.0)(X, training=True), 0 * X)
 
 
-@pytest.mark.long_cases("GaussianDropout", "GaussianNoise")
-@pytest.mark.parametrize("name", case_names(CONTRACT))
-@pytest.mark.longest_cases("SpatialDropout1D")
+@pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

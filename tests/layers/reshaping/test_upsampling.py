@@ -7,7 +7,7 @@ from tests.layers.beside_keras import FIRST, check_same_as_keras
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import VOLUME as VOLUME_BESIDE_KERAS
-from tests.layers.check_layer import case_names, check_layer
+from tests.layers.check_layer import check_layer
 from tests.layers.inputs import IMAGE, PLACE, SEQUENCE, TIME, VOLUME
 
 from exburn import layers as L
@@ -33,9 +33,7 @@ BESIDE_KERAS = [
 ]
 
 
-@pytest.mark.long_cases("UpSampling2D-bilinear")
-@pytest.mark.parametrize("name", case_names(CONTRACT))
-@pytest.mark.longest_cases("UpSampling3D")
+@pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

@@ -45,7 +45,6 @@ def traces(model):
     return {} if trainer is None else dict(trainer.preparer.trace_counts)
 
 
-@pytest.mark.long
 def test_rows_of_unlike_lengths_have_the_tokens_of_whole_passes(gpt):
     answers = gpt.generate(PROMPTS, 9)
     assert [steps_by_hand(gpt, p, 9) for p in PROMPTS] == [a.tolist() for a in answers]
@@ -59,7 +58,6 @@ def test_rows_of_unlike_lengths_have_the_tokens_of_whole_passes(gpt):
     assert [a.tolist() for a in whole] == [a.tolist() for a in answers]
 
 
-@pytest.mark.long
 def test_a_stop_ends_a_row_and_is_not_part_of_it(gpt):
     options = {"sampler": TopK(9, temperature=2.0), "seed": 4}
     plain = gpt.generate(PROMPTS[0], 30, **options).tolist()
@@ -76,8 +74,6 @@ def test_a_stop_ends_a_row_and_is_not_part_of_it(gpt):
     assert len(gpt.generate(PROMPTS[0], 2, stop=[plain[:2]], **options)) == 0
 
 
-@pytest.mark.longest
-@pytest.mark.long
 def test_a_stream_has_the_tokens_of_the_whole_and_frees_the_cache(gpt):
     whole = gpt.generate(PROMPTS, 40, sampler=TopK(5), seed=1)
     gc.collect()
@@ -100,7 +96,6 @@ def test_a_stream_has_the_tokens_of_the_whole_and_frees_the_cache(gpt):
     assert held >= cache
 
 
-@pytest.mark.long
 def test_a_seed_reproduces_and_rows_do_not_see_each_other(gpt):
     sampler = TopP(0.9, temperature=1.5)
     some = gpt.generate(PROMPTS, 12, sampler=sampler, seed=5)
@@ -115,7 +110,6 @@ def test_a_seed_reproduces_and_rows_do_not_see_each_other(gpt):
     assert traces(gpt) == before  # its numbers are arguments
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "sampler",
     [lambda logits, keys: logits, lambda logits, keys: 1, lambda logits, keys: keys],
@@ -126,7 +120,6 @@ def test_what_a_sampler_returns_is_checked(gpt, sampler):
         gpt.generate([[1], [2]], 3, sampler=sampler)
 
 
-@pytest.mark.long
 def test_repetition_is_penalized_and_a_function_may_choose(gpt):
     (row,) = gpt.generate([[1]], 10, sampler=Greedy(repetition_penalty=1e6))
     (plain,) = gpt.generate([[1]], 10)
@@ -162,8 +155,6 @@ def contrasted_by_hand(model, prompt, count, k, alpha):
     return tokens[len(prompt) :]
 
 
-@pytest.mark.longest
-@pytest.mark.long
 def test_contrastive_search_is_its_formula(gpt):
     sampler = Contrastive(k=4, alpha=0.6)
     answers = [a.tolist() for a in gpt.generate(PROMPTS, 7, sampler=sampler)]
@@ -207,7 +198,6 @@ def test_contrastive_search_needs_vectors():
             Contrastive(**wrong)
 
 
-@pytest.mark.long
 def test_beams_find_what_an_exhaustive_search_finds():
     exburn.set_random_seed(1)
     model = GPT2(4, layers=1, width=8, heads=2, positions=16)
@@ -230,8 +220,6 @@ def test_beams_find_what_an_exhaustive_search_finds():
     assert one.tolist() == greedy.tolist()
 
 
-@pytest.mark.longest
-@pytest.mark.long
 def test_llama_with_shared_heads_and_a_window_is_cached():
     exburn.set_random_seed(2)
     options = {"heads": 4, "key_value_heads": 2, "mlp_width": 24}
@@ -245,8 +233,6 @@ def test_llama_with_shared_heads_and_a_window_is_cached():
     assert entries.why_not_cached is None and entries.positions is None
 
 
-@pytest.mark.longest
-@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
 def test_half_precision(dtype):
     exburn.set_random_seed(2)
@@ -258,8 +244,6 @@ def test_half_precision(dtype):
     assert sum(len(piece[0]) for piece in stream) == 19
 
 
-@pytest.mark.longest
-@pytest.mark.long
 def test_other_causal_models_see_all_tokens_again():
     exburn.set_random_seed(4)
     model = exburn.Sequential(
@@ -285,8 +269,6 @@ def test_other_causal_models_see_all_tokens_again():
         model.generate([[1, 2]], 10, cache=True)
 
 
-@pytest.mark.longest
-@pytest.mark.long
 def test_a_model_that_counts_positions_itself_is_not_cached(gpt):
     class Positions(layers.Layer):
         def __init__(self, **kwargs):
@@ -355,9 +337,7 @@ class Block(layers.Layer):
         return x + self.attention(x, x, use_causal_mask=True)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("begins", [True, False])
-@pytest.mark.longest_cases("True")
 def test_a_stack_of_layers_of_ones_own_is_cached(begins):
     exburn.set_random_seed(4)
     stack = [layers.Embedding(WORDS, 16), Block(), Block(), layers.Dense(WORDS)]
@@ -380,8 +360,6 @@ def test_models_of_another_form_are_refused():
         exburn.Model([a, b], layers.Add()([a, b])).generate([1])
 
 
-@pytest.mark.longest
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_two_hundred_tokens_with_and_without_a_cache(kind):
     exburn.set_random_seed(5)

@@ -97,7 +97,6 @@ def player():
     return Player(KINDS["bytes"])
 
 
-@pytest.mark.long
 def test_a_stop_is_no_part_of_a_stream(player):
     tokens = player.tokenizer.encode("so 用户").tolist()
     half = player.tokenizer.encode("你").tolist()[:-1] or [0xE4]
@@ -115,7 +114,6 @@ def test_a_stop_is_no_part_of_a_stream(player):
             assert "".join(pieces) == expected
 
 
-@pytest.mark.long
 def test_a_special_token_and_the_longest_of_several_sequences_stop(player):
     named = player.tokenizer.number_of("<|user|>")
     player.learn([70, 71, 72, named, 73])

@@ -23,7 +23,6 @@ def close(a, b, tolerance=2e-5):
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.long
 def test_an_exburn_model_and_its_file(model, tmp_path):
     expected = model.predict(X, verbose=0)
     close(exburn.predict(model, X), expected)
@@ -48,7 +47,6 @@ def test_estimators_and_functions():
     assert pieces == [20, 20, 10]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
 def test_keras_models(monkeypatch, tmp_path):

@@ -28,7 +28,6 @@ class Net(nnx.Module):
         return {"out": self.drop(self.norm(self.dense(x)))}
 
 
-@pytest.mark.long
 def test_nnx_modules_predict_in_inference_mode():
     net = Net(nnx.Rngs(0))
     expected = net.dense(X) / np.sqrt(1 + 1e-5)

@@ -160,7 +160,6 @@ def test_a_program_that_grows_without_an_end_is_an_error(loop, monkeypatch):
         onnx_models._bound_memory.cache_clear()  # the next one takes what is free
 
 
-@pytest.mark.long
 def test_memory_goes_back_to_the_system(onnx_file):
     path, _ = onnx_file("N")
     rows = np.ones((8_000_000, 4), "f4")  # its products are no memory of small parts

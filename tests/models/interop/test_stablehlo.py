@@ -80,7 +80,6 @@ def test_damage_to_an_export_is_noticed(model, tmp_path):
         exburn.predict(bytes(broken), X)
 
 
-@pytest.mark.long
 def test_an_export_needs_no_exburn(model, tmp_path):
     pytest.importorskip("flatbuffers")
     path = tmp_path / "model.stablehlo"
@@ -188,7 +187,6 @@ def shout(x):
     return 2 * x
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("batch_size", [None, 3])
 @pytest.mark.parametrize("function", [back, shout])
 def test_code_on_the_host_is_refused_by_its_layer(tmp_path, function, batch_size):

@@ -10,8 +10,6 @@ import exburn as keras
 from exburn import errors, layers
 
 
-@pytest.mark.long_cases("Half-shape3")
-@pytest.mark.longest_cases("<lambda>-shape2")
 @pytest.mark.parametrize(
     ("make", "shape"),
     [
@@ -65,7 +63,6 @@ TRACES = {
 }
 
 
-@pytest.mark.long_cases("grad")
 @pytest.mark.parametrize("name", TRACES)
 def test_a_layer_may_be_met_first_within_a_trace(name):
     trace, nested = TRACES[name], name in ("scan", "vmap")

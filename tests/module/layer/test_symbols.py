@@ -79,7 +79,6 @@ def test_a_mask_of_other_steps():
             layer(STEPS, mask=np.ones(shape, bool))
 
 
-@pytest.mark.long
 def test_a_mask_of_all_columns():
     x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype("float32")
     mask = np.array([[[1], [0], [1]]], bool)  # which rows of the image count

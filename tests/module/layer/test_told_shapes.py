@@ -57,7 +57,6 @@ def test_a_call_does_not_run_on_symbols():
     assert np.isfinite(model.fit(X, X, verbose=0).history["loss"]).all()
 
 
-@pytest.mark.long
 def test_files_and_copies(tmp_path):
     x = exburn.Input((6,))
     model = exburn.Model(x, Halves()(x))

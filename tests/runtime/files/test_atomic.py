@@ -41,23 +41,13 @@ EVERYWHERE = [  # the way is the same for each code
         kind,
         code,
         id=f"{kind}-{errno.errorcode[code]}",
-        marks=[pytest.mark.slow] if "parts" in kind and code != CODES[0] else [],
     )
     for kind in SAVES
     for code in CODES
 ]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("kind", "code"), EVERYWHERE)
-@pytest.mark.longest_cases(
-    "save in parts-ENOSPC",
-    "save-EACCES",
-    "save-EIO",
-    "save-ENOSPC",
-    "save_weights-EIO",
-    "save_weights-EACCES",
-)
 def test_a_save_that_fails_anywhere_keeps_the_old_file(kind, code, models, tmp_path):
     old, new = models
     save, path = SAVES[kind], tmp_path / "m.safetensors"
@@ -83,7 +73,6 @@ def test_a_save_that_fails_anywhere_keeps_the_old_file(kind, code, models, tmp_p
         assert len(files) == many, (where, files)
 
 
-@pytest.mark.long_cases("save in parts-ENOSPC")
 @pytest.mark.parametrize(("kind", "code"), EVERYWHERE)
 def test_a_first_save_that_fails_leaves_nothing(kind, code, models, tmp_path):
     save, path = SAVES[kind], tmp_path / "m.safetensors"

@@ -3,11 +3,10 @@
 import pytest
 from tests import limits
 from tests.bombs.readers import TABLE
-from tests.saving import torch_files
 
 from exburn.errors import ExBurnError
 
-#: Long to make or to refuse; of two formats that share it, CI takes the first.
+#: Long to make or to refuse.
 LONG = (
     *(
         "many_entries",
@@ -29,20 +28,12 @@ LONG = (
     *("many_packed", "long_name", "records", "texts without", "dicts without"),
     *("lists in", "a memo", "numbers of", "collec"),
 )
-#: Those that tests of PyTorch's files go through one by one, by themselves.
-ELSEWHERE = {f"pth: {name}" for name, _ in torch_files.multiplied()}
 
 
 def cases():
-    seen = set()
     for kind, (bombs, _) in TABLE.items():
         for name in bombs:
-            case, marks = f"{kind}: {name}", []
-            if name.startswith(LONG) or case in ELSEWHERE:
-                again = name in seen or case in ELSEWHERE
-                marks = [pytest.mark.long, *[pytest.mark.longest] * again]
-            seen.add(name)
-            yield pytest.param(case, marks=marks)
+            yield f"{kind}: {name}"
 
 
 @pytest.mark.parametrize("case", list(cases()))

@@ -81,7 +81,6 @@ def test_more_devices_than_there_are():
     assert "--xla_force_host_platform_device_count=64" in str(caught.value)
 
 
-@pytest.mark.long
 @on_devices
 def test_a_mesh_of_eight():
     mesh = DeviceMesh((2, 4), ["batch", "model"])

@@ -35,7 +35,6 @@ def test_one_process_agrees_with_itself():
     assert liveness.lost_process(error) is error
 
 
-@pytest.mark.long
 def test_asking_does_not_start_jax():
     code = (
         "from exburn.runtime.sharding import joining, processes as p; import jax\n"

@@ -125,7 +125,6 @@ def test_what_compile_refuses(mesh, layout, said):
         make_distribution(mesh, layout)
 
 
-@pytest.mark.long
 @on_devices
 def test_what_compile_makes():
     data = make_distribution("data")
@@ -156,7 +155,6 @@ def test_what_compile_makes():
         make_distribution({"data": 2, "model": 4})
 
 
-@pytest.mark.long
 @on_devices
 def test_where_weights_and_slots_lie():
     shapes = {"kernel": (48, 64), "odd": (3, 5000), "norm": (64,), "scalar": ()}
@@ -180,7 +178,6 @@ def test_where_weights_and_slots_lie():
     assert tuple(data.batch_spec(60)) == ()
 
 
-@pytest.mark.long
 @on_devices
 def test_sizes_that_do_not_divide():
     mesh = DeviceMesh((2, 4), ["batch", "model"])

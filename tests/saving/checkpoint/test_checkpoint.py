@@ -13,7 +13,6 @@ from exburn.saving.checkpoint import directory as module
 FAILING = ["write_arrays", "write_manifest", "rename", "sync_folder"]
 
 
-@pytest.mark.long_cases("raise-False-rename")
 @pytest.mark.parametrize("place", FAILING)
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("on_error", ["raise", "warn"])

@@ -89,7 +89,6 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
         directory.close()
 
 
-@pytest.mark.long
 def test_every_bit_flip_and_truncation_is_detected(copy):
     """1,000 flips and 200 truncations, anywhere in any file of a checkpoint."""
     folder, directory = newest(copy), CheckpointDirectory(copy)

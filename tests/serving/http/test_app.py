@@ -1,11 +1,8 @@
 import asyncio
 
-import pytest
-
 from exburn.serving import Server
 
 
-@pytest.mark.long
 def test_the_hosts_lifespan_sends_canaries_and_closes_the_models(model):
     server = Server({"m": model}, batch_size=1)
     entry = server._registry.get("m")

@@ -113,7 +113,6 @@ def wide():
         yield server
 
 
-@pytest.mark.long
 def test_answers_that_nobody_reads_are_given_up_and_their_memory_is_counted(wide):
     body = json.dumps(WIDE).encode()
     request = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
@@ -133,7 +132,6 @@ def test_answers_that_nobody_reads_are_given_up_and_their_memory_is_counted(wide
         assert not connections and memory.used == 0
 
 
-@pytest.mark.long
 def test_an_answer_that_is_too_large_is_not_computed(wide):
     many = {**WIDE["inputs"][0], "shape": [256, 1], "data": [0.0] * 256}
     body = json.dumps({"inputs": [many]}).encode()
@@ -391,10 +389,6 @@ SLOW = {
 }
 
 
-QUICK = ("half a head", "a body that drips", "chunks behind 404")
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("what", SLOW)
 def test_who_is_slow_is_closed_in_time(server, what, monkeypatch):
     monkeypatch.setattr("exburn.serving.http.body._DISCARD_SECONDS", 0.2)
@@ -422,7 +416,6 @@ def test_who_is_slow_is_closed_in_time(server, what, monkeypatch):
     assert not server._engine.server_state.connections
 
 
-@pytest.mark.long_cases(*[what for what in SLOW if what not in QUICK])
 @pytest.mark.parametrize("what", SLOW)
 def test_slow_ones_make_room_for_others(mlp, what):
     """Three times as many as there may be, and one who asks gets its answer."""
@@ -500,7 +493,6 @@ def test_what_is_closed_is_gone_though_nobody_reads():
     assert asyncio.run(run()) == ["closed"]
 
 
-@pytest.mark.long
 def test_heads_without_an_end_take_no_memory(patient):
     """And hold up nobody: each of these once took 600 MB, and a minute of the loop."""
 

@@ -54,7 +54,6 @@ def test_ctrl_c_does_not_wait():
     assert health.draining and asyncio.run(server.on_tick(1))
 
 
-@pytest.mark.long
 def test_while_it_drains_it_answers_but_is_not_ready(mlp, rows):
     server = Server({"m": mlp}, port=0).start()
     url = server.url
@@ -137,8 +136,7 @@ def free_port():
         return taken.getsockname()[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("times", [1, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("times", [1, 50])
 def test_sigterm_under_load_loses_no_request(times):
     for _ in range(times):
         count, said, returncode = asyncio.run(drain_under_load(free_port()))

@@ -63,8 +63,6 @@ def connections(server):
     return server._engine.server_state.connections
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("nothing")
 @pytest.mark.parametrize("first", [b"", FIRST], ids=["nothing", "half a hello"])
 def test_a_flood_of_unfinished_handshakes_shuts_nobody_out(mlp, files, first):
     with Server({"m": mlp}, port=0, max_connections=20, **files) as server:
@@ -79,8 +77,6 @@ def test_a_flood_of_unfinished_handshakes_shuts_nobody_out(mlp, files, first):
             connection.close()
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("nothing", "no TLS")
 @pytest.mark.parametrize(
     "first",
     [b"", FIRST, b"GET / HTTP/1.1\r\n\r\n"],
@@ -103,7 +99,6 @@ def test_handshakes_end_in_time(mlp, files, first):
         assert get(server, files)[0] == 200
 
 
-@pytest.mark.long
 def test_where_all_wait_for_answers_a_handshake_is_refused(mlp, files):
     go = threading.Event()
 
@@ -123,7 +118,6 @@ def test_where_all_wait_for_answers_a_handshake_is_refused(mlp, files):
             go.set()
 
 
-@pytest.mark.long
 def test_requests_come_whole_behind_the_handshake(mlp, files, rows):
     body = json.dumps({"inputs": [tensor("x", rows(2))]}).encode()
     body = b" " * 300_000 + body  # much of it comes with the handshake's end
@@ -139,7 +133,6 @@ def test_requests_come_whole_behind_the_handshake(mlp, files, rows):
             assert answer.startswith(b"HTTP/1.1 200"), answer[:300]
 
 
-@pytest.mark.long
 def test_the_server_ends_while_hands_are_shaken(mlp, files):
     with Server({"m": mlp}, port=0, **files) as server:
         address = ("127.0.0.1", server.port)
@@ -168,7 +161,6 @@ class Echo(asyncio.Protocol):
         self.calls.append("lost")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_each_loop_hands_over_in_order(loop, files):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -3,7 +3,6 @@ import threading
 import time
 
 import numpy as np
-import pytest
 from tests.serving.http.conftest import FAST
 
 from exburn.serving.http.health import Health
@@ -18,7 +17,6 @@ def registry():
     return registry
 
 
-@pytest.mark.long
 def test_canaries_keep_an_idle_server_ready():
     async def run(models):
         health = Health(models, within=0.2)
@@ -34,7 +32,6 @@ def test_canaries_keep_an_idle_server_ready():
     models.close(5)
 
 
-@pytest.mark.long
 def test_a_partition_that_hangs_is_not_ready_until_it_goes_on():
     async def run(models):
         health = Health(models, within=0.1)

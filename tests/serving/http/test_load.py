@@ -135,10 +135,7 @@ def memory():
         return int(file.read().split()[1]) * 4096
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "count", [1_000, pytest.param(100_000, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("count", [1_000, 100_000])
 def test_every_request_gets_its_own_answer(served, count):
     """Of 64 clients, 5 % bad: none is lost or mixed up, and the counters are right."""
     server, pool, expected = served
@@ -265,10 +262,7 @@ async def post(app, path, headers, body):
     return sent[0]["status"], b"".join(part["body"] for part in sent[1:])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "count", [1_000, pytest.param(100_000, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("count", [1_000, 100_000])
 def test_no_body_is_a_fault_of_the_server(fuzzed, count):
     """What is not answered is refused with a reason, never by 5xx."""
     kept, seen = seeds(), Counter()
@@ -358,10 +352,7 @@ def spoiled(rng, request):
     return bytes(parts)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "count", [300, pytest.param(20_000, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("count", [300, 20_000])
 def test_no_bytes_on_the_wire_are_a_fault_of_the_server(served, count, caplog):
     """What comes back is answers, of a status below 500, and in time."""
     server, pool, _ = served

@@ -124,7 +124,6 @@ def run(page):
     return [float(cell) if cell[-1].isdigit() else cell for cell in cells]
 
 
-@pytest.mark.slow
 def test_numbers_are_typed_in(page, models):
     choose(page, "iris", 1)
     page.run("document.querySelector('#inputs button').click()")  # another row
@@ -139,7 +138,6 @@ def test_numbers_are_typed_in(page, models):
     assert "is no number" in page.run("$('state').innerText")
 
 
-@pytest.mark.slow
 def test_every_input_has_values_that_work_at_once(page, models):
     served = [name for name in models if name not in ("counts", "writer")]
     for name in served:
@@ -171,7 +169,6 @@ _GIVE = """(async () => {
 })()"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "event",
     [
@@ -190,7 +187,6 @@ def test_pictures_are(event, page, models):
     np.testing.assert_allclose(run(page), expected.ravel(), rtol=1e-3)
 
 
-@pytest.mark.slow
 def test_a_model_that_writes_has_a_box_for_the_prompt(page):
     page.run("$('model').value = 'writer'; $('model').onchange()")
     page.wait("!$('writing').hidden && $('asking').hidden")
@@ -199,7 +195,6 @@ def test_a_model_that_writes_has_a_box_for_the_prompt(page):
     assert page.run("$('progress').className") == "soft"
 
 
-@pytest.mark.slow
 def test_images_are_chosen(page, models, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 6, 4), np.uint8)
     paths = [tmp_path / "a.png", tmp_path / "b.png"]
@@ -213,7 +208,6 @@ def test_images_are_chosen(page, models, tmp_path):
     assert len(base64.b64decode(page.picture())) > 5000
 
 
-@pytest.mark.slow
 def test_what_generates_is_seen_as_it_comes(page):
     page.run("$('model').value = 'counts'; $('model').onchange()")
     page.wait("!$('generation').hidden && $('inference').hidden")
@@ -230,7 +224,6 @@ def test_what_generates_is_seen_as_it_comes(page):
     page.wait("$('generation').hidden && !$('inference').hidden")
 
 
-@pytest.mark.slow
 def test_texts_flags_and_counts_are_typed_in(page, models):
     choose(page, "mood", 1)
     page.run("document.querySelector('textarea').value = 'good\\n<b>bad</b>'")

@@ -40,7 +40,6 @@ def test_it_answers_over_a_network(model, mlp, rows):
         server.start()
 
 
-@pytest.mark.long
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
 def test_it_speaks_https(mlp, tmp_path):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
@@ -137,7 +136,6 @@ def constant(value):
     return exburn.Model(x, dense(x))
 
 
-@pytest.mark.long
 def test_models_are_replaced_under_load_without_a_lost_request(rows):
     values = [float(i) for i in range(4)]
     initializers = [exburn.initializers.Constant(v) for v in values]

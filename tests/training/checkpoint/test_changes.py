@@ -12,11 +12,6 @@ from exburn.callbacks import LambdaCallback, LearningRateScheduler, ModelCheckpo
 from exburn.compression import PolynomialSparsity
 from exburn.errors import CheckpointError
 
-IN_CI = {"sweep", "resume"}
-PARAMETERS = [
-    pytest.param(k, marks=[] if k in IN_CI else [pytest.mark.long, pytest.mark.longest])
-    for k in KINDS
-]
 # Options of a kind → a change of them, and what the error names.
 OWN: list[tuple[type[Resuming], dict[str, Any], str]] = [
     (Pruned, {"sparsity": 0.6}, "model.changes"),
@@ -27,7 +22,7 @@ OWN: list[tuple[type[Resuming], dict[str, Any], str]] = [
 ]
 
 
-@pytest.fixture(scope="module", params=PARAMETERS)
+@pytest.fixture(scope="module", params=KINDS)
 def kept(request, tmp_path_factory):
     """Something with a folder in which a training is."""
     kind = KINDS[request.param](tmp_path_factory.mktemp("changes"))
@@ -53,7 +48,7 @@ def test_the_same_goes_on(kept):
     kept.again(Training())
 
 
-@pytest.mark.parametrize("kind", PARAMETERS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", WITHIN)
 def test_what_has_no_name_is_compared(kind, change, tmp_path):
     first, second, message = WITHIN[change]
@@ -67,7 +62,6 @@ def test_what_has_no_name_is_compared(kind, change, tmp_path):
         kept.again(other)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("kind", "options", "message"), OWN)
 def test_options_of_other_trainings_are_compared(kind, options, message, tmp_path):
     one = kind(tmp_path)
@@ -81,7 +75,6 @@ def test_options_of_other_trainings_are_compared(kind, options, message, tmp_pat
         other.again(Training())
 
 
-@pytest.mark.long
 def test_what_hooks_have_changed_in_this_process_is_no_difference(tmp_path):
     training, model = Training(), Training().model()
     scale, hidden = model.get_layer("scale"), model.get_layer("hidden")

@@ -79,7 +79,6 @@ def run(model, checkpoint, csv, resume=None, **options):
     return outcome(model, history, *callbacks)
 
 
-@pytest.mark.slow
 def test_every_step_of_sixty(tmp_path, csv):
     """Shuffling, dropout, running statistics, accumulation over the ends of epochs, a
     short last batch, averages, schedules, plateau, early stopping, a log file."""
@@ -108,7 +107,6 @@ CHUNKED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CHUNKED)
 def test_every_chunk(case, tmp_path, csv):
     def model(seed):  # 99: everything in it is wrong
@@ -182,13 +180,9 @@ SOURCES = {
 }
 
 
-@pytest.mark.longest_cases("generator")
 @pytest.mark.parametrize(
     "source",
-    [
-        s if s == "generator" else pytest.param(s, marks=pytest.mark.slow)
-        for s in SOURCES
-    ],
+    SOURCES,
 )
 def test_every_chunk_of_other_sources(source, tmp_path, csv):
     def options():

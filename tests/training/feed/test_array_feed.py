@@ -50,7 +50,6 @@ def test_epochs_of_fewer_steps_go_on_where_the_last_one_stopped(shuffle, residen
     assert len(orders) == (12 if shuffle else 1)
 
 
-@pytest.mark.long
 def test_arrays_on_the_device_stay_as_they_were():
     """Also in memory that JAX's CPU backend would take as it is."""
     x = HostGather().empty(X.shape, X.dtype)

@@ -65,7 +65,6 @@ def test_a_chunk_in_parts_holds_the_same(
     np.testing.assert_array_equal(rows, x)
 
 
-@pytest.mark.long
 def test_training_on_parts_is_the_same(model, monkeypatch):
     def run():
         model.set_weights(start)

@@ -12,7 +12,6 @@ from exburn.training.feed import chunking
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
-@pytest.mark.long
 def test_streamed_and_resident_training_give_the_same_weights():
     weights = []
     for resident in (True, False):
@@ -24,7 +23,6 @@ def test_streamed_and_resident_training_give_the_same_weights():
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.long
 def test_the_plan_says_where_the_data_are(model, monkeypatch):
     model.fit(X, Y, validation_data=(X, Y), resident=True, verbose=0)
     places = [d for d in model.explain_plan() if "data" in d.choice]
@@ -53,7 +51,6 @@ def test_the_plan_says_where_the_data_are(model, monkeypatch):
     assert "do not fit into a quarter" in places[0][2]
 
 
-@pytest.mark.long
 @on_devices
 def test_several_devices_are_planned_for_by_what_each_of_them_does():
     x, y = np.ones((64, 8), np.float32), np.ones((64, 1), np.float32)

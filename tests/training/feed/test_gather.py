@@ -15,8 +15,7 @@ from exburn.training.feed.gather import HostGather
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
-@pytest.mark.long
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
     """As on a GPU: chunks in parts, whose memory is free when they were sent."""
     x = np.random.default_rng(0).standard_normal((120, 6)).astype("float32")
@@ -108,7 +107,7 @@ def test_gathered_rows_are_those_of_numpy(threads, tmp_path, monkeypatch):
             assert found[name].dtype == array.dtype
 
 
-@pytest.mark.cpu
+@pytest.mark.usefixtures("cpu_only")
 @pytest.mark.parametrize("straight", [True, False])
 def test_memory_that_was_sent_is_filled_again_and_nobody_sees_it(monkeypatch, straight):
     """As with an accelerator, whose arrays are copies."""

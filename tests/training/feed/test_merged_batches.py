@@ -36,9 +36,7 @@ def classifier(*further, join="auto", **compiled):
     return model
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("join", ["auto", 2, 5, 100])
-@pytest.mark.longest_cases("2", "100", "auto")
 def test_the_same_comes_out(join):
     x, y = arrays()
     weight = np.linspace(0, 2, ROWS, dtype=np.float32)
@@ -54,7 +52,6 @@ def test_the_same_comes_out(join):
     np.testing.assert_allclose(together, outputs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.long
 def test_validation_too_and_the_plan_says_so():
     x, y = arrays()
     found = {}
@@ -163,9 +160,7 @@ SEEN = {
 }
 
 
-@pytest.mark.long_cases("sum", "statistics", "random", "regularized")
 @pytest.mark.parametrize("case", SEEN)
-@pytest.mark.longest_cases("eager", "sum")
 def test_what_would_be_seen_is_not_joined(case):
     make, compiled = SEEN[case]
     x, y = (array[:300] for array in arrays())
@@ -228,7 +223,6 @@ def test_functions_of_the_host_see_each_batch(call):
     assert max(seen) == BATCH
 
 
-@pytest.mark.long
 def test_steps_are_batches():
     x, y = arrays()
     model = classifier(join=4)

@@ -96,7 +96,6 @@ def test_short_steps_on_an_accelerator_are_unrolled(cost, platform, turns):
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "rows, exact, said",
     [
@@ -107,7 +106,6 @@ def test_short_steps_on_an_accelerator_are_unrolled(cost, platform, turns):
     ],
 )
 @on_devices
-@pytest.mark.longest_cases("16-False-a batch of 16 rows is 8 parts of 2")
 def test_what_several_devices_do_is_told(rows, exact, said):
     model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(1)])
     loss = (lambda y, p: jnp.mean((y - p) ** 2)) if exact else "mse"

@@ -79,7 +79,6 @@ def test_batches_before_an_error_are_trained_on(make, options):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-@pytest.mark.long
 def test_a_run_that_ends_early_waits_for_one_batch_of_a_slow_loader(model):
     slow, given = Batches(pause=0.1, size=4), []  # sixty batches
 
@@ -95,7 +94,6 @@ def test_a_run_that_ends_early_waits_for_one_batch_of_a_slow_loader(model):
     assert slow.given <= given[0] + 2  # not the eight of a chunk
 
 
-@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_a_loader_that_hangs(model):
     go_on = threading.Event()
 

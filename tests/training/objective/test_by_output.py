@@ -83,16 +83,7 @@ NESTED = [
 ]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("name", "loss", "weights", "measured"), NESTED)
-@pytest.mark.longest_cases(
-    "dict of lists-<lambda>-None-None0",
-    "dict of lists-<lambda>-None-None1",
-    "dict of lists-<lambda>-weights6-measured6",
-    "list of lists-<lambda>-None-None1",
-    "list of dicts-<lambda>-None-None0",
-    "list of lists-<lambda>-None-None0",
-)
 def test_nested_outputs_have_losses(name, loss, weights, measured, tmp_path, golden):
     form = FORMS[name]
     settings = {"loss": loss("mse", "mae", "mse")}

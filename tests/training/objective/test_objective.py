@@ -11,7 +11,6 @@ from exburn import layers, ops
 from exburn.errors import LogitsWarning
 
 
-@pytest.mark.long
 def test_a_scalar_loss_sees_the_last_batch_at_its_own_size(blobs, classifier):
     x, y = blobs
     onehot = np.eye(3, dtype=np.float32)[y]
@@ -26,7 +25,6 @@ def test_a_scalar_loss_sees_the_last_batch_at_its_own_size(blobs, classifier):
     np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
-@pytest.mark.long
 def test_a_loss_that_keeps_rows_apart_is_measured_but_not_minimized(blobs, classifier):
     x, y = blobs[0][:50], blobs[1][:50]
     loss = exburn.losses.SparseCategoricalCrossentropy
@@ -72,8 +70,6 @@ def compiled(loss, **options):
     return model
 
 
-@pytest.mark.long
-@pytest.mark.longest_cases("function")
 @pytest.mark.parametrize("loss", [noisy, Seeded()], ids=["function", "generator"])
 def test_each_step_draws_anew_and_a_run_is_repeated(loss):
     first = compiled(loss).fit(X, X, batch_size=4, epochs=3, verbose=0).history
@@ -99,7 +95,6 @@ def test_batches_of_an_evaluation_draw_of_their_own():
     )
 
 
-@pytest.mark.long
 def test_single_batches_and_eager_steps_draw_too():
     model = compiled(noisy)
     assert model.train_on_batch(X, X) != model.train_on_batch(X, X)

@@ -50,32 +50,23 @@ def trained(loss, metric, bias):
     return [*history["loss"], *model.evaluate(x, y, verbose=0), *history[metric]]
 
 
-@pytest.mark.longest_cases("cross_entropy-sparse_categorical_accuracy-False-128")
 @pytest.mark.parametrize(
     ("loss", "metric", "bias", "width"),
     [
         ("cross_entropy", "sparse_categorical_accuracy", False, 128),
-        pytest.param(
+        (
             exburn.losses.SparseCategoricalCrossentropy(from_logits=True),
             "sparse_categorical_accuracy",
             True,
             128,
-            marks=pytest.mark.long,
         ),
-        pytest.param(
+        (
             exburn.losses.CrossEntropy(label_smoothing=0.1),
             "sparse_top_k_categorical_accuracy",
             True,
             CLASSES,
-            marks=[pytest.mark.long, pytest.mark.longest],
         ),
-        pytest.param(
-            Counting(from_logits=True),
-            "sparse_categorical_accuracy",
-            False,
-            CLASSES,
-            marks=[pytest.mark.long, pytest.mark.longest],
-        ),
+        (Counting(from_logits=True), "sparse_categorical_accuracy", False, CLASSES),
     ],
 )
 def test_spare_classes_change_nothing(request, loss, metric, bias, width):

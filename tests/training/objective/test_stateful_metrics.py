@@ -30,7 +30,6 @@ class Own(keras.Model):
         return loss
 
 
-@pytest.mark.long
 def test_metrics_that_compute_loss_updates_are_logged_and_reset():
     model = Own()
     model.compile(keras.optimizers.SGD(0.0, momentum=0.0), metrics=["mse"])
@@ -64,7 +63,6 @@ class Endpoint(layers.Layer):
         return ops.sigmoid(logits)
 
 
-@pytest.mark.long
 def test_a_layer_that_measures_in_its_call():
     x, y = keras.Input((4,), name="x"), keras.Input((1,), name="y")
     model = keras.Model({"x": x, "y": y}, Endpoint()(y, layers.Dense(1)(x)))
@@ -123,7 +121,6 @@ def test_a_result_may_be_a_variable():
     assert result["hits"] == hits
 
 
-@pytest.mark.long
 def test_metrics_of_a_class_of_ones_own_say_what_is_logged():
     class Listing(Own):
         kept = slice(1, None)

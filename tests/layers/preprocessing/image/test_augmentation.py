@@ -40,7 +40,6 @@ IDLE = [
 ]
 
 
-@pytest.mark.longest_cases("AugMix", "RandAugment")
 @pytest.mark.parametrize("name", EVERY)
 def test_shape_dtype_and_values(name):
     y = augment(one(name), BATCH)
@@ -53,8 +52,6 @@ def test_shape_dtype_and_values(name):
         assert not np.allclose(y, BATCH)
 
 
-@pytest.mark.long_cases("MixUp", "RandAugment")
-@pytest.mark.longest_cases("AugMix")
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_every_image_has_its_own_parameters(name):
     same = np.repeat(BATCH[:1], 6, 0)
@@ -72,11 +69,7 @@ def test_inference_changes_nothing(name):
     np.testing.assert_allclose(y, x, atol=1e-6)
 
 
-@pytest.mark.long_cases(
-    "RandomPerspective", "RandomElasticTransform", "AugMix", "RandomColorJitter"
-)
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-@pytest.mark.longest_cases("RandomPerspective", "RandomColorJitter")
 def test_the_key_decides(name):
     first = augment(one(name), BATCH, seed=2)
     np.testing.assert_array_equal(augment(one(name), BATCH, seed=2), first)
@@ -94,7 +87,6 @@ def test_configuration(name):
     assert plain.items() <= vars(copy).items()
 
 
-@pytest.mark.long
 def test_the_contract_of_layers():
     # a call outside of a model augments, so the copy of `config` would differ
     def rotation(**options):
@@ -110,7 +102,6 @@ def test_unknown_sizes(name):
     assert one(name)(symbol).dtype == "float32"
 
 
-@pytest.mark.longest
 def test_nothing_happens_at_factor_zero():
     x = np.rint(BATCH * 255)
 
@@ -123,7 +114,6 @@ def test_nothing_happens_at_factor_zero():
         np.testing.assert_allclose(y, x, atol=2e-3, err_msg=layer.name)
 
 
-@pytest.mark.long
 def test_labels_and_masks_follow():
     x = BATCH * 255
     labels = np.arange(6)
@@ -146,9 +136,7 @@ def test_labels_and_masks_follow():
     assert set(np.unique(y["segmentation_masks"])) <= {0, 1}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", MIXING)
-@pytest.mark.longest_cases("MixUp")
 def test_padding_rows_take_no_part(name):
     layer = make(name)
     x = np.concatenate([np.ones((4, 6, 6, 3)), np.full((3, 6, 6, 3), np.nan)])

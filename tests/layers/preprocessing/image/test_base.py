@@ -16,9 +16,7 @@ def test_the_seed_is_folded_in():
     assert not np.array_equal(augment(L.RandomBrightness(0.3, seed=1), BATCH), first)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", SOME)
-@pytest.mark.longest_cases("RandomTranslation")
 def test_an_image_alone_and_the_other_axis_order(name):
     first = make(name, data_format="channels_first")
     x = BATCH.transpose(0, 3, 1, 2)

@@ -55,7 +55,6 @@ def test_a_dictionary_of_boxes_is_not_changed():
     assert got["labels"] == [7] and given["boxes"] == [[1, 2, 3, 4]]
 
 
-@pytest.mark.long_cases("()")
 @pytest.mark.parametrize("center", [(), (0.2, 0.7)], ids=str)
 def test_affine_transform_as_in_keras(center):
     drawn = np.random.default_rng(1).uniform(-1, 1, (6, 3)).astype("float32")
@@ -68,9 +67,7 @@ def test_affine_transform_as_in_keras(center):
     np.testing.assert_allclose(one, got[0], rtol=1e-5)
 
 
-@pytest.mark.long_cases("xywh", "center_yxhw", "center_xywh", "yxyx")
 @pytest.mark.parametrize("form", ABSOLUTE)
-@pytest.mark.longest_cases("xywh", "center_xywh", "yxyx")
 def test_overlaps_as_in_keras(form):
     for first, second in itertools.product((B, B[0]), (B[::-1], B[1, :3])):
         got = jax.jit(lambda a, b: ours.compute_iou(a, b, form))(first, second)
@@ -81,7 +78,6 @@ def test_overlaps_as_in_keras(form):
     np.testing.assert_allclose(got, theirs.compute_ciou(B, B[::-1], form), atol=1e-5)
 
 
-@pytest.mark.longest
 def test_overlaps_of_relative_and_of_absent_boxes():
     part = ours.convert_format(B, "xyxy", "rel_yxyx", *SIZE)
     shape = (*SIZE, 3)
@@ -106,7 +102,6 @@ def test_overlaps_of_relative_and_of_absent_boxes():
         )
 
 
-@pytest.mark.long_cases("None-center_xywh")
 @pytest.mark.parametrize("encoding", ["center_xywh", "center_yxhw"])
 @pytest.mark.parametrize("variance", [None, [0.1, 0.1, 0.2, 0.2]], ids=str)
 def test_deltas_as_in_keras(encoding, variance):
@@ -182,22 +177,12 @@ MOVES = [
 ]
 
 
-@pytest.mark.long_cases(
-    "Resizing-args0-options0-xyxy",
-    "RandomZoom-args13-options13-rel_xywh",
-    "RandomRotation-args14-options14-xyxy",
-    "RandomErasing-args18-options18-xyxy",
-    "RandomTranslation-args10-options10-xyxy",
-)
 @pytest.mark.parametrize(
     ("name", "args", "options", "form"),
     [
         *((*move, form) for move in MOVES for form in ("xyxy", "rel_xywh")),
         *((*MOVES[0], form) for form in ("yxyx", "center_xywh")),
     ],
-)
-@pytest.mark.longest_cases(
-    "RandomTranslation-args10-options10-xyxy", "RandomRotation-args14-options14-xyxy"
 )
 def test_layers_move_boxes_as_in_keras(name, args, options, form, golden):
     options = {**options, "bounding_box_format": form}
@@ -211,24 +196,12 @@ def test_layers_move_boxes_as_in_keras(name, args, options, form, golden):
     np.testing.assert_array_equal(got["labels"], expected["labels"])
 
 
-@pytest.mark.long_cases(
-    "policy-xyxy",
-    "rotation-xyxy",
-    "translation-xyxy",
-    "perspective-xyxy",
-    "zoom-xyxy",
-    "shear-xyxy",
-    "flip-rel_center_xywh",
-)
 @pytest.mark.parametrize(
     ("way", "form"),
     [
         *((way, "xyxy") for way in WAYS),
         *((way, "rel_center_xywh") for way in ("flip", "rotation", "crop to fit")),
     ],
-)
-@pytest.mark.longest_cases(
-    "zoom-xyxy", "translation-xyxy", "shear-xyxy", "perspective-xyxy"
 )
 def test_boxes_stay_around_what_they_hold(way, form):
     cls, args, options = WAYS[way]
@@ -268,7 +241,6 @@ def test_boxes_stay_around_what_they_hold(way, form):
     assert moved >= 3
 
 
-@pytest.mark.long
 def test_inference_and_images_alone():
     layer = L.RandomTranslation(0.3, 0.3, bounding_box_format="xyxy")
     out = layer(WITH_BOXES, training=False)

@@ -1,14 +1,12 @@
 """Tests of ``exburn.layers.preprocessing.image.distortion``."""
 
 import numpy as np
-import pytest
 from tests.golden import keras
 from tests.layers.preprocessing.image.beside import X
 
 from exburn import layers as L
 
 
-@pytest.mark.long
 def test_perspective_as_in_keras(golden):
     from exburn.layers.preprocessing.image import distortion
 

@@ -1,14 +1,12 @@
 """Tests of ``exburn.layers.preprocessing.image.filtering``."""
 
 import numpy as np
-import pytest
 from tests.golden import keras
 from tests.layers.preprocessing.image.beside import X
 
 from exburn import layers as L
 
 
-@pytest.mark.long
 def test_filters_as_in_keras_inside(golden):
     x = X * 255
     inside = np.s_[:, 2:-2, 2:-2]  # borders are repeated here, and black in Keras

@@ -43,9 +43,6 @@ def test_flips_as_in_keras_for_the_same_flips(golden):
     )
 
 
-@pytest.mark.longest_cases(
-    "RandomRotation-args0-reflect-bilinear", "RandomRotation-args1-constant-nearest"
-)
 @pytest.mark.parametrize(
     ("name", "args", "fill_mode", "interpolation"),
     [
@@ -69,7 +66,6 @@ def test_maps_as_in_keras(name, args, fill_mode, interpolation, golden):
     assert close.mean() > (0.95 if interpolation == "nearest" else 0.999)
 
 
-@pytest.mark.long
 def test_shear():
     shear = L.RandomShear((0.5, 0.5), fill_mode="constant")
     with key_scope(jax.random.key(0)):

@@ -27,7 +27,6 @@ def test_colours_as_in_keras(name, options, highest):
     check_colours_as_in_keras(name, options, highest)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("bins", [40])
 def test_equalization_as_in_keras(bins, golden):
     def of_keras():
@@ -39,7 +38,6 @@ def test_equalization_as_in_keras(bins, golden):
     np.testing.assert_allclose(layer(X * 255), golden(of_keras), atol=1e-3)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
@@ -49,7 +47,6 @@ def test_equalization_as_in_keras(bins, golden):
     ],
     ids=str,
 )
-@pytest.mark.longest_cases("{'tile_grid_size': (2, 3)}")
 def test_equalization_of_tiles_as_in_keras(options, golden):
     ours = getattr(L, CLAHE)
     theirs = lambda *args: getattr(keras.layers, CLAHE)(*args, **options)  # noqa: E731
@@ -65,10 +62,7 @@ def test_equalization_of_tiles_as_in_keras(options, golden):
     np.testing.assert_allclose(jax.jit(first)(channels_first(X)), moved, atol=1e-5)
 
 
-@pytest.mark.long_cases("ContrastLimitedAdaptiveHistogramEqualization")
-@pytest.mark.longest_cases("Equalization")
 @pytest.mark.parametrize("name", ["AutoContrast", "Equalization", CLAHE])
-@pytest.mark.longest_cases("ContrastLimitedAdaptiveHistogramEqualization")
 def test_corrections_are_made_in_inference_too(name):
     layer = make(name)
     if name == CLAHE:  # it takes the one value there is for the darkest

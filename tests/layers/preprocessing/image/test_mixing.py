@@ -12,7 +12,6 @@ from exburn.core import forward_context
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 
 
-@pytest.mark.long
 def test_mixing_blends_labels_as_it_blends_images():
     x = np.ones((8, 10, 10, 1)) * np.arange(8).reshape(-1, 1, 1, 1)
     labels = np.eye(8, dtype="float32")
@@ -26,7 +25,6 @@ def test_mixing_blends_labels_as_it_blends_images():
             layer({"images": x, "labels": np.arange(8)})
 
 
-@pytest.mark.long
 def test_mixtures_have_the_boxes_of_both():
     layer = L.MixUp(bounding_box_format="xyxy")
     out = layer(WITH_BOXES)["bounding_boxes"]
@@ -73,7 +71,6 @@ def test_a_mosaic_has_pieces_of_four_images_that_meet_at_a_point(data_format):
         np.testing.assert_allclose(label, shares, atol=1e-6)
 
 
-@pytest.mark.long
 def test_a_mosaic_takes_no_row_that_is_only_padding():
     x, labels = numbered(6), np.eye(6, dtype="float32")
     context = forward_context.Context(

@@ -45,7 +45,6 @@ def test_resizing_as_in_keras(options, x, golden):
         np.testing.assert_allclose(first(x), y, atol=1e-4)
 
 
-@pytest.mark.long_cases("(3, 12)")
 @pytest.mark.parametrize("size", [(4, 5), (7, 9), (3, 12), (20, 10)], ids=str)
 def test_center_crop_as_in_keras(size, golden):
     ours, peer = L.CenterCrop(*size), lambda: keras.layers.CenterCrop(*size)
@@ -56,7 +55,6 @@ def test_center_crop_as_in_keras(size, golden):
     assert ours(BYTES).dtype == np.float32
 
 
-@pytest.mark.long
 def test_crops_of_masks_and_of_small_images(golden):
     masks = (X[..., 0] > 0.5).astype("int32")
     y = L.CenterCrop(3, 3)({"images": X, "segmentation_masks": masks})
@@ -72,7 +70,6 @@ def test_crops_of_masks_and_of_small_images(golden):
     np.testing.assert_allclose(y, expected, atol=1e-5)
 
 
-@pytest.mark.long_cases("Resizing")
 @pytest.mark.parametrize("cls", [L.Resizing, L.CenterCrop])
 def test_contract_of_sizes(cls):
     x = images(4, 7, 9, 3)

@@ -8,7 +8,6 @@ from tests.layers.preprocessing.image.some import augment
 from exburn import layers as L
 
 
-@pytest.mark.long
 def test_solarization_and_posterization():
     x = np.array([0.0, 100, 128, 255]).reshape(1, 4, 1)
     layer = L.Solarization(threshold_factor=(0.5, 0.5))
