@@ -18,7 +18,7 @@ from exburn.models.preparing import (
 )
 from exburn.models.results import Outputs, Scores
 from exburn.models.training_settings import require_trainer
-from exburn.training.requests import Dataset, InferenceRequest
+from exburn.training.requests import Dataset, EvaluationRequest
 from exburn.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def evaluate(
         DataError, ShapeError, TargetError: The data do not fit the model.
     """
     trainer = require_trainer(self, "evaluate")
-    request = InferenceRequest(
+    request = EvaluationRequest(
         op="evaluate",
         batch_size=batch_size,
         verbose=verbose,
@@ -135,7 +135,7 @@ def predict(
     Raises:
         DataError, ShapeError: The data do not fit the model.
     """
-    request = InferenceRequest(
+    request = EvaluationRequest(
         op="predict",
         batch_size=batch_size,
         verbose=verbose,
@@ -158,7 +158,7 @@ def predict(
 
 
 def _prepare(
-    model: Model, request: InferenceRequest, dataset: Dataset
+    model: Model, request: EvaluationRequest, dataset: Dataset
 ) -> tuple[Dataset, int, CallbackList]:
     """The data for the model's program, rows of a step, and the callbacks."""
     op, steps = request.op, request.steps

@@ -130,8 +130,8 @@ class FitRequest(DataRequest):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class InferenceRequest:
-    """The arguments that ``evaluate`` and ``predict`` share.
+class EvaluationRequest:
+    """The arguments of ``evaluate``, and of ``predict``, beside the data.
 
     Attributes:
         op: ``"evaluate"`` or ``"predict"``.

@@ -1,20 +1,52 @@
-"""What is told of a whole sweep, and may end it."""
+"""Callbacks of a whole sweep, which may end it."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from exburn.callbacks import EarlyStopping
 from exburn.core.printing import print_text
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import guard_methods
-from exburn.tuning.records import LaneRecord, Trial, ranking
+from exburn.tuning.records import LaneRecord, describe
 
-if TYPE_CHECKING:
-    from exburn.tuning.run import SweepRun
+
+class RunningSweep(Protocol):
+    """The sweep under way, as callbacks see it.
+
+    Attributes:
+        epochs: How long the longest lanes train.
+        monitor, mode: The value that lanes are compared by, and which way it is better.
+    """
+
+    epochs: int
+    monitor: str
+    mode: str
+
+    @property
+    def records(self) -> list[LaneRecord]:
+        """The record of each lane, in the order of the trials."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what runs in turn, and on how many lanes run at once."""
+        ...
+
+    def best(self) -> LaneRecord:
+        """The lane of the best score so far."""
+        ...
+
+    def describe(self) -> list[str]:
+        """The work that is to be done, in lines."""
+        ...
+
+    def stop(self) -> None:
+        """Ends the sweep after this epoch."""
+        ...
 
 
 class SweepCallback:
@@ -30,7 +62,7 @@ class SweepCallback:
         ...             self.run.stop()
     """
 
-    run: SweepRun
+    run: RunningSweep
 
     def on_sweep_begin(self) -> None:
         """All is prepared, and no lane has been trained yet."""
@@ -134,24 +166,6 @@ def make_callbacks(
                 "One EarlyStopping watches each of them.",
             )
     return [*found, Progress()] if verbose else found, stopping
-
-
-def describe(trial: Trial) -> str:
-    """A trial on one line.
-
-    Example:
-        >>> describe({"seed": 3, "learning_rate": 0.0123456, "act": "relu"})
-        'seed=3, learning_rate=0.01235, act=relu'
-    """
-    return ", ".join(
-        f"{path}={value:.4g}" if isinstance(value, float) else f"{path}={value}"
-        for path, value in trial.items()
-    )
-
-
-def best_of(records: Sequence[LaneRecord], mode: str) -> LaneRecord:
-    """The record of the best score; the first one if none has any."""
-    return records[int(ranking([r.score for r in records], mode)[0])]
 
 
 def _print(line: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -25,6 +27,7 @@ from exburn.models.saving import warmup_config
 from exburn.models.training_settings import require_trainer
 from exburn.runtime.donation import is_consumed
 from exburn.runtime.files.atomic import system_error, write_atomically
+from exburn.saving.json_text import damage_error, is_count
 from exburn.saving.seal import read_document, seal_document
 from exburn.saving.shards import TensorFile, write_tensors
 from exburn.training.checkpoint.provenance import (
@@ -36,17 +39,13 @@ from exburn.training.objective.readings import Readings
 from exburn.tuning import lanes
 from exburn.tuning.groups import Group
 from exburn.tuning.records import LaneRecord
-from exburn.tuning.run import Lane, SweepRun
-from exburn.tuning.set_up import SetUp
-from exburn.tuning.stored_state import (
-    ARRAYS,
-    StoredArrays,
-    check_state,
-    saved_provenance,
-)
+from exburn.tuning.run import SweepRun
+from exburn.tuning.set_up import Lane, SetUp
 
 _MANIFEST = "sweep.json"
 _FORMAT = "exburn-sweep-state-1"
+_ARRAYS = "exburn-sweep-arrays-1"
+_ARRAYS_FILE = re.compile(r"sweep-\d{6,}-[0-9a-f]{8}\.safetensors")
 _MOST_BYTES, _MOST_VALUES = 1 << 30, 100_000_000  # thousands of lanes and epochs
 _SECONDS = 60.0  # between two that are written within a rung
 
@@ -115,7 +114,7 @@ class SweepCheckpoint:
             raise system_error("sweep", self._folder, error) from error
         name = f"sweep-{run.done:06d}-{secrets.token_hex(4)}.safetensors"
         path = self._folder / name
-        write_tensors(path, dict(_arrays(run)), {}, format=ARRAYS, op="sweep")
+        write_tensors(path, dict(_arrays(run)), {}, format=_ARRAYS, op="sweep")
         told = {
             "provenance": self.provenance(run).entries(),
             "epochs": run.done,
@@ -185,14 +184,14 @@ class SweepCheckpoint:
         try:
             check_state(told, run, path)
             with TensorFile(self._folder / told["arrays"], op="sweep") as file:
-                self._restore_lanes(run, told, StoredArrays(file))
+                self._restore_lanes(run, told, SweepArrays(file))
         except (FileFormatError, MissingFileError) as error:
             raise self._damage_error(error) from error
         run.done, run.decided = told["epochs"], told["decided"]
         return True
 
     def _restore_lanes(
-        self, run: SweepRun, told: Mapping[str, Any], arrays: StoredArrays
+        self, run: SweepRun, told: Mapping[str, Any], arrays: SweepArrays
     ) -> None:
         """Gives lanes and groups what the checkpoint has of them."""
         for lane, record, kept in zip(
@@ -249,7 +248,7 @@ def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
         **{f"over.{p}": [t.get(p, "its own") for t in trials] for p in paths},
         "lanes": len(trials),
         "folds": [lane.rows for lane in run.lanes if lane.rows is not None],
-        "sweep's seed": ready.seed,
+        "sweep's seed": ready.request.seed,
     }
     preparer = require_trainer(ready.model, "sweep").preparer
     return provenance_of(preparer, *ready.data.sources, options, begins=True)
@@ -266,14 +265,15 @@ def provenance_of_scores(ready: SetUp) -> Provenance:
 
 
 def _options_of(ready: SetUp) -> dict[str, Any]:
+    request = ready.request
     return {
         **ready.data.options(),
         "warmup": warmup_config(ready.model._run.value.warmup),
-        "epochs": ready.epochs,
+        "epochs": request.epochs,
         "scheduler": ready.scheduler,
         "monitor": [ready.monitor, ready.mode],
-        "order": "own" if ready.own_order else "shared",
-        "validation_data.freq": [e for e in range(ready.epochs) if ready.validates(e)],
+        "order": request.order,
+        "validation_data.freq": [*filter(request.validates, range(request.epochs))],
     }
 
 
@@ -313,7 +313,7 @@ def _arrays(run: SweepRun) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _restore_group(
-    run: SweepRun, facts: dict[str, Any], place: str, arrays: StoredArrays
+    run: SweepRun, facts: dict[str, Any], place: str, arrays: SweepArrays
 ) -> Group:
     """A group as ``_describe_group`` and ``_arrays`` tell."""
     group = run.make_group(run.variants[facts["variant"]], facts["members"], None)
@@ -346,7 +346,7 @@ def _restore_record(record: LaneRecord, told: dict[str, Any]) -> None:
 
 
 def _restore_kept(
-    lanes: Sequence[Lane], told: Sequence[dict[str, Any]], arrays: StoredArrays
+    lanes: Sequence[Lane], told: Sequence[dict[str, Any]], arrays: SweepArrays
 ) -> None:
     """Gives lanes that ended their weights, in the form of their variants' states."""
     for number, (lane, kept) in enumerate(zip(lanes, told, strict=True)):
@@ -374,10 +374,140 @@ def _as_bytes(leaf: Any) -> np.ndarray:
     return np.frombuffer(np.ascontiguousarray(np.asarray(leaf)).tobytes(), np.uint8)
 
 
-def _restored(arrays: StoredArrays, name: str, like: Any) -> Any:
+def _restored(arrays: SweepArrays, name: str, like: Any) -> Any:
     """An array of the shape and dtype of another one."""
     made: Any = arrays.read_like(name, like)
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(made, impl=jax.random.key_impl(like))
     weak = isinstance(like, jax.Array) and like.weak_type and made.ndim
     return lanes.on_device(made.copy(), bool(weak))
+
+
+def saved_provenance(told: Mapping[str, Any], path: Any) -> dict[str, str]:
+    """What the result of a sweep depends on, as a checkpoint says it.
+
+    Args:
+        told: What the checkpoint says.
+        path: Its file, named in errors.
+
+    Raises:
+        ModelFormatError: It does not.
+    """
+    saved = told.get("provenance")
+    if not isinstance(saved, dict) or not _are_names([*saved.values()]):
+        raise damage_error("sweep", path, "it does not say what the sweep depends on")
+    return saved
+
+
+def check_state(told: Mapping[str, Any], run: SweepRun, path: Any) -> None:
+    """Raises if what a checkpoint says cannot be of this sweep, or leads elsewhere.
+
+    Args:
+        told: What it says.
+        run: The sweep.
+        path: Its file, named in errors.
+
+    Raises:
+        ModelFormatError: Something in it is of another kind, or out of range.
+    """
+    epochs, lanes = run.epochs, len(run.lanes)
+    variants = len(run.variants)
+
+    def need(holds: bool, what: str) -> None:
+        if not holds:
+            reason = "a checkpoint does not have this in its place"
+            raise damage_error("sweep", path, reason, place=what)
+
+    need(is_count(told.get("epochs"), epochs), "epochs")
+    need(is_count(told.get("decided"), epochs), "decided")
+    name = told.get("arrays")
+    need(isinstance(name, str) and _ARRAYS_FILE.fullmatch(name) is not None, "arrays")
+    for part in ("records", "lanes", "groups"):
+        need(isinstance(told.get(part), list), part)
+    need(len(told["records"]) == len(told["lanes"]) == lanes, "lanes")
+    for record in told["records"]:
+        need(LaneRecord.from_config(record).epochs <= epochs, "records")
+    for lane in told["lanes"]:
+        need(isinstance(lane, dict), "lanes")
+        flags = (lane.get("kept"), lane.get("opt_state"))
+        need(all(isinstance(flag, bool) for flag in flags), "lanes")
+        need(is_count(lane.get("step")), "step")
+        need(is_count(lane.get("variant"), variants - 1), "variant")
+    for group in told["groups"]:
+        need(isinstance(group, dict), "groups")
+        variant, members = group.get("variant"), group.get("members")
+        need(is_count(variant, variants - 1), "variant")
+        need(isinstance(members, list) and len(members) > 0, "members")
+        need(all(is_count(number, lanes - 1) for number in members), "members")
+        own = {told["lanes"][number]["variant"] for number in members}
+        need(own == {variant}, "variant")
+        need(is_count(group.get("done")), "done")
+        need(isinstance(group.get("totals"), bool), "totals")
+        names = [group.get("names"), group.get("others")]
+        none = names == [None, None]
+        need(none or all(_are_names(listed) for listed in names), "names")
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+class SweepArrays:
+    """The arrays of a checkpoint, of any dtype, as bytes.
+
+    Args:
+        file: The file that has them.
+    """
+
+    def __init__(self, file: TensorFile):
+        self._file = file
+        if file.format != _ARRAYS:
+            raise damage_error("sweep", file.path, "it holds no sweep's arrays")
+
+    def read(self, name: str) -> np.ndarray:
+        """The array of a name.
+
+        Raises:
+            ModelFormatError: There is none, or it is damaged.
+        """
+        if name not in self._file.entries:
+            raise damage_error("sweep", self._file.path, f"there is no array {name!r}")
+        return self._file.read_one(name)
+
+    def read_rows(self, name: str, rows: int, columns: int | None = None) -> np.ndarray:
+        """The array of a name, which has numbers of each lane.
+
+        Args:
+            name: Its name.
+            rows: How many lanes there are.
+            columns: How many numbers each lane has, if that is known.
+
+        Raises:
+            ModelFormatError: It has another shape.
+        """
+        data = self.read(name)
+        shape = (rows,) if columns is None else (rows, columns)
+        if data.shape[: len(shape)] != shape or (
+            columns is not None and data.ndim != 2
+        ):
+            reason = f"the array {name!r} has another shape than it needs"
+            raise damage_error("sweep", self._file.path, reason, shape=data.shape)
+        return data
+
+    def read_like(self, name: str, like: Any) -> np.ndarray:
+        """The array of a name, of the shape and dtype of another one.
+
+        Args:
+            name: Its name.
+            like: The other one, which may have keys.
+
+        Raises:
+            ModelFormatError: It has another number of bytes.
+        """
+        if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+            like = jax.random.key_data(like)
+        data, dtype = self.read(name), np.dtype(like.dtype)
+        if data.nbytes != math.prod(like.shape) * dtype.itemsize:
+            reason = f"the array {name!r} has another size than it needs"
+            raise damage_error("sweep", self._file.path, reason)
+        return np.frombuffer(data.tobytes(), dtype).reshape(like.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from typing import Any
 
@@ -18,8 +17,7 @@ from exburn.module.building import keeping_specs
 from exburn.runtime.device import device_name
 from exburn.tuning.run import rungs_of
 from exburn.tuning.schedulers import lane_epochs
-from exburn.tuning.set_up import notes_of, set_up
-from exburn.tuning.sweep import sweep
+from exburn.tuning.set_up import SweepRequest, notes_of, set_up
 from exburn.tuning.width_choice import check_memory, look_at_memory
 
 
@@ -116,9 +114,8 @@ def plan(model: Model, x: Any = None, y: Any = None, **options: Any) -> SweepPla
         >>> found.fits
         True
     """
-    asked = inspect.signature(sweep).bind(model, x, y, **options)
-    asked.apply_defaults()
-    ready = set_up(**asked.arguments)
+    request = SweepRequest(x=x, y=y, **options)
+    ready = set_up(model, request)
     with on_device(model):
         with keeping_specs():  # shapes are enough
             lanes = ready.make_lanes(next(ready.rounds()))
@@ -135,8 +132,8 @@ def plan(model: Model, x: Any = None, y: Any = None, **options: Any) -> SweepPla
     groups = 0
     for variant, count in counts.items():
         at_once = max(1, memories[variant].most * variant.placement.devices)
-        if ready.lanes is not None:
-            at_once = min(at_once, ready.lanes)
+        if request.lanes is not None:
+            at_once = min(at_once, request.lanes)
         groups += math.ceil(count / at_once)
     largest = max(memories.values(), key=lambda memory: memory.lane)
     first = next(iter(counts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -180,3 +181,21 @@ def ranking(scores: Any, mode: str) -> np.ndarray:
         [0, 3, 2, 1]
     """
     return np.argsort(finite_scores(scores, mode), kind="stable")
+
+
+def describe(trial: Trial) -> str:
+    """A trial on one line.
+
+    Example:
+        >>> describe({"seed": 3, "learning_rate": 0.0123456, "act": "relu"})
+        'seed=3, learning_rate=0.01235, act=relu'
+    """
+    return ", ".join(
+        f"{path}={value:.4g}" if isinstance(value, float) else f"{path}={value}"
+        for path, value in trial.items()
+    )
+
+
+def best_of(records: Sequence[LaneRecord], mode: str) -> LaneRecord:
+    """The record of the best score; the first one if none has any."""
+    return records[int(ranking([r.score for r in records], mode)[0])]

@@ -15,8 +15,7 @@ from exburn.module.building import keeping_specs, spec_like
 from exburn.module.traversal import iter_weights
 from exburn.training.memory import free_bytes
 from exburn.training.placement import OneDevice
-from exburn.tuning.callbacks import describe
-from exburn.tuning.records import Trial
+from exburn.tuning.records import Trial, describe
 
 _FEW = 32 << 20  # bytes of weights that are not counted further
 

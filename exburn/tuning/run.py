@@ -24,40 +24,16 @@ from exburn.training.numbers import is_number
 from exburn.training.objective.readings import Readings
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
-from exburn.tuning.callbacks import best_of
 from exburn.tuning.early_stops import EarlyStops
-from exburn.tuning.groups import Group, Rows, cut, read_lanes
-from exburn.tuning.records import LaneRecord
+from exburn.tuning.groups import Group, cut, read_lanes
+from exburn.tuning.records import LaneRecord, best_of
 from exburn.tuning.schedulers import PBT, Rung, lane_epochs
+from exburn.tuning.set_up import Lane, SetUp
 from exburn.tuning.variants import Variant
 from exburn.tuning.width_choice import WidthChoice
 
 if TYPE_CHECKING:
     from exburn.tuning.checkpoint import SweepCheckpoint
-    from exburn.tuning.set_up import SetUp
-
-
-@dataclasses.dataclass
-class Lane:
-    """One lane of a sweep.
-
-    Attributes:
-        record: What it has logged.
-        variant: Whose programs it runs in.
-        rows: The rows that it is trained and validated on, if not all.
-        weights: Its weights where it ended, on the host: parameters, frozen ones and
-            others, by name.
-        opt_state: Its optimizer's state there; ``None`` where the lane was stopped
-            or turned NaN.
-        step: Batches that it has seen.
-    """
-
-    record: LaneRecord
-    variant: Variant
-    rows: Rows | None = None
-    weights: tuple | None = None
-    opt_state: Any = None
-    step: int = 0
 
 
 class SweepRun:
@@ -88,7 +64,7 @@ class SweepRun:
         width: WidthChoice,
         notes: Sequence[str] = (),
     ):
-        self.lanes, self.epochs = list(run_lanes), ready.epochs
+        self.lanes, self.epochs = list(run_lanes), ready.request.epochs
         self.monitor, self.mode = ready.monitor, ready.mode
         self._ready, self._width, self._notes = ready, width, list(notes)
         self._stops = False
@@ -235,7 +211,7 @@ class SweepRun:
     def _epoch(self, epoch: int, must_validate: bool) -> None:
         """Trains all groups for an epoch; reads what they log when all are begun."""
         read, last = [], epoch + 1 == self.epochs
-        validates = self._ready.validates(epoch) or (
+        validates = self._ready.request.validates(epoch) or (
             must_validate and self.monitor.startswith("val_")
         )
         for group in self.groups:
@@ -348,7 +324,7 @@ class SweepRun:
     ) -> None:
         """Has lanes go on from the states of others, with values near theirs."""
         trials = [self.records[i].trial for i in going]
-        rng = np.random.default_rng([self._ready.seed, rung.epochs])
+        rng = np.random.default_rng([self._ready.request.seed, rung.epochs])
         space = self._ready.space
         chosen, new = scheduler.exploit(scores, trials, rng, self.mode, space)
         found = zip(going, chosen, strict=True)
@@ -435,7 +411,7 @@ class SweepRun:
             [lane.record.trial for lane in own],
             state=state,
             rows=rows or None,
-            own_order=self._ready.own_order,
+            own_order=self._ready.request.own_order,
         )
 
     def _close(self) -> None:
@@ -518,8 +494,8 @@ def _check_readings(groups: Sequence[tuple[Variant, list[int]]]) -> None:
 def rungs_of(ready: SetUp, lanes: int) -> list[Rung]:
     """The stretches of a sweep of so many lanes between two decisions."""
     if ready.scheduler is None:
-        return [Rung(ready.epochs, lanes)]
-    return ready.scheduler.plan(lanes, ready.epochs)
+        return [Rung(ready.request.epochs, lanes)]
+    return ready.scheduler.plan(lanes, ready.request.epochs)
 
 
 def _state_of(members: Sequence[int], groups: Sequence[Group]) -> TrainState:

@@ -1,16 +1,17 @@
-"""What a sweep is given, checked and made ready; nothing is compiled yet."""
+"""The arguments of a sweep, and what is made of them before anything is compiled."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from exburn.callbacks import EarlyStopping
 from exburn.callbacks.monitor import MonitorCallback
-from exburn.core.checks import check_choice, check_count
+from exburn.core.checks import check_choice, check_count, check_optional
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CallbackError, LayoutError, unknown_name
 from exburn.models import Model
@@ -23,12 +24,91 @@ from exburn.tuning.groups import Rows
 from exburn.tuning.hyperparameters import Place, find
 from exburn.tuning.placement import LanesOnDevices, placement_of
 from exburn.tuning.records import LaneRecord, Trial
-from exburn.tuning.run import Lane
 from exburn.tuning.schedulers import PBT, OfFolds
 from exburn.tuning.space import Space
 from exburn.tuning.variants import Variant, make_variants
 
 _ROUND = 16  # trials that a sampler is asked for at once, where nobody says
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SweepRequest(DataRequest):
+    """The arguments of ``sweep``.
+
+    Attributes:
+        others: As of ``sweep``.
+
+    Raises:
+        ArgumentError: A value can never work, or two do not go together.
+    """
+
+    op: str = dataclasses.field(default="sweep", init=False)
+    over: Mapping[str, Any]
+    epochs: int = 1
+    monitor: str | None = None
+    mode: str = "auto"
+    sampler: Any = None
+    halving: Any = None
+    scheduler: Any = None
+    folds: Any = None
+    groups: Any = None
+    order: str = "own"
+    lanes: int | None = None
+    mesh: Any = None
+    seed: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    callbacks: Any = None
+    verbose: int | str = "auto"
+
+    def __post_init__(self) -> None:
+        epochs = check_count("sweep", "epochs", self.epochs)
+        object.__setattr__(self, "epochs", epochs)
+        order = check_choice("sweep", "order", self.order, ("own", "shared"))
+        object.__setattr__(self, "order", order)
+        check_optional(check_count, "sweep", "lanes", self.lanes)
+        if self.halving is not None and self.scheduler is not None:
+            raise ArgumentError("sweep", "give halving= or scheduler=, not both")
+        super().__post_init__()
+        if self.folds is None:
+            if self.groups is not None:
+                raise ArgumentError(
+                    "sweep",
+                    "groups are kept together in folds: pass folds=, a splitter",
+                )
+        elif self.validation_data is not None or self.validation_split:
+            raise ArgumentError(
+                "sweep",
+                "folds hold out rows themselves: leave validation_data and "
+                "validation_split out",
+            )
+
+    @property
+    def own_order(self) -> bool:
+        """Whether each lane has the order of its own seed."""
+        return self.order == "own"
+
+
+@dataclasses.dataclass
+class Lane:
+    """One lane of a sweep.
+
+    Attributes:
+        record: What it has logged.
+        variant: Whose programs it runs in.
+        rows: The rows that it is trained and validated on, if not all.
+        weights: Its weights where it ended, on the host: parameters, frozen ones and
+            others, by name.
+        opt_state: Its optimizer's state there; ``None`` where the lane was stopped
+            or turned NaN.
+        step: Batches that it has seen.
+    """
+
+    record: LaneRecord
+    variant: Variant
+    rows: Rows | None = None
+    weights: tuple | None = None
+    opt_state: Any = None
+    step: int = 0
 
 
 @dataclasses.dataclass
@@ -37,23 +117,20 @@ class SetUp:
 
     Attributes:
         model: The model.
-        data: What is trained on.
+        request: The arguments of ``sweep``.
+        data: The data that it names.
         rows: Those of each fold, if there are folds.
-        monitor, mode: What is compared, and which way it is better.
-        space, places: What is varied, and where that is in the model.
+        monitor, mode: The value that is compared, and which way it is better.
+        space, places: The values that are tried, and where they are in the model.
         placement: Where lanes lie, if several devices divide them.
-        epochs: Epochs of the lanes that go furthest.
-        scheduler: What decides which do.
-        lanes: How many run at once, if somebody said.
-        own_order: Whether each lane has the order of its own seed.
-        validates: Whether an epoch is followed by a validation.
+        scheduler: What decides which lanes go furthest.
         callbacks: What is told of it.
         stopping: What ends each lane by itself, if something does.
-        seed: Of what is drawn.
-        known: The variants of earlier rounds, which have their programs.
+        variants: Those of earlier rounds, which have their programs.
     """
 
     model: Model
+    request: SweepRequest
     data: FitData
     rows: list[Rows] | None
     monitor: str
@@ -61,22 +138,17 @@ class SetUp:
     space: Space
     places: dict[str, Place]
     placement: LanesOnDevices | None
-    epochs: int
     scheduler: Any
-    lanes: int | None
-    own_order: bool
-    validates: Callable[[int], bool]
     callbacks: list[SweepCallback]
     stopping: EarlyStopping | None
-    seed: int
-    known: list[Variant] = dataclasses.field(default_factory=list)
+    variants: list[Variant] = dataclasses.field(default_factory=list)
 
     def rounds(self) -> Iterator[list[Trial]]:
         """The trials, in as many rounds as a sampler wants to be told between."""
         if not self.space.asks:
             yield self._checked(self.space.trials())
             return
-        while trials := self.space.ask(self.lanes or _ROUND):
+        while trials := self.space.ask(self.request.lanes or _ROUND):
             yield self._checked(trials)
 
     def _checked(self, trials: list[Trial]) -> list[Trial]:
@@ -93,106 +165,46 @@ class SetUp:
             self.data,
             self.places,
             trials,
-            self.epochs,
+            self.request.epochs,
             self.placement,
-            self.known,
+            self.variants,
         )
-        found = []
+        lanes = []
         for trial, variant in zip(trials, variants, strict=True):
             for fold, rows in enumerate(self.rows or [None]):
                 number = None if self.rows is None else fold
                 record = LaneRecord(dict(trial), fold=number)
-                found.append(Lane(record, variant, rows))
-        return found
+                lanes.append(Lane(record, variant, rows))
+        return lanes
 
 
-def set_up(
-    model: Model,
-    x: Any,
-    y: Any,
-    *,
-    over: Mapping[str, Any],
-    epochs: int,
-    batch_size: int | None,
-    validation_split: float,
-    validation_data: Any,
-    monitor: str | None,
-    mode: str,
-    sampler: Any,
-    halving: Any,
-    scheduler: Any,
-    folds: Any,
-    groups: Any,
-    order: str,
-    lanes: int | None,
-    mesh: Any,
-    seed: int,
-    checkpoint: Any,
-    callbacks: Any,
-    verbose: Any,
-    shuffle: bool | str,
-    class_weight: Mapping[Any, float] | None,
-    sample_weight: Any,
-    steps_per_epoch: int | None,
-    validation_steps: int | None,
-    validation_batch_size: int | None,
-    validation_freq: int | list[int],
-) -> SetUp:
-    """Checks what ``sweep`` is given; builds the model, and prepares it for the data.
+def set_up(model: Model, request: SweepRequest) -> SetUp:
+    """Builds the model, and prepares it for the data of a sweep.
 
     Args:
-        model: The model.
-        **others: As of ``sweep``.
+        model: A compiled model.
+        request: The arguments of ``sweep``.
     """
     require_trainer(model, "sweep").holder.check_free("sweep")
-    epochs = check_count("sweep", "epochs", epochs)
-    check_choice("sweep", "order", order, ("own", "shared"))
-    if lanes is not None:
-        check_count("sweep", "lanes", lanes)
-    if halving is not None and scheduler is not None:
-        raise ArgumentError("sweep", "give halving= or scheduler=, not both")
-    decides = halving or scheduler
-    request = DataRequest(
-        op="sweep",
-        x=x,
-        y=y,
-        sample_weight=sample_weight,
-        class_weight=class_weight,
-        validation_split=validation_split,
-        validation_data=validation_data,
-        validation_freq=validation_freq,
-        batch_size=batch_size,
-        steps_per_epoch=steps_per_epoch,
-        validation_batch_size=validation_batch_size,
-        validation_steps=validation_steps,
-        shuffle=shuffle,
-    )
-    told, stopping = make_callbacks(callbacks, verbose)
-    placement = _placement(model, mesh)
-    if folds is not None and (validation_data is not None or validation_split):
-        raise ArgumentError(
-            "sweep",
-            "folds hold out rows themselves: leave validation_data and "
-            "validation_split out",
-        )
+    callbacks, stopping = make_callbacks(request.callbacks, request.verbose)
+    placement = _placement(model, request.mesh)
     data = read_fit_data(model, request)
-    if groups is not None and folds is None:
-        raise ArgumentError(
-            "sweep", "groups are kept together in folds: pass folds=, a splitter"
-        )
-    rows = None if folds is None else _rows_of_folds(folds, data, groups)
-    if rows is not None and decides is not None:
-        if isinstance(decides, PBT):
+    scheduler, rows = request.halving or request.scheduler, None
+    if request.folds is not None:
+        rows = _rows_of_folds(request.folds, data, request.groups)
+        if isinstance(scheduler, PBT):
             raise ArgumentError(
                 "sweep", "folds of a trial would go on from different lanes with PBT"
             )
-        decides = OfFolds(decides, len(rows))
+        if scheduler is not None:
+            scheduler = OfFolds(scheduler, len(rows))
     prepare_for_fit(model, data)
-    monitor, mode = _monitor(model, data, monitor, mode, rows is not None)
-    _check_stopping(stopping, model, decides, checkpoint)
-    space = Space.of(over, sampler, seed, mode)
+    monitor, mode = _monitor(model, request, validates=data.validation is not None)
+    _check_stopping(stopping, model, scheduler, request.checkpoint)
+    space = Space.of(request.over, request.sampler, request.seed, mode)
     return SetUp(
         model=model,
+        request=request,
         data=data,
         rows=rows,
         monitor=monitor,
@@ -200,14 +212,9 @@ def set_up(
         space=space,
         places={path: find(model, path) for path in space.domains},
         placement=placement,
-        epochs=epochs,
-        scheduler=decides,
-        lanes=lanes,
-        own_order=order == "own",
-        validates=request.validates,
-        callbacks=told,
+        scheduler=scheduler,
+        callbacks=callbacks,
         stopping=stopping,
-        seed=seed,
     )
 
 
@@ -224,26 +231,27 @@ def _placement(model: Model, mesh: Any) -> LanesOnDevices | None:
 
 
 def _monitor(
-    model: Model, data: FitData, monitor: str | None, mode: str, folded: bool
+    model: Model, request: SweepRequest, *, validates: bool
 ) -> tuple[str, str]:
-    """What is compared, and which way it is better.
+    """The value that is compared, and which way it is better.
 
     Raises:
         UnknownNameError: It will not be logged.
         ArgumentError: Its name does not tell which way.
     """
+    validates = validates or request.folds is not None
     names = list(require_trainer(model, "sweep").preparer.names)
-    validated = data.validation is not None or folded
-    known = [*names, *(f"val_{name}" for name in names if validated)]
+    names += [f"val_{name}" for name in names if validates]
+    monitor = request.monitor
     if monitor is None:
-        monitor = "val_loss" if validated else "loss"
-    if monitor not in known:
+        monitor = "val_loss" if validates else "loss"
+    if monitor not in names:
         hint = ""
-        if monitor.startswith("val_") and not validated:
+        if monitor.startswith("val_") and not validates:
             hint = "Pass validation_split, validation_data or folds."
-        raise unknown_name("monitor", monitor, known, op="sweep", hint=hint)
+        raise unknown_name("monitor", monitor, names, op="sweep", hint=hint)
     try:
-        watch = MonitorCallback(monitor, mode)
+        watch = MonitorCallback(monitor, request.mode)
         watch.set_model(model)
         return monitor, "max" if watch._rises() else "min"
     except CallbackError as error:
@@ -253,7 +261,7 @@ def _monitor(
 
 
 def _check_stopping(
-    stopping: EarlyStopping | None, model: Model, decides: Any, checkpoint: Any
+    stopping: EarlyStopping | None, model: Model, scheduler: Any, checkpoint: Any
 ) -> None:
     """Raises if lanes cannot be stopped early by themselves.
 
@@ -265,8 +273,8 @@ def _check_stopping(
     optimizer: Any = model.optimizer
     averages = stopping.restore_best_weights and optimizer.keeps_average
     reasons = {
-        "PBT, whose lanes go on from each other": isinstance(decides, PBT),
-        "folds, whose lanes end together": isinstance(decides, OfFolds),
+        "PBT, whose lanes go on from each other": isinstance(scheduler, PBT),
+        "folds, whose lanes end together": isinstance(scheduler, OfFolds),
         "checkpoint=": checkpoint is not None,
         "restore_best_weights of averaged weights": averages,
         "every=": stopping.every is not None,
@@ -290,12 +298,13 @@ def _rows_of_folds(folds: Any, data: FitData, groups: Any) -> list[Rows]:
 
 
 def notes_of(variants: Sequence[Variant]) -> list[str]:
-    """What runs in turn, and why."""
-    found: dict[str, None] = {}
+    """Sentences on what runs in turn, and why."""
     distinct = dict.fromkeys(variants)
-    for variant in distinct:
-        for path, why in variant.constant.items():
-            found[f"{path}: a program for each value, for {why}"] = None
+    notes = dict.fromkeys(
+        f"{path}: a program for each value, for {why}"
+        for variant in distinct
+        for path, why in variant.constant.items()
+    )
     if len(distinct) > 1:
-        found[f"{len(distinct)} programs run one after the other"] = None
-    return list(found)
+        notes[f"{len(distinct)} programs run one after the other"] = None
+    return list(notes)

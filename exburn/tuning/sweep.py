@@ -16,8 +16,8 @@ from exburn.tuning.checkpoint import (
 )
 from exburn.tuning.optuna import StudySampler
 from exburn.tuning.result import SweepResult
-from exburn.tuning.run import Lane, SweepRun, build_model
-from exburn.tuning.set_up import notes_of, set_up
+from exburn.tuning.run import SweepRun, build_model
+from exburn.tuning.set_up import Lane, SweepRequest, notes_of, set_up
 from exburn.tuning.width_choice import WidthChoice
 
 
@@ -122,41 +122,71 @@ def sweep(
         >>> len(result.records), result.best_model().count_params()
         (4, 18)
     """
-    ready = set_up(**locals())
-    width = WidthChoice(ready.lanes, ready.own_order)
-    found: list[Lane] = []
-    said: dict[str, None] = {}
-    kept = None
+    request = SweepRequest(
+        x=x,
+        y=y,
+        sample_weight=sample_weight,
+        class_weight=class_weight,
+        validation_split=validation_split,
+        validation_data=validation_data,
+        validation_freq=validation_freq,
+        batch_size=batch_size,
+        steps_per_epoch=steps_per_epoch,
+        validation_batch_size=validation_batch_size,
+        validation_steps=validation_steps,
+        shuffle=shuffle,
+        over=over,
+        epochs=epochs,
+        monitor=monitor,
+        mode=mode,
+        sampler=sampler,
+        halving=halving,
+        scheduler=scheduler,
+        folds=folds,
+        groups=groups,
+        order=order,
+        lanes=lanes,
+        mesh=mesh,
+        seed=seed,
+        checkpoint=checkpoint,
+        callbacks=callbacks,
+        verbose=verbose,
+    )
+    ready = set_up(model, request)
+    data, space = ready.data, ready.space
+    saver = None
     if checkpoint is not None:
-        check_resumable(ready.data.dataset, ready.space.asks)
-        kept = SweepCheckpoint(checkpoint, ready)
-    if isinstance(ready.space.sampler, StudySampler):
-        ready.space.sampler.compare(provenance_of_scores(ready))
+        check_resumable(data.dataset, space.asks)
+        saver = SweepCheckpoint(checkpoint, ready)
+    if isinstance(space.sampler, StudySampler):
+        space.sampler.compare(provenance_of_scores(ready))
+    width = WidthChoice(request.lanes, request.own_order)
+    all_lanes: list[Lane] = []
+    notes: dict[str, None] = {}
 
     def result() -> SweepResult:
         return SweepResult(
-            [lane.record for lane in found],
-            lambda number: build_model(found[number]),
+            [lane.record for lane in all_lanes],
+            lambda number: build_model(all_lanes[number]),
             ready.monitor,
             ready.mode,
-            list(said),
+            list(notes),
         )
 
-    data = ready.data
     with guard_run(model, "sweep", data.dataset, data.batch_size, data.validation):
         for trials in ready.rounds():
-            own = ready.make_lanes(trials)
-            notes = notes_of([lane.variant for lane in own])
-            run = SweepRun(own, ready, width, notes)
-            found += own
+            run_lanes = ready.make_lanes(trials)
+            own_notes = notes_of([lane.variant for lane in run_lanes])
+            run = SweepRun(run_lanes, ready, width, own_notes)
+            all_lanes += run_lanes
             try:
-                run.run(kept)
+                run.run(saver)
             except BaseException as error:
                 _hand_over(result(), error)
                 raise
             finally:
-                said |= dict.fromkeys([*notes, *width.notes])
-            ready.space.tell(run.records)
+                notes |= dict.fromkeys([*own_notes, *width.notes])
+            space.tell(run.records)
     return result()
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from exburn import config
 from exburn.errors import ArgumentError, UnknownNameError
-from exburn.training.requests import DataRequest, FitRequest, InferenceRequest
+from exburn.training.requests import DataRequest, EvaluationRequest, FitRequest
 
 BAD = [
     (DataRequest, {"op": "sweep", "shuffle": 3}, "sweep: shuffle must be"),
@@ -58,4 +58,4 @@ def test_validations_follow_every_so_many_epochs_or_those_listed():
 def test_steps_of_an_inference_are_positive():
     options = {"batch_size": None, "verbose": 0, "callbacks": None}
     with pytest.raises(ArgumentError, match="predict: steps must be an integer"):
-        InferenceRequest(op="predict", steps=0, **options)
+        EvaluationRequest(op="predict", steps=0, **options)

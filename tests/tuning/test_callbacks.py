@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from exburn.errors import ArgumentError
-from exburn.tuning.callbacks import Progress, SweepCallback, best_of, make_callbacks
-from exburn.tuning.records import LaneRecord
+from exburn.tuning.callbacks import Progress, SweepCallback, make_callbacks
+from exburn.tuning.records import LaneRecord, best_of
 
 
 def run_of(*scores, status="running"):

@@ -1,21 +1,19 @@
 """What a sweep is given, checked and made ready."""
 
-import inspect
+from typing import Any
 
 import pytest
 from tests.tuning.models import X, Y, make_model
 
 from exburn.errors import ArgumentError
-from exburn.tuning import PBT, Halving, sweep
+from exburn.tuning import PBT, Halving
 from exburn.tuning.schedulers import OfFolds
-from exburn.tuning.set_up import notes_of, set_up
+from exburn.tuning.set_up import SweepRequest, notes_of, set_up
 
 
-def ready(**options):
-    given = {"over": {"seed": [1, 2]}, **options}
-    asked = inspect.signature(sweep).bind(make_model(), X, Y, **given)
-    asked.apply_defaults()
-    return set_up(**asked.arguments)
+def ready(**options) -> Any:
+    request = SweepRequest(x=X, y=Y, **{"over": {"seed": [1, 2]}, **options})
+    return set_up(make_model(), request)
 
 
 def test_what_is_compared_is_the_validation_where_there_is_one():
