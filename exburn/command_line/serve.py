@@ -18,12 +18,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import get_type_hints
 
 from exburn.command_line.modules import add_import, import_modules
 from exburn.command_line.output import show
 from exburn.errors import ArgumentError
 from exburn.runtime.files.ordinary import read_text
+from exburn.serving.http.options import ServerOptions, split_names
+from exburn.serving.options import Argument, ServingOptions
 
 __all__ = ["add_arguments", "run"]
 
@@ -31,46 +33,20 @@ _OP = "serve"
 _MOST_KEYS = 1 << 20  # bytes of a file of keys
 
 
-def _value(text: str) -> Any:
-    """A number as one, and what has a unit as it is."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _names(text: str) -> list[str]:
-    """Names between commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-# Options of Server: what is shown for the value, its type, the help.
-_OPTIONS: dict[str, tuple[str, Any, str]] = {
-    "host": ("ADDRESS", str, "address to listen at (127.0.0.1: this machine alone)"),
-    "port": ("N", int, "port to listen at (8000); 0: a free one"),
-    "max_body": ("SIZE", _value, 'most bytes of a body ("8 MB")'),
-    "max_rows": ("N", int, "most rows of a request (any)"),
-    "rate": ("N", float, "requests per second of each key or address (any)"),
-    "max_queue": ("N", int, "requests to a model that may wait (1024)"),
-    "max_streams": ("N", int, "answers in parts at once (16)"),
-    "max_connections": ("N", int, "connections at once (1000, or half of the files)"),
-    "max_memory": ("SIZE", _value, "host memory for requests (half of what is free)"),
-    "timeout": ("TIME", _value, 'longest time for an answer ("2 s")'),
-    "read_timeout": ("TIME", _value, 'longest time for a request to arrive ("10 s")'),
-    "drain": ("TIME", _value, 'how long it goes on after SIGTERM ("20 s")'),
-    "canary": ("TIME", _value, 'time within which a test batch must come back ("5 s")'),
-    "allowed_hosts": ("NAMES", _names, "names it is asked under, between commas (its)"),
-    "cors_origins": ("ORIGINS", _names, "pages from elsewhere that may ask (none)"),
-    "batch_size": ("N", int, "most rows of a batch (32)"),
-    "batch_timeout": ("TIME", _value, 'how long a row waits for others ("0 s")'),
-    "ssl_certfile": ("FILE", str, "certificate for TLS, in PEM (none: no TLS)"),
-    "ssl_keyfile": ("FILE", str, "its private key (in the certificate's file)"),
-    "partitions": ("N", int, "devices, with a copy of the weights each (all)"),
-    "mesh": ("NAME", str, 'divides one copy over all devices: "fsdp"'),
-}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def _options() -> dict[str, Argument]:
+    """The options of a server that can be written in a command line, by name."""
+    hints = {
+        **get_type_hints(ServerOptions, include_extras=True),
+        **get_type_hints(ServingOptions, include_extras=True),
+    }
+    return {
+        name: argument
+        for name, hint in hints.items()
+        for argument in getattr(hint, "__metadata__", ())
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,14 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keys, one a line, of which each request must have one (none are needed)",
     )
     add_import(parser)
-    for name, (value, kind, text) in _OPTIONS.items():
+    for name, argument in _options().items():
         parser.add_argument(
             "--" + name.replace("_", "-"),
-            type=kind,
-            action="extend" if kind is _names else "store",
-            metavar=value,
+            type=argument.type,
+            action="extend" if argument.type is split_names else "store",
+            metavar=argument.shown,
             default=argparse.SUPPRESS,
-            help=text,
+            help=argument.help,
         )
     parser.add_argument(
         "--log-level",
@@ -121,15 +97,15 @@ def run(options: argparse.Namespace) -> None:
         MissingDependencyError: The packages of ``exburn[server]`` are not installed.
     """
     models = _models(options.files, options.names)
-    given = vars(options)
-    wanted = {name: given[name] for name in (*_OPTIONS, "log_level") if name in given}
+    names = (*_options(), "log_level")
+    settings = {name: value for name, value in vars(options).items() if name in names}
     if options.api_key_file is not None:
-        wanted["api_keys"] = _keys(options.api_key_file)
+        settings["api_keys"] = _keys(options.api_key_file)
     import_modules(_OP, options.modules)
     with _ends_at_sigterm():
         from exburn.serving import Server
 
-        server = Server(models, **wanted)
+        server = Server(models, **settings)
 
     def tell(url: str) -> None:
         if options.json:

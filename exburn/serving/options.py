@@ -1,16 +1,18 @@
-"""What the options of a serving mean."""
+"""The options of a serving, checked, and what they mean."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import jax
 
-from exburn.errors import ArgumentError
+from exburn.core.checks import check_count
+from exburn.errors import ArgumentError, unknown_name
 from exburn.models.arguments import positive
 from exburn.runtime.sharding.strategies import Distribution, make_distribution
 from exburn.serving.place import DevicePlace, MeshPlace
@@ -19,9 +21,169 @@ DEFAULT = "default"  # the batch key of a serving that was given none
 
 _UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|ms|s|min)\s*")
+_T = TypeVar("_T")
 
 
-def seconds(op: str, name: str, value: Any, *, most: float = math.inf) -> float:
+class Argument(NamedTuple):
+    """How an option is written in a command line.
+
+    Attributes:
+        shown: What stands for the value in the help.
+        help: What the option is, with its default.
+        type: What is made of the text.
+    """
+
+    shown: str
+    help: str
+    type: Callable[[str], Any] = str
+
+
+def number_or_text(text: str) -> Any:
+    """A number as one, and what has a unit as it is.
+
+    Example:
+        >>> number_or_text("8"), number_or_text("0.5"), number_or_text("8 MB")
+        (8, 0.5, '8 MB')
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+class Duration(float):
+    """Seconds that were checked: `seconds` takes them as they are."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """The options of a ``Serving``, which tells what each of them is.
+
+    Raises:
+        ArgumentError: One is not allowed.
+
+    Example:
+        >>> options = ServingOptions(batch_size=6, batch_timeout="20 ms")
+        >>> options.buckets, float(options.batch_timeout)
+        ((1, 2, 4, 6), 0.02)
+    """
+
+    batch_size: Annotated[int, Argument("N", "most rows of a batch (32)", int)] = 32
+    batch_timeout: Annotated[
+        float,
+        Argument("TIME", 'how long a row waits for others ("0 s")', number_or_text),
+    ] = Duration(0.05)
+    partitions: Annotated[
+        int | Sequence[Any] | None,
+        Argument("N", "devices, with a copy of the weights each (all)", int),
+    ] = None
+    mesh: Annotated[
+        Any, Argument("NAME", 'divides one copy over all devices: "fsdp"')
+    ] = None
+    layout: Any = None
+    padding: bool | Sequence[int] = True
+    example: Any = None
+    batch_keys: Mapping[Hashable, Any] | None = None
+    weights: Any = None
+    preprocessing: Callable[[Any], tuple[Any, Any]] | None = None
+    postprocessing: Callable[[Any, Any], Any] | None = None
+    max_queue: Annotated[
+        int, Argument("N", "requests to a model that may wait (1024)", int)
+    ] = 1024
+    check_numerics: bool = False
+    burst: int | None = None
+    hooks: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        hooks = self.hooks
+        normalize(
+            self,
+            batch_size=positive("Serving", "batch_size", self.batch_size, 32),
+            batch_timeout=seconds(
+                "Serving", "batch_timeout", self.batch_timeout, most=10
+            ),
+            burst=positive("Serving", "burst", self.burst),
+            max_queue=positive("Serving", "max_queue", self.max_queue, 1024),
+            hooks=(hooks,) if isinstance(hooks, str) else tuple(hooks),
+        )
+        for name in ("preprocessing", "postprocessing"):
+            if not (getattr(self, name) is None or callable(getattr(self, name))):
+                raise ArgumentError("Serving", f"{name} must be a function")
+        _ = self.buckets, self.examples  # checks them
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """The sizes that batches are padded to, ascending."""
+        if self.padding is False:
+            return tuple(range(1, self.batch_size + 1))
+        if self.padding is True:
+            powers = (1 << i for i in range(self.batch_size.bit_length()))
+            return tuple(sorted({*powers, self.batch_size}))
+        counts = {check_count("Serving", "padding", n) for n in self.padding}
+        if max(counts, default=0) != self.batch_size:
+            raise ArgumentError(
+                "Serving",
+                f"the largest size of padding must be batch_size={self.batch_size}, "
+                f"received {self.padding!r}",
+            )
+        return tuple(sorted(counts))
+
+    @property
+    def examples(self) -> dict[Hashable, Any]:
+        """An example of the input, or ``None``, for each batch key."""
+        keys = self.batch_keys
+        if keys is None:
+            return {DEFAULT: self.example}
+        if self.example is not None or not isinstance(keys, Mapping) or not keys:
+            raise ArgumentError(
+                "Serving",
+                "batch_keys must be a dict {key: example}, instead of example",
+                {"received": type(keys).__name__},
+            )
+        return dict(keys)
+
+
+def normalize(options: Any, **values: Any) -> None:
+    """Sets fields of frozen options to what their values mean."""
+    for name, value in values.items():
+        object.__setattr__(options, name, value)
+
+
+def names_of(options: type) -> list[str]:
+    """The names of options."""
+    return [field.name for field in dataclasses.fields(options)]
+
+
+def change_options(
+    options: _T, changes: Mapping[str, Any], op: str, others: Iterable[str] = ()
+) -> _T:
+    """The same options but for some.
+
+    Args:
+        options: A frozen dataclass.
+        changes: Values by name.
+        op: The operation named in errors.
+        others: Further names that are offered where one is unknown.
+
+    Raises:
+        UnknownNameError: There is no such option.
+        ArgumentError: A value is not allowed.
+
+    Example:
+        >>> change_options(ServingOptions(), {"batch_size": 8}, "f").batch_size
+        8
+    """
+    values: Any = options
+    names = names_of(values)
+    for name in changes:
+        if name not in names:
+            raise unknown_name("option", name, {*names, *others}, op=op)
+    return dataclasses.replace(values, **changes)
+
+
+def seconds(op: str, name: str, value: Any, *, most: float = math.inf) -> Duration:
     """A duration in seconds.
 
     Args:
@@ -40,9 +202,11 @@ def seconds(op: str, name: str, value: Any, *, most: float = math.inf) -> float:
         >>> seconds("f", "wait", datetime.timedelta(milliseconds=50))
         0.05
     """
+    if isinstance(value, Duration):
+        return value
     match = _PATTERN.fullmatch(value) if isinstance(value, str) else None
     if match:
-        return float(match[1]) * _UNITS[match[2]]
+        return Duration(float(match[1]) * _UNITS[match[2]])
     if isinstance(value, datetime.timedelta):
         result = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -62,37 +226,7 @@ def seconds(op: str, name: str, value: Any, *, most: float = math.inf) -> float:
             f"{name} must be a duration ≥ 0, received {value!r}",
             hint=f'{name}="50 ms", a number of seconds, or a datetime.timedelta.',
         )
-    return result
-
-
-def examples_of(example: Any, batch_keys: Mapping | None) -> dict[Hashable, Any]:
-    """An example of the input, or ``None``, for each batch key."""
-    if batch_keys is None:
-        return {DEFAULT: example}
-    if example is not None or not isinstance(batch_keys, Mapping) or not batch_keys:
-        raise ArgumentError(
-            "Serving",
-            "batch_keys must be a dict {key: example}, instead of example",
-            {"received": type(batch_keys).__name__},
-        )
-    return dict(batch_keys)
-
-
-def buckets_of(padding: bool | Sequence[int], batch_size: int) -> tuple[int, ...]:
-    """The sizes that batches are padded to, ascending."""
-    if padding is False:
-        return tuple(range(1, batch_size + 1))
-    if padding is True:
-        powers = (1 << i for i in range(batch_size.bit_length()))
-        return tuple(sorted({*powers, batch_size}))
-    sizes = tuple(sorted({positive("Serving", "padding", n, None) for n in padding}))
-    if not sizes or sizes[-1] != batch_size:
-        raise ArgumentError(
-            "Serving",
-            f"the largest size of padding must be batch_size={batch_size}, received "
-            f"{padding!r}",
-        )
-    return sizes
+    return Duration(result)
 
 
 def places_of(
@@ -131,9 +265,8 @@ def devices_of(partitions: int | Sequence[Any] | None) -> list[Any]:
         if not partitions or any(not isinstance(d, jax.Device) for d in partitions):
             raise ArgumentError(
                 "Serving",
-                f"partitions must be a number, a list of jax devices, or of "
-                f"distributions, received "
-                f"{partitions!r}",
+                "partitions must be a number, a list of jax devices, or of "
+                f"distributions, received {partitions!r}",
             )
         return list(partitions)
     count = positive("Serving", "partitions", partitions, None)

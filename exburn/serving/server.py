@@ -18,13 +18,17 @@ from exburn.errors import (
     unknown_name,
 )
 from exburn.errors.boundary import guard_methods
-from exburn.models.arguments import positive
 from exburn.serving.answer import Answer
 from exburn.serving.batcher import Batcher, Request
 from exburn.serving.computation import Computation
 from exburn.serving.hooks import Hooks
 from exburn.serving.lifecycle import Lifecycle
-from exburn.serving.options import buckets_of, examples_of, places_of, seconds
+from exburn.serving.options import (
+    ServingOptions,
+    change_options,
+    places_of,
+    seconds,
+)
 from exburn.serving.partition import Partition
 from exburn.serving.programs import compile_bursts, compile_sizes
 from exburn.serving.statistics import Recorder, ServingStatistics
@@ -106,71 +110,60 @@ class Serving(Streams, Lifecycle):
         burst: int | None = None,
         hooks: Sequence[str] = (),
     ):
-        self.batch_size = positive("Serving", "batch_size", batch_size, 32)
-        timeout = seconds("Serving", "batch_timeout", batch_timeout, most=10)
-        self.batch_timeout, self.check_numerics = timeout, check_numerics
-        self.buckets = buckets_of(padding, self.batch_size)
-        places = places_of(partitions, mesh, layout, model)
+        options = ServingOptions(
+            batch_size=batch_size,
+            batch_timeout=batch_timeout,
+            partitions=partitions,
+            mesh=mesh,
+            layout=layout,
+            padding=padding,
+            example=example,
+            batch_keys=batch_keys,
+            weights=weights,
+            preprocessing=preprocessing,
+            postprocessing=postprocessing,
+            max_queue=max_queue,
+            check_numerics=check_numerics,
+            burst=burst,
+            hooks=hooks,
+        )
+        self._options = options
+        self.batch_size, self.buckets = options.batch_size, options.buckets
+        self.batch_timeout = float(options.batch_timeout)
+        self.check_numerics = options.check_numerics
+        places = places_of(options.partitions, options.mesh, options.layout, model)
         self.devices = [device for place in places for device in place.devices]
-        burst = positive("Serving", "burst", burst)
-        self._preprocessing, self._postprocessing = preprocessing, postprocessing
-        examples = examples_of(example, batch_keys)
-        self._options = {
-            "batch_size": batch_size,
-            "batch_timeout": batch_timeout,
-            "partitions": partitions,
-            "mesh": mesh,
-            "layout": layout,
-            "padding": padding,
-            "example": example,
-            "batch_keys": batch_keys,
-            "weights": weights,
-            "preprocessing": preprocessing,
-            "postprocessing": postprocessing,
-            "max_queue": max_queue,
-            "check_numerics": check_numerics,
-            "burst": burst,
-            "hooks": hooks,
-        }
-        for name in ("preprocessing", "postprocessing"):
-            if not (self._options[name] is None or callable(self._options[name])):
-                raise ArgumentError("Serving", f"{name} must be a function")
-        self._hooks = Hooks((hooks,) if isinstance(hooks, str) else tuple(hooks))
-        self._computation = Computation(model, examples, weights, self._hooks)
+        self._hooks = Hooks(tuple(options.hooks))
+        inputs = options.examples
+        self._computation = Computation(model, inputs, options.weights, self._hooks)
         self._recorder = Recorder(self.batch_size, self.buckets)
         self._batcher = Batcher(
-            examples,
+            inputs,
             batch_size=self.batch_size,
-            timeout=timeout,
-            most=positive("Serving", "max_queue", max_queue, 1024),
+            timeout=self.batch_timeout,
+            most=options.max_queue,
             whole=bool(self._hooks),
             partitions=len(places),
             recorder=self._recorder,
         )
-        self._partitions = [
-            Partition(
-                i,
-                place,
-                self._computation,
-                self._batcher,
-                self._recorder,
-                self.buckets,
-            )
-            for i, place in enumerate(places)
-        ]
+        parts = self._computation, self._batcher, self._recorder, self.buckets
+        self._partitions = [Partition(i, at, *parts) for i, at in enumerate(places)]
+        self._compile()
+        self._start()
+
+    def _compile(self) -> None:
+        """Loads the weights, and compiles all programs that requests may need."""
         self.update_weights()
-        sizes = dict.fromkeys(examples, self.buckets)
-        compile_sizes(self._computation, self._partitions, sizes)
-        if not self._hooks and burst != 1:
-            self._batcher.bursts = compile_bursts(
-                self._computation, self._partitions, burst
-            )
+        computation, partitions = self._computation, self._partitions
+        sizes = dict.fromkeys(computation.inputs, self.buckets)
+        compile_sizes(computation, partitions, sizes)
+        if not self._hooks and (most := self._options.burst) != 1:
+            self._batcher.bursts = compile_bursts(computation, partitions, most)
         self._quick: set[Hashable] = set()
-        if not self._hooks and not timeout:
-            self._quick = {k for k in examples if self._partitions[0].is_quick(k)}
+        if not self._hooks and not self.batch_timeout:
+            self._quick = {k for k in computation.inputs if partitions[0].is_quick(k)}
         self._hooks.check()
         self._recorder.reset()
-        self._start()
 
     # ------------------------------------------------------------------ requests
     def __call__(
@@ -296,9 +289,9 @@ class Serving(Streams, Lifecycle):
 
     def _prepare(self, x: Any) -> tuple[Any, Any]:
         """What the program takes, and what postprocessing is told."""
-        if self._preprocessing is None:
+        if self._options.preprocessing is None:
             return self._computation.encode(x), None
-        prepared = self._preprocessing(x)
+        prepared = self._options.preprocessing(x)
         if not isinstance(prepared, tuple) or len(prepared) != 2:
             raise ArgumentError(
                 "serving",
@@ -338,8 +331,8 @@ class Serving(Streams, Lifecycle):
             self._recorder.count("invalid")
             raise
         finish = None
-        if self._postprocessing is not None:
-            finish = functools.partial(_finish, self._postprocessing, info)
+        if self._options.postprocessing is not None:
+            finish = functools.partial(_finish, self._options.postprocessing, info)
         answer = Answer(deadline, finish)
         self._batcher.put(Request(key, values, answer, listener), hold=hold)
         return answer
@@ -421,10 +414,8 @@ class Serving(Streams, Lifecycle):
         Raises:
             UnknownNameError: There is no such option.
         """
-        for name in changes:
-            if name not in self._options:
-                raise unknown_name("option", name, self._options, op="with_options")
-        return Serving(self._computation.model, **self._options | changes)
+        options = change_options(self._options, changes, "with_options")
+        return Serving(self._computation.model, **vars(options))
 
     def __repr__(self) -> str:
         status = self.status()

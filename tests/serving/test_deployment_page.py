@@ -94,7 +94,7 @@ def test_the_pods_drain_within_their_grace_and_are_probed():
 
 def default(name):
     """What the command's help says of an option of the server."""
-    return re.search(r'\("(.*)"\)', serve._OPTIONS[name][2])[1]
+    return re.search(r'\("(.*)"\)', serve._options()[name].help)[1]
 
 
 @pytest.mark.skipif(

@@ -1,6 +1,7 @@
 """The options of a serving, its buckets and its statistics."""
 
 import datetime
+import inspect
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +16,24 @@ from exburn.errors import (
     NotBuiltError,
     UnknownNameError,
 )
+from exburn.serving.options import ServingOptions, change_options, names_of
+
+
+def test_the_options_are_the_constructor_s_with_the_same_defaults():
+    parameters = inspect.signature(Serving).parameters
+    names = [*parameters][1:]
+    assert names == names_of(ServingOptions)
+    defaults = {name: parameters[name].default for name in names}
+    assert ServingOptions(**defaults) == ServingOptions()
+
+
+def test_checked_options_are_taken_again():
+    options = ServingOptions(batch_size=4, batch_timeout="20 s", hooks="a")
+    assert ServingOptions(**vars(options)) == options
+    wider = change_options(options, {"batch_size": 8}, "f")
+    assert (wider.batch_timeout, wider.buckets) == (20.0, (1, 2, 4, 8))
+    with pytest.raises(AttributeError):
+        options.batch_size = 3
 
 
 @pytest.mark.parametrize(

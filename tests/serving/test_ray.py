@@ -122,7 +122,7 @@ def test_a_server_is_sent_as_its_models_and_options():
     server.load("m", model, version="b")
     again = pickle.loads(pickle.dumps(server))
     assert again.models == {"m": ["a", "b"]}
-    assert again._options == server._options and again._options["max_rows"] == 7
+    assert again._options == server._options and again._options.max_rows == 7
     x = np.ones((1, 3), np.float32)
     served = again._registry.get("m").serving
     np.testing.assert_array_equal(served(x), model.predict(x, verbose=0))

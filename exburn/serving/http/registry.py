@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from exburn.saving import load_model
 from exburn.serving.http.endpoint import Endpoint
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.signature import Signature
+from exburn.serving.options import ServingOptions
 from exburn.serving.server import Serving
 
 __all__ = ["Entry", "Registry"]
@@ -37,7 +38,7 @@ class Entry:
     """
 
     def __init__(
-        self, name: str, version: str, endpoint: Endpoint, options: Mapping[str, Any]
+        self, name: str, version: str, endpoint: Endpoint, options: ServingOptions
     ):
         self.name, self.version, self.stream = name, version, endpoint.stream
         self.endpoint = endpoint
@@ -46,7 +47,7 @@ class Entry:
         if not self._made_here:
             self.serving = endpoint.model
         elif endpoint.model is not None:
-            self.serving = Serving(endpoint.model, **options)
+            self.serving = Serving(endpoint.model, **vars(options))
         try:
             self.signature = Signature(self.serving, endpoint)
         except BaseException:
@@ -66,8 +67,8 @@ class Registry:
         options: Of each ``Serving`` that it makes.
     """
 
-    def __init__(self, options: Mapping[str, Any]):
-        self._options = dict(options)
+    def __init__(self, options: ServingOptions):
+        self._options = options
         self._models: dict[str, dict[str, Entry]] = {}
         self._lock = threading.Lock()
         self.closed = False

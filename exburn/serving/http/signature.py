@@ -44,7 +44,7 @@ class Signature:
         if serving is None:
             return
         self._read_model(serving._computation)
-        if serving._preprocessing is not None and endpoint.inputs is None:
+        if serving._options.preprocessing is not None and endpoint.inputs is None:
             raise ArgumentError(
                 "Server",
                 "what a preprocessing takes cannot be seen in the model",

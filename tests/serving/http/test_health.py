@@ -7,12 +7,13 @@ from tests.serving.http.conftest import FAST
 
 from exburn.serving.http.health import Health
 from exburn.serving.http.registry import Registry
+from exburn.serving.options import ServingOptions
 
 EXAMPLE = np.zeros((1, 3), np.float32)
 
 
 def registry():
-    registry = Registry({**FAST, "batch_timeout": 0, "example": EXAMPLE})
+    registry = Registry(ServingOptions(**FAST, batch_timeout=0, example=EXAMPLE))
     registry.load("m", lambda x: x)
     return registry
 

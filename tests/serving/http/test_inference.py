@@ -12,13 +12,14 @@ from exburn.serving.http.body import ClientLeft
 from exburn.serving.http.inference import Inference
 from exburn.serving.http.limits import Memory
 from exburn.serving.http.registry import Registry
+from exburn.serving.options import ServingOptions
 
 EXAMPLE = np.zeros((1, 1), np.float32)
 OPTIONS = {**FAST, "batch_timeout": 0, "example": EXAMPLE}
 
 
 def inference(model, timeout=5.0, **options):
-    models = Registry({**OPTIONS, **options})
+    models = Registry(ServingOptions(**{**OPTIONS, **options}))
     models.load("m", model)
     limits = {"max_body": 1 << 24, "max_rows": None, "read_timeout": 5.0}
     return models, Inference(models, Memory(1 << 32), timeout=timeout, **limits)

@@ -5,6 +5,7 @@ from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.health import Health
 from exburn.serving.http.metrics import Metrics
 from exburn.serving.http.registry import Registry
+from exburn.serving.options import ServingOptions
 
 
 def samples(metrics):
@@ -18,7 +19,7 @@ def samples(metrics):
 
 
 def test_they_count_exchanges_and_read_servings(mlp):
-    registry = Registry({})
+    registry = Registry(ServingOptions())
     registry.load("m", mlp)
     metrics = Metrics(registry, Health(registry, within=60))
     for status, rows in ((200, 3), (200, 4), (400, 0)):

@@ -9,6 +9,7 @@ from exburn import Serving
 from exburn.errors import ArgumentError
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.registry import Registry
+from exburn.serving.options import ServingOptions
 
 OPTIONS = {**FAST, "batch_timeout": 0, "example": np.zeros((1, 3), np.float32)}
 
@@ -19,7 +20,7 @@ def times(factor):
 
 @pytest.fixture
 def registry():
-    registry = Registry(OPTIONS)
+    registry = Registry(ServingOptions(**OPTIONS))
     yield registry
     registry.close(5)
 

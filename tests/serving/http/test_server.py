@@ -165,3 +165,30 @@ def test_models_are_replaced_under_load_without_a_lost_request(rows):
     assert {status for status, _ in answers} == {200} and len(answers) > 10
     assert {each for _, each in answers} <= {(v,) * 3 for v in values}
     assert scores(last) == (3.0,)
+
+
+@pytest.mark.long
+def test_the_hosts_lifespan_sends_canaries_and_closes_the_models(model):
+    server = Server({"m": model}, batch_size=1)
+    entry = server._registry.get("m")
+
+    async def run():
+        messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+        sent, ready = [], []
+
+        async def receive():
+            if len(messages) == 1:
+                ready.append(server._health.all_ready())
+            return messages.pop(0)
+
+        async def send(message):
+            sent.append(message["type"])
+
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        await server.asgi()(scope, receive, send)
+        return sent, ready
+
+    sent, ready = asyncio.run(run())
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert ready == [True]
+    assert entry.serving.closed and not server._health.all_ready()

@@ -1,0 +1,136 @@
+"""The options of a server, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from exburn.core.checks import check_count, check_optional
+from exburn.serving.http.limits import size_in_bytes
+from exburn.serving.http.origins import texts
+from exburn.serving.options import (
+    Argument,
+    ServingOptions,
+    normalize,
+    number_or_text,
+    seconds,
+)
+
+__all__ = ["ServerOptions", "split_names"]
+
+_OP = "Server"
+
+
+def split_names(text: str) -> list[str]:
+    """Names between commas.
+
+    Example:
+        >>> split_names("a.example, *.b.example")
+        ['a.example', '*.b.example']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The options of a ``Server``, which tells what each of them is.
+
+    Attributes:
+        serving: Those of each ``Serving`` that it makes for a model.
+
+    Raises:
+        ArgumentError: One is not allowed.
+    """
+
+    host: Annotated[
+        str,
+        Argument("ADDRESS", "address to listen at (127.0.0.1: this machine alone)"),
+    ]
+    port: Annotated[int, Argument("N", "port to listen at (8000); 0: a free one", int)]
+    api_keys: Iterable[str]
+    max_body: Annotated[
+        int, Argument("SIZE", 'most bytes of a body ("8 MB")', number_or_text)
+    ]
+    max_rows: Annotated[int | None, Argument("N", "most rows of a request (any)", int)]
+    rate: Annotated[
+        float | None,
+        Argument("N", "requests per second of each key or address (any)", float),
+    ]
+    max_streams: Annotated[int, Argument("N", "answers in parts at once (16)", int)]
+    max_connections: Annotated[
+        int | None,
+        Argument("N", "connections at once (1000, or half of the files)", int),
+    ]
+    max_memory: Annotated[
+        int | None,
+        Argument(
+            "SIZE", "host memory for requests (half of what is free)", number_or_text
+        ),
+    ]
+    timeout: Annotated[
+        float, Argument("TIME", 'longest time for an answer ("2 s")', number_or_text)
+    ]
+    read_timeout: Annotated[
+        float,
+        Argument(
+            "TIME", 'longest time for a request to arrive ("10 s")', number_or_text
+        ),
+    ]
+    drain: Annotated[
+        float,
+        Argument("TIME", 'how long it goes on after SIGTERM ("20 s")', number_or_text),
+    ]
+    canary: Annotated[
+        float,
+        Argument(
+            "TIME",
+            'time within which a test batch must come back ("5 s")',
+            number_or_text,
+        ),
+    ]
+    allowed_hosts: Annotated[
+        Iterable[str] | None,
+        Argument("NAMES", "names it is asked under, between commas (its)", split_names),
+    ]
+    cors_origins: Annotated[
+        Iterable[str] | None,
+        Argument("ORIGINS", "pages from elsewhere that may ask (none)", split_names),
+    ]
+    ssl_certfile: Annotated[
+        str | Path | None,
+        Argument("FILE", "certificate for TLS, in PEM (none: no TLS)"),
+    ]
+    ssl_keyfile: Annotated[
+        str | Path | None,
+        Argument("FILE", "its private key (in the certificate's file)"),
+    ]
+    log_level: str
+    serving: ServingOptions
+
+    def __post_init__(self) -> None:
+        keys = self.api_keys
+        hour = {"most": 3600.0}
+        normalize(
+            self,
+            api_keys=[keys] if isinstance(keys, str) else list(keys),
+            allowed_hosts=texts("allowed_hosts", self.allowed_hosts),
+            cors_origins=texts("cors_origins", self.cors_origins),
+            drain=seconds(_OP, "drain", self.drain),
+            canary=seconds(_OP, "canary", self.canary, **hour),
+            read_timeout=seconds(_OP, "read_timeout", self.read_timeout, **hour),
+            timeout=seconds(_OP, "timeout", self.timeout, **hour),
+            max_body=size_in_bytes(_OP, "max_body", self.max_body),
+            max_rows=check_optional(check_count, _OP, "max_rows", self.max_rows),
+            max_streams=check_count(_OP, "max_streams", self.max_streams),
+        )
+        check_optional(check_count, _OP, "max_connections", self.max_connections)
+        if self.max_memory is not None:
+            size = size_in_bytes(_OP, "max_memory", self.max_memory)
+            normalize(self, max_memory=size)
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of a ``Server`` of these options."""
+        own = {name: value for name, value in vars(self).items() if name != "serving"}
+        return own | vars(self.serving)
