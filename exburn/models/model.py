@@ -769,7 +769,9 @@ class Model(Layer):
     def trace_counts(self) -> dict[str, int]:
         """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
         trainer = self._run.value.trainer
-        return {} if trainer is None else dict(trainer.preparer.trace_counts)
+        return (
+            {} if trainer is None else dict(trainer.preparer.program_cache.trace_counts)
+        )
 
     @property
     def stop_training(self) -> bool:

@@ -109,7 +109,7 @@ def options_after(self: Model, batches: int, **options: Any) -> Iterator[None]:
         # One schedule object for all these fits: it knows their epochs.
         variants[key] = (values, [t._revision for t in targets])
     values, revisions = variants[key]
-    old = trainer.preparer.variant
+    old = trainer.preparer.program_cache.variant
     before = []
     for target, revision in zip(targets, revisions, strict=True):
         if not callable(target._learning_rate):
@@ -117,7 +117,7 @@ def options_after(self: Model, batches: int, **options: Any) -> Iterator[None]:
         new = _for_one(target, values) | {"_revision": revision}
         before.append({n: getattr(target, n) for n in new if hasattr(target, n)})
         _put(target, new)
-    trainer.preparer.variant = key
+    trainer.preparer.program_cache.variant = key
     other_state = not values.keys().isdisjoint(_OF_STATE)
     try:
         if other_state:
@@ -131,7 +131,7 @@ def options_after(self: Model, batches: int, **options: Any) -> Iterator[None]:
         variants[key] = (values, [t._revision for t in targets])
         for target, saved in zip(targets, before, strict=True):
             _put(target, saved)
-        trainer.preparer.variant = old
+        trainer.preparer.program_cache.variant = old
         if other_state:
             trainer.holder.refit_state()
 

@@ -97,7 +97,9 @@ def compile_report(self: Model) -> CompileReport:
         [('train', 'first use')]
     """
     return CompileReport(
-        require_trainer(self, "compile_report").preparer.compilations.entries
+        require_trainer(
+            self, "compile_report"
+        ).preparer.program_cache.compilations.entries
     )
 
 
@@ -123,7 +125,7 @@ def explain_plan(self: Model) -> ExecutionPlan:
             "explain_plan", "nothing was planned yet", hint="Call fit first."
         )
     modules = [module for _, module in iter_modules(self)]
-    options = trainer.preparer.compiler_options() or {}
+    options = trainer.preparer.program_cache.compiler_options() or {}
     if any(hasattr(module, "flash_attention") for module in modules):
         decisions = [*decisions, _attention()]
     if any(hasattr(module, "kernel_size") for module in modules):

@@ -179,7 +179,7 @@ def compile_arguments(model: Model) -> dict[str, Any] | None:
         "optimizer": run.optimizer,
         "run_eagerly": run.trainer.preparer.eager,
         "steps_per_execution": run.trainer.preparer.steps_per_execution,
-        "unroll": run.trainer.preparer.asked_unroll,
+        "unroll": run.trainer.preparer.program_cache.asked_unroll,
         "join_batches": run.trainer.preparer.join_batches,
         "check_numerics": run.check_numerics,
         "warmup": run.warmup,

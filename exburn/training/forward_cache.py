@@ -9,7 +9,6 @@ import jax
 from exburn.module.reached import Discovery
 from exburn.runtime.cost_model import Cost
 from exburn.training.forward import Forward, check_constants, mixes_rows, trace
-from exburn.training.prepared_cache import rows_and_row
 from exburn.training.state_holder import StateHolder
 
 # The modes for which a program of each kind asks whether rows mix.
@@ -43,7 +42,7 @@ class ForwardCache:
 
     def find(self, x: Any, kind: str | None) -> Forward | None:
         """The pass over inputs, if all that a program of a kind asks is traced."""
-        rows, row = rows_and_row(x)
+        rows, row = _rows_and_row(x)
         known = all((row, training) in self._mixing for training in _MODES[kind])
         return self._passes.get((rows, row)) if known else None
 
@@ -54,7 +53,7 @@ class ForwardCache:
             What was reached by other ways than attributes: a module that comes to hold
             it is another one, whose passes are to be traced anew.
         """
-        split, (rows, row) = self._holder.split, rows_and_row(x)
+        split, (rows, row) = self._holder.split, _rows_and_row(x)
         discoveries: list[Discovery] = []
         try:
             forward = self._passes.get((rows, row)) or trace(split, x, discoveries)
@@ -75,7 +74,7 @@ class ForwardCache:
         """Whether the latest pass may compute with its batch as a whole."""
         if (forward := self.latest) is None:
             return False
-        _, row = rows_and_row(forward.inputs)
+        _, row = _rows_and_row(forward.inputs)
         for training in _MODES[kind]:
             if (row, training) not in self._mixing:
                 mixing = mixes_rows(self._holder.split, forward, training, [])
@@ -85,7 +84,7 @@ class ForwardCache:
     # ------------------------------------------------------------------ costs
     def cost(self, x: Any) -> Cost | None:
         """Cost of a pass on each device, by one of any rows that was traced."""
-        (rows, row), parts = rows_and_row(x), self._holder.placement.parts
+        (rows, row), parts = _rows_and_row(x), self._holder.placement.parts
         for (traced, like), forward in self._passes.items():
             if like == row:
                 return forward.cost.times(rows / traced / parts)
@@ -124,3 +123,10 @@ class ForwardCache:
         if parts > 1:
             return any(forward.lookups for forward in self._passes.values())
         return any(forward.repeats_lookups for forward in self._passes.values())
+
+
+def _rows_and_row(x: Any) -> tuple[int, str]:
+    """How many rows there are, and the specs of one."""
+    leaves, treedef = jax.tree.flatten(x)
+    row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
+    return leaves[0].shape[0] if leaves else 0, row

@@ -1,4 +1,4 @@
-"""What was prepared for batches of one form."""
+"""What was prepared for batches, by their form."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from exburn.training.fingerprint import Fingerprint
 from exburn.training.forward import Forward
 from exburn.training.module import SplitModule
 from exburn.training.objective.objective import Objective
+
+_FORMS = 512  # of batches: lengths of sequences, maybe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,40 @@ class Ready:
     built: dict[str, Any]
     logs: list[str]
 
+    @property
+    def outputs(self) -> Any:
+        """Specs of the outputs; ``None`` if the module's own step takes the batch."""
+        return None if self.seen is None else self.seen.outputs
+
+
+class PreparedCache:
+    """What was prepared for batches of each kind and form, the latest ones."""
+
+    def __init__(self):
+        self._ready: dict[tuple[str, Any], Ready] = {}
+
+    def clear(self) -> None:
+        """Forgets all of it."""
+        self._ready = {}
+
+    def keep(self, kind: str, batch: tuple, ready: Ready) -> None:
+        """Keeps what was prepared, for other batches of the same form."""
+        self._ready.pop(key := (kind, form_of(batch)), None)
+        while len(self._ready) >= _FORMS:
+            del self._ready[next(iter(self._ready))]
+        self._ready[key] = ready
+
+    def find(self, kind: str, batch: tuple) -> Ready | None:
+        """What was prepared for such a batch, of a module that may have changed."""
+        return self._ready.get((kind, form_of(batch)))
+
+    def find_built(self, built_for: Any, objective: Objective) -> Ready | None:
+        """What has an objective that was built for this, and may be gone back to."""
+        for ready in self._ready.values():  # of another number of rows, maybe
+            if ready.built_for == built_for and objective.may_recall(ready.built):
+                return ready
+        return None
+
 
 def form_of(tree: Any, *, rows: bool = True) -> Any:
     """Structure, shapes and dtypes, by which equal forms are told.
@@ -55,10 +91,3 @@ def form_of(tree: Any, *, rows: bool = True) -> Any:
         return treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     shapes = [(leaf.shape[:1] == (1,), leaf.shape[1:]) for leaf in leaves]
     return treedef, shapes, [leaf.dtype for leaf in leaves]
-
-
-def rows_and_row(x: Any) -> tuple[int, str]:
-    """How many rows there are, and the specs of one."""
-    leaves, treedef = jax.tree.flatten(x)
-    row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
-    return leaves[0].shape[0] if leaves else 0, row

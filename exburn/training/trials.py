@@ -39,8 +39,8 @@ def trial(trainer: Trainer) -> Iterator[None]:
             yield
     finally:
         for kind, batch in specs.items():
-            if preparer.is_ready(kind, batch):
-                preparer.recall(kind, batch)
+            if (ready := preparer.find_ready(kind, batch)) is not None:
+                preparer.recall(kind, ready)
         if "train" in specs or "test" in specs:
             preparer.objective.recall(built_for)
         preparer.batch_specs = specs or preparer.batch_specs

@@ -335,7 +335,9 @@ class Variant:
         batch = self.preparer.batch_specs["train"]
         names = partial(output_names, self.model)
         self.preparer.prepare(batch, names=names, op="sweep")
-        return {n.slot.place: name for name, n in self.preparer._numbers.items()}
+        return {
+            n.slot.place: name for name, n in self.preparer.splitter.numbers.items()
+        }
 
     def _reads(self, name: str) -> bool:
         """Whether a step of training computes with a number."""
@@ -545,7 +547,7 @@ class Variant:
             return [self.units(trial)[width] for trial in trials]
         path = next((p for p, n in self.arrays.items() if n == name), None)
         if path is None:
-            return [self.preparer._numbers[name].slot.read()] * len(trials)
+            return [self.preparer.splitter.numbers[name].slot.read()] * len(trials)
         slot = self.places[path].slot(self.source)
         own: Any = None if slot is None else slot.read()
         return [self._held(path, t[path]) if path in t else own for t in trials]

@@ -140,7 +140,7 @@ def hooks_that_change(mesh):
     model = compiled("mlp", mesh)
     plateau = callbacks.ReduceLROnPlateau(patience=1)
     found = losses(model, callbacks=[Changes(), plateau], validation_split=0.2)
-    return found, model._run.value.trainer.preparer.trace_counts["train"]
+    return found, model._run.value.trainer.preparer.program_cache.trace_counts["train"]
 
 
 def other_optimizers(mesh):

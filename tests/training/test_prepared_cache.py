@@ -45,7 +45,7 @@ def test_a_model_stays_prepared_for_batches_of_several_forms(model, monkeypatch)
     monkeypatch.setattr(Objective, "build", None)  # other rows are nothing new to it
     for call, batch in calls:
         call(*[part[:7] for part in batch])
-    monkeypatch.setattr(Preparer, "_prepare_anew", None)
+    monkeypatch.setattr(Preparer, "_prepare_once", None)
     for call, batch in [*calls, *calls[::-1]]:
         values = call(*batch, return_dict=True)
         assert np.isfinite(list(values.values())).all()
@@ -78,7 +78,7 @@ def test_a_model_with_its_own_step_stays_prepared(monkeypatch):
     batches = [(X, Y), (X, Y, np.full(20, 0.5, np.float32))]
     wanted = [model.train_on_batch(*b, return_dict=True) for b in batches]
     assert [list(logs) for logs in wanted] == [["loss"], ["loss", "weight"]]
-    monkeypatch.setattr(Preparer, "_prepare_anew", None)
+    monkeypatch.setattr(Preparer, "_prepare_once", None)
     for _ in range(2):
         assert wanted == [model.train_on_batch(*b, return_dict=True) for b in batches]
 
@@ -114,7 +114,7 @@ def test_a_model_stays_prepared_for_sequences_of_many_lengths(monkeypatch):
     lengths = [np.ones((1, n, 4), "float32") for n in range(1, 25)]
     for x in lengths:
         model.predict_on_batch(x)
-    monkeypatch.setattr(Preparer, "_prepare_anew", None)
+    monkeypatch.setattr(Preparer, "_prepare_once", None)
     for x in lengths:
         assert model.predict_on_batch(x).shape == (1, 1)
 

@@ -23,7 +23,10 @@ def test_a_plan_tells_work_memory_and_what_runs_in_turn():
     assert found.data_bytes == X.nbytes + Y.astype("int32").nbytes
     text = str(found)
     assert "8 to 1 → 4 to 2 → 2 to 4" in text and "hidden/activation" in text
-    assert found["lanes"] == 8 and not model._run.value.trainer.preparer.trace_counts
+    assert (
+        found["lanes"] == 8
+        and not model._run.value.trainer.preparer.program_cache.trace_counts
+    )
 
 
 def test_a_plan_refuses_what_the_sweep_would():

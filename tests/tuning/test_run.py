@@ -157,7 +157,7 @@ def test_programs_of_the_rungs_are_compiled_ahead(monkeypatch):
             kinds = variant._programs.items()
             programs = next(found for lanes, found in kinds if lanes.own_rows)
             under_way.append(len(programs.train._begun))
-            traced.append(variant.preparer.trace_counts["train"])
+            traced.append(variant.preparer.program_cache.trace_counts["train"])
 
     under_way, traced = [], []
     over, options = {"seed": range(8)}, {"epochs": 4, "lanes": 8, **FIT}

@@ -159,7 +159,8 @@ class Checkpointing:
         self._busy = []
         extra: dict[str, np.ndarray] = {}
         run = self._describe(point, validating, extra)
-        arrays = flatten(self.preparer.holder.state)
+        assert (state := self.preparer.holder.state) is not None
+        arrays = flatten(state)
         place = {
             "step": point.step,
             "epoch": point.epoch + point.ended,

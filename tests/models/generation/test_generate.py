@@ -42,7 +42,7 @@ def sharpen(model):
 
 def traces(model):
     trainer = model._run.value.trainer
-    return {} if trainer is None else dict(trainer.preparer.trace_counts)
+    return {} if trainer is None else dict(trainer.preparer.program_cache.trace_counts)
 
 
 def test_rows_of_unlike_lengths_have_the_tokens_of_whole_passes(gpt):

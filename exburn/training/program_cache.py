@@ -1,0 +1,140 @@
+"""The programs of a module in training, made once for each of its variants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import jax
+
+from exburn.runtime.xla_options import compiler_options, convolutional
+from exburn.training.compile_log import CompileLog
+from exburn.training.custom_step import CustomSteps
+from exburn.training.feed.plan import choose_unroll
+from exburn.training.fingerprint import Fingerprint
+from exburn.training.forward_cache import ForwardCache
+from exburn.training.objective.objective import Objective
+from exburn.training.placement import OneDevice
+from exburn.training.program import Programs
+from exburn.training.settings import Settings
+from exburn.training.splitting import Splitter
+from exburn.training.state_holder import StateHolder
+from exburn.training.steps import Steps
+
+_VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
+
+
+class ProgramCache:
+    """The programs of a split module, by optimizer, options and layout.
+
+    Args:
+        holder: The module, and where its arrays are.
+        splitter: Its numbers, and what of it is trained.
+        passes: What a forward pass tells of it.
+        unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
+        eager: Runs operation by operation, for debugging.
+
+    Attributes:
+        trace_counts: How often each program was traced, and so compiled.
+        compilations: What was compiled, when, and why.
+        variant: Names the options of ``fit`` in force; programs are kept for each.
+    """
+
+    def __init__(
+        self,
+        holder: StateHolder,
+        splitter: Splitter,
+        passes: ForwardCache,
+        *,
+        unroll: int | str,
+        eager: bool,
+    ):
+        self._holder, self._splitter, self._passes = holder, splitter, passes
+        self.asked_unroll, self.eager = unroll, eager
+        self.trace_counts: Counter[str] = Counter()
+        self.compilations = CompileLog(holder.tell_compiled)
+        self.variant: Any = None
+        self._programs: dict[Any, Programs] = {}
+
+    def clear(self) -> None:
+        """Drops all programs: what they were made of is another one."""
+        self._programs = {}
+
+    def find(self, objective: Objective, custom: CustomSteps | None) -> Programs:
+        """The programs of the module and the optimizer as they are now.
+
+        Args:
+            objective: Losses and metrics.
+            custom: The module's own steps.
+        """
+        placement = self._holder.placement
+        options = self.variant, self.eager, placement.distribution
+        key = options, getattr(self._holder.optimizer, "revision", 0)
+        if key not in self._programs:
+            others = reversed(self._programs.items())
+            alike = next((p for (variant, _), p in others if variant == key[0]), None)
+            while len(self._programs) >= _VARIANTS:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = self.make(objective, custom, placement, alike)
+        return self._programs[key]
+
+    def make(
+        self,
+        objective: Objective,
+        custom: CustomSteps | None,
+        placement: OneDevice,
+        like: Programs | None = None,
+        lanes: Any = None,
+    ) -> Programs:
+        """Programs for arrays that lie so, which are not kept.
+
+        Args:
+            objective, custom: As of ``find``.
+            placement: Where arrays lie.
+            like: Programs that differ in the optimizer alone.
+            lanes: Of ``Steps``.
+        """
+        holder, splitter, passes = self._holder, self._splitter, self._passes
+        steps = Steps(
+            holder.split,
+            objective,
+            holder.optimizer,
+            self.trace_counts,
+            custom=custom,
+            unroll=self.unroll,
+            pointwise=convolutional(passes.first_cost()) or None,
+            joins_lookups=passes.joins_lookups(placement.parts),
+            placement=placement,
+            eager=self.eager,
+            compiling=holder.tell_compilation,
+            lanes=lanes,
+        )
+        settings = Settings.of(
+            holder.module,
+            splitter.trained,
+            holder.optimizer,
+            objective,
+            Fingerprint(holder.module, objective.settings).plain(),
+            [number.slot.name for number in splitter.numbers.values()],
+        )
+        return Programs(
+            steps,
+            settings=settings,
+            log=self.compilations,
+            options=self.compiler_options,
+            like=like,
+        )
+
+    def unroll(self, training: bool) -> int:
+        """Steps compiled into one turn of the loop of training, or of the others."""
+        if self.asked_unroll != "auto":
+            return int(self.asked_unroll)
+        if (cost := self._passes.first_cost()) is None:
+            return 1
+        return choose_unroll(cost, jax.default_backend(), training)
+
+    def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
+        """What XLA is told of the programs that train, or of the others."""
+        platform, devices = jax.default_backend(), self._holder.placement.devices
+        cost = self._passes.first_cost()
+        return compiler_options(cost, platform, training, devices)
