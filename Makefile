@@ -29,7 +29,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 .PHONY: demo test setup docs clean
 
 demo: $(READY)
-	$(PY) -m exburn.demo --data $(DATA)
+	$(PY) -m exburn.command_line.demo --data $(DATA)
 
 test: $(READY)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)

@@ -25,7 +25,7 @@ import keras
 import numpy as np
 
 import exburn
-from exburn.kernels.dropout_mask import keep_mask
+from exburn.runtime.kernels.dropout_mask import keep_mask
 
 SHAPES = ((128, 9216), (64, 128, 768), (32, 12, 128, 128))
 ROWS, BATCH, WIDTH, DEPTH = 8192, 128, 256, 8

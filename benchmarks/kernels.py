@@ -25,9 +25,9 @@ import jax.numpy as jnp
 from process import write
 
 import exburn
-from exburn.kernels.attention_softmax import masked_softmax
-from exburn.kernels.biased_gelu import biased_gelu
-from exburn.kernels.dispatch import why_not
+from exburn.runtime.kernels.attention_softmax import masked_softmax
+from exburn.runtime.kernels.biased_gelu import biased_gelu
+from exburn.runtime.kernels.dispatch import why_not
 
 CALLS, ROUNDS = 20, 5
 

@@ -9,8 +9,8 @@ from exburn.core import quick_trace
 from exburn.core.annotations import Tensor
 from exburn.core.jax_dispatch import one_operation
 from exburn.errors.boundary import api_boundary
-from exburn.kernels.gelu import erf_gelu
 from exburn.runtime.cached_trace import traced_once
+from exburn.runtime.kernels.gelu import erf_gelu
 
 __all__ = [
     "celu",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from exburn.core.annotations import Axis, Tensor
 from exburn.core.jax_dispatch import one_operation
 from exburn.errors import ShapeError, warn
-from exburn.kernels.softmax import shares
+from exburn.runtime.kernels.softmax import shares
 
 __all__ = [
     "glu",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, unknown_name
 from exburn.errors.boundary import api_boundary
-from exburn.kernels.conv.dispatch import convolve
+from exburn.runtime.kernels.conv.dispatch import convolve
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
 

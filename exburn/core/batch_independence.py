@@ -23,7 +23,7 @@ _ORDERING = {"sort": "dimension", "rev": "dimensions"} | {
 }
 # What holds a program that combines two numbers.
 _OF_NUMBERS = ("scatter", "reduce", "select_and")
-_NOISE = "exburn_keep_mask"  # of exburn/kernels/dropout_mask.py
+_NOISE = "exburn_keep_mask"  # of exburn/runtime/kernels/dropout_mask.py
 # Programs that no trace shows.
 _OPAQUE = {"pure_callback", "io_callback", "ffi_call"}
 

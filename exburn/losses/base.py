@@ -19,11 +19,6 @@ from exburn.core.methods import overridable
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError, locate
 from exburn.errors.boundary import api_boundary
-from exburn.kernels.cross_entropy import (
-    gives_gradient,
-    reduced_cross_entropy,
-    row_factors,
-)
 from exburn.losses.reduction import blank_out, reduce_values, standardize_reduction
 from exburn.losses.shapes import (
     as_arrays,
@@ -33,6 +28,11 @@ from exburn.losses.shapes import (
     rank_for,
     stand_ins,
     unsqueeze_to,
+)
+from exburn.runtime.kernels.cross_entropy import (
+    gives_gradient,
+    reduced_cross_entropy,
+    row_factors,
 )
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import is_known
-from exburn.kernels.cross_entropy import is_long, log_sum_exp, without_spare
 from exburn.losses.shapes import as_float
+from exburn.runtime.kernels.cross_entropy import is_long, log_sum_exp, without_spare
 
 EPSILON = 1e-7
 

@@ -12,7 +12,6 @@ from jax.core import Tracer
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.kernels.cross_entropy import is_long, ranks_first, without_spare
 from exburn.losses.probabilities import chosen
 from exburn.losses.shapes import (
     as_float,
@@ -22,6 +21,7 @@ from exburn.losses.shapes import (
     same_rank,
 )
 from exburn.metrics.means import FormulaMetric
+from exburn.runtime.kernels.cross_entropy import is_long, ranks_first, without_spare
 
 __all__ = [
     "Accuracy",

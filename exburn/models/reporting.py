@@ -14,12 +14,12 @@ from exburn.config import is_flash_attention_enabled
 from exburn.core.printing import Plain, page_text
 from exburn.distribution.summary import ShardingSummary, weight_layouts
 from exburn.errors import ArgumentError
-from exburn.kernels.conv import dispatch
-from exburn.kernels.dispatch import why_not
 from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.compilation_cache import compilation_cache
 from exburn.runtime.device import chosen_platform
+from exburn.runtime.kernels.conv import dispatch
+from exburn.runtime.kernels.dispatch import why_not
 from exburn.runtime.sharding.arrays import held_bytes
 from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
 from exburn.training.compile_log import Compilation

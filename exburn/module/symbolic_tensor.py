@@ -46,7 +46,7 @@ from exburn.errors import (
     printable,
 )
 from exburn.errors.boundary import api_boundary, guard_methods
-from exburn.kernels.int8_matmul import matmul
+from exburn.runtime.kernels.int8_matmul import matmul
 
 _MOST_AXES, _LARGEST_AXIS = 12, 2**26  # of tensors in a model from a file
 

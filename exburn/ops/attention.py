@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.flash_attention import flash_attention as run_cudnn
-from exburn.kernels.flash_attention import takes_cudnn
-from exburn.kernels.softmax import shares
 from exburn.ops.binding import op
+from exburn.runtime.kernels.flash_attention import flash_attention as run_cudnn
+from exburn.runtime.kernels.flash_attention import takes_cudnn
+from exburn.runtime.kernels.softmax import shares
 
 __all__ = ["dot_product_attention"]
 

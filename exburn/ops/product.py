@@ -7,8 +7,8 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
 from exburn.errors import ShapeError
-from exburn.kernels import int8_matmul
 from exburn.ops.binding import of_many, op
+from exburn.runtime.kernels import int8_matmul
 
 # fmt: off
 __all__ = [

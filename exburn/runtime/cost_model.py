@@ -10,8 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 
 # Names of functions in a program that are convolutions: depthwise ones, whose gradients
-# are sums as well (exburn/kernels/conv/shifted_sum.py), and those of few channels, with
-# XLA's gradients (exburn/kernels/conv/cpu.py).
+# are sums as well (kernels/conv/shifted_sum.py), and those of few channels, with
+# XLA's gradients (kernels/conv/cpu.py).
 _DEPTHWISE, _FEW_CHANNELS = "exburn_depthwise", "exburn_few_channels"
 _LOOPS = {"scan", "while"}
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from exburn.core import forward_context
 from exburn.core.batch_independence import numbers_of
 from exburn.errors import UnheldLayerError
-from exburn.kernels.conv.dispatch import pointwise_products
 from exburn.module.building import spec_like, untouched_metrics
 from exburn.module.reached import Discovery
 from exburn.runtime.cost_model import Cost, count, inner_programs
+from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training.batch_mixing import model_mixes_rows
 from exburn.training.fingerprint import Fingerprint
 from exburn.training.module import SplitModule

@@ -18,8 +18,8 @@ from exburn.core.forward_context import Interceptor
 from exburn.core.jax_dispatch import original
 from exburn.core.substitution import substituting
 from exburn.errors import ShapeError
-from exburn.kernels.conv.dispatch import pointwise_products
 from exburn.module.building import untouched_metrics
+from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training import invariants
 from exburn.training.custom_step import LOGS, CustomSteps, own_steps
 from exburn.training.lookups import Lookups, value_and_grad

@@ -14,9 +14,6 @@ from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_float, check_seed
 from exburn.core.methods import overridable
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.flash_attention import takes_cudnn
-from exburn.kernels.position_mask import position_mask
-from exburn.kernels.qkv_projection import products
 from exburn.layers.attention.key_value_cache import current_cache, refuse
 from exburn.layers.attention.positions import Fold
 from exburn.layers.attention.scaled_dot_product import attend, attend_by_weights
@@ -24,6 +21,9 @@ from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
 from exburn.module.layer.options import UnregularizedOptions
 from exburn.module.layer.seeds import SeedOfLayer
+from exburn.runtime.kernels.flash_attention import takes_cudnn
+from exburn.runtime.kernels.position_mask import position_mask
+from exburn.runtime.kernels.qkv_projection import products
 from exburn.runtime.sharding.current import divides_features
 
 

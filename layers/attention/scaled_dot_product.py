@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from exburn.kernels.attention_softmax import masked_softmax, softmax_form
-from exburn.kernels.flash_attention import flash_attention
-from exburn.kernels.position_mask import position_mask
 from exburn.runtime.cached_trace import traced_once
+from exburn.runtime.kernels.attention_softmax import masked_softmax, softmax_form
+from exburn.runtime.kernels.flash_attention import flash_attention
+from exburn.runtime.kernels.position_mask import position_mask
 
 
 def attend(

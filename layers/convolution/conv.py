@@ -10,7 +10,6 @@ from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.core.adaptable import (
     Adaptable,
     AdaptableLayerOptions,
@@ -18,6 +17,7 @@ from exburn.layers.core.adaptable import (
 )
 from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.module.input_spec import InputSpec
+from exburn.runtime.kernels.conv.dispatch import convolve
 
 
 class Convolution(Adaptable):

@@ -13,11 +13,11 @@ from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Conv2D, Convolution
 from exburn.layers.core.adaptable import AdaptableOptions
 from exburn.layers.layout import check_sizes, spatial_axes
 from exburn.runtime import portable
+from exburn.runtime.kernels.conv.dispatch import convolve
 
 __all__ = ["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"]
 

@@ -12,9 +12,9 @@ from exburn import activations, constraints, initializers, regularizers
 from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable, AdaptableLayerOptions
 from exburn.module.input_spec import InputSpec
+from exburn.runtime.kernels.padded_matmul import wide_product
 
 
 @register_builtin

@@ -10,11 +10,11 @@ from exburn import activations, constraints, initializers, regularizers
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_number, check_optional
 from exburn.core.registry import register_builtin
-from exburn.kernels.padded_matmul import wide_product
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import UnregularizedOptions
 from exburn.quantizers.rounding import ternarize
+from exburn.runtime.kernels.padded_matmul import wide_product
 
 
 @register_builtin

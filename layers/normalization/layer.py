@@ -13,11 +13,11 @@ from exburn.core.annotations import Identifier
 from exburn.core.checks import check_axis, check_count, check_number
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.layer_norm import standardize
-from exburn.kernels.one_pass_norm import fits, normalize
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions
+from exburn.runtime.kernels.layer_norm import standardize
+from exburn.runtime.kernels.one_pass_norm import fits, normalize
 
 __all__ = [
     "GroupNormalization",

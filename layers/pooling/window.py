@@ -17,13 +17,13 @@ from exburn.core.annotations import Sizes
 from exburn.core.checks import check_choice
 from exburn.core.precision import lowest_of
 from exburn.core.registry import register_builtin
-from exburn.kernels.conv.dispatch import runs_on_cpu
-from exburn.kernels.max_pool import largest, max_of_tiles
 from exburn.layers.layout import check_format, check_output, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions
 from exburn.runtime import portable
+from exburn.runtime.kernels.conv.dispatch import runs_on_cpu
+from exburn.runtime.kernels.max_pool import largest, max_of_tiles
 
 __all__ = [
     "AveragePooling1D",

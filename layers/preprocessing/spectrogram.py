@@ -16,12 +16,12 @@ from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError, ShapeError
-from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.layout import channel_axis, check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions
 from exburn.ops.fourier import stft
+from exburn.runtime.kernels.conv.dispatch import convolve
 
 
 @register_builtin

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn.activations import sigmoid, tanh
-from exburn.kernels import recurrent_loop
 from exburn.runtime import portable
 from exburn.runtime.cached_trace import jit_by_devices
+from exburn.runtime.kernels import recurrent_loop
 from exburn.runtime.sharding.current import row_parts
 
 MASKS = ("input_mask", "state_mask")  # the entries of ``w`` that have a row a sample

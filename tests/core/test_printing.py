@@ -184,7 +184,7 @@ def test_errors_about_a_file_show_the_names_in_it(tmp_path):
 
 PRINTS = {  # where print itself may stand, since no name goes through it
     "exburn/core/printing.py",
-    "exburn/demo.py",
+    "exburn/command_line/demo.py",
     "exburn/runtime/sharding/joining.py",
     "exburn/runtime/sharding/liveness.py",
     "exburn/command_line/dashboard.py",

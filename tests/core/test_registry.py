@@ -150,7 +150,7 @@ for name, module in late.items():
     found = registry.find({"class_name": name, "module": "exburn"})
     assert found.__module__ == module, found
 for module in pkgutil.walk_packages(exburn.__path__, "exburn."):
-    if module.name != "exburn.demo":
+    if module.name != "exburn.command_line.demo":
         importlib.import_module(module.name)
 assert set(registry._registry) - light == set(late)
 """

@@ -30,9 +30,9 @@ from exburn.errors import (
     ArgumentError,
     TargetError,
 )
-from exburn.kernels.softmax import shares
 from exburn.losses import categorical_crossentropy, sparse_categorical_crossentropy
 from exburn.losses.probabilities import EPSILON
+from exburn.runtime.kernels.softmax import shares
 
 EVERY = [
     (losses.BinaryCrossentropy(label_smoothing=0.1), BITS, PROBS),

@@ -71,7 +71,7 @@ def test_the_old_or_the_new_is_there_at_each_step(name, kind, tmp_path):
 ELSEWHERE = {
     "callbacks/csv_logger.py": "rows are added to a file of the user's",
     "callbacks/pictures.py": "a picture of its own for each epoch",
-    "exburn/demo.py": "a folder of the demonstration's",
+    "exburn/command_line/demo.py": "a folder of the demonstration's",
     "exburn/visualization/galleries.py": "a picture",
     "datasets/download.py": "a part, which is renamed when its digest fits",
     "exburn/utils/files.py": "a part, which is renamed when its digest fits",

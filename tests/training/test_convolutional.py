@@ -7,10 +7,10 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.kernels.conv import dispatch
-from exburn.kernels.conv.dispatch import convolve, pointwise_products
 from exburn.module.building import spec_like
 from exburn.runtime.cost_model import inner_jaxprs
+from exburn.runtime.kernels.conv import dispatch
+from exburn.runtime.kernels.conv.dispatch import convolve, pointwise_products
 from exburn.runtime.xla_options import convolutional
 
 

@@ -11,12 +11,12 @@ import exburn
 from exburn import layers
 from exburn.core import forward_context, quick_trace
 from exburn.initializers import GlorotUniform
-from exburn.kernels.max_pool import largest
-from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.normalization.batch import _normalize
 from exburn.optimizers import Adam
 from exburn.optimizers.rules import bias_correction
 from exburn.random import SeedGenerator
+from exburn.runtime.kernels.max_pool import largest
+from exburn.runtime.kernels.padded_matmul import wide_product
 from exburn.training import program
 
 X: Any = np.random.default_rng(0).standard_normal((4, 5, 5, 3)).astype(np.float32)

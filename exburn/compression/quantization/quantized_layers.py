@@ -16,9 +16,9 @@ import numpy as np
 
 from exburn.compression.masking.masks import mask_of, masked
 from exburn.compression.quantization.weight import QuantizedWeight
-from exburn.kernels.padded_matmul import wide_product
 from exburn.layers import Dense, EinsumDense, Embedding, TernaryDense
 from exburn.module.layer import Layer
+from exburn.runtime.kernels.padded_matmul import wide_product
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ from exburn.compression.quantization import marks
 from exburn.compression.quantization.read_weight import ReadWeight
 from exburn.compression.quantization.scheme import Scheme
 from exburn.initializers import Zeros
-from exburn.kernels.int8_matmul import pad_to_tiles
 from exburn.module.variable import Buffer, Weight
+from exburn.runtime.kernels.int8_matmul import pad_to_tiles
 
 
 class Packed(Buffer):

@@ -24,7 +24,6 @@ from exburn.errors import (
     places_of,
     unknown_argument,
 )
-from exburn.kernels.dropout_mask import keep_mask
 from exburn.module import remat, stateless_scope
 from exburn.module.building import infer, intact, materialize, spec_like, with_masks
 from exburn.module.deferred_placement import arrive
@@ -35,6 +34,7 @@ from exburn.module.reached import adopt, as_reached, made_in
 from exburn.module.traversal import children, iter_weights, survey
 from exburn.module.variable import alive
 from exburn.runtime import portable
+from exburn.runtime.kernels.dropout_mask import keep_mask
 from exburn.runtime.placement import refuse_apart
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import numpy as np
 from exburn import losses, metrics
 from exburn.core.forward_context import key_scope
 from exburn.errors import DataError, LogitsWarning, warn
-from exburn.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.runtime.device import chosen_device
+from exburn.runtime.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
 from exburn.training.check import noting, on_host
 from exburn.training.objective.arguments import (

@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from tests.kernels.wide import X as WIDE
 from tests.layers.beside_keras import FLAT as FLAT_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import check_same_as_keras
@@ -13,6 +12,7 @@ from tests.layers.check_layer import check_layer
 from tests.layers.inputs import FLAT, SEQUENCE, TIME
 from tests.layers.interface import X as ROWS
 from tests.layers.noise_and_masks import X
+from tests.runtime.kernels.wide import X as WIDE
 
 from exburn import layers as L
 from exburn.errors import ArgumentError, ShapeError

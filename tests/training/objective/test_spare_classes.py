@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.kernels import padded_matmul
+from exburn.runtime.kernels import padded_matmul
 from exburn.training.objective import objective
 
 CLASSES, POSITIONS, ROWS = 50, 6, 70
