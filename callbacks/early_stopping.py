@@ -16,10 +16,8 @@ class EarlyStopping(MonitorCallback):
     """Stops the training when a monitored value has stopped improving.
 
     Args:
-        monitor: Name of the logged value.
         patience: Stop after this many epochs without improvement.
         verbose: 1 prints a line when it stops and when it restores.
-        mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
         baseline: Value that must be beaten within `patience` epochs.
         restore_best_weights: Give the model the weights of its best epoch when `fit`
             ends normally, whether or not it was stopped early.

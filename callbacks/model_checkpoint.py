@@ -33,7 +33,6 @@ class ModelCheckpoint(StateCheckpoint):
             `"{epoch:02d}-{val_loss:.2f}.exburn"`. Folders are made as needed.
         monitor: Name of the logged value that decides what is the best.
         verbose: 1 prints a line for every decision.
-        save_best_only: Write only when the monitored value improves.
         save_weights_only: Write `model.save_weights(path)`, else `model.save(path)`.
         save_freq: `"epoch"`, or a number n of batches: written at the first multiple
             of n within an epoch, or epoch's end, at which n batches have passed

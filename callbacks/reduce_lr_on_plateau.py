@@ -21,11 +21,9 @@ class ReduceLROnPlateau(MonitorCallback):
     them. While a warm-up lasts, the warm-up's rate is used whatever the scale is.
 
     Args:
-        monitor: Name of the logged value.
         factor: What the rate is multiplied by, between 0 and 1.
         patience: Reduce after this many epochs without improvement.
         verbose: 1 prints a line at every reduction.
-        mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
         cooldown: Epochs after a reduction in which none is counted.
         min_lr: No reduction takes the rate below this. Under a schedule that is the
             rate at the time of the reduction; the schedule itself may go lower.

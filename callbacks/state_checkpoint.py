@@ -32,7 +32,6 @@ class StateCheckpoint(MonitorCallback):
             multiples of n within an epoch.
         every: Instead of `save_freq`: `Every(seconds=600)`, `Every(epochs=5)` …
         monitor: Name of the logged value that makes a checkpoint the best.
-        mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
         save_best_only: Save only when the monitored value improves.
         initial_value_threshold: Value that the first save must beat.
         keep: How many of the newest checkpoints stay; the best one stays as well.

@@ -75,8 +75,6 @@ class CrossEntropy(FormulaLoss):
     Args:
         from_logits: ``"auto"``: predictions are logits, unless ``fit`` finds that the
             model ends in a softmax; or a bool.
-        label_smoothing: Share of the uniform distribution mixed into the targets.
-        axis: Axis of the classes.
 
     Shape:
         y_true: [batch, …] or [batch, …, classes]; y_pred: [batch, …, classes] → scalar

@@ -308,6 +308,17 @@ class FormulaLoss(Loss):
 
     Subclasses name the function and its options. ``elementwise`` formulas compare
     targets and predictions of one shape; the others know a class axis.
+
+    Args:
+        axis: Axis of the classes.
+        from_logits: Whether ``y_pred`` are logits.
+        label_smoothing: Share of the uniform distribution mixed into the targets.
+
+    Shape:
+        both: [batch, …, d] → scalar
+
+    Raises:
+        ShapeError: The shapes of targets and predictions differ.
     """
 
     per_sample = True

@@ -165,9 +165,6 @@ class BinaryCrossentropy(FormulaLoss):
         label_smoothing: Share of ½ mixed into the targets.
         axis: Axis of the mean.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
     Raises:
         ArgumentError: ``label_smoothing`` is not from 0 to 1.
         ShapeError: The shapes of targets and predictions differ.
@@ -208,8 +205,6 @@ class CategoricalCrossentropy(FormulaLoss):
     Args:
         from_logits: Whether predictions are logits; give logits where you can, it is
             faster and more precise.
-        label_smoothing: Share of the uniform distribution mixed into the targets.
-        axis: Axis of the classes.
 
     Shape:
         both: [batch, …, classes] → scalar
@@ -261,8 +256,6 @@ class SparseCategoricalCrossentropy(FormulaLoss):
             faster and more precise.
         ignore_class: Label whose entries do not count at all, neither in the sum nor
             in the denominator.
-        axis: Axis of the classes.
-        label_smoothing: Share of the uniform distribution mixed into the targets.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar

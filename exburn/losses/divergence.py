@@ -110,9 +110,6 @@ def categorical_generalized_cross_entropy(
 class KLDivergence(FormulaLoss):
     """Kullback-Leibler divergence ``Σ y_true · log(y_true / y_pred)``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
     Raises:
         ShapeError: The shapes of targets and predictions differ.
         TargetError: Targets of ``fit`` are not from 0 to 1.
@@ -134,9 +131,6 @@ class KLDivergence(FormulaLoss):
 class Poisson(FormulaLoss):
     """Negative log-likelihood of counts, ``y_pred - y_true·log(y_pred)``, up to a
     constant.
-
-    Shape:
-        both: [batch, …, d] → scalar
 
     Raises:
         ShapeError: The shapes of targets and predictions differ.

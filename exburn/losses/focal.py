@@ -228,9 +228,6 @@ class BinaryFocalCrossentropy(FormulaLoss):
         label_smoothing: Share of ½ mixed into the targets.
         axis: Axis of the mean.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
     Raises:
         ArgumentError: ``label_smoothing`` is not from 0 to 1.
         ShapeError: The shapes of targets and predictions differ.
@@ -285,8 +282,6 @@ class CategoricalFocalCrossentropy(FormulaLoss):
         alpha: Weight, one for all classes or one for each.
         gamma: How strongly easy examples are discounted; 0 is cross-entropy.
         from_logits: Whether predictions are logits.
-        label_smoothing: Share of the uniform distribution mixed into the targets.
-        axis: Axis of the classes.
 
     Shape:
         both: [batch, …, classes] → scalar
@@ -343,7 +338,6 @@ class SparseCategoricalFocalCrossentropy(FormulaLoss):
         from_logits: Whether predictions are logits.
         ignore_class: Label whose entries do not count at all, neither in the sum nor
             in the denominator.
-        axis: Axis of the classes.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar

@@ -97,9 +97,6 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
 class Hinge(FormulaLoss):
     """Hinge loss of two classes, ``mean(max(1 - y_true · y_pred, 0))``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
     Raises:
         ShapeError: The shapes of targets and predictions differ.
         TargetError: Targets of ``fit`` hold 0 as well as negative values.
@@ -117,9 +114,6 @@ class Hinge(FormulaLoss):
 
 class SquaredHinge(FormulaLoss):
     """Squared hinge loss of two classes, ``mean(max(1 - y_true · y_pred, 0)²)``.
-
-    Shape:
-        both: [batch, …, d] → scalar
 
     Raises:
         ShapeError: The shapes of targets and predictions differ.

@@ -211,12 +211,6 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
 class MeanSquaredError(FormulaLoss):
     """Mean of squared differences, ``mean((y_true - y_pred)²)``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> float(MeanSquaredError()([[0.0, 1.0]], [[1.0, 3.0]]))
         2.5
@@ -227,12 +221,6 @@ class MeanSquaredError(FormulaLoss):
 
 class MeanAbsoluteError(FormulaLoss):
     """Mean of absolute differences, ``mean(|y_true - y_pred|)``.
-
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> float(MeanAbsoluteError()([[0.0, 1.0]], [[1.0, 3.0]]))
@@ -245,12 +233,6 @@ class MeanAbsoluteError(FormulaLoss):
 class MeanAbsolutePercentageError(FormulaLoss):
     """Mean relative error in percent, ``100 · mean(|y_true - y_pred| / |y_true|)``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> float(MeanAbsolutePercentageError()([[2.0, 4.0]], [[1.0, 4.0]]))
         25.0
@@ -261,9 +243,6 @@ class MeanAbsolutePercentageError(FormulaLoss):
 
 class MeanSquaredLogarithmicError(FormulaLoss):
     """Mean of ``(log(1 + y_true) - log(1 + y_pred))²``, for values that span decades.
-
-    Shape:
-        both: [batch, …, d] → scalar
 
     Raises:
         ShapeError: The shapes of targets and predictions differ.
@@ -285,9 +264,6 @@ class Huber(FormulaLoss):
 
     Args:
         delta: Where the two parts meet; positive.
-
-    Shape:
-        both: [batch, …, d] → scalar
 
     Raises:
         ArgumentError: ``delta`` is not positive.
@@ -319,12 +295,6 @@ class Huber(FormulaLoss):
 class LogCosh(FormulaLoss):
     """Mean of ``log(cosh(y_pred - y_true))``: smooth, and linear far out.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> round(float(LogCosh()([[0.0, 0.0]], [[1.0, 0.0]])), 4)
         0.2169
@@ -340,12 +310,6 @@ class CosineSimilarity(FormulaLoss):
 
     Args:
         axis: Axis of the vectors.
-
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> loss = CosineSimilarity()

@@ -258,9 +258,6 @@ class Accuracy(FormulaMetric):
     Shape:
         both: [batch, …]
 
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = Accuracy()
         >>> metric.update_state([1, 2, 3, 4], [1, 0, 3, 4])
@@ -363,9 +360,6 @@ class SparseCategoricalAccuracy(FormulaMetric):
 class TopKCategoricalAccuracy(FormulaMetric):
     """Share of rows whose one-hot target is among the ``k`` highest scores.
 
-    Args:
-        k: How many guesses there are.
-
     Shape:
         both: [batch, …, classes]
 
@@ -396,7 +390,6 @@ class SparseTopKCategoricalAccuracy(FormulaMetric):
     """Share of rows whose label is among the ``k`` highest scores.
 
     Args:
-        k: How many guesses there are.
         from_sorted_ids: Whether predictions are class labels, best first, not scores.
 
     Shape:

@@ -78,6 +78,9 @@ class ThresholdMetric(Metric):
         even: Whether they divide [0, 1] evenly, so that intervals are found by
             arithmetic.
         below_zero: Whether the first lies below 0 and the last above 1.
+
+    Shape:
+        both: [batch, …] → scalar
     """
 
     def __init__(
@@ -218,7 +221,18 @@ _NO_THRESHOLD = -1e10  # below every score that is not excluded
 
 
 class _ListedThresholds(ThresholdMetric):
-    """Thresholds as the user lists them; a single one gives a scalar."""
+    """Thresholds as the user lists them; a single one gives a scalar.
+
+    Args:
+        thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
+
+    Shape:
+        both: [batch, …] → scalar, or [thresholds]
+
+    Raises:
+        ArgumentError: A threshold is not from 0 to 1.
+        ShapeError: The shapes of targets and predictions differ.
+    """
 
     def __init__(
         self,
@@ -271,16 +285,6 @@ class _Counter(_ListedThresholds):
 class TruePositives(_Counter):
     """Weight of the positives whose score is above the threshold.
 
-    Args:
-        thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-
-    Shape:
-        both: [batch, …] → scalar, or [thresholds]
-
-    Raises:
-        ArgumentError: A threshold is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = TruePositives()
         >>> metric.update_state([0, 1, 1, 1], [0.9, 0.2, 0.8, 0.7])
@@ -296,16 +300,6 @@ class TruePositives(_Counter):
 
 class FalsePositives(_Counter):
     """Weight of the negatives whose score is above the threshold.
-
-    Args:
-        thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-
-    Shape:
-        both: [batch, …] → scalar, or [thresholds]
-
-    Raises:
-        ArgumentError: A threshold is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = FalsePositives()
@@ -323,16 +317,6 @@ class FalsePositives(_Counter):
 class TrueNegatives(_Counter):
     """Weight of the negatives whose score is not above the threshold.
 
-    Args:
-        thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-
-    Shape:
-        both: [batch, …] → scalar, or [thresholds]
-
-    Raises:
-        ArgumentError: A threshold is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = TrueNegatives()
         >>> metric.update_state([0, 1, 0, 1], [0.1, 0.2, 0.8, 0.7])
@@ -348,16 +332,6 @@ class TrueNegatives(_Counter):
 
 class FalseNegatives(_Counter):
     """Weight of the positives whose score is not above the threshold.
-
-    Args:
-        thresholds: One threshold or a list, from 0 to 1; 0.5 by default.
-
-    Shape:
-        both: [batch, …] → scalar, or [thresholds]
-
-    Raises:
-        ArgumentError: A threshold is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = FalseNegatives(thresholds=[0.1, 0.5])
@@ -388,13 +362,6 @@ class Precision(_Selecting):
         top_k: Only the ``top_k`` highest scores of a row can be positive.
         class_id: The only column to look at.
 
-    Shape:
-        both: [batch, …] → scalar, or [thresholds]
-
-    Raises:
-        ArgumentError: A threshold is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = Precision()
         >>> metric.update_state([0, 1, 1, 1], [0.9, 0.2, 0.8, 0.7])
@@ -409,25 +376,14 @@ class Precision(_Selecting):
 class Recall(_Selecting):
     """Share of the positives that are predicted, ``TP / (TP + FN)``.
 
-    Args:
-        thresholds: One threshold or a list, from 0 to 1; by default 0.5, and none with
-            ``top_k``.
-        top_k: Only the ``top_k`` highest scores of a row can be positive.
-        class_id: The only column to look at.
-
-    Shape:
-        both: [batch, …] → scalar, or [thresholds]
-
-    Raises:
-        ArgumentError: A threshold is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = Recall()
         >>> metric.update_state([0, 1, 1, 1], [0.9, 0.2, 0.8, 0.7])
         >>> round(float(metric.result()), 4)
         0.6667
     """
+
+    described_by = (Precision,)
 
     def _value(self, counts: Counts) -> jax.Array:
         return counts.recall

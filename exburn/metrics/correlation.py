@@ -163,9 +163,6 @@ class PearsonCorrelation(_Correlation):
     Args:
         axis: Axis of the values that are correlated.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
     Raises:
         ShapeError: The shapes differ, or there is one value only along ``axis``.
 
@@ -192,9 +189,6 @@ class ConcordanceCorrelation(_Correlation):
 
     Args:
         axis: Axis of the values that are correlated; 0 is the batch.
-
-    Shape:
-        both: [batch, …, d] → scalar
 
     Raises:
         ShapeError: The shapes differ, or there is one value only along ``axis``.

@@ -33,11 +33,7 @@ class BinaryCrossentropy(FormulaMetric):
     """Mean cross-entropy of yes/no targets, ``-y·log(p) - (1 - y)·log(1 - p)``.
 
     Args:
-        from_logits: Whether predictions are logits.
         label_smoothing: Share of ½ mixed into the targets.
-
-    Shape:
-        both: [batch, …, d] → scalar
 
     Raises:
         ArgumentError: ``label_smoothing`` is not from 0 to 1.
@@ -70,11 +66,6 @@ class BinaryCrossentropy(FormulaMetric):
 
 class CategoricalCrossentropy(FormulaMetric):
     """Mean cross-entropy of one-hot targets or distributions, ``-Σ y·log(p)``.
-
-    Args:
-        from_logits: Whether predictions are logits.
-        label_smoothing: Share of the uniform distribution mixed into the targets.
-        axis: Axis of the classes.
 
     Shape:
         both: [batch, …, classes] → scalar
@@ -115,9 +106,7 @@ class SparseCategoricalCrossentropy(FormulaMetric):
     """Mean cross-entropy of integer class labels, ``-log(p[label])``.
 
     Args:
-        from_logits: Whether predictions are logits.
         ignore_class: Label whose entries do not count at all.
-        axis: Axis of the classes.
 
     Shape:
         y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar
@@ -161,12 +150,6 @@ class SparseCategoricalCrossentropy(FormulaMetric):
 class KLDivergence(FormulaMetric):
     """Mean Kullback-Leibler divergence, ``Σ y_true · log(y_true / y_pred)``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = KLDivergence()
         >>> metric.update_state([[0.5, 0.5]], [[0.25, 0.75]])
@@ -182,12 +165,6 @@ class KLDivergence(FormulaMetric):
 class Poisson(FormulaMetric):
     """Mean of ``y_pred - y_true · log(y_pred)``, for counts.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = Poisson()
         >>> metric.update_state([[1.0, 2.0]], [[1.0, 2.0]])
@@ -202,12 +179,6 @@ class Poisson(FormulaMetric):
 class Hinge(FormulaMetric):
     """Mean of ``max(1 - y_true · y_pred, 0)``, for targets -1 and 1, or 0 and 1.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = Hinge()
         >>> metric.update_state([[-1.0, 1.0]], [[-2.0, 0.5]])
@@ -221,12 +192,6 @@ class Hinge(FormulaMetric):
 
 class SquaredHinge(FormulaMetric):
     """Mean of ``max(1 - y_true · y_pred, 0)²``, for targets -1 and 1, or 0 and 1.
-
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = SquaredHinge()
@@ -244,9 +209,6 @@ class CategoricalHinge(FormulaMetric):
 
     Shape:
         both: [batch, …, classes] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = CategoricalHinge()

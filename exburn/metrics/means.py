@@ -269,7 +269,20 @@ class MeanMetricWrapper(Mean):
 
 
 class FormulaMetric(MeanMetricWrapper):
-    """The mean of a function of this package: the class holds its options."""
+    """The mean of a function of this package: the class holds its options.
+
+    Args:
+        axis: Axis of the classes.
+        from_logits: Whether predictions are logits.
+        label_smoothing: Share of the uniform distribution mixed into the targets.
+        k: How many guesses there are.
+
+    Shape:
+        both: [batch, …, d] → scalar
+
+    Raises:
+        ShapeError: The shapes of targets and predictions differ.
+    """
 
     per_sample = True
     formula: ClassVar[Callable[..., jax.Array]]

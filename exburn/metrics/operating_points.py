@@ -26,7 +26,16 @@ def even_thresholds(op: str, count: int, least: int) -> list[float]:
 
 
 class _OperatingPoint(ThresholdMetric):
-    """The best ``sought`` over thresholds at which ``given`` is at least ``level``."""
+    """The best ``sought`` over thresholds at which ``given`` is at least ``level``.
+
+    Args:
+        num_thresholds: How many thresholds are tried, evenly from 0 to 1.
+        class_id: The only column to look at.
+
+    Raises:
+        ArgumentError: The level to reach is not from 0 to 1.
+        ShapeError: The shapes of targets and predictions differ.
+    """
 
     direction = "up"
     level_name: str
@@ -83,15 +92,6 @@ class SensitivityAtSpecificity(_OperatingPoint):
 
     Args:
         specificity: The specificity to reach.
-        num_thresholds: How many thresholds are tried, evenly from 0 to 1.
-        class_id: The only column to look at.
-
-    Shape:
-        both: [batch, …] → scalar
-
-    Raises:
-        ArgumentError: ``specificity`` is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = SensitivityAtSpecificity(0.5)
@@ -123,15 +123,6 @@ class SpecificityAtSensitivity(_OperatingPoint):
 
     Args:
         sensitivity: The sensitivity to reach.
-        num_thresholds: How many thresholds are tried, evenly from 0 to 1.
-        class_id: The only column to look at.
-
-    Shape:
-        both: [batch, …] → scalar
-
-    Raises:
-        ArgumentError: ``sensitivity`` is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = SpecificityAtSensitivity(0.5)
@@ -161,15 +152,6 @@ class PrecisionAtRecall(_OperatingPoint):
 
     Args:
         recall: The recall to reach.
-        num_thresholds: How many thresholds are tried, evenly from 0 to 1.
-        class_id: The only column to look at.
-
-    Shape:
-        both: [batch, …] → scalar
-
-    Raises:
-        ArgumentError: ``recall`` is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = PrecisionAtRecall(0.5)
@@ -199,15 +181,6 @@ class RecallAtPrecision(_OperatingPoint):
 
     Args:
         precision: The precision to reach.
-        num_thresholds: How many thresholds are tried, evenly from 0 to 1.
-        class_id: The only column to look at.
-
-    Shape:
-        both: [batch, …] → scalar
-
-    Raises:
-        ArgumentError: ``precision`` is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = RecallAtPrecision(0.8)

@@ -42,12 +42,6 @@ __all__ = [
 class MeanSquaredError(FormulaMetric):
     """Mean of squared differences, ``mean((y_true - y_pred)²)``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = MeanSquaredError()
         >>> metric.update_state([[0, 1], [0, 0]], [[1, 1], [0, 0]])
@@ -64,9 +58,6 @@ class RootMeanSquaredError(FormulaMetric):
 
     Shape:
         both: [batch, …] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = RootMeanSquaredError()
@@ -90,12 +81,6 @@ class RootMeanSquaredError(FormulaMetric):
 class MeanAbsoluteError(FormulaMetric):
     """Mean of absolute differences, ``mean(|y_true - y_pred|)``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = MeanAbsoluteError()
         >>> metric.update_state([[0, 1], [0, 0]], [[1, 1], [0, 0]])
@@ -109,12 +94,6 @@ class MeanAbsoluteError(FormulaMetric):
 
 class MeanAbsolutePercentageError(FormulaMetric):
     """Mean relative error in percent, ``100 · mean(|y_true - y_pred| / |y_true|)``.
-
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = MeanAbsolutePercentageError()
@@ -130,12 +109,6 @@ class MeanAbsolutePercentageError(FormulaMetric):
 class MeanSquaredLogarithmicError(FormulaMetric):
     """Mean of ``(log(1 + y_true) - log(1 + y_pred))²``.
 
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
-
     Example:
         >>> metric = MeanSquaredLogarithmicError()
         >>> metric.update_state([[1.0]], [[3.0]])
@@ -149,12 +122,6 @@ class MeanSquaredLogarithmicError(FormulaMetric):
 
 class LogCoshError(FormulaMetric):
     """Mean of ``log(cosh(y_pred - y_true))``.
-
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = LogCoshError()
@@ -196,12 +163,6 @@ class CosineSimilarity(FormulaMetric):
 
     Args:
         axis: Axis of the vectors.
-
-    Shape:
-        both: [batch, …, d] → scalar
-
-    Raises:
-        ShapeError: The shapes of targets and predictions differ.
 
     Example:
         >>> metric = CosineSimilarity()

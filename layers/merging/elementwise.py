@@ -20,6 +20,13 @@ class Merge(Layer):
 
     Inputs of lower rank get axes of size 1 after the batch axis; then they broadcast.
     The output's mask is on where any input's is.
+
+    Shape:
+        [x, …]: shapes that broadcast → their common shape
+
+    Raises:
+        ArgumentError: The input is no list.
+        ShapeError: The shapes do not broadcast.
     """
 
     supports_masking = True
@@ -111,13 +118,6 @@ def _widen(x, ndim: int):
 class Add(Merge):
     """Sum of the inputs.
 
-    Shape:
-        [x, …]: shapes that broadcast → their common shape
-
-    Raises:
-        ArgumentError: The input is no list.
-        ShapeError: The shapes do not broadcast.
-
     Example:
         >>> import numpy as np
         >>> Add()([np.ones((2, 3)), np.ones((2, 3))]).tolist()
@@ -162,13 +162,6 @@ class Multiply(Merge):
 
     Where all are masked it is 0.
 
-    Shape:
-        [x, …]: shapes that broadcast → their common shape
-
-    Raises:
-        ArgumentError: The input is no list.
-        ShapeError: The shapes do not broadcast.
-
     Example:
         >>> import numpy as np
         >>> Multiply()([np.array([3.0]), np.array([2.0])]).tolist()
@@ -189,13 +182,6 @@ class Multiply(Merge):
 class Average(Merge):
     """Mean of the inputs, entry by entry.
 
-    Shape:
-        [x, …]: shapes that broadcast → their common shape
-
-    Raises:
-        ArgumentError: The input is no list.
-        ShapeError: The shapes do not broadcast.
-
     Example:
         >>> import numpy as np
         >>> Average()([np.array([3.0]), np.array([2.0])]).tolist()
@@ -209,13 +195,6 @@ class Average(Merge):
 @register_builtin
 class Maximum(Merge):
     """Largest of the inputs, entry by entry, masked ones left out.
-
-    Shape:
-        [x, …]: shapes that broadcast → their common shape
-
-    Raises:
-        ArgumentError: The input is no list.
-        ShapeError: The shapes do not broadcast.
 
     Example:
         >>> import numpy as np
@@ -234,13 +213,6 @@ class Maximum(Merge):
 @register_builtin
 class Minimum(Merge):
     """Smallest of the inputs, entry by entry, masked ones left out.
-
-    Shape:
-        [x, …]: shapes that broadcast → their common shape
-
-    Raises:
-        ArgumentError: The input is no list.
-        ShapeError: The shapes do not broadcast.
 
     Example:
         >>> import numpy as np

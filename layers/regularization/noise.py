@@ -36,6 +36,12 @@ class Noise(Layer):
 
     Keys are a function of the seed of the run, the step and the layer's path; ``seed``
     is folded in.
+
+    Args:
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: any → the same
     """
 
     supports_masking = True
@@ -65,10 +71,6 @@ class Dropout(Noise):
         rate: Share of the inputs to drop, from 0 to 1.
         noise_shape: Shape of ``keep``; it is shared along axes of size 1, and None
             stands for the input's size. ``(None, 1, None)`` shares it over time.
-        seed: Folded into the layer's random key.
-
-    Shape:
-        x: any → the same
 
     Raises:
         ArgumentError: ``rate`` is not between 0 and 1.
@@ -117,7 +119,12 @@ class Dropout(Noise):
 
 
 class SpatialDropout(Dropout):
-    """Dropout of whole channels."""
+    """Dropout of whole channels.
+
+    Args:
+        rate: Share of the channels to drop, from 0 to 1.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+    """
 
     rank = 1
 
@@ -140,9 +147,6 @@ class SpatialDropout(Dropout):
 @register_builtin
 class SpatialDropout1D(SpatialDropout):
     """Drops whole channels of a sequence.
-
-    Args:
-        rate: Share of the channels to drop, from 0 to 1.
 
     Shape:
         x: [batch, time, channels] → the same
@@ -167,10 +171,6 @@ class SpatialDropout1D(SpatialDropout):
 class SpatialDropout2D(SpatialDropout):
     """Drops whole channels of an image.
 
-    Args:
-        rate: Share of the channels to drop, from 0 to 1.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
-
     Shape:
         x: [batch, height, width, channels] → the same
 
@@ -186,10 +186,6 @@ class SpatialDropout2D(SpatialDropout):
 @register_builtin
 class SpatialDropout3D(SpatialDropout):
     """Drops whole channels of a volume.
-
-    Args:
-        rate: Share of the channels to drop, from 0 to 1.
-        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
 
     Shape:
         x: [batch, depth, height, width, channels] → the same
@@ -211,10 +207,6 @@ class GaussianNoise(Noise):
 
     Args:
         stddev: Standard deviation of the noise.
-        seed: Folded into the layer's random key.
-
-    Shape:
-        x: any → the same
 
     Raises:
         ArgumentError: ``stddev`` is negative.
@@ -249,10 +241,6 @@ class GaussianDropout(Noise):
 
     Args:
         rate: Rate of the dropout that the noise matches, at least 0 and below 1.
-        seed: Folded into the layer's random key.
-
-    Shape:
-        x: any → the same
 
     Raises:
         ArgumentError: ``rate`` is out of range.
@@ -295,10 +283,6 @@ class AlphaDropout(Noise):
     Args:
         rate: Share of the inputs to drop, at least 0 and below 1.
         noise_shape: As in :class:`Dropout`.
-        seed: Folded into the layer's random key.
-
-    Shape:
-        x: any → the same
 
     Raises:
         ArgumentError: ``rate`` is out of range.

@@ -39,9 +39,6 @@ class CosineDecay(LearningRateSchedule):
         warmup_target: Highest learning rate; None for no warmup.
         warmup_steps: Length of the warmup.
 
-    Shape:
-        step: [] → []
-
     Raises:
         ArgumentError: ``decay_steps`` is less than 1, or a rate is negative.
 
@@ -109,9 +106,6 @@ class CosineDecayRestarts(LearningRateSchedule):
         m_mul: Each period's highest rate, relative to the one before.
         alpha: α, the lowest learning rate as a fraction of η₀.
         name: Name of the schedule.
-
-    Shape:
-        step: [] → []
 
     Raises:
         ArgumentError: A value is out of range.

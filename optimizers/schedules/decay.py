@@ -33,9 +33,6 @@ class ExponentialDecay(LearningRateSchedule):
         staircase: Round ``t / T`` down, so that the rate falls in steps.
         name: Name of the schedule.
 
-    Shape:
-        step: [] → []
-
     Raises:
         ArgumentError: ``decay_steps`` is less than 1, or a rate is negative.
 
@@ -80,9 +77,6 @@ class InverseTimeDecay(LearningRateSchedule):
         staircase: Round ``t / T`` down, so that the rate falls in steps.
         name: Name of the schedule.
 
-    Shape:
-        step: [] → []
-
     Raises:
         ArgumentError: ``decay_steps`` is less than 1, or a rate is negative.
 
@@ -125,9 +119,6 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         boundaries: Steps in increasing order, at least one.
         values: Learning rates, one more than boundaries.
         name: Name of the schedule.
-
-    Shape:
-        step: [] → []
 
     Raises:
         ArgumentError: The lengths do not fit, or the boundaries do not increase.
@@ -183,9 +174,6 @@ class PolynomialDecay(LearningRateSchedule):
         power: p.
         cycle: Start again after every ``decay_steps``, with ever longer decays.
         name: Name of the schedule.
-
-    Shape:
-        step: [] → []
 
     Raises:
         ArgumentError: ``decay_steps`` is less than 1, or a rate is negative.

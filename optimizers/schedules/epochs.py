@@ -16,7 +16,16 @@ __all__ = ["CosineSchedule", "ExponentialSchedule", "StepSchedule"]
 
 
 class _EpochSchedule(LearningRateSchedule):
-    """A learning rate that is a function of the epoch."""
+    """A learning rate that is a function of the epoch.
+
+    Args:
+        initial_learning_rate: η₀.
+        steps_per_epoch: Length of an epoch; ``fit`` tells it if it is None.
+
+    Raises:
+        ArgumentError: A value is out of range.
+        NotBuiltError: The length of an epoch is not known when the schedule is used.
+    """
 
     def __init__(self, initial_learning_rate: float, steps_per_epoch: int | None):
         op = type(self).__name__
@@ -59,17 +68,8 @@ class StepSchedule(_EpochSchedule):
     .. math:: η(e) = η_0 \, γ^{⌊(e − 1) / k⌋}
 
     Args:
-        initial_learning_rate: η₀.
         epochs_per_step: k.
         gamma: γ.
-        steps_per_epoch: Length of an epoch; ``fit`` tells it if it is None.
-
-    Shape:
-        step: [] → []
-
-    Raises:
-        ArgumentError: A value is out of range.
-        NotBuiltError: The length of an epoch is not known when the schedule is used.
 
     Example:
         >>> schedule = StepSchedule(1.0, 2, 0.5, steps_per_epoch=10)
@@ -102,16 +102,7 @@ class ExponentialSchedule(_EpochSchedule):
     .. math:: η(e) = η_0 \, γ^{e − 1}
 
     Args:
-        initial_learning_rate: η₀.
         gamma: γ.
-        steps_per_epoch: Length of an epoch; ``fit`` tells it if it is None.
-
-    Shape:
-        step: [] → []
-
-    Raises:
-        ArgumentError: A value is out of range.
-        NotBuiltError: The length of an epoch is not known when the schedule is used.
 
     Example:
         >>> schedule = ExponentialSchedule(1.0, 0.5, steps_per_epoch=10)
@@ -142,10 +133,6 @@ class CosineSchedule(_EpochSchedule):
         initial_learning_rate: η₀, in the first epoch.
         min_learning_rate: η₁, in the last epoch and any after it.
         epochs: E; ``fit`` tells it if it is None.
-        steps_per_epoch: Length of an epoch; ``fit`` tells it if it is None.
-
-    Shape:
-        step: [] → []
 
     Raises:
         ArgumentError: A value is out of range.

@@ -21,9 +21,6 @@ class Scaled(LearningRateSchedule):
         schedule: The schedule.
         factor: The factor.
 
-    Shape:
-        step: [] → []
-
     Raises:
         DTypeError: ``schedule`` is no schedule.
         ArgumentError: ``factor`` is negative.

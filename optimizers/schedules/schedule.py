@@ -24,6 +24,9 @@ class LearningRateSchedule(CatalogueClass, abc.ABC):
     A subclass keeps its constructor's arguments as attributes of the same names, and
     overrides ``__call__`` with JAX code: the step is a traced integer in training.
 
+    Shape:
+        step: [] → []
+
     Example:
         >>> class Halving(LearningRateSchedule):
         ...     def __init__(self, start):

@@ -24,9 +24,6 @@ class LinearWarmup(LearningRateSchedule):
         warmup_steps: Length of the warmup.
         initial_learning_rate: Where the line begins.
 
-    Shape:
-        step: [] → []
-
     Raises:
         ArgumentError: A value is out of range.
 
@@ -79,9 +76,6 @@ class OneCycle(LearningRateSchedule):
         div_factor: The maximum over the first rate.
         final_div_factor: The first rate over the last.
         anneal: ``"cos"`` or ``"linear"``.
-
-    Shape:
-        step: [] → []
 
     Raises:
         ArgumentError: A value is out of range.
@@ -149,9 +143,6 @@ class WarmupStableDecay(LearningRateSchedule):
         decay_steps: Length of the decay.
         end_learning_rate: The last rate.
         decay: ``"linear"``, ``"cosine"`` or ``"sqrt"`` (1 − √x).
-
-    Shape:
-        step: [] → []
 
     Raises:
         ArgumentError: A value is out of range, or warmup and decay do not fit.

@@ -255,6 +255,16 @@ class ImageAugmentation(ImageLayer):
 
     Args:
         seed: Folded into the layer's random key.
+        factor: Two numbers in [0, 1] between which the probability is drawn; one
+            number x stands for ``(0, x)``.
+        value_range: The lowest and the highest value of a pixel.
+
+    Shape:
+        images: [batch, h, w, channels] → the same, in the compute dtype
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The rank of the images is neither 3 nor 4.
     """
 
     seed_generator = SeedOfLayer()

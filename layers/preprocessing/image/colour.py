@@ -35,7 +35,15 @@ _UNIT = (0.0, 1.0)
 
 
 class ColourAugmentation(ImageAugmentation):
-    """A random change of the colours of images with three channels."""
+    """A random change of the colours of images with three channels.
+
+    Shape:
+        images: [batch, h, w, 3] → the same, in the compute dtype
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: There are not 3 channels.
+    """
 
     def __init__(
         self,
@@ -84,14 +92,6 @@ class RandomHue(ColourAugmentation):
     Args:
         factor: Two numbers in [0, 1] between which the turn is drawn, as part of half a
             turn, in a random direction; one number x stands for ``(0, x)``.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, 3] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: There are not 3 channels.
 
     Example:
         >>> import numpy as np
@@ -118,14 +118,6 @@ class RandomSaturation(ColourAugmentation):
     Args:
         factor: Two numbers in [0, 1] between which f is drawn: 0 is grey, 0.5 changes
             nothing, 1 is as strong as can be. One number x stands for ``(0, x)``.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, 3] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: There are not 3 channels.
 
     Example:
         >>> import numpy as np
@@ -151,14 +143,6 @@ class RandomColorDegeneration(ColourAugmentation):
     Args:
         factor: Two numbers in [0, 1] between which f is drawn; one number x stands for
             ``(0, x)``.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, 3] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: There are not 3 channels.
 
     Example:
         >>> import numpy as np
@@ -220,7 +204,6 @@ class RandomColorJitter(ImageAugmentation):
     """Changes brightness, contrast, saturation and hue of each image, in this order.
 
     Args:
-        value_range: The lowest and the highest value of a pixel.
         brightness_factor: As in :class:`RandomBrightness`; None leaves it out.
         contrast_factor: As in :class:`RandomContrast`; None leaves it out.
         saturation_factor: As in :class:`RandomSaturation`; None leaves it out.

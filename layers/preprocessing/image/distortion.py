@@ -38,18 +38,9 @@ class RandomPerspective(ImageAugmentation):
     Every corner but the first moves by a random part of its coordinates.
 
     Args:
-        factor: Two numbers in [0, 1] between which the probability is drawn; one number
-            x stands for ``(0, x)``.
         scale: Twice the largest part by which a corner moves, from 0 to 1.
         interpolation: ``"bilinear"`` or ``"nearest"``.
         fill_value: What is outside of the image.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -136,21 +127,11 @@ class RandomElasticTransform(ImageAugmentation):
     """Bends some of the images by a smooth random field.
 
     Args:
-        factor: Two numbers in [0, 1] between which the probability is drawn; one number
-            x stands for ``(0, x)``.
         scale: Two numbers in [0, 1] between which the strength s is drawn: the field is
             noise smoothed by a Gaussian of deviation 0.05 s * the shorter side, times
             this deviation and 0.1 s * the longer side. One number x stands for
             ``(0, x)``.
         interpolation, fill_mode, fill_value: As in :class:`RandomRotation`.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np

@@ -27,19 +27,9 @@ class RandomErasing(ImageAugmentation):
     """Overwrites a rectangle in some of the images.
 
     Args:
-        factor: Two numbers in [0, 1] between which the probability is drawn; one number
-            x stands for ``(0, x)``.
         scale: Two numbers in [0, 1]; the width and the height of the rectangle, as
             parts of the image's, are the roots of numbers drawn between them.
         fill_value: A number, or one for each of three channels; None for noise.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np

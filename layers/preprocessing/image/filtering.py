@@ -49,19 +49,9 @@ class RandomGaussianBlur(ImageAugmentation):
     """Smooths some of the images by a Gaussian.
 
     Args:
-        factor: Two numbers in [0, 1] between which the probability is drawn; one number
-            x stands for ``(0, x)``.
         kernel_size: Width and height of the window, odd; one number for both.
         sigma: Two numbers between which the deviations along x and y are drawn; one
             number x stands for ``(0, x)``.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -116,14 +106,6 @@ class RandomSharpness(ImageAugmentation):
     Args:
         factor: Two numbers in [0, 1] between which f is drawn: 0 is blurred, 0.5
             changes nothing, 1 is sharper. One number x stands for ``(0, x)``.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np

@@ -71,7 +71,15 @@ def affine_boxes(boxes, matrix):
 
 
 class AffineAugmentation(ImageAugmentation):
-    """A random affine map of each image; a subclass draws its matrix."""
+    """A random affine map of each image; a subclass draws its matrix.
+
+    Args:
+        fill_mode: What is outside of the image: ``"reflect"`` (dcba|abcd|dcba),
+            ``"constant"``, ``"wrap"`` (abcd|abcd|abcd), ``"nearest"`` (aaaa|abcd|dddd)
+            or ``"mirror"`` (dcb|abcd|cba).
+        interpolation: ``"bilinear"`` or ``"nearest"``.
+        fill_value: The constant.
+    """
 
     def __init__(
         self,
@@ -113,18 +121,6 @@ class RandomRotation(AffineAugmentation):
     Args:
         factor: Two numbers between which the angle is drawn, as parts of a full turn;
             one number x stands for ``(-x, x)``. Positive angles turn anticlockwise.
-        fill_mode: What is outside of the image: ``"reflect"`` (dcba|abcd|dcba),
-            ``"constant"``, ``"wrap"`` (abcd|abcd|abcd), ``"nearest"`` (aaaa|abcd|dddd)
-            or ``"mirror"`` (dcb|abcd|cba).
-        interpolation: ``"bilinear"`` or ``"nearest"``.
-        fill_value: The constant.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -173,15 +169,6 @@ class RandomZoom(AffineAugmentation):
             is drawn: 0.2 shows 20 % more rows, -0.2 shows 20 % less. One number x
             stands for ``(-x, x)``.
         width_factor: The same for the width; None keeps the proportions.
-        fill_mode, interpolation, seed, fill_value, data_format: As in
-            :class:`RandomRotation`.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -240,15 +227,6 @@ class RandomTranslation(AffineAugmentation):
         height_factor: Two numbers between which the shift is drawn, as parts of the
             height; positive ones move down. One number x stands for ``(-x, x)``.
         width_factor: The same for the width; positive ones move to the right.
-        fill_mode, interpolation, seed, fill_value, data_format: As in
-            :class:`RandomRotation`.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -300,15 +278,6 @@ class RandomShear(AffineAugmentation):
         x_factor: Two numbers in [0, 1] between which the slant along x is drawn; one
             number x stands for ``(0, x)``. The direction is random.
         y_factor: The same along y.
-        interpolation, fill_mode, fill_value, data_format, seed: As in
-            :class:`RandomRotation`.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -356,9 +325,6 @@ class RandomFlip(ImageAugmentation):
     Args:
         mode: ``"horizontal"`` exchanges left and right, ``"vertical"`` top and bottom;
             ``"horizontal_and_vertical"`` decides each by itself.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
 
     Raises:
         ArgumentError: ``mode`` is none of these.

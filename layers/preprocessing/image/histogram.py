@@ -47,12 +47,6 @@ class AutoContrast(ImageCorrection):
 
     It does so in training and in inference.
 
-    Args:
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
     Raises:
         ArgumentError: ``value_range`` is not (lowest, highest).
         ShapeError: The rank of the images is neither 3 nor 4.
@@ -88,11 +82,7 @@ class Equalization(ImageCorrection):
     It does so in training and in inference, for each image by itself.
 
     Args:
-        value_range: The lowest and the highest value of a pixel.
         bins: Number of bins of the histogram.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
 
     Raises:
         ArgumentError: ``value_range`` is not (lowest, highest).
@@ -142,17 +132,12 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageCorrection):
     which keeps the noise of even tiles small. It does so in training and in inference.
 
     Args:
-        value_range: The lowest and the highest value of a pixel.
         clip_limit: How many times as frequent as on average a value counts at most; 0
             for no limit.
         tile_grid_size: Number of tiles along the height and along the width.
 
     Shape:
         images: [batch, h, w, channels] → the same, floats in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np

@@ -29,6 +29,10 @@ class Mixing(ImageAugmentation):
     """A mixture of each row with another; rows that are only padding take no part.
 
     A subclass draws its parameters, and says how two images mix and in which shares.
+
+    Shape:
+        images: [batch, h, w, channels] → the same, in the compute dtype
+        labels: [batch, classes] → the same, as floats
     """
 
     def share(self, parameters, shape: tuple):
@@ -115,10 +119,6 @@ class MixUp(Mixing):
     Args:
         alpha: How evenly images mix: small values leave most of them as they are.
 
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-        labels: [batch, classes] → the same, as floats
-
     Raises:
         ArgumentError: ``alpha`` is not positive.
         DTypeError: The labels are class numbers.
@@ -176,10 +176,6 @@ class CutMix(Mixing):
     Args:
         factor: Two numbers in [0, 1] between which a is drawn; the share of the own
             image is drawn from ``Beta(a, a)``. One number x stands for ``(0, x)``.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-        labels: [batch, classes] → the same, as floats
 
     Raises:
         ArgumentError: ``factor`` is out of range.

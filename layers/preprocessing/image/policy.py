@@ -128,7 +128,6 @@ class RandAugment(Policy):
     contrast, sharpness, posterization, solarization, auto-contrast and equalization.
 
     Args:
-        value_range: The lowest and the highest value of a pixel.
         num_ops: How many changes are made.
         factor: How strong they are, in [0, 1]: two numbers between which the strengths
             are drawn; one number x stands for ``(0, x)``.
@@ -197,7 +196,6 @@ class AugMix(Policy):
     ``v ~ Dirichlet(alpha)``
 
     Args:
-        value_range: The lowest and the highest value of a pixel.
         num_chains: Number of chains.
         chain_depth: Largest number of changes in a chain.
         factor: How strong they are, as in :class:`RandAugment`.

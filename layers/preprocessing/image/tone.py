@@ -43,14 +43,6 @@ class RandomBrightness(ImageAugmentation):
     Args:
         factor: Two numbers in [-1, 1] between which ``shift`` is drawn; one number x
             stands for ``(-x, x)``. -1 is black, 1 is white.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -89,14 +81,6 @@ class RandomContrast(ImageAugmentation):
     Args:
         factor: Two numbers (lower, upper) in [0, 1]: the factor is drawn between
             ``1 - lower`` and ``1 + upper``. One number stands for both.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -131,18 +115,6 @@ class RandomInvert(ImageAugmentation):
 
     ``y = lowest + highest - x``
 
-    Args:
-        factor: Two numbers in [0, 1] between which the probability is drawn; one number
-            x stands for ``(0, x)``.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
-
     Example:
         >>> import numpy as np
         >>> RandomInvert((1.0, 1.0))(np.full((1, 1, 1), 55)).tolist()
@@ -175,14 +147,6 @@ class RandomPosterization(ImageAugmentation):
     Args:
         factor: How many of 8 bits are kept; or two numbers between which they are
             drawn, both included.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
@@ -229,14 +193,6 @@ class Solarization(ImageAugmentation):
         addition_factor: Two numbers in [0, 1] between which the addition is drawn, as
             part of the range of values; one number x stands for ``(0, x)``.
         threshold_factor: The same for the threshold.
-        value_range: The lowest and the highest value of a pixel.
-
-    Shape:
-        images: [batch, h, w, channels] → the same, in the compute dtype
-
-    Raises:
-        ArgumentError: An argument is out of range.
-        ShapeError: The rank of the images is neither 3 nor 4.
 
     Example:
         >>> import numpy as np
