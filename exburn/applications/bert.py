@@ -39,7 +39,7 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers import Dense, Dropout, Input, LayerNormalization
 from exburn.weights import Rules, rules
-from exburn.weights.entries import Entry, nullable, real, whole
+from exburn.weights.entries import Field, nullable, real, whole
 from exburn.weights.sizes import Size
 
 __all__ = ["BERT"]
@@ -371,9 +371,9 @@ class BERT(TextModel):
 
 
 # What has another head than a classifier of texts is read without it.
-_CONFIG = ENCODER.changed(
+_CONFIG = ENCODER.derive(
     [
-        Entry(
+        Field(
             "architectures",
             "kind",
             class_of(
@@ -384,18 +384,18 @@ _CONFIG = ENCODER.changed(
                 "BertForNextSentencePrediction",
             ),
         ),
-        Entry("attention_probs_dropout_prob", "attention_dropout", real(0, 1), 0.1),
-        Entry("classifier_dropout", "top_dropout", nullable(real(0, 1))),
-        Entry("hidden_act", "activation", ACTIVATION, "gelu"),
-        Entry("hidden_dropout_prob", "dropout", real(0, 1), 0.1),
-        Entry("hidden_size", "width", whole(), 768),
-        Entry("intermediate_size", "mlp_width", whole(), 3072),
-        Entry("layer_norm_eps", "epsilon", real(0, above=True), 1e-12),
-        Entry("max_position_embeddings", "positions", whole(), 512),
-        Entry("num_attention_heads", "heads", whole(), 12),
-        Entry("num_hidden_layers", "layers", whole(), 12),
-        Entry("type_vocab_size", "types", whole(), 2),
-        Entry("vocab_size", "vocabulary_size", whole(), 30522),
+        Field("attention_probs_dropout_prob", "attention_dropout", real(0, 1), 0.1),
+        Field("classifier_dropout", "top_dropout", nullable(real(0, 1))),
+        Field("hidden_act", "activation", ACTIVATION, "gelu"),
+        Field("hidden_dropout_prob", "dropout", real(0, 1), 0.1),
+        Field("hidden_size", "width", whole(), 768),
+        Field("intermediate_size", "mlp_width", whole(), 3072),
+        Field("layer_norm_eps", "epsilon", real(0, above=True), 1e-12),
+        Field("max_position_embeddings", "positions", whole(), 512),
+        Field("num_attention_heads", "heads", whole(), 12),
+        Field("num_hidden_layers", "layers", whole(), 12),
+        Field("type_vocab_size", "types", whole(), 2),
+        Field("vocab_size", "vocabulary_size", whole(), 30522),
     ],
     only={"is_decoder": (False,), "position_embedding_type": ("absolute",)},
     # Of heads of other classes, and of the first BERT's own code.

@@ -1,6 +1,6 @@
 """What entries of ``transformers``' configuration files mean, for all families.
 
-A family's table is one of these with its own entries: ``TRANSFORMER.changed([…])``.
+A family's table is one of these with its own entries: ``TRANSFORMER.derive([…])``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from exburn import activations
 from exburn.errors import FileFormatError
 from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights.entries import (
-    Entry,
+    Field,
     Kind,
     Misfit,
     Table,
@@ -136,10 +136,10 @@ def labels(value: Any) -> tuple[str, ...]:
 
 
 # Of networks that do not write: what is said of writing is without effect.
-ENCODER = TRANSFORMER.changed(
+ENCODER = TRANSFORMER.derive(
     [
-        Entry("id2label", "labels", nullable(labels)),
-        Entry("num_labels", "classes", nullable(whole())),
+        Field("id2label", "labels", nullable(labels)),
+        Field("num_labels", "classes", nullable(whole())),
     ],
     harmless=["eos_token_id", "label2id"],
 )

@@ -35,7 +35,7 @@ from exburn.layers import (
 )
 from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights import Rules, rules, transpose
-from exburn.weights.entries import Entry, Table, nullable, real
+from exburn.weights.entries import Field, Table, nullable, real
 from exburn.weights.sizes import Size
 
 __all__ = [
@@ -358,9 +358,9 @@ class EfficientNetLite(ImageModel):
 _ARGUMENTS = Table(
     CONFIG,
     [
-        Entry("channel_multiplier", "width", nullable(real(0, above=True))),
-        Entry("depth_multiplier", "depth", nullable(real(0, above=True))),
-        Entry("drop_rate", "dropout", nullable(real(0, 1))),
+        Field("channel_multiplier", "width", nullable(real(0, above=True))),
+        Field("depth_multiplier", "depth", nullable(real(0, above=True))),
+        Field("drop_rate", "dropout", nullable(real(0, 1))),
     ],
     only={"global_pool": ("avg",), "in_chans": (3,)},
     harmless=["num_classes"],

@@ -10,7 +10,7 @@ from typing import Any
 
 from exburn.text.defaults import GenerationDefaults
 from exburn.weights.entries import (
-    Entry,
+    Field,
     Table,
     flag,
     nullable,
@@ -29,20 +29,20 @@ _TOP_K = 50  # of transformers, where tokens are drawn and nothing is said
 _TABLE = Table(
     GENERATION,
     [
-        Entry("do_sample", "do_sample", nullable(flag, False), False),
-        Entry("eos_token_id", "end_tokens", one_or_list(_TOKEN)),
-        Entry("max_length", "max_length", nullable(_COUNT)),
-        Entry("max_new_tokens", "max_new_tokens", nullable(_COUNT)),
-        Entry("min_p", "min_p", nullable(real(0, 1), 0.0), 0.0),
-        Entry(
+        Field("do_sample", "do_sample", nullable(flag, False), False),
+        Field("eos_token_id", "end_tokens", one_or_list(_TOKEN)),
+        Field("max_length", "max_length", nullable(_COUNT)),
+        Field("max_new_tokens", "max_new_tokens", nullable(_COUNT)),
+        Field("min_p", "min_p", nullable(real(0, 1), 0.0), 0.0),
+        Field(
             "repetition_penalty",
             "repetition_penalty",
             nullable(real(0, above=True), 1.0),
             1.0,
         ),
-        Entry("temperature", "temperature", nullable(real(0), 1.0), 1.0),
-        Entry("top_k", "top_k", nullable(whole(0), _TOP_K), _TOP_K),
-        Entry("top_p", "top_p", nullable(real(0, 1, above=True), 1.0), 1.0),
+        Field("temperature", "temperature", nullable(real(0), 1.0), 1.0),
+        Field("top_k", "top_k", nullable(whole(0), _TOP_K), _TOP_K),
+        Field("top_p", "top_p", nullable(real(0, 1, above=True), 1.0), 1.0),
     ],
     only={
         "bad_words_ids": (),

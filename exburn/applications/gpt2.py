@@ -35,7 +35,7 @@ from exburn.layers import (
     ReversibleEmbedding,
 )
 from exburn.weights import Rules, rules, split, split_heads
-from exburn.weights.entries import Entry, nullable, real, whole
+from exburn.weights.entries import Field, nullable, real, whole
 from exburn.weights.sizes import Size
 
 __all__ = ["GPT2"]
@@ -271,20 +271,20 @@ class _Block:
         return Dense(units, activation, kernel_initializer=start(), name=name)
 
 
-_CONFIG = TRANSFORMER.changed(
+_CONFIG = TRANSFORMER.derive(
     [
-        Entry("activation_function", "activation", ACTIVATION, "gelu_tanh"),
-        Entry("architectures", "kind", class_of("GPT2LMHeadModel", "GPT2Model")),
-        Entry("attn_pdrop", "attention_dropout", real(0, 1), 0.1),
-        Entry("embd_pdrop", "embedding_dropout", real(0, 1), 0.1),
-        Entry("layer_norm_epsilon", "epsilon", real(0, above=True), 1e-5),
-        Entry("n_embd", "width", whole(), 768),
-        Entry("n_head", "heads", whole(), 12),
-        Entry("n_inner", "mlp_width", nullable(whole())),
-        Entry("n_layer", "layers", whole(), 12),
-        Entry("n_positions", "positions", whole(), 1024),
-        Entry("resid_pdrop", "dropout", real(0, 1), 0.1),
-        Entry("vocab_size", "vocabulary_size", whole(), 50257),
+        Field("activation_function", "activation", ACTIVATION, "gelu_tanh"),
+        Field("architectures", "kind", class_of("GPT2LMHeadModel", "GPT2Model")),
+        Field("attn_pdrop", "attention_dropout", real(0, 1), 0.1),
+        Field("embd_pdrop", "embedding_dropout", real(0, 1), 0.1),
+        Field("layer_norm_epsilon", "epsilon", real(0, above=True), 1e-5),
+        Field("n_embd", "width", whole(), 768),
+        Field("n_head", "heads", whole(), 12),
+        Field("n_inner", "mlp_width", nullable(whole())),
+        Field("n_layer", "layers", whole(), 12),
+        Field("n_positions", "positions", whole(), 1024),
+        Field("resid_pdrop", "dropout", real(0, 1), 0.1),
+        Field("vocab_size", "vocabulary_size", whole(), 50257),
     ],
     only={
         "scale_attn_by_inverse_layer_idx": (False,),

@@ -14,7 +14,7 @@ from exburn.applications.scaling import DEVIATION, MEAN
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights.entries import (
-    Entry,
+    Field,
     Kind,
     Misfit,
     Table,
@@ -102,7 +102,7 @@ def _processor(square: bool, **defaults: Any) -> Table:
     kinds = {key: nullable(kind, known[key]) for key, kind in entries.items()}
     return Table(
         PREPROCESSOR,
-        [Entry(key, key, kind, known[key]) for key, kind in kinds.items()],
+        [Field(key, key, kind, known[key]) for key, kind in kinds.items()],
         only={
             "crop_pct": (),
             "do_pad": (False,),
@@ -130,7 +130,7 @@ _VIT = _processor(
     resample="bilinear",
     size=_square(224),
 )
-_DEIT = _VIT.changed(
+_DEIT = _VIT.derive(
     defaults={
         "crop_size": _square(224),
         "do_center_crop": True,
@@ -268,12 +268,12 @@ _MODES = ("center", "border", "squash")
 _CFG = Table(
     CONFIG,
     [
-        Entry("crop_mode", "crop_mode", nullable(choice(_MODES), "center"), "center"),
-        Entry("crop_pct", "crop", nullable(real(0))),
-        Entry("input_size", "input_size", nullable(list_of(whole(1, LONGEST), [3]))),
-        Entry("interpolation", "interpolation", nullable(choice(_FILTERS.values()))),
-        Entry("mean", "mean", nullable(one_or_list(real()))),
-        Entry("std", "deviation", nullable(one_or_list(real(0, above=True)))),
+        Field("crop_mode", "crop_mode", nullable(choice(_MODES), "center"), "center"),
+        Field("crop_pct", "crop", nullable(real(0))),
+        Field("input_size", "input_size", nullable(list_of(whole(1, LONGEST), [3]))),
+        Field("interpolation", "interpolation", nullable(choice(_FILTERS.values()))),
+        Field("mean", "mean", nullable(one_or_list(real()))),
+        Field("std", "deviation", nullable(one_or_list(real(0, above=True)))),
     ],
     only={"crop_border_pixels": (0,), "label_offset": (0,)},
     # Where the weights come from, other sizes that the network could have, and what
@@ -288,8 +288,8 @@ _CFG = Table(
 _TOP = Table(
     CONFIG,
     [
-        Entry("label_names", "labels", nullable(labels)),
-        Entry("num_classes", "classes", nullable(whole(0), 1000), 1000),
+        Field("label_names", "labels", nullable(labels)),
+        Field("num_classes", "classes", nullable(whole(0), 1000), 1000),
     ],
     harmless=["architecture", "label_descriptions", "num_features"],
 )
@@ -313,7 +313,7 @@ def read_timm(
     Raises:
         FileFormatError: It says what is not done here, or nothing is known of it.
     """
-    top = _TOP.changed(only={name: (value,) for name, value in only.items()})
+    top = _TOP.derive(only={name: (value,) for name, value in only.items()})
     inside = {}
     for name in ("pretrained_cfg", "model_args"):
         inside[name] = config.get(name) or {}

@@ -40,7 +40,7 @@ from exburn.layers import (
 from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights import Rules, rules, split_heads, transpose
 from exburn.weights.entries import (
-    Entry,
+    Field,
     Kind,
     Table,
     choice,
@@ -297,10 +297,10 @@ def _gated(x: Any, block: str, mlp_width: int, activation: Any) -> Any:
 _ROPE = Table(
     CONFIG,
     [
-        Entry("factor", "factor", nullable(real(0, above=True))),
-        Entry("rope_theta", "base", nullable(real(0, above=True))),
-        Entry("rope_type", "kind", choice(["default", "linear"])),
-        Entry("type", "older_kind", choice(["default", "linear"])),
+        Field("factor", "factor", nullable(real(0, above=True))),
+        Field("rope_theta", "base", nullable(real(0, above=True))),
+        Field("rope_type", "kind", choice(["default", "linear"])),
+        Field("type", "older_kind", choice(["default", "linear"])),
     ],
     only={"partial_rotary_factor": (1.0,)},
     harmless=["original_max_position_embeddings"],
@@ -319,23 +319,23 @@ def _rope(path: str) -> Kind:
     return nullable(read)
 
 
-_LLAMA = TRANSFORMER.changed(
+_LLAMA = TRANSFORMER.derive(
     [
-        Entry("architectures", "kind", class_of("LlamaForCausalLM", "LlamaModel")),
-        Entry("attention_dropout", "attention_dropout", real(0, 1), 0.0),
-        Entry("head_dim", "head_size", nullable(whole())),
-        Entry("hidden_act", "activation", ACTIVATION, "silu"),
-        Entry("hidden_size", "width", whole(), 4096),
-        Entry("intermediate_size", "mlp_width", whole(), 11008),
-        Entry("num_attention_heads", "heads", whole(), 32),
-        Entry("num_hidden_layers", "layers", whole(), 32),
-        Entry("num_key_value_heads", "key_value_heads", nullable(whole())),
-        Entry("rms_norm_eps", "epsilon", real(0, above=True), 1e-6),
-        Entry("rope_parameters", "rope_parameters", _rope("rope_parameters")),
-        Entry("rope_scaling", "rope_scaling", _rope("rope_scaling")),
-        Entry("rope_theta", "base", real(0, above=True), 10000.0),
-        Entry("tie_word_embeddings", "tie_embeddings", flag, False),
-        Entry("vocab_size", "vocabulary_size", whole(), 32000),
+        Field("architectures", "kind", class_of("LlamaForCausalLM", "LlamaModel")),
+        Field("attention_dropout", "attention_dropout", real(0, 1), 0.0),
+        Field("head_dim", "head_size", nullable(whole())),
+        Field("hidden_act", "activation", ACTIVATION, "silu"),
+        Field("hidden_size", "width", whole(), 4096),
+        Field("intermediate_size", "mlp_width", whole(), 11008),
+        Field("num_attention_heads", "heads", whole(), 32),
+        Field("num_hidden_layers", "layers", whole(), 32),
+        Field("num_key_value_heads", "key_value_heads", nullable(whole())),
+        Field("rms_norm_eps", "epsilon", real(0, above=True), 1e-6),
+        Field("rope_parameters", "rope_parameters", _rope("rope_parameters")),
+        Field("rope_scaling", "rope_scaling", _rope("rope_scaling")),
+        Field("rope_theta", "base", real(0, above=True), 10000.0),
+        Field("tie_word_embeddings", "tie_embeddings", flag, False),
+        Field("vocab_size", "vocabulary_size", whole(), 32000),
     ],
     only={
         "attention_bias": (False,),
@@ -351,12 +351,12 @@ _LLAMA = TRANSFORMER.changed(
 _WINDOW = whole(1, 2**31 - 1)  # positions have 32 bits
 _CONFIGS = {
     "llama": _LLAMA,
-    "mistral": _LLAMA.changed(
+    "mistral": _LLAMA.derive(
         [
-            Entry(
+            Field(
                 "architectures", "kind", class_of("MistralForCausalLM", "MistralModel")
             ),
-            Entry("sliding_window", "sliding_window", nullable(_WINDOW), 4096),
+            Field("sliding_window", "sliding_window", nullable(_WINDOW), 4096),
         ],
         defaults={"intermediate_size": 14336, "num_key_value_heads": 8},
     ),

@@ -47,7 +47,7 @@ from exburn.layers import Conv2D, Dropout, LayerNormalization, Reshape
 from exburn.saving.pretrained_folder import CONFIG
 from exburn.weights import Rules, rules, split, split_heads, transpose
 from exburn.weights.entries import (
-    Entry,
+    Field,
     Misfit,
     Table,
     choice,
@@ -475,20 +475,20 @@ def _side(value: Any) -> int:
     return height
 
 
-_CONFIG = ENCODER.changed(
+_CONFIG = ENCODER.derive(
     [
-        Entry("architectures", "kind", class_of(_CLASSIFIER, "ViTModel")),
-        Entry("attention_probs_dropout_prob", "attention_dropout", real(0, 1), 0.0),
-        Entry("hidden_act", "activation", ACTIVATION, "gelu"),
-        Entry("hidden_dropout_prob", "dropout", real(0, 1), 0.0),
-        Entry("hidden_size", "width", whole(), 768),
-        Entry("image_size", "sides", _sides, (224, 224)),
-        Entry("intermediate_size", "mlp_width", whole(), 3072),
-        Entry("layer_norm_eps", "epsilon", real(0, above=True), 1e-12),
-        Entry("num_attention_heads", "heads", whole(), 12),
-        Entry("num_channels", "channels", whole(), 3),
-        Entry("num_hidden_layers", "layers", whole(), 12),
-        Entry("patch_size", "patch_size", _side, 16),
+        Field("architectures", "kind", class_of(_CLASSIFIER, "ViTModel")),
+        Field("attention_probs_dropout_prob", "attention_dropout", real(0, 1), 0.0),
+        Field("hidden_act", "activation", ACTIVATION, "gelu"),
+        Field("hidden_dropout_prob", "dropout", real(0, 1), 0.0),
+        Field("hidden_size", "width", whole(), 768),
+        Field("image_size", "sides", _sides, (224, 224)),
+        Field("intermediate_size", "mlp_width", whole(), 3072),
+        Field("layer_norm_eps", "epsilon", real(0, above=True), 1e-12),
+        Field("num_attention_heads", "heads", whole(), 12),
+        Field("num_channels", "channels", whole(), 3),
+        Field("num_hidden_layers", "layers", whole(), 12),
+        Field("patch_size", "patch_size", _side, 16),
     ],
     only={"qkv_bias": (True,)},
     # Of the head that draws masked patches, and of the pooler, which is left out.
@@ -502,14 +502,14 @@ _TIMM_ACTIVATION = choice(
 _TIMM_ARGUMENTS = Table(
     CONFIG,
     [
-        Entry("act_layer", "act_layer", nullable(_TIMM_ACTIVATION, "gelu"), "gelu"),
-        Entry("depth", "depth", nullable(whole())),
-        Entry("embed_dim", "embed_dim", nullable(whole())),
-        Entry("img_size", "img_size", nullable(_sides)),
-        Entry("in_chans", "in_chans", nullable(whole(), 3), 3),
-        Entry("mlp_ratio", "mlp_ratio", nullable(real(0, above=True), 4.0), 4.0),
-        Entry("num_heads", "num_heads", nullable(whole())),
-        Entry("patch_size", "patch_size", nullable(_side)),
+        Field("act_layer", "act_layer", nullable(_TIMM_ACTIVATION, "gelu"), "gelu"),
+        Field("depth", "depth", nullable(whole())),
+        Field("embed_dim", "embed_dim", nullable(whole())),
+        Field("img_size", "img_size", nullable(_sides)),
+        Field("in_chans", "in_chans", nullable(whole(), 3), 3),
+        Field("mlp_ratio", "mlp_ratio", nullable(real(0, above=True), 4.0), 4.0),
+        Field("num_heads", "num_heads", nullable(whole())),
+        Field("patch_size", "patch_size", nullable(_side)),
     ],
     only={
         "attn_drop_rate": (0,),

@@ -103,11 +103,11 @@ class ArrayDataset:
     @classmethod
     def of(cls, tree: tuple) -> ArrayDataset:
         """Parts and views of checked arrays, which need no check of their own."""
-        made = object.__new__(cls)
+        dataset = object.__new__(cls)
         arrays = [leaf for _, leaf in leaves(tree, "")]
-        made.tree, made.size = tree, len(arrays[0])
-        made.nbytes = sum(leaf.nbytes for leaf in arrays)
-        return made
+        dataset.tree, dataset.size = tree, len(arrays[0])
+        dataset.nbytes = sum(leaf.nbytes for leaf in arrays)
+        return dataset
 
 
 def _is_mapped(array: Any) -> bool:

@@ -44,7 +44,7 @@ def as_array(
     """
     if type(value) is np.ndarray and value.dtype in KEPT and value.ndim:
         return value
-    given = value
+    original = value
     try:
         for adapter in ADAPTERS:
             if hasattr(adapter, "to_array") and adapter.accepts(value):
@@ -53,7 +53,7 @@ def as_array(
     except (ExBurnError, MemoryError):
         raise
     except Exception as error:  # whatever another library refuses with
-        raise _no_array(given, name, op, error) from error
+        raise _no_array(original, name, op, error) from error
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
             op,
@@ -93,8 +93,8 @@ def as_array(
             {"received": reprlib.repr(value)},
             hint=_of_a_list(name) or "For one sample: np.array([value]).",
         )
-    kept = value.dtype in KEPT or (raw and value.dtype.kind in "OSTUiu")
-    return value if kept else _convert(value, name, op)
+    fits = value.dtype in KEPT or (raw and value.dtype.kind in "OSTUiu")
+    return value if fits else _convert(value, name, op)
 
 
 def _of_one(value: Any) -> str:
@@ -161,8 +161,8 @@ def _convert(array: Any, name: str, op: str) -> np.ndarray | jax.Array:
         if (fault := find_fault(array)) is not None:
             error = DataError if fault.kind == "missing" else DTypeError
             raise error(op, f"{name} {fault.text}", details, hint=fault.hint(name))
-        what, hint, seen = _explain_objects(array)
-        details["first values"] = seen
+        what, hint, values = _explain_objects(array)
+        details["first values"] = values
     raise DTypeError(
         op, f"{name} must be numeric, but holds {what}", details, hint=hint
     )
@@ -170,17 +170,17 @@ def _convert(array: Any, name: str, op: str) -> np.ndarray | jax.Array:
 
 def _explain_objects(array: np.ndarray) -> tuple[str, str, str]:
     first = array.reshape(-1)[:100].tolist()
-    seen = ", ".join(repr(v)[:40] for v in first[:3])
+    text = ", ".join(repr(v)[:40] for v in first[:3])
     shapes = {np.shape(v) for v in first if isinstance(v, np.ndarray)}
     shapes |= {(len(v),) for v in first if isinstance(v, list | tuple)}
     if len(shapes) == 1 and len(array) > 1:
         (shape,) = shapes
-        return f"objects, arrays of {shape}", "Make it one array: np.stack(rows).", seen
+        return f"objects, arrays of {shape}", "Make it one array: np.stack(rows).", text
     if shapes:
         lengths = ", ".join(str(s) for s in sorted(shapes)[:4])
         return (
             f"ragged rows (shapes {lengths})",
             "Make the rows equally long: exburn.utils.pad_sequences(...), np.stack.",
-            seen,
+            text,
         )
-    return "Python objects", "Convert: array.astype(np.float32).", seen
+    return "Python objects", "Convert: array.astype(np.float32).", text

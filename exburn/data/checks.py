@@ -84,7 +84,7 @@ def _check_weights(weight: Tree, y: Tree, op: str) -> None:
                     {path: describe(w), "y": describe(one)},
                     hint="Weigh each row by one number: sample_weight of shape (n,).",
                 )
-        host = w if (seen := on_host(w)) is None else seen
+        host = w if (array := on_host(w)) is None else array
         if not host.min() >= 0 or not np.isfinite(float(host.max())):
             bad = ~(host >= 0) | (host == np.inf)
             at = np.unravel_index(int(bad.argmax()), w.shape)

@@ -316,8 +316,8 @@ def list_places(
     places = [int(at) for at in every[:_LISTED]]
     names = [(place or _row)(at) for at in places]
     if show is not None:
-        shown = [_clip(show(at)) for at in places]
-        names = [f"{text} at {name}" for text, name in zip(shown, names, strict=True)]
+        texts = [_clip(show(at)) for at in places]
+        names = [f"{text} at {name}" for text, name in zip(texts, names, strict=True)]
     if len(every) > len(names):
         return f"{', '.join(names)} … ({len(every)} in all)"
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

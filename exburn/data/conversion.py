@@ -170,10 +170,10 @@ def with_targets_like(
         if len(leaves) != len(forms):
             return batch
         leaves = [_of_form(v, form) for v, form in zip(leaves, forms, strict=True)]
-        made = structure.unflatten(leaves)
+        targets = structure.unflatten(leaves)
         if ordered is not y:
-            made = {**y, **dict(zip(names or (), made, strict=True))}
-        return x, made, weight
+            targets = {**y, **dict(zip(names or (), targets, strict=True))}
+        return x, targets, weight
 
     before = dataset.tree if isinstance(dataset, ArrayDataset) else dataset.peek()
     now = alike(before)

@@ -148,8 +148,8 @@ class Faults:
         reason = f"{len(self._faults)} columns cannot be read"
         if len(self._faults) > _NAMED:
             reason += ": " + ", ".join(name for name, _ in self._faults)
-        shown = {name: fault.text for name, fault in self._faults[:_NAMED]}
-        raise error(self.op, reason, shown, hint=hint)
+        details = {name: fault.text for name, fault in self._faults[:_NAMED]}
+        raise error(self.op, reason, details, hint=hint)
 
 
 def is_frame(value: Any) -> bool:
@@ -209,10 +209,10 @@ def _open(frame: Any, name: str, op: str) -> Any:
         elif kind == "Array":
             frame, kind = pyarrow.chunked_array([frame]), "ChunkedArray"
     try:
-        opened = nw.from_native(frame, allow_series=True, pass_through=True)
+        native = nw.from_native(frame, allow_series=True, pass_through=True)
     except narwhals.exceptions.DuplicateError:
         raise _of_one_name(column_names(frame), name, op) from None
-    if not isinstance(opened, nw.DataFrame | nw.Series):
+    if not isinstance(native, nw.DataFrame | nw.Series):
         raise DTypeError(
             op,
             f"{name} is a {type(frame).__name__}, whose rows are not there yet",
@@ -220,7 +220,7 @@ def _open(frame: Any, name: str, op: str) -> Any:
             hint="Run its query first: x.collect(), x.compute(), x.df(), or convert it "
             "to pandas.",
         )
-    return opened
+    return native
 
 
 def _of_one_name(names: list[Any], name: str, op: str) -> DataError:
@@ -255,16 +255,16 @@ def read_frame(
         DataError: There is no column, or there are several of one name.
         DTypeError: The frame is a query that has not run.
     """
-    opened = _open(frame, name, faults.op)
-    if not hasattr(opened, "columns"):
-        label = _label(opened.name, name)
-        array = _read(opened, label, options, faults, text)
+    table = _open(frame, name, faults.op)
+    if not hasattr(table, "columns"):
+        label = _label(table.name, name)
+        array = _read(table, label, options, faults, text)
         return array if array is None or array.ndim > 1 else array[:, None]
-    if not text and (array := _read_at_once(opened, options)) is not None:
+    if not text and (array := _read_at_once(table, options)) is not None:
         return array
-    columns = dict(zip(opened.columns, opened.iter_columns(), strict=True))
+    columns = dict(zip(table.columns, table.iter_columns(), strict=True))
     if not columns:
-        raise DataError(faults.op, f"{name} has no columns", {"received": opened.shape})
+        raise DataError(faults.op, f"{name} has no columns", {"received": table.shape})
     if text is None:
         text = all(map(is_text_column, columns.values()))
     arrays = {}
@@ -276,20 +276,20 @@ def read_frame(
     return _join(arrays, options, faults) if len(arrays) == len(columns) else None
 
 
-def _read_at_once(opened: Any, options: ReadOptions) -> np.ndarray | None:
+def _read_at_once(table: Any, options: ReadOptions) -> np.ndarray | None:
     """A table of floats, or of integers, as one array; ``None`` if columns must tell.
 
     A table has thousands of columns sometimes, and each takes 0.3 ms.
     """
     import narwhals.stable.v2 as nw
 
-    dtypes = set(opened.schema.values())
-    if not dtypes or opened.implementation.is_pyarrow():  # whose own way is slower
+    dtypes = set(table.schema.values())
+    if not dtypes or table.implementation.is_pyarrow():  # whose own way is slower
         return None
     floats = all(dtype.is_float() for dtype in dtypes)
     if not (floats or dtypes <= {nw.Int8, nw.Int16, nw.Int32, nw.Int64}):
         return None
-    array = opened.to_numpy()
+    array = table.to_numpy()
     if array.dtype.kind != ("f" if floats else "i"):  # values are missing
         return None
     if floats:
@@ -401,8 +401,8 @@ def divide_frame(frame: Any, name: str, options: ReadOptions, op: str) -> Any:
         if name == "x" and len(names) > 1:
             raise _one_column(op, frame, names)
         return frame
-    opened = _open(frame, name, op)
-    columns = opened.columns
+    table = _open(frame, name, op)
+    columns = table.columns
     if len(names) < 2:
         spec = (options.inputs or {}).get(names[0]) if name == "x" and names else None
         if spec is None or len(spec.shape) > 2:
@@ -410,18 +410,18 @@ def divide_frame(frame: Any, name: str, options: ReadOptions, op: str) -> Any:
             return frame
         width = math.prod(n if isinstance(n, int) else -1 for n in spec.shape[1:])
         if width == 1 and len(columns) > 1 and names[0] in columns:
-            return {names[0]: opened.get_column(names[0])}
+            return {names[0]: table.get_column(names[0])}
         _check_order(op, name, columns, options)
         single = len(columns) == 1  # whose rows may be arrays
-        nested = single and not opened.get_column(columns[0]).dtype.is_numeric()
+        nested = single and not table.get_column(columns[0]).dtype.is_numeric()
         if columns and width > 0 and width != len(columns) and not nested:
             raise _wrong_width(op, name, names[0], width, columns)
         return frame
     missing = [key for key in names if key not in columns]
-    needed = [key for key in missing if name != "x" or key not in options.optional]
-    if needed:
-        raise _lacks_columns(op, name, names, needed, columns)
-    return {key: opened.get_column(key) for key in names if key not in missing}
+    lacking = [key for key in missing if name != "x" or key not in options.optional]
+    if lacking:
+        raise _lacks_columns(op, name, names, lacking, columns)
+    return {key: table.get_column(key) for key in names if key not in missing}
 
 
 def _one_column(op: str, series: Any, names: list[str]) -> DataError:
@@ -439,14 +439,14 @@ def _check_order(op: str, name: str, columns: list[Any], options: ReadOptions) -
 
     A training that goes on may have other columns, but not the same in another order.
     """
-    known = options.columns
-    named = known is not None and all(isinstance(c, str) for c in (*known, *columns))
-    if name != "x" or known is None or not named or [*known] == columns:
+    names = options.columns
+    by_name = names is not None and all(isinstance(c, str) for c in (*names, *columns))
+    if name != "x" or names is None or not by_name or [*names] == columns:
         return
-    details = {"in fit": ", ".join(map(repr, known))}
+    details = {"in fit": ", ".join(map(repr, names))}
     details["received"] = ", ".join(map(repr, columns))
     hint = "Put them in order: frame[[name, …]]; or pass frame.to_numpy()."
-    if sorted(known) == sorted(columns):
+    if sorted(names) == sorted(columns):
         raise DataError(
             op, f"{name} has its columns in another order than in fit", details,
             hint=hint,
@@ -454,8 +454,8 @@ def _check_order(op: str, name: str, columns: list[Any], options: ReadOptions) -
     if op == "fit":
         return
     for what, some, others in (
-        ("missing", known, columns),
-        ("not in fit", columns, known),
+        ("missing", names, columns),
+        ("not in fit", columns, names),
     ):
         lacking = [c for c in some if c not in others]
         if lacking:
@@ -522,8 +522,8 @@ def read_columns(
     """
     faults = Faults(op)
     if has_columns(frame):
-        opened = _open(frame, name, op)
-        columns = {key: opened.get_column(key) for key in opened.columns}
+        table = _open(frame, name, op)
+        columns = {key: table.get_column(key) for key in table.columns}
     else:
         columns = {
             key: _open(value, f"{name}[{key!r}]", op)

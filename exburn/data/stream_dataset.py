@@ -158,7 +158,7 @@ class StreamDataset:
             function: Of ``(x, y, sample_weight)``. This stream is not to be used
                 otherwise from then on.
         """
-        made = StreamDataset(
+        dataset = StreamDataset(
             lambda *when: _Mapped(function, lambda: self.iterate(*when, lent=True)),
             batches=self.batches,
             reiterable=self.reiterable,
@@ -169,9 +169,9 @@ class StreamDataset:
             name=self.name,
             op=self.op,
         )
-        made.first_epoch = self.first_epoch
-        made.earlier, self.earlier = self.earlier, 0
-        return made
+        dataset.first_epoch = self.first_epoch
+        dataset.earlier, self.earlier = self.earlier, 0
+        return dataset
 
     def close(self) -> None:
         """Closes what ``peek`` opened, and what is kept between epochs.

@@ -316,14 +316,14 @@ def read_collectives(hlo: str) -> Iterator[Collective]:
         [Collective(kind='all-gather', nbytes=128, devices=4)]
     """
     for line in hlo.splitlines():
-        if (found := _LINE.search(line)) is None:
+        if (match := _LINE.search(line)) is None:
             continue
-        kind = found["kind"]
-        sizes = [_nbytes(*array) for array in _ARRAY.findall(found["result"])]
-        if found["start"] and kind in ("all-gather", "collective-permute"):
+        kind = match["kind"]
+        sizes = [_nbytes(*array) for array in _ARRAY.findall(match["result"])]
+        if match["start"] and kind in ("all-gather", "collective-permute"):
             half = sizes[: len(sizes) // 2 * 2]
             sizes = half[len(half) // 2 :]  # behind the operands
-        devices = _group_size(found["rest"])
+        devices = _group_size(match["rest"])
         total = sum(sizes)
         if kind == "reduce-scatter":  # the result is a part
             total *= devices
@@ -340,14 +340,14 @@ def _nbytes(dtype: str, shape: str) -> int:
 
 def _group_size(text: str) -> int:
     """Devices of a group, which is axes of a mesh, a part of a grid, or a list."""
-    if found := re.search(r"replica_groups=mesh\[(.*?)\]\s*\{(.*?)\}", text):
-        sizes = dict(re.findall(r"'(\w+)'=(\d+)", found[1]))
-        axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", found[2])
+    if match := re.search(r"replica_groups=mesh\[(.*?)\]\s*\{(.*?)\}", text):
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", match[1]))
+        axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", match[2])
         return math.prod(int(part or sizes[name]) for name, part in axes)
-    if found := re.search(r"replica_groups=\[(\d+),(\d+)\]", text):
-        return int(found[2])
-    if found := re.search(r"replica_groups=\{\{([\d,]*)\}", text):
-        return len(found[1].split(","))
-    if found := re.search(r"source_target_pairs=\{(.*?)\}\}", text):
-        return len(np.unique(re.findall(r"\d+", found[1])))
+    if match := re.search(r"replica_groups=\[(\d+),(\d+)\]", text):
+        return int(match[2])
+    if match := re.search(r"replica_groups=\{\{([\d,]*)\}", text):
+        return len(match[1].split(","))
+    if match := re.search(r"source_target_pairs=\{(.*?)\}\}", text):
+        return len(np.unique(re.findall(r"\d+", match[1])))
     return 1

@@ -86,8 +86,8 @@ class ShardingSummary(list):
         return Plain(table)
 
     def _totals(self) -> str:
-        held, whole = self.bytes_per_device, self.replicated_bytes
-        text = f"Weights: {size_text(held)} a device, {size_text(whole)} of them whole"
+        own, whole = self.bytes_per_device, self.replicated_bytes
+        text = f"Weights: {size_text(own)} a device, {size_text(whole)} of them whole"
         if self.optimizer_bytes is not None:
             text += f". Optimizer: {size_text(self.optimizer_bytes)} a device"
         return f"{text}."

@@ -210,10 +210,10 @@ class TensorParallelMap(LayoutMap):
         rule = self.rule_of(path)
         if rule is not None and not self._is_planned(rule):
             return rule
-        found = path
-        while found and found not in self._why:
-            found = found.rpartition("/")[0]
-        return self._why.get(found)
+        parent = path
+        while parent and parent not in self._why:
+            parent = parent.rpartition("/")[0]
+        return self._why.get(parent)
 
     def _is_planned(self, rule: str) -> bool:
         """Whether a rule is there, and as it was planned."""
@@ -325,7 +325,7 @@ class _Planner:
 
     def _divide_attributes(self, layer: Any) -> None:
         """Pairs among the attributes of a layer, by their order and sizes."""
-        opened: list[Any] = []
+        pending: list[Any] = []
         for _, part in children(layer):
             if not _is_product(part) or id(part) in self._done:
                 continue
@@ -333,14 +333,14 @@ class _Planner:
             if into == out:
                 path = self._paths[id(part)]
                 self.whole[path] = "its sizes do not tell which layer reads it"
-                opened = []
-            elif opened and _sizes(opened[0])[1] == _sizes(part)[0]:
-                self._pair(opened, part)
-                opened = []
-            elif opened and _sizes(opened[0]) == _sizes(part):
-                opened.append(part)  # a gate beside it
+                pending = []
+            elif pending and _sizes(pending[0])[1] == _sizes(part)[0]:
+                self._pair(pending, part)
+                pending = []
+            elif pending and _sizes(pending[0]) == _sizes(part):
+                pending.append(part)  # a gate beside it
             else:
-                opened = [part]
+                pending = [part]
 
     def _pair(self, firsts: list[Any], second: Any) -> None:
         columns = [self._by_columns(layer) for layer in firsts]

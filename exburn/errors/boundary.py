@@ -257,12 +257,12 @@ def _is_inside(frame: types.FrameType | None) -> bool:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """An error, its causes, and the members of groups, each once."""
-    seen, waiting = set(), [error]
+    visited, waiting = set(), [error]
     while waiting:
         part = waiting.pop()
-        if id(part) in seen:
+        if id(part) in visited:
             continue
-        seen.add(id(part))
+        visited.add(id(part))
         vars(part).setdefault(_ORIGIN, raised_in(part))
         _forget_details(part)
         yield part
@@ -300,11 +300,11 @@ def _of_user(line: types.TracebackType | None) -> types.TracebackType | None:
         if not (beneath := _is_hidden(line.tb_frame, beneath)):
             lines.append(line)
         line = line.tb_next
-    shown = None
+    traceback = None
     for entry in reversed(lines):
         place = entry.tb_frame, entry.tb_lasti, entry.tb_lineno
-        shown = types.TracebackType(shown, *place)
-    return shown
+        traceback = types.TracebackType(traceback, *place)
+    return traceback
 
 
 def _is_hidden(frame: types.FrameType, beneath: bool) -> bool:
@@ -348,9 +348,9 @@ def _refuse(
             name = type(args[0]).__name__
         parameters, args = parameters[1:], args[1:]
     variadic = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
-    named = [p.name for p in parameters if p.kind not in variadic]
-    if not all(name in named for name in kwargs) and len(named) == len(parameters):
-        return unknown_argument(name, kwargs, named)
+    names = [p.name for p in parameters if p.kind not in variadic]
+    if not all(name in names for name in kwargs) and len(names) == len(parameters):
+        return unknown_argument(name, kwargs, names)
     bare = [p.replace(annotation=p.empty) for p in parameters]
     call = textwrap.shorten(
         f"{name}{inspect.Signature(bare)}", _LONGEST_CALL, placeholder=" …)"

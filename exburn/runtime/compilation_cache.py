@@ -86,8 +86,8 @@ def _own_folder() -> Path | None:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(home, "exburn", "xla")
     there = nearest(folder)
-    known = folder.is_absolute() and there.is_dir()
-    return folder if known and os.access(there, os.W_OK | os.X_OK) else None
+    is_folder = folder.is_absolute() and there.is_dir()
+    return folder if is_folder and os.access(there, os.W_OK | os.X_OK) else None
 
 
 def nearest(folder: Path) -> Path:
@@ -107,9 +107,9 @@ def _prune(folder: Path) -> None:
         if not folder.is_dir() or _age(stamp) < DAY:
             return
         stamp.touch()
-        found = [e for e in os.scandir(folder) if _ENTRY.fullmatch(e.name)]
+        files = [e for e in os.scandir(folder) if _ENTRY.fullmatch(e.name)]
         entries = sorted(
-            ((e.stat().st_mtime, e.stat().st_size, e.path) for e in found), reverse=True
+            ((e.stat().st_mtime, e.stat().st_size, e.path) for e in files), reverse=True
         )
         total = 0
         for _, size, path in entries:

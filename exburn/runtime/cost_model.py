@@ -62,7 +62,7 @@ def count(jaxpr: Any) -> Cost:
         >>> count(jaxpr).flops
         48.0
     """
-    flops, products, convolutions, equations, turned, halves = 0.0, 0.0, 0, 0, 0, 0
+    flops, products, convolutions, equations, rearranged, halves = 0.0, 0.0, 0, 0, 0, 0
     kernels = 0
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     unknown = {d for v in jaxpr.invars for d in _shape(v) if not isinstance(d, int)}
@@ -93,16 +93,16 @@ def count(jaxpr: Any) -> Cost:
             convolutions += times
             last = (len(kernel) - 1, len(kernel) - 2)
             straight = numbers.rhs_spec[:2] == last and numbers.lhs_spec[1] == last[0]
-            turned += times * (spread or not straight)
+            rearranged += times * (spread or not straight)
             halves += times * (equation.invars[0].aval.dtype.itemsize == 2)
         elif (called := equation.params.get("name")) in (_DEPTHWISE, _FEW_CHANNELS):
             *window, inner, _ = _shape(equation.invars[1])
             flops += times * 2.0 * out * math.prod(window) * inner
             convolutions += times * (called == _FEW_CHANNELS)
     outputs = sum(size(_shape(v)) * v.aval.dtype.itemsize for v in jaxpr.outvars)
-    written = _written_elements(jaxpr, size)
+    elements = _written_elements(jaxpr, size)
     flops += products
-    counts = flops, convolutions, equations, written, turned, outputs
+    counts = flops, convolutions, equations, elements, rearranged, outputs
     tables = {id(v): size(_shape(v)) for v in _looked_into(jaxpr)}
     return Cost(*counts, products, halves, sum(tables.values()), kernels)
 
@@ -118,15 +118,15 @@ def _looked_into(jaxpr: Any, origins: dict[int, Any] | None = None) -> Iterator[
         jaxpr: The program, or one inside of it.
         origins: What its variables are of the outermost one's inputs, by their ids.
     """
-    known = {id(v): v for v in jaxpr.invars} if origins is None else origins
+    sources = {id(v): v for v in jaxpr.invars} if origins is None else origins
     for equation in jaxpr.eqns:
         read = equation.invars[:1] if equation.primitive.name == "gather" else []
-        yield from (known[id(v)] for v in read if id(v) in known)
+        yield from (sources[id(v)] for v in read if id(v) in sources)
         for sub in _inside(equation):
             if len(sub.invars) != len(equation.invars):  # of a loop, maybe
                 continue
             pairs = zip(sub.invars, equation.invars, strict=True)
-            inner = {id(i): known[id(o)] for i, o in pairs if id(o) in known}
+            inner = {id(i): sources[id(o)] for i, o in pairs if id(o) in sources}
             yield from _looked_into(sub, inner)
 
 

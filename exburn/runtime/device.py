@@ -84,9 +84,9 @@ def describe(backend: str | None = None) -> str:
     if backend is None and info["backend"] is None:
         return info["name"]
     name = info["backend"] if backend is None else str(backend).lower()
-    known = {*_PLATFORMS.values(), *info["available_backends"]}
-    if name not in known:
-        raise unknown_name("backend", backend, known, op="describe")
+    names = {*_PLATFORMS.values(), *info["available_backends"]}
+    if name not in names:
+        raise unknown_name("backend", backend, names, op="describe")
     platforms = [key for key, value in _PLATFORMS.items() if value == name] or [name]
     devices = [device for key in platforms for device in _devices(key)]
     if not devices or name not in info["available_backends"]:
@@ -152,20 +152,20 @@ def device_of(device: Any, op: str) -> Any:
         return device
     kind, _, number = str(device).partition(":")
     names = {"gpu": ("gpu", "METAL", "mps"), "metal": ("METAL", "mps")}
-    found = []
+    devices = []
     for name in names.get(kind, (kind,) if kind else ()):
         try:
-            found += jax.local_devices(backend=name)
+            devices += jax.local_devices(backend=name)
         except RuntimeError:  # this process has no such platform
             continue
-    if (number and not number.isdecimal()) or int(number or 0) >= len(found):
+    if (number and not number.isdecimal()) or int(number or 0) >= len(devices):
         raise ArgumentError(
             op,
             f"device must be one of this process, received {device!r}",
             {"devices": ", ".join(map(str, jax.local_devices()))},
             hint="exburn.doctor() tells what is missing.",
         )
-    return found[int(number or 0)]
+    return devices[int(number or 0)]
 
 
 @api_boundary
@@ -187,11 +187,11 @@ def device(device_name: Any) -> contextlib.AbstractContextManager[Any]:
         >>> [found.platform for found in x.devices()]
         ['cpu']
     """
-    named = device_name
-    if isinstance(named, str):
-        named = named.lower().removeprefix("/").removeprefix("device:")
-        named = named.replace("cuda", "gpu")
-    return jax.default_device(device_of(named, "device"))
+    name = device_name
+    if isinstance(name, str):
+        name = name.lower().removeprefix("/").removeprefix("device:")
+        name = name.replace("cuda", "gpu")
+    return jax.default_device(device_of(name, "device"))
 
 
 @api_boundary
@@ -344,13 +344,13 @@ def _backend(device: Any) -> str:
 
 
 def _available_backends(default: str | None) -> list[str]:
-    found = [default] if default else []
+    backends = [default] if default else []
     for name, backend in _PLATFORMS.items():
-        if backend in found:
+        if backend in backends:
             continue
         if any(_failure(device) is None for device in _devices(name)):
-            found.append(backend)
-    return found
+            backends.append(backend)
+    return backends
 
 
 @functools.lru_cache(maxsize=64)

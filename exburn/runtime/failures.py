@@ -30,7 +30,7 @@ def misses_arrays(error: BaseException) -> bool:
         >>> misses_arrays(RuntimeError("Array has been deleted with shape=int32[]."))
         True
     """
-    said = str(error)
+    text = str(error)
     return isinstance(error, (RuntimeError, ValueError)) and any(
-        sign in said for sign in ("has been deleted", "deleted or donated")
+        sign in text for sign in ("has been deleted", "deleted or donated")
     )

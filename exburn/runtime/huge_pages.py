@@ -33,12 +33,12 @@ def huge_pages(size: int) -> Iterator[None]:
         ...     zeros = bytearray(8)
     """
     over = threading.Event()
-    known = _mapped_regions() if size >= _LEAST else None
+    regions = _mapped_regions() if size >= _LEAST else None
     watcher = threading.Thread(
-        target=_watch, args=(size, known, over), name="exburn-huge-pages", daemon=True
+        target=_watch, args=(size, regions, over), name="exburn-huge-pages", daemon=True
     )
     try:
-        if known is not None:
+        if regions is not None:
             with contextlib.suppress(RuntimeError):  # no thread is to be had
                 watcher.start()
         yield
@@ -48,7 +48,7 @@ def huge_pages(size: int) -> Iterator[None]:
             watcher.join()
 
 
-def _watch(size: int, known: list[tuple[int, int]], over: threading.Event) -> None:
+def _watch(size: int, regions: list[tuple[int, int]], over: threading.Event) -> None:
     while not over.wait(_POLL):
         now = _mapped_regions()
         if now is None:
@@ -56,14 +56,14 @@ def _watch(size: int, known: list[tuple[int, int]], over: threading.Event) -> No
         for start, end in now:
             if not size <= end - start <= size + _JOINED:
                 continue
-            if (place := _new(start, end, size, known)) is not None:
+            if (place := _new(start, end, size, regions)) is not None:
                 _fill_in(place, place + size, over)
                 return
 
 
-def _new(start: int, end: int, size: int, known: list[tuple[int, int]]) -> int | None:
+def _new(start: int, end: int, size: int, regions: list[tuple[int, int]]) -> int | None:
     """Where so many bytes begin that were not there: Linux joins old and new."""
-    for old_start, old_end in known:
+    for old_start, old_end in regions:
         if start < old_end and old_start < end:
             if old_start - start >= size:
                 return start
@@ -98,14 +98,14 @@ def _fill_in(start: int, end: int, over: threading.Event) -> None:
 
 def _mapped_regions() -> list[tuple[int, int]] | None:
     """Private memory without a file; ``None`` if the kernel does not say."""
-    found = []
+    regions = []
     try:
         with open("/proc/self/maps") as lines:
             for line in lines:
                 place, access, _, _, node, *path = line.split(maxsplit=5)
                 if access == "rw-p" and node == "0" and not path:
                     start, end = place.split("-")
-                    found.append((int(start, 16), int(end, 16)))
+                    regions.append((int(start, 16), int(end, 16)))
     except (OSError, ValueError):  # no Linux, no file to be had, another format
         return None
-    return found
+    return regions

@@ -12,24 +12,24 @@ from jax.sharding import NamedSharding, PartitionSpec
 from exburn.errors import ArgumentError
 
 
-def refuse_apart(op: str, error: BaseException, given: dict[str, Any]) -> None:
+def refuse_apart(op: str, error: BaseException, trees: dict[str, Any]) -> None:
     """Says which arrays lie where, if that is what JAX has raised an error for.
 
     Args:
         op: The operation named in the error.
         error: What was raised.
-        given: Arrays, in any structure, by the names that the user knows them by.
+        trees: Arrays, in any structure, by the names that the user knows them by.
 
     Raises:
         ArgumentError: The arrays lie on different devices.
     """
     if not _speaks_of_devices(error):
         return
-    found = {name: _places(name, tree) for name, tree in given.items()}
-    if len({place for places in found.values() for place in places.values()}) < 2:
+    devices = {name: _places(name, tree) for name, tree in trees.items()}
+    if len({place for places in devices.values() for place in places.values()}) < 2:
         return
     details: dict[str, str] = {}
-    for name, places in found.items():
+    for name, places in devices.items():
         one = len(set(places.values())) == 1
         details |= {name: next(iter(places.values()))} if one else places
     raise ArgumentError(
@@ -119,8 +119,8 @@ def _speaks_of_devices(error: BaseException | None) -> bool:
 
 def _places(name: str, tree: Any) -> dict[str, str]:
     """Devices of the arrays that were put there: all others go where these are."""
-    found = {}
+    places = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if is_bound(leaf) and not leaf.is_deleted():
-            found[name + jax.tree_util.keystr(path)] = _devices(leaf)
-    return found
+            places[name + jax.tree_util.keystr(path)] = _devices(leaf)
+    return places

@@ -21,7 +21,7 @@ from exburn.errors.boundary import api_boundary
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class ExportTarget:
     """What a program that is traced for another runtime may hold.
 
     Attributes:
@@ -47,20 +47,20 @@ class Target:
 TARGETS = {
     target.name: target
     for target in (
-        Target("platforms", plain_windows=False, exact=False),
-        Target("onnx", quantizes=True),
-        Target(
+        ExportTarget("platforms", plain_windows=False, exact=False),
+        ExportTarget("onnx", quantizes=True),
+        ExportTarget(
             "litert",
             valid_transposed=True,
             unrolled=True,
             low_rank=True,
             quantizes=True,
         ),
-        Target("coreml", valid_transposed=True, low_rank=True),
+        ExportTarget("coreml", valid_transposed=True, low_rank=True),
     )
 }
 
-_current: contextvars.ContextVar[Target | None] = contextvars.ContextVar(
+_current: contextvars.ContextVar[ExportTarget | None] = contextvars.ContextVar(
     "exburn_target", default=None
 )
 _OPEN, _CLOSE = "⟨", "⟩"  # around a layer's path in JAX's stack of names
@@ -68,7 +68,7 @@ _OPEN, _CLOSE = "⟨", "⟩"  # around a layer's path in JAX's stack of names
 
 @api_boundary
 @contextlib.contextmanager
-def portable(target: str) -> Iterator[Target]:
+def portable(target: str) -> Iterator[ExportTarget]:
     """Within the block programs are traced for another runtime.
 
     Args:
@@ -94,7 +94,7 @@ def portable(target: str) -> Iterator[Target]:
         _current.reset(token)
 
 
-def current() -> Target | None:
+def current() -> ExportTarget | None:
     """The runtime that programs are traced for now; ``None`` for this process'."""
     return _current.get()
 
@@ -111,8 +111,8 @@ def layer_of(stack: Any) -> str:
         >>> layer_of("jit(f)/⟨block⟩/⟨block/dense⟩/dot"), layer_of("vmap()/le")
         ('block/dense', '')
     """
-    _, found, rest = str(stack).rpartition(_OPEN)
-    return rest.partition(_CLOSE)[0] if found else ""
+    _, opening, rest = str(stack).rpartition(_OPEN)
+    return rest.partition(_CLOSE)[0] if opening else ""
 
 
 def unrolls() -> bool:

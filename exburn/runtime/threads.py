@@ -242,8 +242,8 @@ _before = _TURN
 
 
 @contextlib.contextmanager
-def short_turns(wanted: bool = True) -> Iterator[None]:
-    """In the block, in all threads, 0.1 ms, if that is ``wanted``.
+def short_turns(enabled: bool = True) -> Iterator[None]:
+    """In the block, in all threads, 0.1 ms, if that is ``enabled``.
 
     The thread that launches programs needs the interpreter a few times for each chunk,
     and threads that read and send the next ones have it for about half of the time. On
@@ -255,7 +255,7 @@ def short_turns(wanted: bool = True) -> Iterator[None]:
         0.0001
     """
     global _blocks, _before
-    if not wanted:
+    if not enabled:
         yield
         return
     with _lock:

@@ -99,20 +99,20 @@ def compiler_options(
         None
     """
     if platform == "cpu" and (cost is None or cost.convolutions):
-        wanted = _CPU
+        options = _CPU
     elif platform == "gpu":
         halves = cost is not None and cost.halves > 0
         fitting = {
             FEWER_PRODUCTS: cost is not None and cost.flops < _SMALL_FLOPS,
             TRITON: convolutional(cost) and (training or not halves),
         }
-        wanted = {k: value for k, value in _GPU.items() if fitting.get(k, True)}
-        wanted |= _SEVERAL_GPUS if devices > 1 else {}
+        options = {k: value for k, value in _GPU.items() if fitting.get(k, True)}
+        options |= _SEVERAL_GPUS if devices > 1 else {}
     else:
         return None
-    given, known = os.environ.get("XLA_FLAGS", ""), known_options(platform)
-    free = known - {name for name in wanted if f"--{name}" in given}
-    return {name: value for name, value in wanted.items() if name in free}
+    flags, supported = os.environ.get("XLA_FLAGS", ""), known_options(platform)
+    free = supported - {name for name in options if f"--{name}" in flags}
+    return {name: value for name, value in options.items() if name in free}
 
 
 @functools.cache

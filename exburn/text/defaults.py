@@ -67,20 +67,20 @@ class GenerationDefaults:
                 check_count(_OP, name, getattr(self, name))
 
     @classmethod
-    def of(cls, given: Any) -> GenerationDefaults:
+    def of(cls, value: Any) -> GenerationDefaults:
         """Those of a mapping of the arguments; of ``None`` those of no folder.
 
         Raises:
             ArgumentError: It is something else, or has another name.
         """
-        if isinstance(given, cls):
-            return given
+        if isinstance(value, cls):
+            return value
         names = {field.name for field in dataclasses.fields(cls)}
-        mapping = {} if given is None else given
+        mapping = {} if value is None else value
         if not isinstance(mapping, Mapping) or not names.issuperset(mapping):
             raise ArgumentError(
                 _OP,
-                f"it is a mapping of {', '.join(sorted(names))}, received {given!r}",
+                f"it is a mapping of {', '.join(sorted(names))}, received {value!r}",
             )
         return cls(**mapping)
 

@@ -102,36 +102,36 @@ class Growth:
             )
 
 
-def check_description(described: Mapping[str, Any]) -> Growth:
+def check_description(content: Mapping[str, Any]) -> Growth:
     """Looks for what could multiply texts, or take time without bound.
 
     Raises:
         FileFormatError: There is something.
     """
-    normalizer = math.prod(map(_growth, _steps(described, "normalizer", "normalizers")))
+    normalizer = math.prod(map(_growth, _steps(content, "normalizer", "normalizers")))
     if normalizer > _GROWTH:
         raise _refusal("Tokenizer", "its normalizers may multiply texts without bound")
-    decoder = math.prod(map(_growth, _steps(described, "decoder", "decoders")))
+    decoder = math.prod(map(_growth, _steps(content, "decoder", "decoders")))
     if decoder > _DECODER_GROWTH:
         raise _refusal("Tokenizer", "its decoders may multiply texts without bound")
     # Each step of bytes writes those of the one before as letters, of two bytes each.
-    cutting = math.prod(map(_growth, _steps(described, *_CUTTING)))
+    cutting = math.prod(map(_growth, _steps(content, *_CUTTING)))
     if cutting > _DECODER_GROWTH:
         raise _refusal(
             "Tokenizer", "its pre-tokenizers may multiply texts without bound"
         )
-    count = sum(1 for names in _STEPS for _ in _steps(described, *names))
+    count = sum(1 for names in _STEPS for _ in _steps(content, *names))
     if count > _MOST_STEPS:
         raise _refusal("Tokenizer", f"it takes {count} steps, more than {_MOST_STEPS}")
-    for pattern in _patterns(described):
+    for pattern in _patterns(content):
         if _explodes(pattern):
             raise _refusal(
                 "Tokenizer",
                 "it looks for an expression that may take time without bound: "
                 f"{pattern[:100]!r}",
             )
-    _check_templates(described)
-    token = _check_model(described, normalizer)
+    _check_templates(content)
+    token = _check_model(content, normalizer)
     return Growth(normalizer, decoder, token)
 
 
@@ -143,9 +143,9 @@ def _refusal(op: str, reason: str) -> FileFormatError:
     )
 
 
-def _steps(described: Any, name: str, inner: str) -> Iterator[Mapping[str, Any]]:
+def _steps(content: Any, name: str, inner: str) -> Iterator[Mapping[str, Any]]:
     """The steps of a normalizer, decoder …, in sequences of sequences, too."""
-    step = described.get(name) if isinstance(described, Mapping) else None
+    step = content.get(name) if isinstance(content, Mapping) else None
     todo = [step]
     while todo:
         step = todo.pop()
@@ -184,11 +184,11 @@ def _longest_mapping(data: str) -> int:
     return max([1, *(len(text) for text in texts.split(b"\0"))])
 
 
-def _check_templates(described: Mapping[str, Any]) -> None:
+def _check_templates(content: Mapping[str, Any]) -> None:
     repeats, special = 1, 0
-    for step in _steps(described, "post_processor", "processors"):
-        added = step.get("special_tokens")
-        names = added if isinstance(added, Mapping) else {}
+    for step in _steps(content, "post_processor", "processors"):
+        tokens = step.get("special_tokens")
+        names = tokens if isinstance(tokens, Mapping) else {}
         for kind in ("single", "pair"):
             parts = step.get(kind)
             if not isinstance(parts, list):
@@ -204,14 +204,14 @@ def _ids(part: Any, names: Mapping[str, Any]) -> list[Any]:
     match part:
         case {"SpecialToken": {"id": str(name)}}:
             ids = names.get(name)
-            listed = ids.get("ids") if isinstance(ids, Mapping) else None
-            return listed if isinstance(listed, list) else []
+            numbers = ids.get("ids") if isinstance(ids, Mapping) else None
+            return numbers if isinstance(numbers, list) else []
     return []
 
 
-def _check_model(described: Mapping[str, Any], growth: int) -> int:
+def _check_model(content: Mapping[str, Any], growth: int) -> int:
     """Checks words and tokens; returns the characters of the longest token."""
-    model, added = described.get("model"), described.get("added_tokens")
+    model, entries = content.get("model"), content.get("added_tokens")
     model = model if isinstance(model, Mapping) else {}
     word = model.get("max_input_chars_per_word")
     if isinstance(word, int) and word > _LONGEST_WORD:
@@ -226,7 +226,7 @@ def _check_model(described: Mapping[str, Any], growth: int) -> int:
         pairs = vocabulary if isinstance(vocabulary, list) else []
         names = [pair[0] for pair in pairs if isinstance(pair, list) and pair]
         numbers = []
-    tokens = added if isinstance(added, list) else []
+    tokens = entries if isinstance(entries, list) else []
     tokens = [token for token in tokens if isinstance(token, Mapping)]
     numbers += [token.get("id") for token in tokens]
     largest = max((n for n in numbers if isinstance(n, int)), default=0)

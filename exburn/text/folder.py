@@ -19,7 +19,7 @@ from exburn.errors import FileFormatError
 from exburn.saving.pretrained_folder import CONFIG, read_json
 from exburn.text.settings import TokenizerSettings
 from exburn.weights.entries import (
-    Entry,
+    Field,
     Misfit,
     Table,
     choice,
@@ -66,12 +66,12 @@ _DEFAULTS = {
 # ---------------------------------------------------------------------- kinds
 def _token(value: Any) -> dict[str, Any]:
     """A token with its flags, of its text or of an object."""
-    told = {"content": value} if isinstance(value, str) else value
-    if not isinstance(told, Mapping) or not {"content", "__type", *_FLAGS} >= {*told}:
+    parts = {"content": value} if isinstance(value, str) else value
+    if not isinstance(parts, Mapping) or not {"content", "__type", *_FLAGS} >= {*parts}:
         raise Misfit("a token: a text, or an object with 'content'")
-    content, special = told.get("content"), told.get("special", True)
-    flags = {name: told.get(name, False) for name in _FLAGS}
-    flags |= {"special": special, "normalized": told.get("normalized", not special)}
+    content, special = parts.get("content"), parts.get("special", True)
+    flags = {name: parts.get(name, False) for name in _FLAGS}
+    flags |= {"special": special, "normalized": parts.get("normalized", not special)}
     if not _is_token(content):
         raise Misfit("a token, whose 'content' is a text")
     if not all(isinstance(value, bool) for value in flags.values()):
@@ -102,7 +102,7 @@ def _named_or_more(value: Any) -> Mapping[str, Any] | list[dict[str, Any]]:
     return _more_tokens(value)
 
 
-def _numbered(value: Any) -> list[tuple[int, dict[str, Any]]]:
+def _tokens_by_number(value: Any) -> list[tuple[int, dict[str, Any]]]:
     """Tokens by their numbers, in order."""
     if not isinstance(value, Mapping) or not all(map(_NUMBER.fullmatch, value)):
         raise Misfit("an object of numbers and tokens")
@@ -138,37 +138,37 @@ def _input_names(value: Any) -> bool:
 _SIDE = choice(["right", "left"])
 _NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _TOKENS = [
-    *(Entry(f"{name}_token", name, nullable(_token)) for name in _NAMED),
-    Entry("additional_special_tokens", "special", nullable(_more_tokens, [])),
-    Entry("extra_special_tokens", "extra", nullable(_named_or_more, [])),
+    *(Field(f"{name}_token", name, nullable(_token)) for name in _NAMED),
+    Field("additional_special_tokens", "special", nullable(_more_tokens, [])),
+    Field("extra_special_tokens", "extra", nullable(_named_or_more, [])),
 ]
 _TABLE = Table(
     CONFIG_FILE,
     [
         *_TOKENS,
-        Entry("add_bos_token", "add_bos", nullable(flag)),
-        Entry("add_eos_token", "add_eos", nullable(flag)),
-        Entry("add_prefix_space", "prefix_space", nullable(flag)),
-        Entry("added_tokens_decoder", "added", nullable(_numbered)),
-        Entry("clean_text", "clean_text", nullable(flag)),
-        Entry("clean_up_tokenization_spaces", "clean_up", nullable(flag, False), False),
-        Entry(
+        Field("add_bos_token", "add_bos", nullable(flag)),
+        Field("add_eos_token", "add_eos", nullable(flag)),
+        Field("add_prefix_space", "prefix_space", nullable(flag)),
+        Field("added_tokens_decoder", "added", nullable(_tokens_by_number)),
+        Field("clean_text", "clean_text", nullable(flag)),
+        Field("clean_up_tokenization_spaces", "clean_up", nullable(flag, False), False),
+        Field(
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
             "clean_up_all",
             nullable(flag, False),
             False,
         ),
-        Entry("do_lower_case", "lowercase", nullable(flag)),
-        Entry("legacy", "legacy", nullable(flag)),
-        Entry("max_len", "old_length", nullable(_length)),
-        Entry("model_input_names", "type_ids", nullable(_input_names)),
-        Entry("model_max_length", "max_length", nullable(_length)),
-        Entry("padding_side", "padding_side", nullable(_SIDE)),
-        Entry("strip_accents", "strip_accents", nullable(flag)),
-        Entry("tokenize_chinese_chars", "chinese_chars", nullable(flag)),
-        Entry("tokenizer_class", "kind", nullable(text)),
-        Entry("truncation_side", "truncation_side", nullable(_SIDE)),
-        Entry("wordpieces_prefix", "prefix", nullable(text)),
+        Field("do_lower_case", "lowercase", nullable(flag)),
+        Field("legacy", "legacy", nullable(flag)),
+        Field("max_len", "old_length", nullable(_length)),
+        Field("model_input_names", "type_ids", nullable(_input_names)),
+        Field("model_max_length", "max_length", nullable(_length)),
+        Field("padding_side", "padding_side", nullable(_SIDE)),
+        Field("strip_accents", "strip_accents", nullable(flag)),
+        Field("tokenize_chinese_chars", "chinese_chars", nullable(flag)),
+        Field("tokenizer_class", "kind", nullable(text)),
+        Field("truncation_side", "truncation_side", nullable(_SIDE)),
+        Field("wordpieces_prefix", "prefix", nullable(text)),
     ],
     only={
         "auto_map": (),  # code of the folder's, which does not run
@@ -213,41 +213,41 @@ class Description:
 
 
 def read_description(
-    folder: Path, content: str, described: dict[str, Any], op: str
+    folder: Path, content: str, description: dict[str, Any], op: str
 ) -> Description:
     """The tokenizer that the files beside a ``tokenizer.json`` make of it.
 
     Args:
         folder: The folder.
         content: The text of its ``tokenizer.json``.
-        described: What that describes; it is changed.
+        description: What that describes; it is changed.
         op: The operation named in errors.
 
     Raises:
         FileFormatError: An entry does not fit, is not done here, contradicts the
             ``tokenizer.json``, or nothing is known of it.
     """
-    told, files = {}, {TOKENIZER: content}
+    configs, files = {}, {TOKENIZER: content}
     for name in TOKENIZER_FILES[1:]:
         if (folder / name).exists():
-            told[name], files[name] = read_json(folder / name, op)
-    reading = _Reading(described, _entries(told, described, folder, op), op)
+            configs[name], files[name] = read_json(folder / name, op)
+    reading = _Reading(description, _entries(configs, description, folder, op), op)
     reading.check()
     changed = reading.add_tokens()
     changed = reading.set_normalizer() or changed
     if changed:
-        content = json.dumps(described, ensure_ascii=False)
+        content = json.dumps(description, ensure_ascii=False)
     return Description(content, reading.settings(), files)
 
 
 def _entries(
-    told: Mapping[str, Mapping[str, Any]],
-    described: Mapping[str, Any],
+    configs: Mapping[str, Mapping[str, Any]],
+    description: Mapping[str, Any],
     folder: Path,
     op: str,
 ) -> dict[str, Any]:
     """The entries of all files, under the names of the table's arguments."""
-    config = dict(told.get(CONFIG_FILE, {}))
+    config = dict(configs.get(CONFIG_FILE, {}))
     # Tokens of one model, as "image_token": they are special.
     own = {
         key: config.pop(key)
@@ -255,7 +255,7 @@ def _entries(
         if key.endswith("_token") and key not in _TABLE.entries
     }
     entries = _TABLE.read(config, op)
-    more = Table(CONFIG_FILE, [Entry(key, key, nullable(_token)) for key in own])
+    more = Table(CONFIG_FILE, [Field(key, key, nullable(_token)) for key in own])
     entries["own"] = [token for token in more.read(own, op).values() if token]
     lists = {"additional_special_tokens", "extra_special_tokens"}
     entries["listed"] = not lists.isdisjoint(config)
@@ -267,20 +267,20 @@ def _entries(
     entries["extra"] = entries["extra"] or entries["special"] or []
     present = {*config}
     if entries["added"] is None:  # an older folder
-        present |= {*told.get(_SPECIAL, {})}
-        more = _take_special(entries, told.get(_SPECIAL, {}), op)
-        entries["added"] = _added_tokens(told.get(_ADDED, {}), entries, op)
+        present |= {*configs.get(_SPECIAL, {})}
+        more = _take_special(entries, configs.get(_SPECIAL, {}), op)
+        entries["added"] = _added_tokens(configs.get(_ADDED, {}), entries, op)
         entries["extra"] = [*entries["extra"], *more]
-    if entries["kind"] is None and told and (folder / CONFIG).is_file():
+    if entries["kind"] is None and configs and (folder / CONFIG).is_file():
         model, _ = read_json(folder / CONFIG, op)
         kind, own_type = model.get("tokenizer_class"), model.get("model_type")
         kind = kind or (_CLASSES.get(own_type) if isinstance(own_type, str) else None)
         entries["kind"] = kind if isinstance(kind, str) else None
-    steps = _steps(described.get("pre_tokenizer"), "pretokenizers")
+    steps = _steps(description.get("pre_tokenizer"), "pretokenizers")
     if entries["kind"] in _LLAMA and any(s.get("type") == "ByteLevel" for s in steps):
         entries["kind"] = None  # many folders of Llama 3 name the class of Llama 2
     defaults = _DEFAULTS.get(entries["kind"] or "", {})
-    pad = _object(described.get("padding")).get("pad_token")
+    pad = _object(description.get("padding")).get("pad_token")
     if _is_token(pad) and entries["kind"] not in (*_BERT, *_GPT2):
         defaults = {**defaults, "pad": pad}
     for name, content in defaults.items():
@@ -316,24 +316,24 @@ def _take_special(
 
 def _special_tokens(entries: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The tokens that are named as special."""
-    named = [entries[name] for name in _NAMED if entries[name]]
-    named = [{**token, "special": True} for token in [*named, *entries["own"]]]
-    return [*named, *entries["extra"]]
+    tokens = [entries[name] for name in _NAMED if entries[name]]
+    tokens = [{**token, "special": True} for token in [*tokens, *entries["own"]]]
+    return [*tokens, *entries["extra"]]
 
 
 def _added_tokens(
-    told: Mapping[str, Any], entries: Mapping[str, Any], op: str
+    contents: Mapping[str, Any], entries: Mapping[str, Any], op: str
 ) -> list[tuple[int, dict[str, Any]]]:
     """The tokens of ``added_tokens.json``.
 
     Raises:
         FileFormatError: It is damaged.
     """
-    named = [entries[name] for name in _NAMED if entries[name]]
-    special = {token["content"] for token in [*named, *entries["extra"]]}
-    table = Table(_ADDED, [Entry(key, key, whole(0, _MOST)) for key in told])
+    special_names = [entries[name] for name in _NAMED if entries[name]]
+    special = {token["content"] for token in [*special_names, *entries["extra"]]}
+    table = Table(_ADDED, [Field(key, key, whole(0, _MOST)) for key in contents])
     tokens = []
-    for content, number in table.read(told, op).items():
+    for content, number in table.read(contents, op).items():
         if not _is_token(content):
             raise FileFormatError(op, f"{_ADDED} has a token that is no text")
         about = {"content": content, "special": content in special}
@@ -347,8 +347,8 @@ def _steps(step: Any, inner: str) -> Iterator[dict[str, Any]]:
     while todo:
         step = todo.pop()
         if isinstance(step, dict):
-            listed = step.get(inner)
-            todo += reversed(listed if isinstance(listed, list) else [])
+            steps = step.get(inner)
+            todo += reversed(steps if isinstance(steps, list) else [])
             yield step
 
 
@@ -361,9 +361,9 @@ class _Numbers:
     """
 
     def __init__(
-        self, added: Mapping[str, Mapping[str, Any]], vocabulary: Mapping[str, int]
+        self, entries: Mapping[str, Mapping[str, Any]], vocabulary: Mapping[str, int]
     ):
-        own = {content: token["id"] for content, token in added.items()}
+        own = {content: token["id"] for content, token in entries.items()}
         self._known = {**vocabulary, **own}
         self._next = max(max(own.values(), default=-1) + 1, len(vocabulary))
 
@@ -383,9 +383,9 @@ class _Reading:
         op: The operation named in errors.
     """
 
-    def __init__(self, described: dict[str, Any], entries: dict[str, Any], op: str):
-        self._described, self._entries, self._op = described, entries, op
-        self._model = _object(described.get("model"))
+    def __init__(self, description: dict[str, Any], entries: dict[str, Any], op: str):
+        self._described, self._entries, self._op = description, entries, op
+        self._model = _object(description.get("model"))
 
     def _is(self, classes: tuple[str, ...]) -> bool:
         return self._entries["kind"] in classes
@@ -414,8 +414,8 @@ class _Reading:
 
     def _check_words(self) -> None:
         entries = self._entries
-        kind, needed = entries["kind"], _MODELS.get(entries["kind"])
-        if needed is not None and self._model.get("type") != needed:
+        kind, kind_needed = entries["kind"], _MODELS.get(entries["kind"])
+        if kind_needed is not None and self._model.get("type") != kind_needed:
             says = f"the model is of type {self._model.get('type')!r}"
             raise self._refuse("tokenizer_class", kind, says)
         unknown = self._unknown()
@@ -468,8 +468,8 @@ class _Reading:
             if step.get("type") == "Metaspace":
                 scheme = step.get("prepend_scheme", "always")
                 own = own or scheme != "never"
-                told = {True: "always", False: "first"}.get(legacy)
-                if self._is(_LLAMA) and own and told not in (None, scheme):
+                expected = {True: "always", False: "first"}.get(legacy)
+                if self._is(_LLAMA) and own and expected not in (None, scheme):
                     raise self._refuse("legacy", legacy, f"spaces come {scheme!r}")
         for step in self._steps("normalizer", "normalizers"):
             own = own or step.get("type") == "Prepend"
@@ -522,11 +522,11 @@ class _Reading:
         if bert is None or not self._is(_BERT):
             return False
         entries = self._entries
-        told = {field: entries[key] for key, field, _ in _OF_BERT}
+        fields = {field: entries[key] for key, field, _ in _OF_BERT}
         for field in ("lowercase", "handle_chinese_chars", "clean_text"):
-            told[field] = True if told[field] is None else told[field]
-        changed = any(bert.get(field) != value for field, value in told.items())
-        bert |= told
+            fields[field] = True if fields[field] is None else fields[field]
+        changed = any(bert.get(field) != value for field, value in fields.items())
+        bert |= fields
         return changed
 
     def add_tokens(self) -> bool:
@@ -543,18 +543,18 @@ class _Reading:
         changed = False
         for number, token in self._entries["added"]:
             content = token["content"]
-            found = own.get(content)
+            old = own.get(content)
             place = numbers.of(content)
-            if found is None or any(found.get(flag) != token[flag] for flag in _FLAGS):
+            if old is None or any(old.get(flag) != token[flag] for flag in _FLAGS):
                 own[content], changed = {"id": place, **token}, True
             if place != number:
                 entry = f"added_tokens_decoder.{number}"
                 raise self._refuse(entry, content, f"that is token {place}")
-        known, seen = {*own}, set()
+        names, forms = {*own}, set()
         for token in _special_tokens(self._entries):  # the last one of a name counts
             content, form = token["content"], tuple(token.items())
-            if content not in known and form not in seen:
-                seen.add(form)
+            if content not in names and form not in forms:
+                forms.add(form)
                 own[content], changed = {"id": numbers.of(content), **token}, True
         if changed:
             ordered = sorted(own.values(), key=lambda token: token["id"])
@@ -567,9 +567,9 @@ class _Reading:
         Raises:
             FileFormatError: It is damaged.
         """
-        listed = self._described.get("added_tokens") or []
+        tokens = self._described.get("added_tokens") or []
         own = {}
-        for token in listed if isinstance(listed, list) else [None]:
+        for token in tokens if isinstance(tokens, list) else [None]:
             content = token.get("content") if isinstance(token, dict) else None
             number = token.get("id") if isinstance(token, dict) else None
             if not isinstance(content, str) or type(number) is not int:
@@ -581,10 +581,10 @@ class _Reading:
 
     def _vocabulary(self) -> dict[str, int]:
         """Tokens of the model and their numbers."""
-        told = self._model.get("vocab")
-        if isinstance(told, dict):
-            return {t: n for t, n in told.items() if isinstance(n, int)}
-        pairs = told if isinstance(told, list) else []
+        vocabulary = self._model.get("vocab")
+        if isinstance(vocabulary, dict):
+            return {t: n for t, n in vocabulary.items() if isinstance(n, int)}
+        pairs = vocabulary if isinstance(vocabulary, list) else []
         return {
             pair[0]: number
             for number, pair in enumerate(pairs)

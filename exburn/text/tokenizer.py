@@ -70,7 +70,7 @@ class Tokenizer:
 
     def __init__(self, text: str, end: str | None = None, settings: Any = None):
         self._text, self._made = check_unicode("Tokenizer", text), None
-        self._growth = check_description(_described(self._text))
+        self._growth = check_description(_parse_object(self._text))
         self._end = None if end is None else check_unicode("Tokenizer", end)
         own = isinstance(settings, TokenizerSettings)
         self._settings = settings if own else TokenizerSettings.of(settings or {})
@@ -104,17 +104,17 @@ class Tokenizer:
         """
         package = _package()
         op = "Tokenizer.train"
-        named = list(
+        tokens = list(
             dict.fromkeys(check_unicode(op, token) for token in [end, *special])
         )
-        size = check_count(op, "vocabulary_size", vocabulary_size, 256 + len(named))
+        size = check_count(op, "vocabulary_size", vocabulary_size, 256 + len(tokens))
         check_count(op, "min_frequency", min_frequency)
-        made = package.Tokenizer(package.models.BPE())
-        made.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        made.decoder = package.decoders.ByteLevel()
+        engine = package.Tokenizer(package.models.BPE())
+        engine.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        engine.decoder = package.decoders.ByteLevel()
         trainer = package.trainers.BpeTrainer(
             vocab_size=size,
-            special_tokens=named,
+            special_tokens=tokens,
             min_frequency=min_frequency,
             show_progress=False,
             initial_alphabet=package.pre_tokenizers.ByteLevel.alphabet(),
@@ -124,8 +124,8 @@ class Tokenizer:
             raise ArgumentError(
                 op, f"texts must be texts, received {type(texts).__name__}"
             )
-        made.train_from_iterator((check_unicode(op, line) for line in lines), trainer)
-        return cls(made.to_str(), end)
+        engine.train_from_iterator((check_unicode(op, line) for line in lines), trainer)
+        return cls(engine.to_str(), end)
 
     @classmethod
     def load(
@@ -152,14 +152,14 @@ class Tokenizer:
         if path.is_dir():
             finish_changes(path, op)
             text = read_text(path / TOKENIZER, op, _LARGEST)
-            found = read_description(path, text, _described(text), op)
-            made = cls(found.text, end, found.settings)
-            made._files = dict(found.files)
+            description = read_description(path, text, _parse_object(text), op)
+            result = cls(description.text, end, description.settings)
+            result._files = dict(description.files)
         else:
-            made = cls(read_text(path, op, _LARGEST), end)
+            result = cls(read_text(path, op, _LARGEST), end)
         if not lazy:
-            made._tokens()
-        return made
+            result._tokens()
+        return result
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a ``tokenizer.json``, or all files of a tokenizer into a folder.
@@ -197,9 +197,9 @@ class Tokenizer:
         """
         if self._files:
             return dict(self._files)
-        added = _described(self._text).get("added_tokens")
-        listed = added if isinstance(added, list) else []
-        special = {str(t.get("content")) for t in listed if isinstance(t, dict)}
+        extra = _parse_object(self._text).get("added_tokens")
+        tokens = extra if isinstance(extra, list) else []
+        special = {str(t.get("content")) for t in tokens if isinstance(t, dict)}
         end = self._end or self._settings.end
         entries = entries_of(self._settings, end, special)
         config = json.dumps(entries, indent=2, sort_keys=True) + "\n"
@@ -245,21 +245,21 @@ class Tokenizer:
             FileFormatError: The tokenizer's file is damaged.
             MissingDependencyError: ``tokenizers`` is not installed.
         """
-        made, op = self._tokens(), "Tokenizer.encode"
+        engine, op = self._tokens(), "Tokenizer.encode"
         if isinstance(text, str):
             line = check_unicode(op, text)
-            self._growth.check_text(line, made.normalizer, op)
+            self._growth.check_text(line, engine.normalizer, op)
             with _failures(op):
-                found = made.encode(line, add_special_tokens=special)
-            return np.array(found.ids, np.int32)
+                result = engine.encode(line, add_special_tokens=special)
+            return np.array(result.ids, np.int32)
         if not isinstance(text, list | tuple):
             check_unicode(op, text)
         lines = [check_unicode(op, line) for line in text]
         for line in lines:
-            self._growth.check_text(line, made.normalizer, op)
+            self._growth.check_text(line, engine.normalizer, op)
         with _failures(op):
-            found = made.encode_batch(lines, add_special_tokens=special)
-        return [np.array(one.ids, np.int32) for one in found]
+            result = engine.encode_batch(lines, add_special_tokens=special)
+        return [np.array(one.ids, np.int32) for one in result]
 
     def decode(
         self, tokens: Any, *, special: bool = False, clean_up: bool | None = None
@@ -300,10 +300,10 @@ class Tokenizer:
                     "Tokenizer.decode",
                     f"token numbers are from 0 to {_LAST_TOKEN}, received {number}",
                 )
-        made, op, numbers = self._tokens(), "Tokenizer.decode", ids.tolist()
-        self._growth.check_tokens(numbers, made.id_to_token, op)
+        engine, op, numbers = self._tokens(), "Tokenizer.decode", ids.tolist()
+        self._growth.check_tokens(numbers, engine.id_to_token, op)
         with _failures(op):
-            text = made.decode(numbers, skip_special_tokens=not special)
+            text = engine.decode(numbers, skip_special_tokens=not special)
         cleans = self._settings.clean_up_spaces if clean_up is None else clean_up
         return clean_text(text) if cleans else text
 
@@ -335,20 +335,20 @@ class Tokenizer:
             >>> tokenizer.batch(["so", "it"], max_length=1)["attention_mask"].tolist()
             [[1], [1]]
         """
-        made, op, settings = self._tokens(), "Tokenizer.batch", self._settings
+        engine, op, settings = self._tokens(), "Tokenizer.batch", self._settings
         lines = [check_unicode(op, line) for line in texts]
         for line in lines:
-            self._growth.check_text(line, made.normalizer, op)
+            self._growth.check_text(line, engine.normalizer, op)
         room = None
         if max_length is not None:
-            added = made.num_special_tokens_to_add(False)
-            room = check_count(op, "max_length", max_length, max(added, 1)) - added
+            extra = engine.num_special_tokens_to_add(False)
+            room = check_count(op, "max_length", max_length, max(extra, 1)) - extra
         with _failures(op):
-            rows = made.encode_batch(lines, add_special_tokens=False)
+            rows = engine.encode_batch(lines, add_special_tokens=False)
             for row in rows:
                 if room is not None and len(row.ids) > room:
                     row.truncate(room, direction=settings.truncation_side)
-            rows = [made.post_process(row, None, True) for row in rows]
+            rows = [engine.post_process(row, None, True) for row in rows]
         width = max((len(row.ids) for row in rows), default=0)
         ids = np.full((len(rows), width), self._pad_number, np.int32)
         mask, types = np.zeros_like(ids), np.zeros_like(ids)
@@ -402,8 +402,8 @@ class Tokenizer:
             >>> tokenizer.is_special("<|endoftext|>"), tokenizer.is_special("s")
             (True, False)
         """
-        added = self._tokens().get_added_tokens_decoder().values()
-        return any(one.special and one.content == token for one in added)
+        tokens = self._tokens().get_added_tokens_decoder().values()
+        return any(one.special and one.content == token for one in tokens)
 
     @property
     def end(self) -> str | None:
@@ -460,7 +460,7 @@ def _package() -> Any:
     )
 
 
-def _described(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     """The JSON object that the text is."""
     most = MAX_VALUES + len(text) // 5  # a token may have no more than its comma
     value = parse_json(text, "Tokenizer", TOKENIZER, "the tokenizer's file", most=most)
@@ -471,9 +471,9 @@ def _described(text: str) -> dict[str, Any]:
 
 def _parse(package: Any, text: str) -> Any:
     try:
-        made = package.Tokenizer.from_str(text)
-        made.no_padding()
-        made.no_truncation()
+        engine = package.Tokenizer.from_str(text)
+        engine.no_padding()
+        engine.no_truncation()
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic in Rust is no Exception
@@ -483,4 +483,4 @@ def _parse(package: Any, text: str) -> Any:
             "the file describes no tokenizer that the package `tokenizers` knows",
             {"cause": cause},
         ) from None
-    return made
+    return engine

@@ -8,7 +8,7 @@ that is ``null`` says nothing, unless its kind gives ``null`` a meaning.
 Example:
     >>> table = Table(
     ...     "config.json",
-    ...     [Entry("hidden_size", "width", whole(), 768)],
+    ...     [Field("hidden_size", "width", whole(), 768)],
     ...     only={"hidden_act": ("silu",)},
     ...     harmless=["use_cache"],
     ... )
@@ -32,7 +32,7 @@ from typing import Any
 from exburn.errors import FileFormatError
 
 __all__ = [
-    "Entry",
+    "Field",
     "Misfit",
     "Table",
     "choice",
@@ -54,7 +54,7 @@ class Misfit(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class Field:
     """An entry that becomes an argument.
 
     Attributes:
@@ -84,7 +84,7 @@ class Table:
     def __init__(
         self,
         file: str,
-        entries: Iterable[Entry],
+        entries: Iterable[Field],
         *,
         only: Mapping[str, tuple[Any, ...]] | None = None,
         harmless: Iterable[str] = (),
@@ -94,9 +94,9 @@ class Table:
         self.entries = {entry.key: entry for entry in entries}
         self.only, self.harmless = dict(only or {}), frozenset(harmless)
 
-    def changed(
+    def derive(
         self,
-        entries: Iterable[Entry] = (),
+        entries: Iterable[Field] = (),
         *,
         only: Mapping[str, tuple[Any, ...]] | None = None,
         harmless: Iterable[str] = (),
@@ -111,29 +111,29 @@ class Table:
             without: Entries that the table is not to have.
 
         Example:
-            >>> table = Table("config.json", [Entry("layers", "layers", whole(), 12)])
-            >>> table.changed(defaults={"layers": 24}).read({}, "op")
+            >>> table = Table("config.json", [Field("layers", "layers", whole(), 12)])
+            >>> table.derive(defaults={"layers": 24}).read({}, "op")
             {'layers': 24}
         """
         entries, only, harmless = list(entries), dict(only or {}), set(harmless)
         for key, value in (defaults or {}).items():
             entries.append(dataclasses.replace(self.entries[key], default=value))
         # What is said anew of a name takes the place of what was said.
-        gone = {*without, *(entry.key for entry in entries), *only, *harmless}
+        keys = {*without, *(entry.key for entry in entries), *only, *harmless}
         return Table(
             self.file,
             [
-                *(entry for entry in self.entries.values() if entry.key not in gone),
+                *(entry for entry in self.entries.values() if entry.key not in keys),
                 *entries,
             ],
-            only={k: v for k, v in self.only.items() if k not in gone} | only,
-            harmless=(self.harmless - gone) | harmless,
+            only={k: v for k, v in self.only.items() if k not in keys} | only,
+            harmless=(self.harmless - keys) | harmless,
             path=self.path,
         )
 
     def at(self, path: str) -> Table:
         """The table of an object that stands somewhere else in the file."""
-        table = self.changed()
+        table = self.derive()
         table.path = path
         return table
 
@@ -159,18 +159,18 @@ class Table:
             elif key not in self.harmless and value is not None:
                 unknown.append(key)
         if unknown:
-            named = ", ".join(repr(self._name(key)) for key in unknown[:6])
+            names = ", ".join(repr(self._name(key)) for key in unknown[:6])
             several = len(unknown) > 1
             raise FileFormatError(
                 op,
                 f"{self.file} has {'entries' if several else 'an entry'} that nothing "
-                f"is known of: {named}",
+                f"is known of: {names}",
                 hint="It may change what the model computes. Take it out of the file "
                 "if it does not.",
             )
         return arguments
 
-    def _take(self, entry: Entry, value: Any, op: str) -> Any:
+    def _take(self, entry: Field, value: Any, op: str) -> Any:
         """The argument of a value.
 
         Raises:
@@ -371,7 +371,7 @@ def section(table: Table, op: str) -> Kind:
         op: The operation named in errors.
 
     Example:
-        >>> rope = Table("config.json", [Entry("base", "base", real(), 1e4)])
+        >>> rope = Table("config.json", [Field("base", "base", real(), 1e4)])
         >>> section(rope, "op")({"base": 5})
         {'base': 5.0}
     """

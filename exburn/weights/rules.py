@@ -49,14 +49,14 @@ class LoadPlan(NamedTuple):
     unknown: list[str]
 
 
-class _Name:
+class _NamePattern:
     """A name with places for groups, as a pattern and as what is written."""
 
     def __init__(self, pattern: re.Pattern, parts: list[str | int] | None):
         self.pattern, self._parts = pattern, parts
 
     @classmethod
-    def of_regex(cls, text: str) -> _Name:
+    def of_regex(cls, text: str) -> _NamePattern:
         """Of a regular expression; its literal parts are what is written."""
         try:
             pattern = re.compile(text)
@@ -67,18 +67,18 @@ class _Name:
         return cls(pattern, _literal_parts(text))
 
     @classmethod
-    def of_path(cls, text: str) -> _Name:
+    def of_path(cls, text: str) -> _NamePattern:
         """Of a path in a model, with ``{1}`` for the first group."""
         parts: list[str | int] = []
-        pattern, place, seen = "", 0, set()
-        for found in _REFERENCE.finditer(text):
-            number = int(found[1])
-            parts += [text[place : found.start()], number]
-            pattern += re.escape(text[place : found.start()])
-            back = f"(?P=g{number})" if number in seen else f"(?P<g{number}>[^/]+?)"
+        pattern, place, numbers = "", 0, set()
+        for match in _REFERENCE.finditer(text):
+            number = int(match[1])
+            parts += [text[place : match.start()], number]
+            pattern += re.escape(text[place : match.start()])
+            back = f"(?P=g{number})" if number in numbers else f"(?P<g{number}>[^/]+?)"
             pattern += back
-            seen.add(number)
-            place = found.end()
+            numbers.add(number)
+            place = match.end()
         parts.append(text[place:])
         return cls(re.compile(pattern + re.escape(text[place:])), parts)
 
@@ -93,8 +93,8 @@ class _Name:
         """Whether the name with these groups is one that the pattern matches."""
         if self._parts is None:
             return True
-        found = self.pattern.fullmatch(self.write(groups))
-        return found is not None and dict(enumerate(found.groups(), 1)) == groups
+        match = self.pattern.fullmatch(self.write(groups))
+        return match is not None and dict(enumerate(match.groups(), 1)) == groups
 
     def write(self, groups: Mapping[int, str]) -> str:
         """The name for these groups.
@@ -160,10 +160,10 @@ class _Rule:
                 hint="transpose, split_heads, …, or a class with load and save.",
             )
         self.transform = transform
-        self.sources = [_Name.of_regex(text) for text in _several(sources)]
+        self.sources = [_NamePattern.of_regex(text) for text in _several(sources)]
         self.ignores = targets is None
         texts = [] if targets is None else _several(targets)
-        self.targets = [_Name.of_path(text) for text in texts]
+        self.targets = [_NamePattern.of_path(text) for text in texts]
         self.prefix, self._writes = prefix, write_prefix
         for target in self.targets:
             for source in self.sources:
@@ -186,16 +186,16 @@ class _Rule:
         bare = name.removeprefix(self.prefix)
         for number, source in enumerate(self.sources):
             for text in dict.fromkeys((name, bare)):
-                if (found := source.pattern.fullmatch(text)) is not None:
-                    return number, found.groups()
+                if (match := source.pattern.fullmatch(text)) is not None:
+                    return number, match.groups()
         return None
 
     def match_target(self, path: str) -> tuple[int, dict[int, str]] | None:
         """Which of the targets a path is, and its groups."""
         for number, target in enumerate(self.targets):
-            if (found := target.pattern.fullmatch(path)) is not None:
-                named = found.groupdict()
-                groups = {int(key[1:]): text for key, text in named.items()}
+            if (match := target.pattern.fullmatch(path)) is not None:
+                texts = match.groupdict()
+                groups = {int(key[1:]): text for key, text in texts.items()}
                 if all(source.may_have(groups) for source in self.sources):
                     return number, groups
         return None
@@ -252,8 +252,8 @@ class Rules:
     def _match(self, name: str) -> tuple[int, int, tuple[str, ...]] | None:
         """The number of the first rule for a name, which source it is, its groups."""
         for number, rule in enumerate(self._rules):
-            if (found := rule.match_source(name)) is not None:
-                return number, *found
+            if (match := rule.match_source(name)) is not None:
+                return number, *match
         return None
 
     def load_plan(self, names: Iterable[str]) -> LoadPlan:
@@ -266,10 +266,10 @@ class Rules:
         unknown: list[str] = []
         groups: dict[tuple[int, tuple], dict[int, str]] = {}
         for name in names:
-            if (found := self._match(name)) is None:
+            if (match := self._match(name)) is None:
                 unknown.append(name)
                 continue
-            number, part, values = found
+            number, part, values = match
             if self._rules[number].ignores:
                 ignored.append(name)
                 continue
@@ -300,13 +300,13 @@ class Rules:
                 some of the weights are there.
         """
         paths = list(paths)
-        known, done = set(paths), set()
+        own_paths, handled = set(paths), set()
         moves: list[Move] = []
         for path in paths:
-            if path in done:
+            if path in handled:
                 continue
             for rule in self._rules:
-                if (found := rule.match_target(path)) is not None:
+                if (match := rule.match_target(path)) is not None:
                     break
             else:
                 raise ArgumentError(
@@ -314,13 +314,13 @@ class Rules:
                     f"there is no rule for the weight {path!r}: it would be lost",
                     hint="Add a rule with this target.",
                 )
-            targets = rule.target_names(found[1])
-            if lost := [target for target in targets if target not in known]:
+            targets = rule.target_names(match[1])
+            if lost := [target for target in targets if target not in own_paths]:
                 raise ArgumentError(
                     _OP, f"a rule needs weights that the model does not have: {lost}"
                 )
-            done.update(targets)
-            moves.append(Move(rule.source_names(found[1]), targets, rule.transform))
+            handled.update(targets)
+            moves.append(Move(rule.source_names(match[1]), targets, rule.transform))
         return moves
 
     def written_as(self, names: Iterable[str]) -> Rules:
@@ -334,9 +334,9 @@ class Rules:
         """
         used: dict[int, tuple[_Rule, bool]] = {}
         for name in names:
-            if (found := self._match(name)) is not None:
-                rule = self._rules[found[0]]
-                used[found[0]] = rule, name.startswith(rule.prefix)
+            if (match := self._match(name)) is not None:
+                rule = self._rules[match[0]]
+                used[match[0]] = rule, name.startswith(rule.prefix)
         both = Rules([])
         both._rules = [rule.writing(prefix) for rule, prefix in used.values()]
         both._rules += [r for i, r in enumerate(self._rules) if i not in used]

@@ -43,7 +43,7 @@ class Size:
     unit: int = 1
     each: int = 1
 
-    def found(self, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
+    def in_file(self, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
         """The size in the file, or ``None`` where no tensor shows it.
 
         Args:
@@ -82,11 +82,11 @@ def check_sizes(
     numbers = sum(math.prod(shape) for shape in shapes.values())
     wrong = {}
     for size in sizes:
-        found = size.found(shapes)
-        if found is None and size.value * size.each > numbers:
+        actual = size.in_file(shapes)
+        if actual is None and size.value * size.each > numbers:
             wrong[size.entry] = f"{size.value}, more than the file has numbers"
-        elif found not in (None, size.value):
-            wrong[size.entry] = f"{size.value}, in the file {found}"
+        elif actual not in (None, size.value):
+            wrong[size.entry] = f"{size.value}, in the file {actual}"
     if wrong:
         raise FileFormatError(
             op,

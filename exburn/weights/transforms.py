@@ -113,7 +113,7 @@ def _at(wanted: Shapes, number: int) -> Shape:
     return wanted[min(number, len(wanted) - 1)] if wanted else ()
 
 
-class _Identity(_Each):
+class _IdentityTransform(_Each):
     def shape(self, shape, wanted):
         return shape
 
@@ -210,14 +210,14 @@ class _SplitHeads(_Each):
 
     def save_one(self, array):
         place = self._place(array.ndim - 1)
-        joined = array.shape[place] * array.shape[place + 1]
-        return array.reshape(*array.shape[:place], joined, *array.shape[place + 2 :])
+        size = array.shape[place] * array.shape[place + 1]
+        return array.reshape(*array.shape[:place], size, *array.shape[place + 2 :])
 
     def __repr__(self) -> str:
         return f"split_heads(axis={self._axis})"
 
 
-class _Reshape(_Each):
+class _ReshapeTransform(_Each):
     """Reads the array, row by row, in the shape of the weight.
 
     Args:
@@ -234,7 +234,7 @@ class _Reshape(_Each):
 
     def __call__(self, *shape: int) -> Transform:
         """With the shape in the file, which saving needs; one size may be -1."""
-        return _Reshape(*shape)
+        return _ReshapeTransform(*shape)
 
     def shape(self, shape, wanted):
         if math.prod(shape) != math.prod(wanted):
@@ -251,7 +251,7 @@ class _Reshape(_Each):
         return f"reshape({', '.join(map(str, self._shape))})"
 
 
-class _Permute(_Each):
+class _PermuteTransform(_Each):
     """Reorders equal blocks along an axis, such as the gates of a recurrent layer."""
 
     def __init__(self, order: Sequence[int], axis: int):
@@ -369,7 +369,7 @@ class _Concat(Transform):
         return f"concat(axis={self._axis})"
 
 
-class _Stack(Transform):
+class _StackTransform(Transform):
     """Puts several arrays together along an axis that they do not have.
 
     Args:
@@ -386,7 +386,7 @@ class _Stack(Transform):
 
     def __call__(self, axis: int = 0) -> Transform:
         """Along another axis."""
-        return _Stack(axis)
+        return _StackTransform(axis)
 
     def shapes(self, shapes, wanted):
         first, rank = shapes[0], len(shapes[0]) + 1
@@ -405,7 +405,7 @@ class _Stack(Transform):
         return f"stack(axis={self._axis})"
 
 
-class _Add(Transform):
+class _AddTransform(Transform):
     """Makes one weight of the sum of several: the two biases of PyTorch's LSTM.
 
     The way back gives the first all of it, and the others zeros.
@@ -450,14 +450,14 @@ def permute(order: Sequence[int], axis: int = -1) -> Transform:
         raise ArgumentError(
             "permute", f"order must be one of 0, 1, …, received {order}"
         )
-    return _Permute(order, axis)
+    return _PermuteTransform(order, axis)
 
 
-identity: Transform = _Identity()
+identity: Transform = _IdentityTransform()
 transpose = _Transpose()
 split_heads = _SplitHeads()
-reshape = _Reshape()
+reshape = _ReshapeTransform()
 split = _Split(-1, None)
 concat = _Concat(-1)
-stack = _Stack(0)
-add: Transform = _Add()
+stack = _StackTransform(0)
+add: Transform = _AddTransform()

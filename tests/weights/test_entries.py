@@ -4,7 +4,7 @@ import pytest
 
 from exburn.errors import FileFormatError
 from exburn.weights.entries import (
-    Entry,
+    Field,
     Misfit,
     Table,
     choice,
@@ -18,13 +18,13 @@ from exburn.weights.entries import (
     whole,
 )
 
-INNER = Table("config.json", [Entry("base", "base", real(0, above=True), 1e4)])
+INNER = Table("config.json", [Field("base", "base", real(0, above=True), 1e4)])
 TABLE = Table(
     "config.json",
     [
-        Entry("layers", "depth", whole(), 12),
-        Entry("window", "window", nullable(whole()), 4096),
-        Entry("rope", "rope", nullable(section(INNER.at("rope"), "op"))),
+        Field("layers", "depth", whole(), 12),
+        Field("window", "window", nullable(whole()), 4096),
+        Field("rope", "rope", nullable(section(INNER.at("rope"), "op"))),
     ],
     only={"act": ("silu", "swish"), "bias": (False,), "heads": ()},
     harmless=["use_cache"],
@@ -74,8 +74,8 @@ def test_what_is_refused_by_name(told, match):
 
 
 def test_a_table_is_changed_without_the_one_that_it_comes_from():
-    other = TABLE.changed(
-        [Entry("act", "act", choice({"gelu": "erf"}), "erf")],
+    other = TABLE.derive(
+        [Field("act", "act", choice({"gelu": "erf"}), "erf")],
         only={"tied": (True,)},
         harmless=["bias"],
         defaults={"layers": 24},

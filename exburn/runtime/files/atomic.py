@@ -51,8 +51,8 @@ def write_atomically(
         >>> target.read_text()
         'hello'
     """
-    with staging(path, op=op) as staged:
-        file = io.BufferedWriter(_Descriptor(staged))
+    with staging(path, op=op) as output:
+        file = io.BufferedWriter(_Descriptor(output))
         write(file)
         file.flush()
         file.detach()
@@ -61,21 +61,21 @@ def write_atomically(
 @contextlib.contextmanager
 def staging(path: Any, *, op: str = "save") -> Iterator[Staged]:
     """A file that takes its place when the block ends, and vanishes if that fails."""
-    staged = Staged(path, op=op)
+    file = Staged(path, op=op)
     try:
-        yield staged
-        staged.commit()
+        yield file
+        file.commit()
     except BaseException:
-        staged.discard()
+        file.discard()
         raise
-    staged.close()
+    file.close()
 
 
-def path_of(given: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
+def path_of(value: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
     """A path as the user gives it, with a suffix if it has none.
 
     Args:
-        given: The path.
+        value: The path.
         suffix: What is appended to a name without one.
         op: The operation named in errors.
         exists: Leave the name as it is if there is such a file.
@@ -88,12 +88,12 @@ def path_of(given: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
         'best.exburn'
     """
     try:
-        path, text = Path(given), os.fspath(given)
-        named = isinstance(text, str) and "\0" not in text
+        path, text = Path(value), os.fspath(value)
+        is_text = isinstance(text, str) and "\0" not in text
     except TypeError:
-        path, text, named = Path(), "", False
-    if not named or not (path.name or text):
-        raise ArgumentError(op, f"the path of a file is needed, received {given!r}")
+        path, text, is_text = Path(), "", False
+    if not is_text or not (path.name or text):
+        raise ArgumentError(op, f"the path of a file is needed, received {value!r}")
     found = os.path.exists(path)
     if exists and found and path.name:
         return path
@@ -118,7 +118,7 @@ def target_of(path: Any, op: str, *, overwrite: bool = True) -> Path:
     """
     path = Path(os.path.realpath(path))
     try:
-        folder, found = status(path.parent), status(path)
+        folder, facts = status(path.parent), status(path)
     except OSError as error:
         raise system_error(op, path, error) from error
     if folder is None or not stat.S_ISDIR(folder.st_mode):
@@ -127,12 +127,12 @@ def target_of(path: Any, op: str, *, overwrite: bool = True) -> Path:
             f"the folder {path.parent} does not exist",
             hint="Make it first: Path(folder).mkdir(parents=True).",
         )
-    if found is not None and not stat.S_ISREG(found.st_mode):
-        what = "folder" if stat.S_ISDIR(found.st_mode) else "special file"
+    if facts is not None and not stat.S_ISREG(facts.st_mode):
+        what = "folder" if stat.S_ISDIR(facts.st_mode) else "special file"
         raise ArgumentError(
             op, f"{path} is a {what}, not a file", hint="Choose another name."
         )
-    if found is not None and not overwrite:
+    if facts is not None and not overwrite:
         raise ArgumentError(
             op,
             f"{path} exists and overwrite=False",
@@ -200,8 +200,8 @@ class Staged:
     def commit(self) -> None:
         """Makes the content durable and gives the file its name."""
         with self._errors():
-            if (found := status(self.path)) is not None:
-                os.fchmod(self._descriptor, stat.S_IMODE(found.st_mode))
+            if (facts := status(self.path)) is not None:
+                os.fchmod(self._descriptor, stat.S_IMODE(facts.st_mode))
             os.fsync(self._descriptor)
             os.replace(self._temporary, self.path)
             self._temporary, self.placed = "", True
@@ -226,8 +226,8 @@ class Staged:
 class _Descriptor(io.RawIOBase):
     """The raw end of a buffered file."""
 
-    def __init__(self, staged: Staged):
-        self._staged = staged
+    def __init__(self, output: Staged):
+        self._staged = output
 
     def writable(self) -> bool:
         return True
@@ -309,25 +309,25 @@ def remove_leftovers(path: Path, also: Callable[[str], bool] | None = None) -> N
         also: Whether a name in the folder is a leftover too.
     """
 
-    def left(name: str) -> bool:
-        found = _MARK.fullmatch(name)
-        written = found["name"] if found else name
-        if found and written == path.name:
+    def is_left(name: str) -> bool:
+        match = _MARK.fullmatch(name)
+        owner = match["name"] if match else name
+        if match and owner == path.name:
             return True
-        return also is not None and also(written)
+        return also is not None and also(owner)
 
     # A folder that may not be listed or written to keeps its leftovers.
     with contextlib.suppress(OSError):
-        for name in filter(left, os.listdir(path.parent)):
-            _remove_unlocked(path.with_name(name), left)
+        for name in filter(is_left, os.listdir(path.parent)):
+            _remove_unlocked(path.with_name(name), is_left)
 
 
-def _remove_unlocked(path: Path, left: Callable[[str], bool]) -> None:
+def _remove_unlocked(path: Path, is_left: Callable[[str], bool]) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if left(path.name):  # its writer may have finished meanwhile
+        if is_left(path.name):  # its writer may have finished meanwhile
             os.unlink(path)
     except BlockingIOError:  # its writer is alive
         return

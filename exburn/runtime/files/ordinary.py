@@ -159,15 +159,15 @@ class Source:
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """Fills a buffer; the number of bytes read, fewer if the file ends before."""
-        done = 0
+        count_read = 0
         with self._errors():
-            while done < len(buffer):
-                part = buffer[done : done + ONCE]
-                count = os.preadv(self._descriptor, [part], offset + done)
+            while count_read < len(buffer):
+                part = buffer[count_read : count_read + ONCE]
+                count = os.preadv(self._descriptor, [part], offset + count_read)
                 if not count:
                     break
-                done += count
-        return done
+                count_read += count
+        return count_read
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -268,8 +268,8 @@ def check_folder(path: Any, op: str) -> Path:
     else:
         parent = next(p for p in whole.parents if p.is_dir())
         folders = _names(parent, folders=True)
-        shown = ", ".join(folders[:_SHOWN]) + (", …" if folders[_SHOWN:] else "")
-        details[f"folders in {parent}"] = shown or "none"
+        names = ", ".join(folders[:_SHOWN]) + (", …" if folders[_SHOWN:] else "")
+        details[f"folders in {parent}"] = names or "none"
         near = _near(folder)
         hint = f"Did you mean {near}?" if near else "Give the path of the folder."
     raise MissingFileError(op, reason, details, hint=hint)
@@ -285,12 +285,12 @@ def _near(path: Path) -> str | None:
     close = difflib.get_close_matches(missing, _names(parent), 1, 0.6)
     if not close:
         return None
-    found = parent.joinpath(close[0], *rest)
-    found = found if found.exists() else parent / close[0]
+    place = parent.joinpath(close[0], *rest)
+    place = place if place.exists() else parent / close[0]
     current = Path.cwd()
-    if not path.is_absolute() and found.is_relative_to(current):
-        found = found.relative_to(current)
-    return repr(str(found))
+    if not path.is_absolute() and place.is_relative_to(current):
+        place = place.relative_to(current)
+    return repr(str(place))
 
 
 def _names(folder: Path, *, folders: bool = False) -> list[str]:

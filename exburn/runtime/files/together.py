@@ -99,16 +99,16 @@ class Changes:
 
     def commit(self) -> None:
         """Has the files take their places."""
-        gone = [name for name in self._gone if name not in self._new]
+        removals = [name for name in self._gone if name not in self._new]
         for name in self._new:  # the permissions of what is replaced
             with contextlib.suppress(FileNotFoundError):
                 mode = stat.S_IMODE(os.stat(self.folder / name).st_mode)
                 os.chmod(self._room / name, mode)
-        if len(self._new) == 1 and not gone:  # which is one renaming anyway
+        if len(self._new) == 1 and not removals:  # which is one renaming anyway
             os.replace(self._room / self._new[0], self.folder / self._new[0])
             sync_folder(self.folder)
             return
-        text = json.dumps({"new": self._new, "gone": gone}).encode()
+        text = json.dumps({"new": self._new, "gone": removals}).encode()
         write_atomically(self._room / _LIST, lambda f: f.write(text), op=self._op)
         with _alone(self.folder):
             _finish(self.folder, self._op)  # of a killed writer
@@ -210,12 +210,12 @@ def _refusal(op: str, folder: Path, cause: Exception) -> SaveError:
     """The error for what the system said of a file or of the folder."""
     if not isinstance(cause, OSError):
         cause = OSError(0, str(cause))
-    told = system_error(op, folder, cause)
-    kept = "the files that were there before"
+    error = system_error(op, folder, cause)
+    safe = "the files that were there before"
     if _is_folder(folder / _COUNTS):
-        kept = "the new files, which take their places when the folder is opened next"
-    details = {"folder": folder, "cause": cause, "kept": kept}
-    return SaveError(op, told.reason, details, hint=told.hint)
+        safe = "the new files, which take their places when the folder is opened next"
+    details = {"folder": folder, "cause": cause, "kept": safe}
+    return SaveError(op, error.reason, details, hint=error.hint)
 
 
 @contextlib.contextmanager
@@ -237,38 +237,38 @@ def _finish(folder: Path, op: str) -> None:
         FileFormatError: Its list is damaged.
         OSError: The system refuses.
     """
-    made = folder / _COUNTS
-    if not _is_folder(made):
+    source = folder / _COUNTS
+    if not _is_folder(source):
         return
-    if os.path.lexists(made / _LIST):  # else all is done but for removing the folder
-        new, gone = _listed(made / _LIST, op)
+    if os.path.lexists(source / _LIST):  # else all is done but for removing the folder
+        new, removals = _read_list(source / _LIST, op)
         for name in new:
             with contextlib.suppress(FileNotFoundError):  # it is in its place already
-                os.replace(made / name, folder / name)
-        for name in gone:
+                os.replace(source / name, folder / name)
+        for name in removals:
             if os.path.lexists(folder / name) and not _is_folder(folder / name):
                 os.unlink(folder / name)
         sync_folder(folder)
-        os.unlink(made / _LIST)
-    os.rmdir(made)
+        os.unlink(source / _LIST)
+    os.rmdir(source)
 
 
-def _listed(path: Path, op: str) -> tuple[list[str], list[str]]:
+def _read_list(path: Path, op: str) -> tuple[list[str], list[str]]:
     """Names of the new files, and of those that go.
 
     Raises:
         FileFormatError: The list is damaged, or names what it may not.
     """
     try:
-        told = json.loads(read_whole(path, op, _MOST_LIST))
-        new, gone = told["new"], told["gone"]
-        names = all(map(_NAME.fullmatch, [*new, *gone]))
-        names = names and all(n.endswith(_GONE) or f"{n}{_INDEX}" in new for n in gone)
+        content = json.loads(read_whole(path, op, _MOST_LIST))
+        new, old = content["new"], content["gone"]
+        names = all(map(_NAME.fullmatch, [*new, *old]))
+        names = names and all(n.endswith(_GONE) or f"{n}{_INDEX}" in new for n in old)
     except (ValueError, KeyError, TypeError) as error:
         raise FileFormatError(op, f"{path} is damaged", {"cause": error}) from error
     if not names:
         raise FileFormatError(op, f"{path} names what is no file of a model")
-    return new, gone
+    return new, old
 
 
 def _is_folder(path: Path) -> bool:

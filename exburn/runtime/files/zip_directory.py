@@ -56,11 +56,11 @@ def _directory_size(file: Source) -> int:
     start = max(0, file.size - _END_SIZE - _COMMENT)
     tail = file.read(start, file.size - start)
     last = len(tail) - _END_SIZE
-    found = last if tail[last : last + 4] == _END else tail.rfind(_END)
-    if found < 0 or len(tail) - found < _END_SIZE:
+    end = last if tail[last : last + 4] == _END else tail.rfind(_END)
+    if end < 0 or len(tail) - end < _END_SIZE:
         return 0
-    (size,) = struct.unpack_from("<L", tail, found + 12)
-    place = start + found - _LOCATOR_SIZE
+    (size,) = struct.unpack_from("<L", tail, end + 12)
+    place = start + end - _LOCATOR_SIZE
     locator = file.read(place, _LOCATOR_SIZE) if place >= 0 else b""
     if not locator.startswith(b"PK\x06\x07"):
         return size

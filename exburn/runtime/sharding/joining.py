@@ -79,24 +79,24 @@ def initialize(
     """
     global _cluster
     address, number, own = _find_cluster(job_addresses, num_processes, process_id)
-    given = address, number, own
+    arguments = address, number, own
     if _cluster is not None:
-        if _cluster.given != given:
+        if _cluster.given != arguments:
             raise ArgumentError(
                 "initialize",
                 "this process has joined others already",
-                {"then": _describe(*_cluster.given), "now": _describe(*given)},
+                {"then": _describe(*_cluster.given), "now": _describe(*arguments)},
                 hint="Call it once, at the beginning of the program.",
             )
         return
     if number == 1 and address is None:
-        _cluster = _Cluster(given, secrets.randbits(32))
+        _cluster = _Cluster(arguments, secrets.randbits(32))
         return
     if not jax.distributed.is_initialized():
         if not _may_be_found(address, number, own):
             raise _not_found(address, number, own)
         _join(address, number, own, heartbeat_timeout, timeout)
-    _cluster = _Cluster(given, broadcast(secrets.randbits(32)))
+    _cluster = _Cluster(arguments, broadcast(secrets.randbits(32)))
 
 
 def shared_seed() -> int | None:
@@ -121,16 +121,16 @@ def _find_cluster(
             f"job_addresses must be text such as '10.0.0.1:1234', got {addresses!r}",
         )
     else:
-        listed = [part.strip() for part in addresses.split(",")]
-        if len(listed) > 1 and number not in (None, len(listed)):
+        hosts = [part.strip() for part in addresses.split(",")]
+        if len(hosts) > 1 and number not in (None, len(hosts)):
             raise ArgumentError(
                 "initialize",
-                f"job_addresses names {len(listed)} processes, num_processes is "
+                f"job_addresses names {len(hosts)} processes, num_processes is "
                 f"{number}",
             )
-        if len(listed) > 1:
-            number = len(listed)
-        address = listed[0]
+        if len(hosts) > 1:
+            number = len(hosts)
+        address = hosts[0]
         if not address.rpartition(":")[2].isdecimal():
             raise ArgumentError(
                 "initialize",
@@ -205,12 +205,12 @@ def _not_found(address: str | None, number: int | None, own: int | None) -> Exce
 
 
 def _is_there(cluster: str) -> bool:
-    found = [name in os.environ for name in _LOOKED_AT[cluster]]
+    present = [name in os.environ for name in _LOOKED_AT[cluster]]
     if cluster == "Kubernetes":
-        return all(found) and importlib.util.find_spec("kubernetes") is not None
+        return all(present) and importlib.util.find_spec("kubernetes") is not None
     if cluster == "cloud TPU":  # some ask Google's metadata, as JAX knows how to
-        return any(found) or importlib.util.find_spec("libtpu") is not None
-    return all(found)
+        return any(present) or importlib.util.find_spec("libtpu") is not None
+    return all(present)
 
 
 def _join(
@@ -226,7 +226,7 @@ def _join(
     for name, value in settings.items():
         if name in jax.config.values:
             jax.config.update(name, value)
-    shown = {
+    values = {
         name: jax.config.values[name]
         for name in ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
     }
@@ -254,7 +254,7 @@ def _join(
     finally:
         late.cancel()
     if _is_alone_on_host() and "JAX_LOCAL_DEVICE_IDS" not in os.environ:
-        for name, value in shown.items():  # JAX takes one GPU for a process by itself
+        for name, value in values.items():  # JAX takes one GPU for a process by itself
             jax.config.update(name, value)
     if jax.process_count() > 1:
         begin_watch(heartbeat)

@@ -82,12 +82,12 @@ class TensorLayout:
             )
         if self._device_mesh is None:
             return
-        known = self._device_mesh.axis_names
-        if unknown := [name for name in names if name not in known]:
+        axes = self._device_mesh.axis_names
+        if unknown := [name for name in names if name not in axes]:
             raise LayoutError(
                 "TensorLayout",
                 f"the mesh has no axis {unknown[0]!r}",
-                {"layout": self._axes, "axes of the mesh": ", ".join(known)},
+                {"layout": self._axes, "axes of the mesh": ", ".join(axes)},
             )
 
     def __repr__(self) -> str:

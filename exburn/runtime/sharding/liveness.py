@@ -74,14 +74,14 @@ def await_ready(tree: Any, timeout: float | None = None) -> Any:
     return tree
 
 
-def begin_watch(heartbeat: int) -> Watch:
+def begin_watch(heartbeat: int) -> LivenessWatch:
     """Begins to watch the other processes, for as long as this one runs."""
     global _watch
-    _watch = Watch(heartbeat)
+    _watch = LivenessWatch(heartbeat)
     return _watch
 
 
-def watch() -> Watch | None:
+def watch() -> LivenessWatch | None:
     """What watches the other processes; ``None`` where there are none."""
     return _watch
 
@@ -102,7 +102,7 @@ def check_alive() -> None:
         raise _watch.error
 
 
-class Watch:
+class LivenessWatch:
     """A thread that notes when a process is lost, and ends this one if it is stuck.
 
     A program that waits for a lost process never ends, nor does the thread that waits
@@ -178,12 +178,12 @@ def _is_ending() -> bool:
     return frame is None or frame.f_code.co_filename == threading.__file__
 
 
-_watch: Watch | None = None
+_watch: LivenessWatch | None = None
 
 
 def _loss_of(numbers: set[int], cause: Exception | None = None) -> ProcessError:
-    named, one = ", ".join(map(str, sorted(numbers))), len(numbers) == 1
-    which = f"process {named}" if one else f"processes {named}"
+    text, one = ", ".join(map(str, sorted(numbers))), len(numbers) == 1
+    which = f"process {text}" if one else f"processes {text}"
     details: dict[str, Any] = {"this process": jax.process_index()}
     if cause is not None:
         details["cause"] = cause

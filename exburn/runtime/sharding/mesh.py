@@ -90,22 +90,22 @@ class DeviceMesh:
             raise LayoutError(
                 "DeviceMesh", f"sizes must be positive integers, received {shape}"
             )
-        given = list_devices() if devices is None else np.ravel(np.array(devices))
-        found = [_device(one) for one in given]
-        wanted = math.prod(shape)
-        if wanted != len(found):
+        values = list_devices() if devices is None else np.ravel(np.array(devices))
+        own = [_device(one) for one in values]
+        count = math.prod(shape)
+        if count != len(own):
             raise LayoutError(
                 "DeviceMesh",
-                f"a mesh of {tuple(shape)} needs {wanted} devices, not {len(found)}",
-                {"devices": ", ".join(map(device_label, found))},
-                hint=_few_devices_hint(wanted, found),
+                f"a mesh of {tuple(shape)} needs {count} devices, not {len(own)}",
+                {"devices": ", ".join(map(device_label, own))},
+                hint=_few_devices_hint(count, own),
             )
-        if len(set(found)) != len(found):
+        if len(set(own)) != len(own):
             raise LayoutError(
-                "DeviceMesh", "a device is there twice", {"devices": given}
+                "DeviceMesh", "a device is there twice", {"devices": values}
             )
         self._shape, self._axis_names = tuple(map(int, shape)), list(axis_names)
-        self._devices = np.array(found, object).reshape(shape)
+        self._devices = np.array(own, object).reshape(shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,8 +136,8 @@ class DeviceMesh:
     def size(self, axes: str | Iterable[str] | None) -> int:
         """The number of devices along an axis, or along several."""
         names = (axes,) if isinstance(axes, str) else tuple(axes or ())
-        known = dict(zip(self._axis_names, self._shape, strict=True))
-        return math.prod(known[name] for name in names)
+        sizes = dict(zip(self._axis_names, self._shape, strict=True))
+        return math.prod(sizes[name] for name in names)
 
     def __repr__(self) -> str:
         sizes = zip(self._axis_names, self._shape, strict=True)
@@ -151,33 +151,33 @@ def device_label(device: Any) -> str:
 
 def _devices_by_name(kind: str | None) -> dict[str, Any]:
     try:
-        found = jax.devices(kind)
+        devices = jax.devices(kind)
     except RuntimeError as error:
         raise LayoutError(
             "list_devices",
             f"there is no device of type {kind!r} here",
             {"devices": ", ".join(map(device_label, jax.devices()))},
         ) from error
-    return {device_label(device): device for device in found}
+    return {device_label(device): device for device in devices}
 
 
-def _device(given: Any) -> Any:
-    if isinstance(given, jax.Device):
-        return given
-    name = str(given).lower()
+def _device(device: Any) -> Any:
+    if isinstance(device, jax.Device):
+        return device
+    name = str(device).lower()
     kind, _, _ = name.partition(":")
-    known = _devices_by_name(kind or None)
-    if name not in known:
+    devices = _devices_by_name(kind or None)
+    if name not in devices:
         raise LayoutError(
             "DeviceMesh",
             f"there is no device {name!r}",
-            {"devices": ", ".join(known)},
+            {"devices": ", ".join(devices)},
         )
-    return known[name]
+    return devices[name]
 
 
-def _few_devices_hint(wanted: int, found: list[Any]) -> str:
-    if wanted > len(found) and all(device.platform == "cpu" for device in found):
-        flag = f"--xla_force_host_platform_device_count={wanted}"
+def _few_devices_hint(count: int, devices: list[Any]) -> str:
+    if count > len(devices) and all(device.platform == "cpu" for device in devices):
+        flag = f"--xla_force_host_platform_device_count={count}"
         return f"XLA_FLAGS={flag} divides a CPU, before JAX is started."
     return "Pass devices=distribution.list_devices()[:n], or another shape."

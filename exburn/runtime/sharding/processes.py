@@ -86,15 +86,15 @@ def on_main(act: Callable[[], Any], at: str) -> None:
             act()
         except Exception as error:
             failure = error
-    told = None
+    answer = None
     if failure is not None:
-        told = [isinstance(failure, OSError), f"{type(failure).__name__}: {failure}"]
-    told = gather(told, at)[0]
+        answer = [isinstance(failure, OSError), f"{type(failure).__name__}: {failure}"]
+    answer = gather(answer, at)[0]
     if failure is not None:
         raise failure
-    if told is not None:
-        kind = SaveError if told[0] else ProcessError
-        raise kind(at, "process 0 failed, which does so for all", {"there": told[1]})
+    if answer is not None:
+        kind = SaveError if answer[0] else ProcessError
+        raise kind(at, "process 0 failed, which does so for all", {"there": answer[1]})
 
 
 def broadcast(value: Any) -> Any:
@@ -148,8 +148,8 @@ def tell_failure(error: BaseException, timeout: float = 30.0) -> None:
         error: What has been raised here.
         timeout: Seconds to wait for the others to come to such a place.
     """
-    known, others = isinstance(error, ProcessError) or is_broken(), watch()
-    if others is None or known or others.failed:
+    is_shared, others = isinstance(error, ProcessError) or is_broken(), watch()
+    if others is None or is_shared or others.failed:
         return
     others.failed = True
     what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -273,9 +273,9 @@ def _decode(text: bytes) -> Any:
     return json.loads(text, object_hook=_from_json)
 
 
-def _from_json(found: dict[str, Any]) -> Any:
-    if found.keys() != {"$array"}:
-        return found
-    dtype, shape, text = found["$array"]
+def _from_json(value: dict[str, Any]) -> Any:
+    if value.keys() != {"$array"}:
+        return value
+    dtype, shape, text = value["$array"]
     data = np.frombuffer(base64.b64decode(text), jax.numpy.dtype(dtype))
     return data.reshape(shape).copy()

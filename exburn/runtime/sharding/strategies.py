@@ -626,10 +626,10 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
     if isinstance(mesh, str) and mesh in _SHORT:
         mesh = {mesh: len(list_devices())}
     if isinstance(mesh, dict):
-        wanted = math.prod(n for n in mesh.values() if isinstance(n, int) and n > 0)
+        count = math.prod(n for n in mesh.values() if isinstance(n, int) and n > 0)
         devices = list_devices()
         # Fewer than all is what a part of a machine is asked for.
-        some = devices[:wanted] if jax.process_count() == 1 else devices
+        some = devices[:count] if jax.process_count() == 1 else devices
         mesh = DeviceMesh(tuple(mesh.values()), list(mesh), some)
     if not isinstance(mesh, DeviceMesh):
         near = difflib.get_close_matches(str(mesh), _SHORT, n=1)
