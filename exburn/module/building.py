@@ -350,7 +350,8 @@ def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
     leaves, treedef = jax.tree.flatten(free)
     rebuild = lambda values: ((treedef.unflatten(values),), {})  # noqa: E731
     try:
-        infer(layer, rebuild, leaves, training=training)
+        if not _build_on_symbols(layer, rebuild, leaves):
+            infer(layer, rebuild, leaves, training=training)
     except Exception:
         # A symbol for the rows fits no number, and what the layer makes of that may be
         # any error. If its own number fails as well, the first error tells more.
@@ -358,6 +359,19 @@ def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
             infer(layer, rebuild, jax.tree.leaves(x), training=training)
             return
         raise
+
+
+def _build_on_symbols(layer: Any, rebuild, specs: list) -> bool:
+    """Whether ``build`` made a graph of symbols, for which each layer was traced."""
+    if layer.built or not getattr(layer, "is_model", False):
+        return False
+    wake()
+    with intact(layer):
+        layer._build(type(layer)._call_info.shapes(layer, *rebuild(specs)))
+    if layer.graph is None:
+        return False
+    layer._meta.value.traced = rebuild, specs
+    return True
 
 
 def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
