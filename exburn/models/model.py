@@ -395,30 +395,30 @@ class Model(Layer):
                 "a subclassed model needs a method call(self, inputs)",
                 hint="Write def call(self, inputs): … in the class.",
             )
-        return self._in_mode(training, inputs)
+        if self._differs(training):
+            return self._call_in_mode(Model.call, training, inputs)
+        host = self.host_graph
+        graph = self.graph if host is None else host.program
+        return _unpack_single(graph.run(self.nodes, inputs))
 
-    def _in_mode(self, training: bool | None, inputs: Any) -> Any:
-        """The outputs, of layers that train or not where a caller of ``call`` says so.
-
-        ``__call__`` has told them already.
-        """
+    @staticmethod
+    def _differs(training: Any) -> bool:
+        """Whether a caller of ``call`` says something else than the pass under way."""
+        if training is None:
+            return False
         ctx = forward_context.current()
-        if training is None or ctx is not None and ctx.training == bool(training):
-            return self._compute(inputs)
-        if ctx is None:  # called by hand
+        return ctx is None or ctx.training != bool(training)
+
+    def _call_in_mode(self, call: Callable, training: Any, inputs: Any) -> Any:
+        """The outputs of a class's own ``call``, in the mode that its caller says."""
+        if (ctx := forward_context.current()) is None:  # called by hand
             return self(inputs, training=training)
         before = ctx.training, ctx.asked
         ctx.training, ctx.asked = bool(training), True
         try:
-            return self._compute(inputs)
+            return call(self, inputs)
         finally:
             ctx.training, ctx.asked = before
-
-    def _compute(self, inputs: Any) -> Any:
-        assert self.graph is not None
-        host = self.host_graph
-        graph = self.graph if host is None else host.program
-        return _unpack_single(graph.run(self.nodes, inputs))
 
     def _call_symbols(self, args, kwargs):
         if self.host_graph is not None:

@@ -260,11 +260,10 @@ class Sequential(Model):
             training: Whether layers train; what is around the call decides by default.
             mask: Masks of the inputs.
         """
-        return self._in_mode(training, inputs)
-
-    def _compute(self, inputs: Any) -> Any:
+        if self._differs(training):
+            return self._call_in_mode(Sequential.call, training, inputs)
         if self.host_graph is not None:
-            return super()._compute(inputs)
+            return super().call(inputs)
         if self.graph is not None:
             (inputs,) = self.graph.match_inputs(inputs, self._learnt)
         for layer in self.layers:
