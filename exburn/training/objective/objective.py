@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from exburn import losses, metrics
 from exburn.core.forward_context import key_scope
@@ -42,6 +41,15 @@ _BUILT = (  # what `build` makes
     *("_form", "_stems", "_prefixes", "_built_for"),
 )
 _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
+
+
+class _LossMean(metrics.Mean):
+    """The running mean of a loss; points to resume from name its rows so."""
+
+    count_key = "rows"
+
+
+_LOSS_MEAN = _LossMean("loss", "float32")
 
 
 @dataclasses.dataclass
@@ -339,10 +347,7 @@ class Objective:
 
     def init(self) -> dict[str, Any]:
         """Fresh totals."""
-        zero = np.zeros((), np.float32)
-        state: dict[str, Any] = {"loss": {"total": zero, "rows": zero}}
-        for name in self.parts:
-            state[name] = {"total": zero, "rows": zero}
+        state: dict[str, Any] = {n: _LOSS_MEAN.init() for n in ("loss", *self.parts)}
         for meter in self.meters:
             state[meter.name] = meter.metric.init()
         return state | ({_OWN: self.own.init()} if self.own.names else {})
@@ -371,11 +376,8 @@ class Objective:
         values = {"loss": loss, **parts}
         for name in ("loss", *self.parts):  # that of a single loss is not logged
             if name in values:
-                old, value = totals[name], _mean(values[name], row_mask)
-                totals[name] = {
-                    "total": old["total"] + value * rows,
-                    "rows": old["rows"] + rows,
-                }
+                value = _mean(values[name], row_mask)
+                totals[name] = _LOSS_MEAN.update(totals[name], value, rows)
         if not self.meters:
             return totals
         targets, weights = self.split_targets(y), self.split_weights(w)
@@ -428,9 +430,7 @@ class Objective:
         """Running means of the losses, and the metrics' values."""
         meters = {m.name: m.metric for m in self.meters}
         means = {
-            name: meters[name].compute(state)
-            if name in meters
-            else state["total"] / jnp.maximum(state["rows"], 1.0)
+            name: meters.get(name, _LOSS_MEAN).compute(state)
             for name, state in totals.items()
             if name != _OWN
         }
