@@ -12,23 +12,23 @@ from exburn.callbacks.contract import (
     FunctionCallback,
     History,
 )
+from exburn.callbacks.contract.monitor import MonitorCallback
+from exburn.callbacks.contract.state_checkpoint import StateCheckpoint
 from exburn.callbacks.csv_logger import CSVLogger
 from exburn.callbacks.dashboard import Dashboard
 from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.lambda_callback import LambdaCallback
 from exburn.callbacks.learning_rate_scheduler import LearningRateScheduler
-from exburn.callbacks.logger import Logger
+from exburn.callbacks.logger.callback import Logger
 from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint
-from exburn.callbacks.monitor import MonitorCallback
 from exburn.callbacks.orbax_checkpoint import OrbaxCheckpoint
 from exburn.callbacks.pictures import ConfusionMatrix, PredictionGallery
-from exburn.callbacks.progress import ProgbarLogger, ProgressBar
+from exburn.callbacks.progress_bar.callback import ProgbarLogger, ProgressBar
 from exburn.callbacks.reduce_lr_on_plateau import ReduceLROnPlateau
 from exburn.callbacks.remote_monitor import RemoteMonitor
 from exburn.callbacks.screen_callback import ScreenCallback, screen_callback
 from exburn.callbacks.standard import EpochCheckpoint, standard
-from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.callbacks.stochastic_weight_averaging import StochasticWeightAveraging
 from exburn.callbacks.swap_ema_weights import SwapEMAWeights
 from exburn.callbacks.tensorboard import TensorBoard

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from exburn.callbacks.contract.every import Every
-from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.callbacks.contract.state_checkpoint import StateCheckpoint
 
 
 class BackupAndRestore(StateCheckpoint):

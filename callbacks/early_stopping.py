@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from exburn.callbacks.contract.every import Every, check_every
-from exburn.callbacks.monitor import MonitorCallback
+from exburn.callbacks.contract.monitor import MonitorCallback
 from exburn.core.printing import print_text
 
 

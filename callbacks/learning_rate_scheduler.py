@@ -9,7 +9,7 @@ from typing import Any
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
-from exburn.callbacks.rates import current_rate
+from exburn.callbacks.contract.rates import current_rate
 from exburn.core.printing import print_text
 from exburn.errors import CallbackError
 

@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any
 
 from exburn.callbacks.contract.every import Every
-from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.callbacks.contract.state_checkpoint import StateCheckpoint
 from exburn.core.checks import check_path
 from exburn.core.printing import print_text
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn

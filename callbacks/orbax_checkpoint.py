@@ -6,7 +6,7 @@ import os
 import sys
 
 from exburn.callbacks.contract.every import Every
-from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.callbacks.contract.state_checkpoint import StateCheckpoint
 from exburn.core.checks import check_path
 from exburn.errors import CallbackError
 

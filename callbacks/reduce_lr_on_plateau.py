@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.callbacks.contract.every import Every, check_every
-from exburn.callbacks.monitor import MonitorCallback
-from exburn.callbacks.rates import current_rate
+from exburn.callbacks.contract.monitor import MonitorCallback
+from exburn.callbacks.contract.rates import current_rate
 from exburn.core.checks import check_number
 from exburn.core.printing import print_text
 from exburn.errors import CallbackError

@@ -13,7 +13,7 @@ import numpy as np
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
-from exburn.callbacks.rates import current_rate
+from exburn.callbacks.contract.rates import current_rate
 from exburn.core.checks import check_count, check_path
 from exburn.errors import CallbackError, require
 from exburn.module.graph import Ref

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from exburn.datasets.files import Split, keras_npz
-from exburn.datasets.sequences import seeded_split
+from exburn.datasets.contract.files import Split, keras_npz
+from exburn.datasets.contract.sequences import seeded_split
 from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from exburn.datasets.download import fetch, locate
-from exburn.datasets.files import Split, read_records, shuffle_rows
+from exburn.datasets.contract.download import fetch, locate
+from exburn.datasets.contract.files import Split, read_records, shuffle_rows
 from exburn.errors import unknown_name
 from exburn.errors.boundary import api_boundary
 

@@ -6,8 +6,8 @@ from importlib import resources
 
 import numpy as np
 
+from exburn.datasets.contract.scikit import Split
 from exburn.datasets.prepare import train_test
-from exburn.datasets.scikit import Split
 from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]

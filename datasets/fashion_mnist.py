@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from exburn.datasets.download import KERAS_FOLDER, cache_folder, fetch
-from exburn.datasets.files import Split, read_idx, shuffle_rows
+from exburn.datasets.contract.download import KERAS_FOLDER, cache_folder, fetch
+from exburn.datasets.contract.files import Split, read_idx, shuffle_rows
 from exburn.errors import DataError, FileFormatError
 from exburn.errors.boundary import api_boundary
 

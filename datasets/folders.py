@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.datasets.generated import Split
+from exburn.datasets.contract.generated import Split
 from exburn.datasets.prepare import train_test
 from exburn.errors import ArgumentError, DataError, require
 from exburn.errors.boundary import api_boundary

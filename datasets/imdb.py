@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 
-from exburn.datasets import sequences
-from exburn.datasets.files import Split
+from exburn.datasets.contract import sequences
+from exburn.datasets.contract.files import Split
 from exburn.errors.boundary import api_boundary
 
 __all__ = ["get_word_index", "load_data"]

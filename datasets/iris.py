@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exburn.datasets.scikit import Split, load
+from exburn.datasets.contract.scikit import Split, load
 from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]

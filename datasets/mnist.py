@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from exburn.datasets.files import Split, keras_npz, shuffle_rows
+from exburn.datasets.contract.files import Split, keras_npz, shuffle_rows
 from exburn.errors.boundary import api_boundary
 
 __all__ = ["load_data"]

@@ -7,7 +7,7 @@ import secrets
 import numpy as np
 
 from exburn.core.checks import check_number
-from exburn.datasets.generated import Split, check_samples
+from exburn.datasets.contract.generated import Split, check_samples
 from exburn.errors import require
 from exburn.errors.boundary import api_boundary
 

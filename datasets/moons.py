@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exburn.datasets.generated import Split, check_samples, scatter_points
+from exburn.datasets.contract.generated import Split, check_samples, scatter_points
 from exburn.datasets.prepare import generator, train_test
 from exburn.errors.boundary import api_boundary
 

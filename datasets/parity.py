@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exburn.datasets.generated import Split, check_samples
+from exburn.datasets.contract.generated import Split, check_samples
 from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary

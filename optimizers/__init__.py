@@ -19,6 +19,7 @@ from exburn.optimizers.adagrad import Adagrad
 from exburn.optimizers.adam import Adam, AdamW
 from exburn.optimizers.adamax import Adamax
 from exburn.optimizers.by_depth import by_depth
+from exburn.optimizers.contract.optimizer import Optimizer
 from exburn.optimizers.ftrl import Ftrl
 from exburn.optimizers.lamb import Lamb
 from exburn.optimizers.lbfgs import LBFGS
@@ -28,7 +29,6 @@ from exburn.optimizers.multi import MultiOptimizer, OptimizerMap
 from exburn.optimizers.muon import Muon
 from exburn.optimizers.nadam import Nadam
 from exburn.optimizers.optax_optimizer import OptaxOptimizer
-from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rmsprop import RMSprop
 from exburn.optimizers.schedule_free import ScheduleFreeAdamW
 from exburn.optimizers.sgd import SGD

@@ -11,9 +11,9 @@ from jax.core import Tracer
 
 from exburn.core.checks import check_number, check_rate
 from exburn.errors import ArgumentError
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.options import DecayedOptions, Options
-from exburn.optimizers.rules import bias_correction, per_parameter
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.options import DecayedOptions, Options
+from exburn.optimizers.contract.rules import bias_correction, per_parameter
 from exburn.runtime.cached_trace import traced_once
 
 

@@ -11,8 +11,8 @@ from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, DTypeError
 from exburn.errors.boundary import api_boundary
 from exburn.module.traversal import iter_weights
+from exburn.optimizers.contract.optimizer import Optimizer
 from exburn.optimizers.multi import MultiOptimizer, OptimizerMap
-from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.schedules.scaled import Scaled
 
 _OP = "by_depth"

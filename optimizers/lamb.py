@@ -7,8 +7,8 @@ from typing import Any, Unpack
 import optax
 
 from exburn.core.checks import check_number, check_rate
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.options import Options
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.options import Options
 
 
 class Lamb(Optimizer):

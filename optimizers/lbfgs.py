@@ -10,9 +10,9 @@ import optax
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
-from exburn.optimizers.complex_parameters import join, split, split_gradients
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.trees import like, same_shapes, same_structure, widen
+from exburn.optimizers.contract.complex_parameters import join, split, split_gradients
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.trees import like, same_shapes, same_structure, widen
 
 
 class LBFGS(Optimizer):

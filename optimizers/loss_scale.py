@@ -12,10 +12,10 @@ import numpy as np
 from exburn.core import registry
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, DTypeError
-from exburn.optimizers.complex_parameters import join, split
-from exburn.optimizers.live import LiveState
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.rate import host_value, replace_leaf
+from exburn.optimizers.contract.complex_parameters import join, split
+from exburn.optimizers.contract.live import LiveState
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.rate import host_value, replace_leaf
 
 # Beyond these, doubling or halving would end in infinity or zero, and stay there.
 _SMALLEST, _LARGEST = 2.0**-100, 2.0**100

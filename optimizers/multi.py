@@ -19,11 +19,11 @@ import jax.numpy as jnp
 from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.errors.boundary import guard_methods
-from exburn.optimizers.live import LiveState
+from exburn.optimizers.contract.live import LiveState
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.rate import initial_rate
+from exburn.optimizers.contract.trees import map_with_path, path_of, same_shapes
 from exburn.optimizers.loss_scale import LossScaleOptimizer
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.rate import initial_rate
-from exburn.optimizers.trees import map_with_path, path_of, same_shapes
 
 
 class _Parameter(NamedTuple):

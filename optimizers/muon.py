@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import optax
 
 from exburn.core.checks import check_count, check_number, check_optional, check_rate
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.options import DecayedOptions
-from exburn.optimizers.rules import bias_correction, per_parameter
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.options import DecayedOptions
+from exburn.optimizers.contract.rules import bias_correction, per_parameter
 
 
 class Muon(Optimizer):

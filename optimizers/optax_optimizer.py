@@ -15,10 +15,10 @@ import optax
 from exburn.core import registry
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
-from exburn.optimizers.live import LiveState
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.options import Options
-from exburn.optimizers.rate import host_value, replace_leaf
+from exburn.optimizers.contract.live import LiveState
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.options import Options
+from exburn.optimizers.contract.rate import host_value, replace_leaf
 
 
 class OptaxOptimizer(Optimizer):

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import optax
 
 from exburn.core.checks import check_number, check_rate, is_known
-from exburn.optimizers.optimizer import Optimizer
-from exburn.optimizers.options import Options
-from exburn.optimizers.rules import per_parameter
+from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.options import Options
+from exburn.optimizers.contract.rules import per_parameter
 
 
 class RMSprop(Optimizer):

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.callbacks.monitor import MonitorCallback
+from exburn.callbacks.contract.monitor import MonitorCallback
 from exburn.compression.pruning import require_model
 from exburn.compression.recipes import RECIPES, Recipe, Workshop
 from exburn.compression.report import Attempt, CompressionReport

@@ -14,8 +14,8 @@ from exburn.core.checks import check_number
 from exburn.core.registry import register_builtin
 from exburn.distillation.losses import DistillationLoss
 from exburn.errors import ArgumentError
-from exburn.losses.probabilities import clip_probability
-from exburn.losses.reduction import reduce_values
+from exburn.losses.contract.probabilities import clip_probability
+from exburn.losses.contract.reduction import reduce_values
 from exburn.models.output_kinds import OutputKind, output_kinds
 
 

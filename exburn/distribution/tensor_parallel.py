@@ -19,7 +19,7 @@ from typing import Any
 from exburn.errors import LayoutError
 from exburn.errors.boundary import api_boundary
 from exburn.layers import Dense, EinsumDense, Embedding, ReversibleEmbedding
-from exburn.layers.attention.projected import ProjectedAttention
+from exburn.layers.contract.projected_attention import ProjectedAttention
 from exburn.module.building import require_built
 from exburn.module.traversal import children, iter_modules, iter_weights
 from exburn.runtime.sharding.layouts import LayoutMap

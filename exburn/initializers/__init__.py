@@ -16,8 +16,12 @@ from exburn.core import registry
 from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
-from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
 from exburn.initializers.constants import Constant, Identity, Ones, Zeros
+from exburn.initializers.contract import (
+    ArrayInitializer,
+    FunctionInitializer,
+    Initializer,
+)
 from exburn.initializers.householder import Orthogonal
 from exburn.initializers.random import *
 from exburn.initializers.scaling import *

@@ -9,7 +9,7 @@ import numpy as np
 from exburn.core import registry
 from exburn.core.checks import check_float
 from exburn.errors import ShapeError
-from exburn.initializers.base import Initializer, as_dtype, as_shape
+from exburn.initializers.contract import Initializer, as_dtype, as_shape
 
 
 @registry.register_builtin

@@ -12,7 +12,7 @@ from exburn.core import registry
 from exburn.core.checks import check_float
 from exburn.core.methods import overridable
 from exburn.errors import ArgumentError, DTypeError
-from exburn.initializers.base import (
+from exburn.initializers.contract import (
     Initializer,
     as_dtype,
     as_shape,

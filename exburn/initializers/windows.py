@@ -10,7 +10,7 @@ import numpy as np
 from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError, unknown_name
 from exburn.errors.boundary import api_boundary
-from exburn.initializers.base import Initializer, as_dtype, as_shape
+from exburn.initializers.contract import Initializer, as_dtype, as_shape
 
 
 def _cosines(*weights: float) -> Callable[[np.ndarray], np.ndarray]:

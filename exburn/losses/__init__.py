@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from exburn.core.missing_names import refuser
 from exburn.losses.any_targets import *
-from exburn.losses.base import FunctionLoss, Loss
 from exburn.losses.catalogue import deserialize, get, serialize
 from exburn.losses.circle_loss import Circle, circle
+from exburn.losses.contract.base import FunctionLoss, Loss
 from exburn.losses.crossentropy import *
 from exburn.losses.crossentropy import binary_crossentropy as binary_cross_entropy
 from exburn.losses.ctc_loss import CTC, ctc

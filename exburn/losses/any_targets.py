@@ -10,15 +10,20 @@ import jax.numpy as jnp
 from exburn.core.checks import check_integer, check_rate, is_known
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss, copy_with
+from exburn.losses.contract.base import FormulaLoss, copy_with
+from exburn.losses.contract.probabilities import label_log_likelihood
+from exburn.losses.contract.shapes import (
+    as_float,
+    check_labels,
+    check_one_hot,
+    class_labels,
+)
+from exburn.losses.contract.targets import check_class_range, check_unit_interval
 from exburn.losses.crossentropy import (
     BinaryCrossentropy,
     binary_crossentropy,
     categorical_crossentropy,
 )
-from exburn.losses.probabilities import label_log_likelihood
-from exburn.losses.shapes import as_float, check_labels, check_one_hot, class_labels
-from exburn.losses.targets import check_class_range, check_unit_interval
 
 __all__ = ["AutoCrossentropy", "CrossEntropy", "auto_crossentropy", "cross_entropy"]
 

@@ -12,15 +12,15 @@ from exburn.core.registry import snake_case
 from exburn.errors import DTypeError, unknown_name
 from exburn.errors.boundary import api_boundary
 from exburn.losses.any_targets import *
-from exburn.losses.base import FormulaLoss, FunctionLoss, Loss
 from exburn.losses.circle_loss import *
+from exburn.losses.contract.base import FormulaLoss, FunctionLoss, Loss
+from exburn.losses.contract.own_call import OwnCall, has_own_call
 from exburn.losses.crossentropy import *
 from exburn.losses.ctc_loss import *
 from exburn.losses.divergence import *
 from exburn.losses.focal import *
 from exburn.losses.hinge import *
 from exburn.losses.overlap import *
-from exburn.losses.own_call import OwnCall, has_own_call
 from exburn.losses.regression import *
 
 CLASSES: dict[str, type[FormulaLoss]] = {

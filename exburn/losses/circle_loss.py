@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from exburn.errors import ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.reduction import reduce_values
-from exburn.losses.shapes import as_float, check_labels
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.reduction import reduce_values
+from exburn.losses.contract.shapes import as_float, check_labels
 
 __all__ = ["Circle", "circle"]
 

@@ -9,22 +9,22 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_integer, check_rate, is_known
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.probabilities import (
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.probabilities import (
     clip_probability,
     label_log_likelihood,
     log_distribution,
     smooth_targets,
     weighted_log,
 )
-from exburn.losses.shapes import (
+from exburn.losses.contract.shapes import (
     as_float,
     check_labels,
     check_one_hot,
     class_labels,
     pair_dtypes,
 )
-from exburn.losses.targets import check_class_range, check_unit_interval
+from exburn.losses.contract.targets import check_class_range, check_unit_interval
 
 __all__ = [
     "BinaryCrossentropy",

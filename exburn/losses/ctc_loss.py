@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from exburn.errors import ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.shapes import as_float
-from exburn.losses.targets import check_sequences
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.shapes import as_float
+from exburn.losses.contract.targets import check_sequences
 
 __all__ = ["CTC", "ctc"]
 

@@ -9,10 +9,15 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_number
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.probabilities import EPSILON
-from exburn.losses.shapes import as_float, check_labels, class_labels, pair_dtypes
-from exburn.losses.targets import (
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.probabilities import EPSILON
+from exburn.losses.contract.shapes import (
+    as_float,
+    check_labels,
+    class_labels,
+    pair_dtypes,
+)
+from exburn.losses.contract.targets import (
     check_class_range,
     check_not_below,
     check_unit_interval,

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from exburn.core.checks import check_integer, check_rate
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.probabilities import (
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.probabilities import (
     chosen,
     clip_probability,
     label_log_likelihood,
@@ -19,14 +19,14 @@ from exburn.losses.probabilities import (
     smooth_targets,
     weighted_log,
 )
-from exburn.losses.shapes import (
+from exburn.losses.contract.shapes import (
     as_float,
     check_labels,
     check_one_hot,
     class_labels,
     pair_dtypes,
 )
-from exburn.losses.targets import check_class_range, check_unit_interval
+from exburn.losses.contract.targets import check_class_range, check_unit_interval
 
 __all__ = [
     "BinaryFocalCrossentropy",

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.shapes import pair_dtypes
-from exburn.losses.targets import check_hinge_labels, check_unit_interval
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.shapes import pair_dtypes
+from exburn.losses.contract.targets import check_hinge_labels, check_unit_interval
 
 __all__ = [
     "CategoricalHinge",

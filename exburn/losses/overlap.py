@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from exburn.errors import ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.probabilities import EPSILON
-from exburn.losses.reduction import blank_out
-from exburn.losses.shapes import pair_dtypes
-from exburn.losses.targets import check_unit_interval
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.probabilities import EPSILON
+from exburn.losses.contract.reduction import blank_out
+from exburn.losses.contract.shapes import pair_dtypes
+from exburn.losses.contract.targets import check_unit_interval
 
 __all__ = ["Dice", "Tversky", "dice", "tversky"]
 

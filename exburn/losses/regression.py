@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.base import FormulaLoss
-from exburn.losses.shapes import pair_dtypes
-from exburn.losses.targets import check_not_below
+from exburn.losses.contract.base import FormulaLoss
+from exburn.losses.contract.shapes import pair_dtypes
+from exburn.losses.contract.targets import check_not_below
 
 __all__ = [
     "CosineSimilarity",

@@ -47,7 +47,6 @@ from exburn.metrics.accuracy import (
     top_k_categorical_accuracy,
 )
 from exburn.metrics.auc import AUC
-from exburn.metrics.base import Metric
 from exburn.metrics.catalogue import (
     check_name,
     deserialize,
@@ -63,6 +62,7 @@ from exburn.metrics.confusion import (
     TrueNegatives,
     TruePositives,
 )
+from exburn.metrics.contract.base import Metric
 from exburn.metrics.correlation import *
 from exburn.metrics.f_score import F1Score, FBetaScore
 from exburn.metrics.from_losses import *

@@ -12,8 +12,8 @@ from jax.core import Tracer
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.probabilities import chosen
-from exburn.losses.shapes import (
+from exburn.losses.contract.probabilities import chosen
+from exburn.losses.contract.shapes import (
     as_float,
     check_one_hot,
     check_same,

@@ -11,7 +11,6 @@ import numpy as np
 
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
-from exburn.metrics.base import State
 from exburn.metrics.confusion import (
     Counts,
     ThresholdMetric,
@@ -19,6 +18,7 @@ from exburn.metrics.confusion import (
     histogram,
     is_even,
 )
+from exburn.metrics.contract.base import State
 from exburn.metrics.means import ratio, zeros
 from exburn.metrics.operating_points import even_thresholds
 

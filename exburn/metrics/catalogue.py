@@ -13,13 +13,13 @@ from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from exburn.errors.boundary import api_boundary
 from exburn.losses.catalogue import FUNCTIONS as LOSS_FUNCTIONS
-from exburn.losses.shapes import check_labels, check_one_hot, check_same
+from exburn.losses.contract.shapes import check_labels, check_one_hot, check_same
 from exburn.metrics import accuracy as accuracies
 from exburn.metrics import correlation
 from exburn.metrics.accuracy import *
 from exburn.metrics.auc import *
-from exburn.metrics.base import Metric
 from exburn.metrics.confusion import *
+from exburn.metrics.contract.base import Metric
 from exburn.metrics.correlation import *
 from exburn.metrics.f_score import *
 from exburn.metrics.from_losses import *

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.shapes import as_float, check_same, same_rank, unsqueeze_to
-from exburn.metrics.base import Metric, State, without_rows
+from exburn.losses.contract.shapes import as_float, check_same, same_rank, unsqueeze_to
+from exburn.metrics.contract.base import Metric, State, without_rows
+from exburn.metrics.contract.variable import FromState
 from exburn.metrics.means import ratio, zeros
-from exburn.metrics.variable import FromState
 
 __all__ = [
     "FalseNegatives",

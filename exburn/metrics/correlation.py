@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from exburn.core.checks import check_integer
 from exburn.errors import ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.losses.shapes import pair_dtypes
-from exburn.metrics.base import State, without_rows
+from exburn.losses.contract.shapes import pair_dtypes
+from exburn.metrics.contract.base import State, without_rows
 from exburn.metrics.means import FormulaMetric, Mean, ratio, row_weights
 
 __all__ = [

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
-from exburn.losses.shapes import as_float, check_same, unsqueeze_to
-from exburn.metrics.base import Metric, State, without_rows
+from exburn.losses.contract.shapes import as_float, check_same, unsqueeze_to
+from exburn.metrics.contract.base import Metric, State, without_rows
 from exburn.metrics.means import zeros
 
 __all__ = ["F1Score", "FBetaScore"]

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from exburn.core.checks import check_rate
+from exburn.losses.contract.shapes import class_labels
 from exburn.losses.crossentropy import (
     binary_crossentropy,
     categorical_crossentropy,
@@ -14,7 +15,6 @@ from exburn.losses.crossentropy import (
 )
 from exburn.losses.divergence import kl_divergence, poisson
 from exburn.losses.hinge import categorical_hinge, hinge, squared_hinge
-from exburn.losses.shapes import class_labels
 from exburn.metrics.means import FormulaMetric
 
 __all__ = [

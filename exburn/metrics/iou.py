@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_count, check_integer
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.shapes import as_float, check_same, same_rank, unsqueeze_to
-from exburn.metrics.base import Metric, State, without_rows
+from exburn.losses.contract.shapes import as_float, check_same, same_rank, unsqueeze_to
+from exburn.metrics.contract.base import Metric, State, without_rows
+from exburn.metrics.contract.variable import variable
 from exburn.metrics.means import ratio, zeros
-from exburn.metrics.variable import variable
 
 __all__ = ["BinaryIoU", "IoU", "MeanIoU", "OneHotIoU", "OneHotMeanIoU"]
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.base import (
+from exburn.losses.contract.base import (
     Loss,
     function_config,
     function_name,
     name_constructor,
     takes_predictions_first,
 )
-from exburn.losses.shapes import as_arrays, as_float, rank_for, unsqueeze_to
-from exburn.metrics.base import Metric, State
-from exburn.metrics.variable import variable
+from exburn.losses.contract.shapes import as_arrays, as_float, rank_for, unsqueeze_to
+from exburn.metrics.contract.base import Metric, State
+from exburn.metrics.contract.variable import variable
 
 __all__ = [
     "FormulaMetric",

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import check_count, check_rate
-from exburn.metrics.base import State
 from exburn.metrics.confusion import Counts, ThresholdMetric
+from exburn.metrics.contract.base import State
 
 __all__ = [
     "PrecisionAtRecall",

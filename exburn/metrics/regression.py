@@ -9,6 +9,13 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
+from exburn.losses.contract.shapes import (
+    as_float,
+    check_same,
+    pair_dtypes,
+    same_rank,
+    unsqueeze_to,
+)
 from exburn.losses.regression import cosine_similarity as negative_cosine
 from exburn.losses.regression import (
     log_cosh,
@@ -17,14 +24,7 @@ from exburn.losses.regression import (
     mean_squared_error,
     mean_squared_logarithmic_error,
 )
-from exburn.losses.shapes import (
-    as_float,
-    check_same,
-    pair_dtypes,
-    same_rank,
-    unsqueeze_to,
-)
-from exburn.metrics.base import Metric, State, without_rows
+from exburn.metrics.contract.base import Metric, State, without_rows
 from exburn.metrics.means import FormulaMetric, ratio, zeros
 
 __all__ = [

@@ -18,7 +18,7 @@ from exburn.models.saving import (
 from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
-from exburn.optimizers.trees import path_of
+from exburn.optimizers.contract.trees import path_of
 
 if TYPE_CHECKING:
     from exburn.models.model import Model

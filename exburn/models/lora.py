@@ -27,9 +27,9 @@ from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
 from exburn.errors.boundary import api_boundary
 from exburn.layers import Dense, EinsumDense, Embedding, SpectralNormalization
+from exburn.layers.contract.adaptable import Adaptable
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.transposed import ConvTranspose
-from exburn.layers.core.adaptable import Adaptable
 from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import children, iter_modules, iter_weights

@@ -64,7 +64,7 @@ from exburn.module.layer.options import ModelOptions
 from exburn.module.selection import frozen_paths
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.variable import OwnState, Static
-from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.contract.optimizer import Optimizer
 from exburn.quantizers import QuantizationReport
 from exburn.text import Tokenizer
 from exburn.training.objective.compile_metrics import CompileMetrics

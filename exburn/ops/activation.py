@@ -6,7 +6,7 @@ import jax
 
 from exburn import activations
 from exburn.core.annotations import Axis, Tensor
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 # fmt: off
 __all__ = [

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, unknown_name
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 __all__ = ["ctc_decode", "ctc_loss"]
 

@@ -13,7 +13,7 @@ from exburn.core.annotations import Axis, DType, Places, Sizes, Tensor
 from exburn.errors import ArgumentError, ShapeError
 from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol, lift
-from exburn.ops.binding import nameable, of_many, op, op_on_lists, tensor
+from exburn.ops.contract import nameable, of_many, op, op_on_lists, tensor
 
 # fmt: off
 __all__ = [

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 from exburn.runtime.kernels.flash_attention import flash_attention as run_cudnn
 from exburn.runtime.kernels.flash_attention import takes_cudnn
 from exburn.runtime.kernels.softmax import shares

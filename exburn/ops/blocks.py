@@ -12,7 +12,7 @@ from exburn.config import check_format
 from exburn.core.annotations import Sizes, Tensor
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 
 def _pair(value) -> tuple[int, int]:

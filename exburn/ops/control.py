@@ -16,7 +16,7 @@ from exburn.core.checks import check_integer
 from exburn.errors import ArgumentError, GraphError
 from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
-from exburn.ops.binding import tensor, tensors
+from exburn.ops.contract import tensor, tensors
 
 # fmt: off
 __all__ = [

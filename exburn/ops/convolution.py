@@ -9,7 +9,7 @@ from exburn.config import check_format
 from exburn.core.annotations import Sizes, Tensor
 from exburn.core.precision import is_float
 from exburn.errors import ArgumentError, ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 from exburn.runtime.kernels.conv.dispatch import convolve
 
 __all__ = ["conv", "conv_transpose", "depthwise_conv", "separable_conv"]

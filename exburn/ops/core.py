@@ -17,7 +17,7 @@ from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError, ShapeError, unknown_name
 from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol, lift
-from exburn.ops.binding import nameable, op, tensor
+from exburn.ops.contract import nameable, op, tensor
 
 # fmt: off
 __all__ = [

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from exburn.config import floatx
 from exburn.core.annotations import DType, Sizes, Tensor
 from exburn.errors.boundary import api_boundary
-from exburn.ops.binding import op, tensor
+from exburn.ops.contract import op, tensor
 
 # fmt: off
 __all__ = [

@@ -10,7 +10,7 @@ from exburn.core.annotations import DType, Tensor
 from exburn.core.checks import refuse_sparse
 from exburn.core.precision import is_float
 from exburn.errors import ArgumentError, ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 __all__ = [
     "binary_crossentropy",

@@ -13,7 +13,7 @@ from exburn.config import check_format
 from exburn.core.annotations import Sizes, Tensor
 from exburn.errors import ArgumentError, ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 from exburn.ops.convolution import check_padding, spread
 from exburn.ops.warping import on_batches
 from exburn.runtime.kernels.conv.dispatch import convolve

@@ -13,7 +13,7 @@ from exburn.core.annotations import Tensor
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.windows import window as window_values
-from exburn.ops.binding import op, op_on_lists
+from exburn.ops.contract import op, op_on_lists
 
 __all__ = [
     "extract_sequences",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from exburn.config import check_format
 from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 from exburn.ops.filtering import extract_patches as extract_patches
 from exburn.ops.filtering import extract_patches_3d as extract_patches_3d
 from exburn.ops.filtering import gaussian_blur as gaussian_blur

@@ -10,7 +10,7 @@ from jax import lax
 
 from exburn.core.annotations import Tensor
 from exburn.errors import ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 __all__ = [
     "cdist",

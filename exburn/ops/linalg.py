@@ -14,7 +14,7 @@ from exburn.core.annotations import Axis, Tensor
 from exburn.core.checks import check_integer
 from exburn.errors import DataError, ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 # fmt: off
 __all__ = [

@@ -13,7 +13,7 @@ from exburn.config import epsilon as default_epsilon
 from exburn.core.annotations import Axis, Tensor
 from exburn.core.precision import is_float
 from exburn.errors import ArgumentError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 __all__ = [
     "batch_normalization",

@@ -14,7 +14,7 @@ from exburn.config import check_format
 from exburn.core.annotations import Sizes, Tensor
 from exburn.core.precision import is_float, lowest_of
 from exburn.errors import ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 from exburn.ops.convolution import check_padding, spread
 
 __all__ = ["adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool"]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
 from exburn.errors import ShapeError
-from exburn.ops.binding import of_many, op
+from exburn.ops.contract import of_many, op
 from exburn.runtime.kernels import int8_matmul
 
 # fmt: off

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
 from exburn.errors import ArgumentError, ShapeError
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 from exburn.ops.filtering import depthwise, gaussian
 from exburn.ops.warping import on_batches
 

@@ -8,7 +8,7 @@ from jax import lax
 from jax.scipy import special
 
 from exburn.core.annotations import Axis, Tensor
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 __all__ = ["erf", "erfc", "erfinv", "gammainc", "lgamma", "logsumexp", "rsqrt"]
 

@@ -15,7 +15,7 @@ from exburn.core.annotations import Tensor
 from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError, ShapeError
 from exburn.errors.boundary import api_boundary
-from exburn.ops.binding import op, tensor
+from exburn.ops.contract import op, tensor
 
 _FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 _ORDERS = {"nearest": 0, "bilinear": 1}

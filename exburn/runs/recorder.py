@@ -12,7 +12,7 @@ from typing import Any
 
 from exburn.callbacks import StateCheckpoint
 from exburn.callbacks.contract import Callback
-from exburn.callbacks.rates import current_rate
+from exburn.callbacks.contract.rates import current_rate
 from exburn.errors import warn
 from exburn.runs.directory import CHECKPOINTS, RunDirectory
 from exburn.runs.report import write_report

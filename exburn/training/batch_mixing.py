@@ -12,7 +12,7 @@ from typing import Any
 
 from exburn.core.batch_independence import is_foreign, mixes_rows
 from exburn.layers import Lambda
-from exburn.layers.core.pure import PureLayer
+from exburn.layers.contract.pure import PureLayer
 from exburn.module.symbolic_tensor import Operation
 from exburn.module.traversal import iter_modules
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from exburn.callbacks import EarlyStopping
-from exburn.callbacks.monitor import MonitorCallback
+from exburn.callbacks.contract.monitor import MonitorCallback
 from exburn.core.checks import check_choice, check_count, check_optional
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CallbackError, LayoutError, unknown_name

@@ -13,7 +13,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.data import column_names, has_columns, read_columns
 from exburn.errors import DataError
 from exburn.errors.boundary import api_boundary
-from exburn.layers.preprocessing.adapting import parts
+from exburn.layers.contract.adapting import parts
 
 _ROWS = 4096  # samples that adapt reads at once where they come one by one
 

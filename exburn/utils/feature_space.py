@@ -13,13 +13,13 @@ from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DataError, NotBuiltError, unknown_name
+from exburn.layers.contract.host import is_traced
 from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input
 from exburn.layers.merging.concatenate import Concatenate
 from exburn.layers.preprocessing.category_encoding import CategoryEncoding
 from exburn.layers.preprocessing.discretization import Discretization
 from exburn.layers.preprocessing.hashing import HashedCrossing, Hashing
-from exburn.layers.preprocessing.host import is_traced
 from exburn.layers.preprocessing.integer_lookup import IntegerLookup
 from exburn.layers.preprocessing.normalization import Normalization
 from exburn.layers.preprocessing.string_lookup import StringLookup

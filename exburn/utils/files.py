@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from exburn.core.printing import print_text
-from exburn.datasets.download import cache_folder, digest_of
+from exburn.datasets.contract.download import cache_folder, digest_of
 from exburn.errors import (
     ArgumentError,
     DataError,

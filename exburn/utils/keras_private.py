@@ -17,7 +17,7 @@ from exburn import config
 from exburn.core import forward_context
 from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, printable
-from exburn.losses.base import FunctionLoss as LossFunctionWrapper
+from exburn.losses.contract.base import FunctionLoss as LossFunctionWrapper
 from exburn.models import Model as Functional
 from exburn.module.symbolic_tensor import Symbol, has_symbol, mask_of
 from exburn.module.variable import Variable as KerasVariable

@@ -9,7 +9,7 @@ from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.attention.projected import ProjectedAttention, other_name
+from exburn.layers.contract.projected_attention import ProjectedAttention, other_name
 from exburn.module.layer.options import UnregularizedOptions
 
 

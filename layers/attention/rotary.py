@@ -10,7 +10,7 @@ import numpy as np
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.attention.key_value_cache import current_cache
+from exburn.layers.contract.key_value_cache import current_cache
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions
 

@@ -10,12 +10,17 @@ from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.core.adaptable import (
+from exburn.layers.contract.adaptable import (
     Adaptable,
     AdaptableLayerOptions,
     AdaptableOptions,
 )
-from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
+from exburn.layers.contract.layout import (
+    channel_axis,
+    check_format,
+    check_output,
+    check_sizes,
+)
 from exburn.module.input_spec import InputSpec
 from exburn.runtime.kernels.conv.dispatch import convolve
 

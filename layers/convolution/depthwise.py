@@ -8,8 +8,8 @@ from exburn import constraints, initializers, regularizers
 from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
+from exburn.layers.contract.adaptable import AdaptableOptions
 from exburn.layers.convolution.conv import Conv2D, Convolution
-from exburn.layers.core.adaptable import AdaptableOptions
 from exburn.runtime.kernels.conv.dispatch import convolve
 
 __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]

@@ -13,9 +13,9 @@ from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
+from exburn.layers.contract.adaptable import AdaptableOptions
+from exburn.layers.contract.layout import check_sizes, spatial_axes
 from exburn.layers.convolution.conv import Conv2D, Convolution
-from exburn.layers.core.adaptable import AdaptableOptions
-from exburn.layers.layout import check_sizes, spatial_axes
 from exburn.runtime import portable
 from exburn.runtime.kernels.conv.dispatch import convolve
 

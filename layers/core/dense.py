@@ -10,7 +10,7 @@ from exburn import activations, constraints, initializers, regularizers
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
-from exburn.layers.core.adaptable import Adaptable, AdaptableOptions
+from exburn.layers.contract.adaptable import Adaptable, AdaptableOptions
 from exburn.module.input_spec import InputSpec
 from exburn.runtime.kernels.biased_gelu import biased_gelu
 from exburn.runtime.kernels.padded_matmul import wide_product

@@ -12,7 +12,7 @@ from exburn import activations, constraints, initializers, regularizers
 from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.core.adaptable import Adaptable, AdaptableLayerOptions
+from exburn.layers.contract.adaptable import Adaptable, AdaptableLayerOptions
 from exburn.module.input_spec import InputSpec
 from exburn.runtime.kernels.padded_matmul import wide_product
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.core.pure import PureLayer
+from exburn.layers.contract.pure import PureLayer
 from exburn.module.layer.options import LayerOptions
 
 _CALL = ("params", "state", "rng", "inputs", "training")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.registry import register_builtin
-from exburn.layers.layout import check_format, check_sizes, spatial_axes
+from exburn.layers.contract.layout import check_format, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

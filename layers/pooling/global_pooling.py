@@ -7,7 +7,7 @@ from typing import Unpack
 import jax.numpy as jnp
 
 from exburn.core.registry import register_builtin
-from exburn.layers.layout import check_format, spatial_axes
+from exburn.layers.contract.layout import check_format, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

@@ -17,7 +17,12 @@ from exburn.core.annotations import Sizes
 from exburn.core.checks import check_choice
 from exburn.core.precision import lowest_of
 from exburn.core.registry import register_builtin
-from exburn.layers.layout import check_format, check_output, check_sizes, spatial_axes
+from exburn.layers.contract.layout import (
+    check_format,
+    check_output,
+    check_sizes,
+    spatial_axes,
+)
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

@@ -11,8 +11,8 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.data import check_finite
 from exburn.errors import ArgumentError, NotBuiltError
-from exburn.layers.preprocessing.adapting import batches
-from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
+from exburn.layers.contract.adapting import batches
+from exburn.layers.contract.encoding import check_mode, encode, refuse_sparse
 from exburn.module.layer import Layer
 from exburn.module.layer.options import UntypedOptions
 

@@ -12,14 +12,14 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.data import frame_array, is_frame
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.preprocessing.encoding import (
+from exburn.layers.contract.encoding import (
     check_mode,
     encode,
     encoded_spec,
     refuse_sparse,
 )
-from exburn.layers.preprocessing.fingerprint import combine, fingerprint, siphash
-from exburn.layers.preprocessing.host import HostLayer, integer_array, string_array
+from exburn.layers.contract.fingerprint import combine, fingerprint, siphash
+from exburn.layers.contract.host import HostLayer, integer_array, string_array
 from exburn.module.layer.options import LayerOptions, UntypedOptions
 
 

@@ -12,15 +12,15 @@ import numpy as np
 from exburn.core.checks import check_choice, check_count
 from exburn.core.symbolic_shapes import spec_of
 from exburn.errors import ArgumentError, DataError, NotBuiltError
-from exburn.layers.preprocessing.adapting import batches
-from exburn.layers.preprocessing.encoding import (
+from exburn.layers.contract.adapting import batches
+from exburn.layers.contract.encoding import (
     check_mode,
     encode,
     encoded_spec,
     refuse_sparse,
 )
+from exburn.layers.contract.host import HostLayer
 from exburn.layers.preprocessing.hashing import hash_bins
-from exburn.layers.preprocessing.host import HostLayer
 from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import Static
 from exburn.runtime.files.ordinary import read_text

@@ -13,9 +13,9 @@ from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DTypeError
-from exburn.layers.preprocessing.encoding import encode
+from exburn.layers.contract.encoding import encode
+from exburn.layers.contract.host import integer_array, is_traced
 from exburn.layers.preprocessing.hashing import check_salt
-from exburn.layers.preprocessing.host import integer_array, is_traced
 from exburn.layers.preprocessing.index_lookup import IndexLookup
 from exburn.module.layer import Layer
 from exburn.module.layer.options import UnnamedOptions

@@ -13,7 +13,7 @@ import numpy as np
 from exburn.core.registry import register_builtin
 from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ShapeError
-from exburn.layers.preprocessing.adapting import batches
+from exburn.layers.contract.adapting import batches
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions
 from exburn.module.variable import Static

@@ -16,7 +16,7 @@ from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError, ShapeError
-from exburn.layers.layout import channel_axis, check_format
+from exburn.layers.contract.layout import channel_axis, check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

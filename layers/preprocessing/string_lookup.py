@@ -9,8 +9,8 @@ import numpy as np
 
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT
+from exburn.layers.contract.host import string_array
 from exburn.layers.preprocessing.hashing import check_salt
-from exburn.layers.preprocessing.host import string_array
 from exburn.layers.preprocessing.index_lookup import IndexLookup
 from exburn.module.layer.options import UnnamedOptions
 

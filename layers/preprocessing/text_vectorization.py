@@ -12,9 +12,9 @@ from exburn.core.checks import check_choice, check_count, check_optional
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT, public_shape, spec_of
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.preprocessing.adapting import batches
-from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
-from exburn.layers.preprocessing.host import HostLayer, string_array
+from exburn.layers.contract.adapting import batches
+from exburn.layers.contract.encoding import check_mode, refuse_sparse
+from exburn.layers.contract.host import HostLayer, string_array
 from exburn.layers.preprocessing.string_lookup import StringLookup
 from exburn.module.layer.options import UnnamedOptions
 

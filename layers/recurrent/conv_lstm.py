@@ -14,10 +14,15 @@ from exburn.core.annotations import Identifier, Sizes
 from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
-from exburn.layers.recurrent.cell import apply_mask
+from exburn.layers.contract.layout import (
+    channel_axis,
+    check_format,
+    check_output,
+    check_sizes,
+)
+from exburn.layers.contract.own_cell import OwnCell, of_cell
+from exburn.layers.contract.recurrent_cell import apply_mask
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
-from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import RecurrentOptions
 from exburn.module.input_spec import InputSpec
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
-from exburn.layers.recurrent.cell import CellOptions, RecurrentCell, apply_mask
-from exburn.layers.recurrent.loop import Step, all_known
-from exburn.layers.recurrent.own_cell import OwnCell, of_cell
+from exburn.layers.contract.own_cell import OwnCell, of_cell
+from exburn.layers.contract.recurrent_cell import CellOptions, RecurrentCell, apply_mask
+from exburn.layers.contract.recurrent_loop import Step, all_known
 from exburn.layers.recurrent.rnn import RecurrentOptions, check_use_cudnn
 from exburn.module.layer import Layer
 

@@ -13,8 +13,8 @@ from exburn.core import forward_context
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.recurrent.cell import RecurrentCell
-from exburn.layers.recurrent.loop import recur, where_rows
+from exburn.layers.contract.recurrent_cell import RecurrentCell
+from exburn.layers.contract.recurrent_loop import recur, where_rows
 from exburn.layers.recurrent.stacked import StackedRNNCells
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer

@@ -14,7 +14,7 @@ from exburn.core.checks import check_number, check_rate, check_seed, is_known
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_format, spatial_axes
+from exburn.layers.contract.layout import check_format, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

@@ -10,7 +10,12 @@ import jax.numpy as jnp
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
-from exburn.layers.layout import check_format, check_ranges, check_sizes, spatial_axes
+from exburn.layers.contract.layout import (
+    check_format,
+    check_ranges,
+    check_sizes,
+    spatial_axes,
+)
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

@@ -12,7 +12,7 @@ from exburn.core.checks import check_count, check_integer
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import check_format
+from exburn.layers.contract.layout import check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from exburn.core.annotations import Sizes
 from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
-from exburn.layers.layout import check_format, check_sizes, spatial_axes
+from exburn.layers.contract.layout import check_format, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer.options import LayerOptions

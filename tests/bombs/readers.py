@@ -19,7 +19,7 @@ from tests.bombs import (
 import exburn
 from exburn import layers, saving, utils
 from exburn.command_line.main import main
-from exburn.datasets.files import read_idx, read_npz, read_records
+from exburn.datasets.contract.files import read_idx, read_npz, read_records
 from exburn.saving.checkpoint import CheckpointDirectory
 from exburn.saving.pretrained_folder import read_config
 from exburn.saving.weight_sources import open_source

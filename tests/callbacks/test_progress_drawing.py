@@ -31,7 +31,7 @@ def short_epochs(epochs, error=None, *, alone=True):
 
 def test_lines_of_short_epochs_are_printed_together(monkeypatch):
     now = Clock()
-    monkeypatch.setattr("exburn.callbacks.progress_view.time.perf_counter", now)
+    monkeypatch.setattr("exburn.callbacks.progress_bar.view.time.perf_counter", now)
     assert short_epochs(4, alone=False)[0] == [1, 2, 3, 4]
     for error in (None, KeyboardInterrupt()):  # none is lost
         seen, text = short_epochs(4, error)
@@ -59,7 +59,7 @@ def test_nothing_is_shown_before_a_quick_step_unless_it_is_compiled():
 
 def test_the_bar_shows_that_a_loader_is_slow(monkeypatch):
     monkeypatch.setattr("exburn.runtime.threads._GLANCE", 0.02)
-    monkeypatch.setattr("exburn.callbacks.progress._LONGEST_PAUSE", 0)
+    monkeypatch.setattr("exburn.callbacks.progress_bar.callback._LONGEST_PAUSE", 0)
     model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
     model.compile("sgd", "mse", seed=0)
 

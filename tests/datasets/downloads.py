@@ -7,12 +7,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from exburn.datasets import (
-    california_housing,
-    fashion_mnist,
-    files,
-    sequences,
-)
+from exburn.datasets import california_housing, fashion_mnist
+from exburn.datasets.contract import files, sequences
 from exburn.errors import (
     ArgumentError,
     UnknownNameError,

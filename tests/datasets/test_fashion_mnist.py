@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from tests.datasets.downloads import idx, sha256
 
-from exburn.datasets import (
-    download,
-    fashion_mnist,
-)
+from exburn.datasets import fashion_mnist
+from exburn.datasets.contract import download
 from exburn.errors import (
     DataError,
     FileFormatError,

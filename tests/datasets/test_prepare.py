@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from exburn import datasets
 from exburn.data import as_dataset
-from exburn.datasets.files import shuffle_rows
+from exburn.datasets.contract.files import shuffle_rows
 from exburn.errors import (
     ArgumentError,
     DataError,

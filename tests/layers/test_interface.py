@@ -73,7 +73,7 @@ def test_serialize_and_deserialize():
 
 def test_image_data_format_is_the_default():
     from exburn import config
-    from exburn.layers import layout
+    from exburn.layers.contract import layout
 
     assert layout.image_data_format() == "channels_last"
     config.set_image_data_format("channels_first")

@@ -11,7 +11,10 @@ from tests.losses.arrays import (
     ONE_HOT,
     PROBS,
 )
-from tests.losses.contract import check_config_round_trip, check_padded_rows_are_absent
+from tests.losses.padded_rows import (
+    check_config_round_trip,
+    check_padded_rows_are_absent,
+)
 from tests.losses.reference import (
     BINARY,
     PROBS_TRUE,
@@ -31,7 +34,7 @@ from exburn.errors import (
     TargetError,
 )
 from exburn.losses import categorical_crossentropy, sparse_categorical_crossentropy
-from exburn.losses.probabilities import EPSILON
+from exburn.losses.contract.probabilities import EPSILON
 from exburn.runtime.kernels.softmax import shares
 
 EVERY = [

@@ -7,7 +7,10 @@ from tests.losses.arrays import (
     FRAMES,
     SEQUENCES,
 )
-from tests.losses.contract import check_config_round_trip, check_padded_rows_are_absent
+from tests.losses.padded_rows import (
+    check_config_round_trip,
+    check_padded_rows_are_absent,
+)
 from tests.losses.reference import FRAMES as FRAMES_REFERENCE
 from tests.losses.reference import SEQUENCES as SEQUENCES_REFERENCE
 from tests.losses.reference import (

@@ -8,7 +8,10 @@ from tests.losses.arrays import (
     ONE_HOT,
     PROBS,
 )
-from tests.losses.contract import check_config_round_trip, check_padded_rows_are_absent
+from tests.losses.padded_rows import (
+    check_config_round_trip,
+    check_padded_rows_are_absent,
+)
 from tests.losses.reference import (
     BINARY,
     REAL,

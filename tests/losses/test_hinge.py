@@ -6,7 +6,10 @@ from tests.losses.arrays import (
     LOGITS,
     ONE_HOT,
 )
-from tests.losses.contract import check_config_round_trip, check_padded_rows_are_absent
+from tests.losses.padded_rows import (
+    check_config_round_trip,
+    check_padded_rows_are_absent,
+)
 from tests.losses.reference import (
     BINARY,
     REAL,

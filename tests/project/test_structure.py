@@ -168,7 +168,7 @@ def test_imports_only_point_down():
     [
         ("exburn.errors", "import exburn.module.layer"),
         ("exburn.module.layer", "def f():\n    from exburn.training import trainer"),
-        ("exburn.losses.base", "from exburn.metrics import Metric"),
+        ("exburn.losses.contract.base", "from exburn.metrics import Metric"),
         ("exburn.layers.core.dense", "from exburn import optimizers"),
         ("exburn.module.layer", "import exburn"),
     ],
@@ -187,7 +187,7 @@ def test_the_check_sees_imports_that_point_up_or_sideways(module, code):
         ("exburn.diagnostics", 'sys.modules["exburn"].__version__'),
         ("exburn.diagnostics", 'vars(sys.modules.get("exburn"))'),
         ("exburn.utils.keras_alias", 'import_module(f"exburn.{name}")'),
-        ("exburn.losses.base", 'importlib.import_module("exburn.metrics")'),
+        ("exburn.losses.contract.base", 'importlib.import_module("exburn.metrics")'),
         ("exburn.module.layer", '__import__("exburn")'),
     ],
 )
@@ -220,7 +220,10 @@ def test_the_check_allows_names_that_load_nothing_higher(module, code):
             "exburn.module.layer",
             "from exburn import errors\nimport exburn.core.registry, jax",
         ),
-        ("exburn.losses.base", "from exburn.losses.shapes import check"),
+        (
+            "exburn.losses.contract.base",
+            "from exburn.losses.contract import shapes",
+        ),
         ("exburn.layers.core.dense", "from exburn.module.layer import Layer"),
     ],
 )

@@ -73,7 +73,7 @@ ELSEWHERE = {
     "callbacks/pictures.py": "a picture of its own for each epoch",
     "exburn/command_line/demo.py": "a folder of the demonstration's",
     "exburn/visualization/galleries.py": "a picture",
-    "datasets/download.py": "a part, which is renamed when its digest fits",
+    "datasets/contract/download.py": "a part, which is renamed when its digest fits",
     "exburn/utils/files.py": "a part, which is renamed when its digest fits",
     "exburn/utils/images.py": "picture",
     "exburn/utils/drawing.py": "graph",

@@ -13,7 +13,7 @@ from exburn.core import forward_context, quick_trace
 from exburn.initializers import GlorotUniform
 from exburn.layers.normalization.batch import _normalize
 from exburn.optimizers import Adam
-from exburn.optimizers.rules import bias_correction
+from exburn.optimizers.contract.rules import bias_correction
 from exburn.random import SeedGenerator
 from exburn.runtime.kernels.max_pool import largest
 from exburn.runtime.kernels.padded_matmul import wide_product

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.layers import Dense, EinsumDense, Embedding
+from exburn.layers.contract.recurrent_cell import RecurrentCell
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
 from exburn.layers.convolution.transposed import ConvTranspose
-from exburn.layers.recurrent.cell import RecurrentCell
 
 
 def summed_axes(layer: Any) -> dict[str, tuple[int, ...]] | None:

@@ -26,7 +26,7 @@ from exburn.core.methods import overridable
 from exburn.core.precision import QuantizedDTypePolicy
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
-from exburn.layers.core.adaptable import Adaptable
+from exburn.layers.contract.adaptable import Adaptable
 from exburn.module.building import cast_weights, materialize
 from exburn.module.layer import Layer
 from exburn.module.selection import layer_paths

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from exburn.layers.attention.key_value_cache import (
+from exburn.layers.contract.key_value_cache import (
     KeyValueCache,
     PromptCache,
     StepCache,

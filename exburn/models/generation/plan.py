@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from exburn.core.batch_independence import mixes_rows
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ExBurnError
-from exburn.layers.attention.key_value_cache import CacheProbe
+from exburn.layers.contract.key_value_cache import CacheProbe
 from exburn.models.generation.memory import run_model
 from exburn.module.building import spec_like
 from exburn.module.graph import Ref

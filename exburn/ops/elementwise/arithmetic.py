@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.annotations import Tensor
-from exburn.ops.binding import op
+from exburn.ops.contract import op
 
 __all__ = [
     "abs",

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.annotations import Axis, DType, Tensor
-from exburn.ops.binding import hashable_axis, op
+from exburn.ops.contract import hashable_axis, op
 
 __all__ = [
     "nanargmax",

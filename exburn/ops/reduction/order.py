@@ -13,7 +13,7 @@ from jax.core import Tracer
 from exburn.core.annotations import Axis, Tensor
 from exburn.core.checks import check_count, refuse_sparse
 from exburn.errors import ArgumentError
-from exburn.ops.binding import hashable_axis, op
+from exburn.ops.contract import hashable_axis, op
 
 __all__ = [
     "argmax",

@@ -4,7 +4,7 @@ With 50,000 classes the scores of a batch take gigabytes, and reading them is wh
 the time. `cross_entropy_gpu` has the kernel that reads them.
 
 Replaces: the logarithm of the sum of exponentials in ``label_log_likelihood`` of
-``exburn/losses/probabilities.py``, and ``_is_highest`` of
+``exburn/losses/contract/probabilities.py``, and ``_is_highest`` of
 ``exburn/metrics/accuracy.py``, which are XLA's. The plain form of the gradient is
 ``plain`` in `_with_gradient_jvp`, here.
 

@@ -3,7 +3,7 @@
 Replaces: ``x @ kernel + bias`` for each of the three.
 
 Runs: one product everywhere, where attention's query, key and value are one input and
-its projections are plain (``_project`` of ``exburn/layers/attention/projected.py``),
+its projections are plain (``_project`` of ``layers/contract/projected_attention.py``),
 but not where their kernels may be divided over devices by heads.
 Large arrays get a barrier, so that XLA joins the gradients once.
 

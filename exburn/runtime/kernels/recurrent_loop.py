@@ -1,7 +1,7 @@
 """A recurrent layer's loop over time as one kernel of Triton, forwards and backwards.
 
-Replaces: ``lax.scan`` over the steps, in ``exburn/layers/recurrent/loop.py`` (`_plain`,
-`_scanned` and `_scanned_back`; derivatives of the derivatives are theirs, too). XLA
+Replaces: ``lax.scan`` over the steps (`_plain`, `_scanned` and `_scanned_back` of
+``layers/contract/recurrent_loop.py``, whose derivatives of derivatives stay). XLA
 starts some four kernels for each step, of two microseconds each, most of it to begin.
 Here a program takes 16 samples through all steps, with their states in registers and
 the recurrent kernel in the multiprocessor's own memory.

@@ -19,7 +19,7 @@ from exburn.core.checks import check_choice, check_optional, check_seed
 from exburn.core.symbolic_shapes import describe
 from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import check_format
+from exburn.layers.contract.layout import check_format
 from exburn.layers.preprocessing.image.boxes import (
     FORMATS,
     clip_to_image_size,

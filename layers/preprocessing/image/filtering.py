@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from exburn.core.annotations import Factor, Sizes
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_sizes
+from exburn.layers.contract.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     ImageOptions,

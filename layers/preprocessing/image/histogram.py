@@ -11,7 +11,7 @@ from exburn.core.checks import check_count
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.core.tensorflow_graphs import maps_datasets
-from exburn.layers.layout import check_sizes
+from exburn.layers.contract.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
     AugmentationOptions,
     ImageAugmentation,

@@ -8,7 +8,7 @@ import pytest
 from exburn import layers as L
 from exburn.core import registry
 from exburn.errors import ArgumentError, DataError, ShapeError
-from exburn.layers.preprocessing.fingerprint import siphash
+from exburn.layers.contract.fingerprint import siphash
 
 LETTERS = [["A"], ["B"], ["C"], ["D"], ["E"]]
 

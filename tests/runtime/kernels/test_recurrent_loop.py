@@ -8,7 +8,7 @@ from flax import nnx
 from tests.runtime.kernels.interpreted import close
 
 from exburn import layers
-from exburn.layers.recurrent.cell import RecurrentCell
+from exburn.layers.contract.recurrent_cell import RecurrentCell
 from exburn.runtime.kernels import (
     recurrent_loop,
 )

@@ -1,0 +1,1 @@
+"""Logs for trackers and boards, sent by a thread."""

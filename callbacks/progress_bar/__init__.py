@@ -1,0 +1,1 @@
+"""The progress bar of `fit`, `evaluate` and `predict`."""

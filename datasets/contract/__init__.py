@@ -1,0 +1,1 @@
+"""What data sets are fetched, read and split by."""

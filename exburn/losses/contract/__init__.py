@@ -1,0 +1,1 @@
+"""The contract of a loss: shapes, targets, masks and reductions."""

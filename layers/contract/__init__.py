@@ -1,0 +1,1 @@
+"""What families of layers share: bases, layouts, the loop over time."""

@@ -1,0 +1,1 @@
+"""The contract of an optimizer, and what its updates are made of."""

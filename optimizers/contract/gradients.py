@@ -1,0 +1,83 @@
+"""What happens to gradients before the update rule, and to parameters after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.optimizers.contract.complex_parameters import is_pair
+
+
+def global_norm(tree: Any) -> Any:
+    """The L2 norm of all arrays of a tree together, in float32.
+
+    Example:
+        >>> float(global_norm({"a": jnp.array([3.0]), "b": jnp.array([4.0])}))
+        5.0
+    """
+    squares = [jnp.sum(jnp.square(_wide(leaf))) for leaf in jax.tree.leaves(tree)]
+    return jnp.sqrt(sum(squares, start=jnp.float32(0.0)))
+
+
+def clip(
+    grads: Any,
+    clipnorm: float | None = None,
+    clipvalue: float | None = None,
+    global_clipnorm: float | None = None,
+) -> Any:
+    """Gradients whose norm or elements are no larger than the given limit.
+
+    A non-finite global norm makes every gradient NaN: scaling by zero would hide it.
+
+    Args:
+        grads: Tree of gradients.
+        clipnorm: Limit for the norm of each array.
+        clipvalue: Limit for the absolute value of each element, or of each part of a
+            complex one.
+        global_clipnorm: Limit for the norm of all arrays together.
+
+    Example:
+        >>> grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
+        >>> clipped = clip(grads, global_clipnorm=1.0)
+        >>> round(float(clipped["a"][0]), 4), round(float(clipped["b"][0]), 4)
+        (0.6, 0.8)
+    """
+    if global_clipnorm is not None:
+        norm = global_norm(grads)
+        factor = global_clipnorm / jnp.maximum(norm, global_clipnorm)
+        factor = jnp.where(jnp.isfinite(norm), factor, jnp.nan)
+        grads = jax.tree.map(lambda g: (g * factor).astype(g.dtype), grads)
+    if clipnorm is not None:
+
+        def one(g):  # an array, or the two parts of a complex one
+            factor = clipnorm / jnp.maximum(global_norm(g), clipnorm)
+            return jax.tree.map(lambda part: (part * factor).astype(part.dtype), g)
+
+        grads = jax.tree.map(one, grads, is_leaf=is_pair)
+    if clipvalue is not None:
+        grads = jax.tree.map(lambda g: jnp.clip(g, -clipvalue, clipvalue), grads)
+    return grads
+
+
+def moving_average(
+    params: Any, average: Any, count: Any, momentum: float, every: int | None
+) -> tuple[Any, Any]:
+    """The average after update number ``count``, and the parameters, overwritten by it
+    every ``every`` updates. The first average is the first updated parameters."""
+    # A scalar decides about the first update, not a select over all parameters.
+    kept = jnp.where(count == 0, 0.0, momentum).astype(jnp.float32)
+    average = jax.tree.map(
+        lambda a, p: (kept * a + (1.0 - kept) * p).astype(a.dtype), average, params
+    )
+    if every is not None:
+        due = (count + 1) % every == 0
+        params = jax.tree.map(
+            lambda p, a: jnp.where(due, a.astype(p.dtype), p), params, average
+        )
+    return params, average
+
+
+def _wide(leaf):
+    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
