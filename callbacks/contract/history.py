@@ -10,9 +10,8 @@ import numpy as np
 
 from exburn.callbacks.contract.base import Callback, Logs
 from exburn.callbacks.contract.figures import draw_logs
-from exburn.core.printing import show_figures_as_png
-from exburn.errors import CallbackError, printable, require, unknown_name
-from exburn.visualization import page
+from exburn.errors import CallbackError, printable, unknown_name
+from exburn.visualization import figures, page
 
 
 class History(Callback):
@@ -135,13 +134,9 @@ class History(Callback):
                 if name not in panels:
                     raise unknown_name("metric", name, panels, op="History.plot")
             panels = wanted
-        op, reason = "History.plot", "drawing needs matplotlib"
-        Figure = require("matplotlib.figure", op, reason, extra="plot").Figure
-        MaxNLocator = require("matplotlib.ticker", op, reason, extra="plot").MaxNLocator
         columns = min(3, len(panels))
         rows = -(-len(panels) // columns)
-        # A Figure of its own, not pyplot's: no window, no global state, any backend.
-        figure = Figure(figsize=(4.5 * columns, 3.2 * rows), layout="constrained")
+        figure = figures.new_figure("History.plot", 4.5 * columns, 3.2 * rows)
         for index, panel in enumerate(panels):
             axes = figure.add_subplot(rows, columns, index + 1)
             for name, label in ((panel, "training"), (f"val_{panel}", "validation")):
@@ -149,14 +144,10 @@ class History(Callback):
                     epochs = [epoch + 1 for epoch in self.epochs_of(name)]
                     marker = "o" if len(epochs) < 3 else None
                     axes.plot(epochs, self.history[name], label=label, marker=marker)
-            axes.set_title(panel)
-            axes.set_xlabel("epoch")
-            axes.set_ylabel(panel)
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axes.grid(alpha=0.3)
+            axes.set(title=panel, ylabel=panel)
+            figures.count_epochs(axes, "History.plot")
             if len(axes.lines) > 1:
                 axes.legend()
-        show_figures_as_png()
         return figure
 
     def _is_constant_rate(self, name: str) -> bool:

@@ -11,14 +11,13 @@ import jax
 import numpy as np
 
 from exburn.core.checks import check_choice, check_count, check_number
-from exburn.core.printing import amount_text, show_figures_as_png, time_text
+from exburn.core.printing import amount_text, time_text
 from exburn.data import ArrayDataset
 from exburn.errors import (
     ArgumentError,
     DataError,
     OutOfMemoryError,
     TrainingWarning,
-    require,
     warn,
 )
 from exburn.models.fit_data import prepare_for_fit, read_fit_data
@@ -29,6 +28,7 @@ from exburn.training.memory import free_bytes
 from exburn.training.requests import DataRequest, FitData
 from exburn.training.trainer import Trainer
 from exburn.training.trials import Timed, time_step, trial, try_rates
+from exburn.visualization.figures import mark_suggestion, new_axes
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -80,7 +80,7 @@ class LearningRates:
         Raises:
             MissingDependencyError: matplotlib is not installed.
         """
-        figure, axes = _new_axes("LearningRates.plot")
+        figure, axes = new_axes("LearningRates.plot")
         smoothed = np.asarray(self.smoothed)
         axes.plot(self.rates, self.losses, color="0.75", linewidth=1, label="a step")
         axes.plot(self.rates, smoothed, color="tab:blue", label="smoothed")
@@ -89,7 +89,7 @@ class LearningRates:
             at = smoothed[int(np.argmin(distances))]
             label = f"suggestion: {self.suggestion:.2g}"
             axes.axvline(self.suggestion, color="tab:red", linestyle=":", linewidth=1)
-            axes.plot(self.suggestion, at, "o", color="tab:red", label=label)
+            mark_suggestion(axes, self.suggestion, at, label)
         low = float(np.nanmin(self.losses))
         first = float(smoothed[0])
         room = max(first - low, 0.05 * abs(first)) or 1.0
@@ -141,7 +141,7 @@ class BatchSizes:
         Raises:
             MissingDependencyError: matplotlib is not installed.
         """
-        figure, axes = _new_axes("BatchSizes.plot")
+        figure, axes = new_axes("BatchSizes.plot")
         ran = sorted(
             (size, speed)
             for size, speed in zip(self.sizes, self.samples_per_second, strict=True)
@@ -151,7 +151,7 @@ class BatchSizes:
         axes.plot(sizes, speeds, "o-", color="tab:blue")
         chosen = dict(ran)[self.suggestion]
         label = f"suggestion: {self.suggestion:,}"
-        axes.plot(self.suggestion, chosen, "o", color="tab:red", label=label)
+        mark_suggestion(axes, self.suggestion, chosen, label)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.set_ylim(0, 1.1 * max(speeds))
@@ -499,12 +499,3 @@ def _run_sizes(
 
 def _powers(bound: int) -> list[int]:
     return [n for k in range(3, bound.bit_length()) if (n := 1 << k) < bound]
-
-
-def _new_axes(op: str) -> tuple[Any, Any]:
-    figures = require("matplotlib.figure", op, "drawing needs matplotlib", extra="plot")
-    figure = figures.Figure(figsize=(6, 3.6), layout="constrained")
-    show_figures_as_png()
-    axes = figure.add_subplot()
-    axes.grid(alpha=0.3)
-    return figure, axes

@@ -15,9 +15,8 @@ from rich.table import Table
 from exburn.core import forward_context
 from exburn.core.checks import check_number
 from exburn.core.forward_context import Interceptor
-from exburn.core.printing import Plain, page_text, show_figures_as_png, time_text
+from exburn.core.printing import Plain, page_text, time_text
 from exburn.data import ArrayDataset
-from exburn.errors import require
 from exburn.models.finding import prepared_aside
 from exburn.models.planning import with_rows
 from exburn.models.training_settings import require_trainer
@@ -26,6 +25,7 @@ from exburn.module.remat import arrays_of
 from exburn.module.traversal import iter_modules, own_weights
 from exburn.training.module import SplitModule
 from exburn.training.trials import time_step
+from exburn.visualization.figures import draw_bars, new_figure
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -86,20 +86,12 @@ class Profile:
         Raises:
             MissingDependencyError: matplotlib is not installed.
         """
-        op, reason = "Profile.plot", "drawing needs matplotlib"
-        figures = require("matplotlib.figure", op, reason, extra="plot")
-        height = 1.2 + 0.28 * len(self.layers)
-        figure = figures.Figure(figsize=(7, height), layout="constrained")
-        show_figures_as_png()
+        figure = new_figure("Profile.plot", 7, 1.2 + 0.28 * len(self.layers))
         axes = figure.add_subplot()
         names = [f"{layer.path}  ({layer.kind})" for layer in self.layers]
         forward = [1e3 * layer.forward for layer in self.layers]
         backward = [1e3 * layer.backward for layer in self.layers]
-        places = range(len(names))
-        axes.barh(places, forward, color="tab:blue", label="forward")
-        axes.barh(places, backward, left=forward, color="tab:orange", label="backward")
-        axes.set_yticks(places, names)
-        axes.invert_yaxis()
+        draw_bars(axes, names, {"forward": forward, "backward": backward})
         axes.set_xlabel("milliseconds")
         axes.set_title(
             f"A step of {self.batch_size:,} rows takes {time_text(self.step)}",

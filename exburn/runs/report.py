@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 import time
@@ -19,10 +18,10 @@ from exburn.runs.reading import Run, read
 from exburn.runs.wording import layer_rows, setting_rows, setting_text
 from exburn.runtime.files.atomic import write_atomically
 from exburn.visualization.curves import Curve, Panel, number_text
+from exburn.visualization.page import charts, plain_table, theme
 from exburn.visualization.page import cut as _cut
 from exburn.visualization.page import text as _text
-from exburn.visualization.page import theme
-from exburn.visualization.svg import draw_panel, svg_style
+from exburn.visualization.svg import svg_style
 
 _MOST_BYTES = 1_000_000
 _MOST_PANELS = 40
@@ -154,8 +153,7 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
     parts = [_head(run, state), _tiles(run), _failure(run, most_text)]
     panels = _panels(run)
     if panels:
-        drawn = "".join(_figure(panel) for panel in panels[:most_panels])
-        parts.append(f'<h2>Curves</h2><div class="panels">{drawn}</div>')
+        parts.append(f"<h2>Curves</h2>{charts(panels[:most_panels])}")
     if left := [panel.title for panel in panels[most_panels:]]:
         parts.append(f"<p class=sub>Not drawn: {_text(', '.join(left), 2000)}</p>")
     parts += [_results(run), _predictions(run, most_text)]
@@ -261,15 +259,6 @@ def _panels(run: Run) -> list[Panel]:
     return panels
 
 
-def _figure(panel: Panel) -> str:
-    width, height = 380, 230
-    drawn = draw_panel(panel, width=width, height=height)
-    return (
-        f'<div class=panel><svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{html.escape(panel.title)}">{drawn}</svg></div>'
-    )
-
-
 def _results(run: Run) -> str:
     rows = []
     for name, value in run.last.items():
@@ -313,12 +302,8 @@ def _predictions(run: Run, most_text: int) -> str:
     parts.append(_matrix(found.get("matrix") or [], name))
     errors = [(name(a), name(b), f"{n:,}") for a, b, n in _triples(found.get("errors"))]
     if errors:
-        lines = "".join(
-            "<tr>" + "".join(f"<td class=n>{cell}</td>" for cell in row) + "</tr>"
-            for row in errors
-        )
-        head = "<tr><th>class</th><th>taken for</th><th>rows</th></tr>"
-        parts.append(f"<div class=scroll><table>{head}{lines}</table></div>")
+        head = ("class", "taken for", "rows")
+        parts.append(plain_table(errors, ["n"], head))
     shown = [one for one in found.get("examples") or [] if isinstance(one, dict)]
     cards = "".join(_example(one, name) for one in shown[:_MOST_EXAMPLES])
     parts.append(f"<div class=examples>{cards}</div>" if cards else "")
@@ -419,27 +404,19 @@ def _rows(
 ) -> str:
     if not rows:
         return ""
-    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    lines = "".join(
-        "<tr>"
-        + "".join(f'<td class="n v">{_text(v, most)}</td>' for v in row)
-        + "</tr>"
-        for row in rows[:_MOST_ROWS]
-    )
-    table = f"<table><tr>{names}</tr>{lines}</table>"
-    return f"<h2>{title}</h2><div class=scroll>{table}</div>"
+    cells = [[_text(value, most) for value in row] for row in rows[:_MOST_ROWS]]
+    return f"<h2>{title}</h2>{plain_table(cells, ['n v'], head)}"
 
 
 def _table(title: str, rows: list[tuple[str, str]], most: int) -> str:
     """A table of names and what they are."""
     if not rows:
         return ""
-    lines = "".join(
-        f"<tr><td class=k>{_text(name, _MOST_NAME)}</td>"
-        f"<td class=v>{_text(value, min(most, 2000))}</td></tr>"
+    cells = [
+        [_text(name, _MOST_NAME), _text(value, min(most, 2000))]
         for name, value in rows[:_MOST_ROWS]
-    )
-    return f"<h2>{title}</h2><div class=scroll><table>{lines}</table></div>"
+    ]
+    return f"<h2>{title}</h2>{plain_table(cells, ['k', 'v'])}"
 
 
 def duration_text(seconds: float) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from exburn.core.checks import check_count
-from exburn.errors import DataError, ShapeError, require
+from exburn.errors import DataError, ShapeError
 from exburn.errors.boundary import api_boundary, guard_methods
+from exburn.visualization.figures import new_figure
 
 __all__ = ["Calibration", "calibration", "class_probabilities"]
 
@@ -53,10 +54,7 @@ class Calibration:
             MissingDependencyError: matplotlib is not installed.
         """
         if axes is None:
-            reason = "drawing needs matplotlib"
-            module = require("matplotlib.figure", "plot", reason, extra="plot")
-            figure = module.Figure(figsize=(4.2, 4.2), layout="constrained")
-            axes = figure.add_subplot()
+            axes = new_figure("plot", 4.2, 4.2).add_subplot()
         widths = np.diff(self.edges)
         filled = self.counts > 0
         starts = self.edges[:-1][filled]

@@ -8,26 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.printing import show_figures_as_png
-from exburn.errors import require, unknown_name
+from exburn.errors import unknown_name
 from exburn.tuning.importance import encode, varied_paths
 from exburn.tuning.records import LaneRecord, ranking
+from exburn.visualization.figures import count_epochs, draw_bars, matplotlib
 
-__all__ = ["draw_curves", "draw_importance", "draw_parallel", "new_figure"]
+__all__ = ["draw_curves", "draw_importance", "draw_parallel"]
 
+_OP = "SweepResult.plot"
 _COLORS = "viridis_r"  # 0 is light, 1 is dark
 _LABELS = 8  # the most names on an axis of parallel coordinates
-
-
-def new_figure(width: float, height: float) -> Any:
-    """A figure of matplotlib's that no window and no global state knows of.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
-    figure = _matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
-    show_figures_as_png()
-    return figure
 
 
 def draw_curves(
@@ -51,7 +41,7 @@ def draw_curves(
     """
     known = dict.fromkeys(name for r in records for name in r.history)
     if metric not in known:
-        raise unknown_name("metric", metric, known, op="SweepResult.plot")
+        raise unknown_name("metric", metric, known, op=_OP)
     order = ranking([record.score for record in records], mode)
     shades = _shades_by_rank(order) if color is None else _shades_of(records, color)
     colors = _colormap()(shades)
@@ -62,7 +52,7 @@ def draw_curves(
         lines.append(np.stack([epochs, values], 1))
         drawn.append(colors[at])
         ends.append(values[np.isfinite(values)])
-    collection = _matplotlib("collections").LineCollection(
+    collection = matplotlib("collections", _OP).LineCollection(
         lines, colors=drawn, linewidths=0.9, alpha=0.3 + 0.6 / math.sqrt(len(lines))
     )
     axes.add_collection(collection)
@@ -78,14 +68,13 @@ def draw_curves(
     axes.set_xlim(
         0.5, max((line[-1, 0] for line in lines if len(line)), default=1) + 0.5
     )
-    axes.xaxis.set_major_locator(_matplotlib("ticker").MaxNLocator(integer=True))
-    axes.set(xlabel="epoch", ylabel=metric, title=f"{len(records)} lanes")
+    axes.set(ylabel=metric, title=f"{len(records)} lanes")
+    count_epochs(axes, _OP)
     if color is not None:
-        scale = _matplotlib("cm").ScalarMappable(cmap=_colormap())
+        scale = matplotlib("cm", _OP).ScalarMappable(cmap=_colormap())
         bar = axes.figure.colorbar(scale, ax=axes, label=color)
         marks = _axis_of(*encode(records, color))[1]
         bar.set_ticks([mark for mark, _ in marks], labels=[text for _, text in marks])
-    axes.grid(alpha=0.3)
     axes.legend(loc="best")
 
 
@@ -117,7 +106,7 @@ def draw_parallel(
     jitter[:, -1] = 0
     places = np.arange(heights.shape[1])
     lines = [np.stack([places, heights[i] + jitter[i]], 1) for i in order[::-1]]
-    collection = _matplotlib("collections").LineCollection(
+    collection = matplotlib("collections", _OP).LineCollection(
         [line[~np.isnan(line[:, 1])] for line in lines],
         colors=colors[order[::-1]],
         linewidths=0.9,
@@ -156,8 +145,7 @@ def draw_importance(axes: Any, shares: Mapping[str, float]) -> None:
         axes: matplotlib's axes.
         shares: Path → share.
     """
-    paths = list(shares)[::-1]
-    bars = axes.barh(paths, [shares[path] for path in paths], color="C0")
+    bars = draw_bars(axes, [*shares], {"share": [*shares.values()]})
     axes.bar_label(bars, fmt="{:.0%}", padding=2, fontsize=8)
     axes.set(xlim=(0, 1.1), xlabel="share in the differences", title="importance")
     axes.tick_params(axis="y", labelsize=8)
@@ -180,7 +168,7 @@ def _shades_by_rank(order: np.ndarray) -> np.ndarray:
 def _shades_of(records: Sequence[LaneRecord], path: str) -> np.ndarray:
     known = dict.fromkeys(name for record in records for name in record.trial)
     if path not in known:
-        raise unknown_name("path", path, known, op="SweepResult.plot")
+        raise unknown_name("path", path, known, op=_OP)
     heights = _axis_of(*encode(records, path))[0]
     return np.where(np.isnan(heights), 0.0, heights)
 
@@ -227,10 +215,4 @@ def _bounds(values: np.ndarray) -> tuple[float, float]:
 
 
 def _colormap() -> Any:
-    return _matplotlib().colormaps[_COLORS]
-
-
-def _matplotlib(module: str = "") -> Any:
-    name = f"matplotlib.{module}" if module else "matplotlib"
-    reason = "drawing needs matplotlib"
-    return require(name, "SweepResult.plot", reason, extra="plot")
+    return matplotlib("", _OP).colormaps[_COLORS]

@@ -28,6 +28,7 @@ from exburn.tuning.folds import ConfidenceInterval, confidence_interval
 from exburn.tuning.importance import path_importance, varied_paths
 from exburn.tuning.records import LaneRecord, Trial, check_mode, ranking
 from exburn.visualization import page
+from exburn.visualization.figures import new_figure
 
 __all__ = ["Configuration", "SweepResult"]
 
@@ -334,7 +335,7 @@ class SweepResult:
             if kind not in kinds:
                 reason = f"kind is one of {', '.join(kinds)}, received {kind!r}"
                 raise ArgumentError("SweepResult.plot", reason)
-            figure = plots.new_figure(7, 4)
+            figure = new_figure("SweepResult.plot", 7, 4)
             kinds[kind](figure.add_subplot(), **options)
             return figure
         if options:
@@ -342,7 +343,7 @@ class SweepResult:
             raise ArgumentError("SweepResult.plot", reason)
         if len(self) < 4 or not varied_paths(self.records):
             return self.plot("curves")
-        figure = plots.new_figure(11, 7.5)
+        figure = new_figure("SweepResult.plot", 11, 7.5)
         grid = figure.add_gridspec(2, 3)
         self._draw_curves(figure.add_subplot(grid[0, :2]))
         self._draw_importance(figure.add_subplot(grid[0, 2]))

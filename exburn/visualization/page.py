@@ -148,6 +148,28 @@ def charts(panels: Iterable[Panel], *, x_title: str = "epoch") -> str:
     return f'<div class="panels">{"".join(drawn)}</div>'
 
 
+def plain_table(
+    rows: Iterable[Sequence[str]],
+    kinds: Sequence[str],
+    head: Iterable[str] = (),
+) -> str:
+    """A table as wide as its page, which scrolls where it is wider.
+
+    Args:
+        rows: The cells, which are HTML.
+        kinds: Classes of CSS of the columns; one is of all.
+        head: Titles of the columns.
+    """
+    lines = [f"<th>{html.escape(name)}</th>" for name in head]
+    parts = [f"<tr>{''.join(lines)}</tr>"] if lines else []
+    for row in rows:
+        classes = [*kinds] * len(row) if len(kinds) == 1 else kinds
+        pairs = zip(classes, row, strict=True)
+        cells = "".join(f'<td class="{kind}">{cell}</td>' for kind, cell in pairs)
+        parts.append(f"<tr>{cells}</tr>")
+    return f"<div class=scroll><table>{''.join(parts)}</table></div>"
+
+
 @dataclasses.dataclass
 class Row:
     """A row of a table.

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.printing import show_figures_as_png
 from exburn.core.symbolic_shapes import describe as describe_array
 from exburn.data import frame_array, is_frame
-from exburn.errors import ArgumentError, ShapeError, require, unknown_name
+from exburn.errors import ArgumentError, ShapeError, unknown_name
 from exburn.errors.boundary import api_boundary
+from exburn.visualization.figures import new_figure
 
 _FEW = 24  # classes up to which each cell has its number
 _RIGHT, _WRONG = "#2e7d32", "#c62828"
@@ -217,7 +217,7 @@ def plot_confusion_matrix(
     size = len(counts)
     names = label_names(op, labels, size)
     inches = min(max(3.5, 0.45 * size + 2), 14)
-    figure = _new_figure(op, inches + 0.6, inches)
+    figure = new_figure(op, inches + 0.6, inches)
     axes = figure.add_subplot()
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -287,7 +287,7 @@ def plot_prediction_images(
     _check_texts(op, len(pixels), y_true, y_pred)
     columns = min(columns, len(pixels))
     rows = math.ceil(len(pixels) / columns)
-    figure = _new_figure(op, 1.5 * columns, 1.75 * rows + (0.3 if title else 0))
+    figure = new_figure(op, 1.5 * columns, 1.75 * rows + (0.3 if title else 0))
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     low, high = float(pixels.min()), float(pixels.max())
@@ -364,7 +364,7 @@ def plot_prediction_table(
         max(len(line) for r in [shown, *body] for line in r[c].split("\n"))
         for c in range(len(shown))
     ]
-    figure = _new_figure(op, max(4.0, 0.085 * (sum(spans) + 2 * len(spans))), height)
+    figure = new_figure(op, max(4.0, 0.085 * (sum(spans) + 2 * len(spans))), height)
     axes = figure.add_subplot()
     axes.axis("off")
     if title:
@@ -451,9 +451,3 @@ def _as_written(figure: Any) -> Any:
     for text in figure.findobj(Text):
         text.set_parse_math(False)
     return figure
-
-
-def _new_figure(op: str, width: float, height: float) -> Any:
-    figures = require("matplotlib.figure", op, "drawing needs matplotlib", extra="plot")
-    show_figures_as_png()
-    return figures.Figure(figsize=(width, height), layout="constrained")

@@ -63,7 +63,9 @@ def test_settings_are_told_in_words(first):
     text = make_report(runs.read(first))
     assert "class_name" not in text and "registered_name" not in text
     assert "{&#x27;" not in text and "JSON" not in text
-    rows = dict(re.findall(r"<td class=k>([^<]*)</td><td class=v>([^<]*)</td>", text))
+    rows = dict(
+        re.findall(r'<td class="k">([^<]*)</td><td class="v">([^<]*)</td>', text)
+    )
     assert rows["batch size"] == "16" and rows["shuffle"] == "yes"
     assert re.match(r"Adam \(learning_rate 0\.\d+, beta_1 0\.9, ", rows["optimizer"])
     assert re.search(r">Dense</td><td[^>]*>units \d", text)

@@ -6,6 +6,7 @@ import pytest
 from exburn.errors import UnknownNameError
 from exburn.tuning import plots
 from exburn.tuning.records import LaneRecord
+from exburn.visualization.figures import new_figure
 
 NAN = float("nan")
 
@@ -26,7 +27,7 @@ LANES = [
 
 
 def axes():
-    return plots.new_figure(4, 3).add_subplot()
+    return new_figure("plot", 4, 3).add_subplot()
 
 
 def test_curves_show_each_lane_and_the_best_of_all():
@@ -79,7 +80,9 @@ def test_lanes_of_one_value_and_of_no_score():
 def test_importance_has_the_largest_bar_on_top():
     drawn = axes()
     plots.draw_importance(drawn, {"rate": 0.75, "act": 0.25})
-    assert [bar.get_width() for bar in drawn.patches] == [0.25, 0.75]
+    tops = [label.get_text() for label in drawn.get_yticklabels()]
+    assert tops == ["rate", "act"] and drawn.yaxis_inverted()
+    assert [bar.get_width() for bar in drawn.patches] == [0.75, 0.25]
 
 
 def test_names_that_are_unknown():
