@@ -187,7 +187,10 @@ def _model(name: Name) -> Iterator[str]:
     cls, home = name.value, f"{name.value.__module__}.{name.value.__qualname__}"
     yield f"```python\n{name.short}{_signature(cls)}\n```"
     yield f"::: {home}\n    options:\n      members: false"
-    paths = {n: f"{home}.{n}" for n in vars(cls) if not n.startswith("_")}
+    paths = {}
+    for part in (cls.__base__, cls):  # the network, and the training on top of it
+        place = f"{part.__module__}.{part.__qualname__}"
+        paths |= {n: f"{place}.{n}" for n in vars(part) if not n.startswith("_")}
     paths |= dict(_borrowed(cls))
     divided = in_parts(paths, MODEL)
     listed = (

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.models import lora
 from exburn.models.changes import add_record, records, remove_record, repeat
+from exburn.models.network import Network
 from exburn.models.training_settings import require_idle
 from exburn.runtime.files.atomic import path_of
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 _FORMAT = "exburn-lora-1"
 
 
 def add_lora(
-    self: Model, rank: int = 8, alpha: float | None = None, filter: Any = None
+    self: Network, rank: int = 8, alpha: float | None = None, filter: Any = None
 ) -> list[str]:
     """Adds low-rank adapters and freezes everything else, in place.
 
@@ -61,7 +59,7 @@ def add_lora(
     return list(record["layers"])
 
 
-def merge_lora(self: Model) -> None:
+def merge_lora(self: Network) -> None:
     """Adds the adapters to the weights, and trains again what was trained before.
 
     Raises:
@@ -75,7 +73,7 @@ def merge_lora(self: Model) -> None:
     remove_record(self, "lora")
 
 
-def save_lora(self: Model, filepath: Any, overwrite: bool = True) -> None:
+def save_lora(self: Network, filepath: Any, overwrite: bool = True) -> None:
     """Writes the adapters alone to one small safetensors file, atomically.
 
     Args:
@@ -110,7 +108,7 @@ def save_lora(self: Model, filepath: Any, overwrite: bool = True) -> None:
     write_tensors(path, arrays, metadata, format=_FORMAT, op="save_lora")
 
 
-def load_lora(self: Model, filepath: Any) -> list[str]:
+def load_lora(self: Network, filepath: Any) -> list[str]:
     """Reads adapters, adding them first if the model has none.
 
     Args:
@@ -160,7 +158,7 @@ def load_lora(self: Model, filepath: Any) -> list[str]:
     return list(record["layers"])
 
 
-def _lora_records(model: Model, op: str) -> list[dict[str, Any]]:
+def _lora_records(model: Network, op: str) -> list[dict[str, Any]]:
     found = [r for r in records(model) if r["kind"] == "lora"]
     if not found:
         raise ArgumentError(
@@ -171,7 +169,7 @@ def _lora_records(model: Model, op: str) -> list[dict[str, Any]]:
     return found
 
 
-def repeat_changes(self: Model, changes: Any) -> None:
+def repeat_changes(self: Network, changes: Any) -> None:
     """Quantizes and adapts a fresh model as the records of another one say.
 
     Args:

@@ -12,6 +12,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DataError, DTypeError, warn
+from exburn.module.layer import Layer
 
 BATCH = 32  # rows of a step where the user says nothing
 
@@ -96,9 +97,7 @@ def check_model(op: str, model: Any) -> None:
     Raises:
         DTypeError: It is something else.
     """
-    from exburn.models.model import Model
-
-    if not isinstance(model, Model):
+    if not (isinstance(model, Layer) and model.is_model):
         raise DTypeError(
             op,
             f"a model of ExBurn is needed, received {type(model).__name__}",

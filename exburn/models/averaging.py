@@ -10,17 +10,17 @@ from exburn.data import StreamDataset
 from exburn.errors import ArgumentError, DataError
 from exburn.models.arguments import BATCH, positive
 from exburn.models.encoding import encode_dataset, read_dataset
+from exburn.models.network import Network
 from exburn.models.preparing import prepare
 from exburn.models.training_settings import require_trainer
 from exburn.training import averaging
 
 if TYPE_CHECKING:
-    from exburn.models.model import Model
     from exburn.training.trainer import Trainer
 
 
 @contextlib.contextmanager
-def averaged_weights(self: Model) -> Iterator[None]:
+def averaged_weights(self: Network) -> Iterator[None]:
     """Inside the block the weights are the optimizer's moving average.
 
     Needs an optimizer with ``use_ema=True``. ``fit`` leaves the average in the
@@ -53,14 +53,17 @@ def averaged_weights(self: Model) -> Iterator[None]:
         use_average(self, False)
 
 
-def use_average(model: Model, wanted: bool) -> None:
+def use_average(model: Network, wanted: bool) -> None:
     """Shows the optimizer's average in the model, or takes it back."""
     trainer = require_trainer(model, "averaged weights")
     averaging.use_average(trainer.holder, wanted)
 
 
 def update_batch_statistics(
-    self: Model, x: Any = None, batch_size: int | None = None, steps: int | None = None
+    self: Network,
+    x: Any = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
 ) -> None:
     """Sets BatchNormalization's moving statistics to the means over the data.
 
@@ -98,7 +101,7 @@ def update_batch_statistics(
         averaging.update_statistics(trainer.preparer, dataset, rows, steps)
 
 
-def check_statistics(model: Model, data: Any) -> None:
+def check_statistics(model: Network, data: Any) -> None:
     """Raises if ``update_batch_statistics`` could not use the data."""
     dataset = None if data is None else read_dataset(model, data, op="fit")
     _data_for_statistics(require_trainer(model, "fit"), dataset)

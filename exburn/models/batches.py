@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 from exburn.data import ArrayDataset
 from exburn.models.arguments import logs_as
 from exburn.models.encoding import read_batch
 from exburn.models.inferring import require_predictor
+from exburn.models.network import Network
 from exburn.models.preparing import guard_run, prepare
 from exburn.models.results import Outputs, Scores
 from exburn.models.training_settings import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 @overload
 def train_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -30,7 +28,7 @@ def train_on_batch(
 ) -> dict[str, Any]: ...
 @overload
 def train_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -39,7 +37,7 @@ def train_on_batch(
 ) -> Scores: ...
 @overload
 def train_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -48,7 +46,7 @@ def train_on_batch(
     return_dict: bool,
 ) -> Any: ...
 def train_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -83,7 +81,7 @@ def train_on_batch(
 
 @overload
 def test_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -92,7 +90,7 @@ def test_on_batch(
 ) -> dict[str, Any]: ...
 @overload
 def test_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -100,7 +98,7 @@ def test_on_batch(
 ) -> Scores: ...
 @overload
 def test_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -108,7 +106,7 @@ def test_on_batch(
     return_dict: bool,
 ) -> Any: ...
 def test_on_batch(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -133,7 +131,7 @@ def test_on_batch(
 
 
 def _run_on_batch(
-    model: Model, op, x, y, sample_weight, class_weight, return_dict, *, train
+    model: Network, op, x, y, sample_weight, class_weight, return_dict, *, train
 ):
     trainer = require_trainer(model, op)
     trainer.holder.check_free(op, train=train)
@@ -148,7 +146,7 @@ def _run_on_batch(
         return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 
 
-def predict_on_batch(self: Model, x: Any) -> Outputs:
+def predict_on_batch(self: Network, x: Any) -> Outputs:
     """Outputs for one batch.
 
     Args:
@@ -164,7 +162,7 @@ def predict_on_batch(self: Model, x: Any) -> Outputs:
         return trainer.predict_batch((batch.tree[0], None, None))
 
 
-def reset_metrics(self: Model) -> None:
+def reset_metrics(self: Network) -> None:
     """Forgets what ``get_metrics_result`` returns.
 
     Each ``*_on_batch`` call returns its batch's values alone, also without this.

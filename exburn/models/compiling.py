@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn import optimizers
 from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
+from exburn.models.network import Network
 from exburn.models.options import set_options, warm_up, with_accuracy
 from exburn.models.training_settings import require_idle, require_trainer
 from exburn.module.building import reseed
@@ -18,9 +19,6 @@ from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.training.objective.objective import Objective
 from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 
 def is_eager(value: Any, name: str = "run_eagerly") -> bool:
@@ -35,7 +33,7 @@ def is_eager(value: Any, name: str = "run_eagerly") -> bool:
 
 
 def compile(
-    self: Model,
+    self: Network,
     optimizer: Any = "rmsprop",
     loss: Any = None,
     loss_weights: Any = None,
@@ -182,7 +180,7 @@ def compile(
         self.to_device(device)
 
 
-def list_metrics(model: Model) -> list[Any]:
+def list_metrics(model: Network) -> list[Any]:
     """Trackers of the loss, the metrics of ``compile``, those of layers."""
     run = model._run.value
     if run.trainer is None:
@@ -195,7 +193,7 @@ def list_metrics(model: Model) -> list[Any]:
     return [loss, *([] if compiled is None else [compiled]), *parts, *own]
 
 
-def compile_metrics(model: Model) -> CompileMetrics | None:
+def compile_metrics(model: Network) -> CompileMetrics | None:
     """The metrics of ``compile`` as one, as in Keras; ``None`` without any."""
     run = model._run.value
     if run.trainer is None or not run.trainer.preparer.objective.has_metrics:
@@ -205,7 +203,7 @@ def compile_metrics(model: Model) -> CompileMetrics | None:
     return run.compile_metrics
 
 
-def replace_optimizer(model: Model, optimizer: Any) -> None:
+def replace_optimizer(model: Network, optimizer: Any) -> None:
     """Trains with another optimizer, whose state begins anew."""
     old, run = require_trainer(model, "optimizer"), model._run.value
     run.optimizer, run.variants = optimizers.get(optimizer), {}

@@ -18,14 +18,14 @@ from exburn.module.graph import Ref, named_by
 from exburn.module.symbolic_tensor import OPERATIONS, Lifted, Symbol, has_symbol, lift
 
 if TYPE_CHECKING:
-    from exburn.models.model import Model
+    from exburn.models.network import Network
 
 _TENSOR = "__keras_tensor__"
 _SLICE = ("start", "stop", "step")
 _MOST_PARTS = 4096
 
 
-def describe(model: Model) -> dict[str, Any]:
+def describe(model: Network) -> dict[str, Any]:
     """The layers with their configurations and calls, in the form of Keras.
 
     An operation is an entry like a layer. Calls have numbers, in whose order they are
@@ -83,7 +83,7 @@ def describe(model: Model) -> dict[str, Any]:
     }
 
 
-def entry_names(model: Model) -> dict[str | int, str]:
+def entry_names(model: Network) -> dict[str | int, str]:
     """A name of its own for all that is in ``graph.order``."""
     graph = model.graph
     assert graph is not None
@@ -102,7 +102,7 @@ def entry_names(model: Model) -> dict[str | int, str]:
     return names
 
 
-def _entry(model: Model, target: str | int) -> dict[str, Any]:
+def _entry(model: Network, target: str | int) -> dict[str, Any]:
     """What is said of a layer, an input or an operation, without its calls."""
     graph = model.graph
     assert graph is not None
@@ -141,7 +141,7 @@ def input_layer(symbol: Symbol) -> Any:
     return layer if getattr(layer, "is_input", False) else None
 
 
-def rebuild(cls: Callable[..., Any], config: dict[str, Any]) -> Model:
+def rebuild(cls: Callable[..., Any], config: dict[str, Any]) -> Network:
     """Makes the layers and repeats the calls on fresh input symbols.
 
     In the order that we number calls in; Keras does not, and repeats what has its
@@ -251,13 +251,13 @@ def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
     return lift(fn or registry.lookup(name, "function"), name=label)
 
 
-def axes_entry(model: Model) -> dict[str, Any]:
+def axes_entry(model: Network) -> dict[str, Any]:
     """The entry of a configuration that holds the outputs' axes, if they are named."""
     given = model._run.value.output_axes
     return {} if given is None else {"output_axes": [list(axes) for axes in given]}
 
 
-def restore_axes(model: Model, config: dict[str, Any]) -> Model:
+def restore_axes(model: Network, config: dict[str, Any]) -> Network:
     """The model, with the names of its outputs' axes from ``axes_entry``."""
     if "output_axes" in config:
         model.output_axes = config["output_axes"]

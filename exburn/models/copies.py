@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import DictKey
 
+from exburn.models.network import Network
 from exburn.models.saving import (
     compile_arguments,
     set_training_state,
@@ -20,17 +21,14 @@ from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
 from exburn.optimizers.contract.trees import path_of
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
-
-def compile_as_copy(model: Model, other: Model, memo: dict[int, Any]) -> None:
+def compile_as_copy(model: Network, other: Network, memo: dict[int, Any]) -> None:
     """Goes on as the model would that this one is a deep copy of."""
     if compile_like(model, other, memo):
         set_training_state(model, jax.tree.map(own_copy, training_state(other)))
 
 
-def compile_like(model: Model, other: Model, memo: dict[int, Any]) -> bool:
+def compile_like(model: Network, other: Network, memo: dict[int, Any]) -> bool:
     """Compiles with copies of what the other was given, if that is known."""
     arguments = compile_arguments(other)
     if arguments is None:
@@ -40,13 +38,13 @@ def compile_like(model: Model, other: Model, memo: dict[int, Any]) -> bool:
     return True
 
 
-def set_up_like(model: Any, other: Model) -> None:
+def set_up_like(model: Any, other: Network) -> None:
     """Gives a model the settings of training and the tokenizer of another."""
     compile_like(model, other, {})
     model.tokenizer = other.tokenizer
 
 
-def go_on_like(model: Any, other: Model) -> None:
+def go_on_like(model: Any, other: Network) -> None:
     """Sets up a copy that has a model's weights, and goes on with its training."""
     set_up_like(model, other)
     carry_training(model, other)
@@ -54,7 +52,7 @@ def go_on_like(model: Any, other: Model) -> None:
 
 def carry_training(
     model: Any,
-    other: Model,
+    other: Network,
     cut: Callable[[str, Any], Any] = lambda path, array: array,
 ) -> None:
     """Lets a copy that has a model's weights go on with the training of the model.
@@ -93,7 +91,7 @@ def carry_training(
         holder.opt_state = holder.optimizer.restart_schedule(holder.opt_state)
 
 
-def hand_over(giver: Model, taker: Model) -> None:
+def hand_over(giver: Network, taker: Network) -> None:
     """Lets a model go on with the optimizer's state of another that has its weights.
 
     One of them holds the other, so that a weight has other paths in it. Nothing is

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn.compression.quantization import is_simulated
 from exburn.core.printing import print_text
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport
+from exburn.models.network import Network
 from exburn.quantizers.report import UNSEEN
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 
 def export(
-    self: Model,
+    self: Network,
     filepath: Any,
     format: str | None = None,
     verbose: Any = None,
@@ -84,7 +82,9 @@ def export(
 
     Source: ``keras.Model.export``; its formats for TensorFlow are not there.
     """
-    model = self.quantize() if is_simulated(self) else self
+    model: Any = self
+    if is_simulated(self):
+        model = model.quantize()
     quantized = model.quantization_report
     report = export_model(
         model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,6 +21,7 @@ from exburn.errors import (
     warn,
 )
 from exburn.models.fit_data import prepare_for_fit, read_fit_data
+from exburn.models.network import Network
 from exburn.models.planning import Plan, make_plan, with_rows
 from exburn.models.preparing import fixed_batch_size, guard_run
 from exburn.models.training_settings import require_trainer
@@ -29,9 +30,6 @@ from exburn.training.requests import DataRequest, FitData
 from exburn.training.trainer import Trainer
 from exburn.training.trials import Timed, time_step, trial, try_rates
 from exburn.visualization.figures import mark_suggestion, new_axes
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 _WORST = 4.0  # times the best loss: where a rate is too large for sure
 _WIDTH = 3  # steps: the standard deviation of the weights that smooth the losses
@@ -171,7 +169,7 @@ class BatchSizes:
 
 
 def find_learning_rate(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     *,
@@ -268,7 +266,7 @@ def find_learning_rate(
 
 
 def find_batch_size(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     *,
@@ -441,7 +439,7 @@ def _check_rate(op: str, trainer: Trainer) -> None:
 
 @contextlib.contextmanager
 def prepared_aside(
-    model: Model, op: str, x: Any, y: Any, sample_weight: Any, batch_size: Any
+    model: Network, op: str, x: Any, y: Any, sample_weight: Any, batch_size: Any
 ) -> Iterator[FitData]:
     """In the block the model is prepared for the data; afterwards it is as before."""
     trainer = require_trainer(model, op)

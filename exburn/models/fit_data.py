@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn import config
 from exburn.data import ArrayDataset, StreamDataset, split, with_targets_like
@@ -18,6 +18,7 @@ from exburn.models.arguments import (
     warn_of_end,
 )
 from exburn.models.encoding import encode_dataset, read_dataset, read_validation
+from exburn.models.network import Network
 from exburn.models.preparing import (
     choose_batch_size,
     closed_if_it_fails,
@@ -28,11 +29,8 @@ from exburn.models.training_settings import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
 from exburn.training.requests import DataRequest, Dataset, FitData
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
-
-def read_fit_data(model: Model, request: DataRequest) -> FitData:
+def read_fit_data(model: Network, request: DataRequest) -> FitData:
     """Reads the data of a training, and checks all that needs no weights.
 
     Args:
@@ -77,7 +75,7 @@ def read_fit_data(model: Model, request: DataRequest) -> FitData:
 
 
 def _with_validation(
-    model: Model, request: DataRequest, dataset: Dataset
+    model: Network, request: DataRequest, dataset: Dataset
 ) -> tuple[Dataset, Dataset | None]:
     """The rows that are trained on, and those of the validation."""
     if request.validation_data is None:
@@ -92,7 +90,7 @@ def _with_validation(
     return dataset, read_validation(model, request.validation_data, op=op)
 
 
-def encode_for(model: Model, data: FitData, initial_epoch: int = 0) -> None:
+def encode_for(model: Network, data: FitData, initial_epoch: int = 0) -> None:
     """Makes of the sources what a model's program takes, with the rows weighted.
 
     Args:
@@ -121,7 +119,7 @@ def encode_for(model: Model, data: FitData, initial_epoch: int = 0) -> None:
     data.dataset, data.validation = dataset, validation
 
 
-def prepare_for_fit(model: Model, data: FitData) -> Any:
+def prepare_for_fit(model: Network, data: FitData) -> Any:
     """Builds and checks a model for the data; nothing is compiled.
 
     Returns:

@@ -6,13 +6,14 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import Callback, CallbackList, History
 from exburn.core.printing import print_text
 from exburn.data import ArrayDataset
 from exburn.models.fit_data import prepare_for_fit, read_fit_data
+from exburn.models.network import Network
 from exburn.models.options import (
     options_after,
     warm_up,
@@ -32,12 +33,9 @@ from exburn.training.epochs import Epochs
 from exburn.training.objective.objective import Objective
 from exburn.training.requests import FitData, FitRequest
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 def fit(
-    self: Model,
+    self: Network,
     x: Any = None,
     y: Any = None,
     batch_size: int | None = None,
@@ -165,7 +163,7 @@ def fit(
 
 @contextlib.contextmanager
 def begin_fit(
-    model: Model, request: FitRequest, loop: Callback | None = None
+    model: Network, request: FitRequest, loop: Callback | None = None
 ) -> Iterator[Epochs]:
     """The run of a ``fit``, whose epochs the block runs.
 
@@ -225,7 +223,7 @@ def begin_fit(
 
 
 def _callbacks_of_fit(
-    model: Model,
+    model: Network,
     request: FitRequest,
     data: FitData,
     warmup: Callback | None,
@@ -270,7 +268,7 @@ def _options_of(request: FitRequest, data: FitData, warmup: Any) -> dict[str, An
 
 
 def _record(
-    model: Model, callbacks: CallbackList, request: FitRequest, data: FitData
+    model: Network, callbacks: CallbackList, request: FitRequest, data: FitData
 ) -> Path:
     """Begins a run's folder, and adds the callbacks that write into it."""
     from exburn.runs.beginning import begin_run
@@ -320,7 +318,7 @@ def _examined(data: FitData) -> tuple[Any, str] | None:
     return None
 
 
-def _classifier(model: Model) -> Classifier | None:
+def _classifier(model: Network) -> Classifier | None:
     """How a model's one output tells a class, if it does."""
     kinds = output_kinds(model)
     if len(kinds) != 1 or len(kinds[0].shape) != 2:
@@ -333,7 +331,7 @@ def _classifier(model: Model) -> Classifier | None:
     return None
 
 
-def load_checkpoint(self: Model, checkpoint: Any) -> None:
+def load_checkpoint(self: Network, checkpoint: Any) -> None:
     """Takes the weights of a checkpoint of a run; to go on with it, see ``fit``.
 
     Args:
@@ -347,7 +345,7 @@ def load_checkpoint(self: Model, checkpoint: Any) -> None:
     load_weights(self, checkpoint)
 
 
-def _add_accuracy(model: Model) -> None:
+def _add_accuracy(model: Network) -> None:
     run = model._run.value
     settings = run.settings
     metrics = with_accuracy(settings["metrics"])

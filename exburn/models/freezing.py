@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flax import nnx
 
 from exburn.errors import ArgumentError
+from exburn.models.network import Network
 from exburn.module.remat import Remat
 from exburn.module.selection import layer_paths, select_layers
 from exburn.module.traversal import iter_weights
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
-
-def freeze(self: Model, *patterns: Any) -> list[str]:
+def freeze(self: Network, *patterns: Any) -> list[str]:
     """Keeps layers as they are: training changes nothing in them.
 
     Frozen parameters are outside of the gradient and of the optimizer's state;
@@ -44,7 +42,7 @@ def freeze(self: Model, *patterns: Any) -> list[str]:
     return _set_trainable(self, "freeze", patterns, False)
 
 
-def unfreeze(self: Model, *patterns: Any) -> list[str]:
+def unfreeze(self: Network, *patterns: Any) -> list[str]:
     """Trains layers again; the optimizer begins afresh for their parameters.
 
     Args:
@@ -60,7 +58,7 @@ def unfreeze(self: Model, *patterns: Any) -> list[str]:
     return _set_trainable(self, "unfreeze", patterns, True)
 
 
-def _set_trainable(model: Model, op: str, patterns: tuple, value: bool) -> list[str]:
+def _set_trainable(model: Network, op: str, patterns: tuple, value: bool) -> list[str]:
     if not patterns:
         model.trainable = value
         return list(layer_paths(model))
@@ -83,7 +81,7 @@ def _set_trainable(model: Model, op: str, patterns: tuple, value: bool) -> list[
     return list(chosen)
 
 
-def _frozen_above(model: Model, path: str) -> dict[str, Any]:
+def _frozen_above(model: Network, path: str) -> dict[str, Any]:
     """The frozen layers around a path, and the model if it is."""
     return {
         name: layer
@@ -92,7 +90,7 @@ def _frozen_above(model: Model, path: str) -> dict[str, Any]:
     }
 
 
-def is_frozen(self: Model, pattern: Any = None) -> bool:
+def is_frozen(self: Network, pattern: Any = None) -> bool:
     """Whether the layers that a pattern names are frozen; all layers by default.
 
     Args:
@@ -107,7 +105,7 @@ def is_frozen(self: Model, pattern: Any = None) -> bool:
     return set(layers) <= set(self.frozen_layers)
 
 
-def remat(self: Model, *patterns: Any, policy: Any = "full") -> list[str]:
+def remat(self: Network, *patterns: Any, policy: Any = "full") -> list[str]:
     """Trains in less memory: the backward pass computes results again.
 
     Of a rematerialized layer only the inputs are kept for the gradient, and what

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -11,6 +11,7 @@ from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, unknown_name
 from exburn.models.encoding import read_batch
 from exburn.models.inferring import require_predictor
+from exburn.models.network import Network
 from exburn.models.preparing import on_device, prepare
 from exburn.models.training_settings import require_idle, require_trainer
 from exburn.module.forward_hooks import Capture, Tap
@@ -20,12 +21,13 @@ from exburn.runtime.device import device_of
 from exburn.runtime.donation import own_leaves, own_variables
 from exburn.training import statistics
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 def capture(
-    self: Model, x: Any, layers: Iterable[Any] | None = None, *, training: bool = False
+    self: Network,
+    x: Any,
+    layers: Iterable[Any] | None = None,
+    *,
+    training: bool = False,
 ) -> dict[str, Any]:
     """What layers put out for an input, from one compiled program.
 
@@ -100,7 +102,7 @@ def capture(
     return {p: v[0] if len(v := found[p]) == 1 else v for p in paths}
 
 
-def on_output(self: Model, layer: Any, fn: Callable[[Any], Any]) -> Tap:
+def on_output(self: Network, layer: Any, fn: Callable[[Any], Any]) -> Tap:
     """Streams a layer's outputs out of running programs.
 
     ``fn`` gets NumPy arrays, in ``fit`` and ``evaluate`` without the rows that pad
@@ -140,12 +142,12 @@ def on_output(self: Model, layer: Any, fn: Callable[[Any], Any]) -> Tap:
     return Tap(target, fn).attach()
 
 
-def measure(model: Model, paths: list[str], gradients: bool) -> statistics.Statistics:
+def measure(model: Network, paths: list[str], gradients: bool) -> statistics.Statistics:
     """Statistics of the batch that was just trained on; see ``training.statistics``."""
     return statistics.measure(require_trainer(model, "Watch"), paths, gradients)
 
 
-def path_of_layer(model: Model, layer: Any) -> str:
+def path_of_layer(model: Network, layer: Any) -> str:
     """The path of a layer given by itself, its path, or its name."""
     known = {p: m for p, m in iter_modules(model) if p and isinstance(m, Layer)}
     for path, module in known.items():
@@ -158,7 +160,7 @@ def path_of_layer(model: Model, layer: Any) -> str:
     return named[layer]
 
 
-def to_device(self: Model, device: Any) -> Any:
+def to_device(self: Network, device: Any) -> Any:
     """Moves weights and optimizer state to a device, where the model then runs.
 
     Args:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 from exburn.callbacks.contract import CallbackList
 from exburn.data import ArrayDataset
 from exburn.models.arguments import check_ends, logs_as, warn_of_end
 from exburn.models.encoding import encode_dataset, read_dataset
+from exburn.models.network import Network
 from exburn.models.preparing import (
     choose_batch_size,
     closed_if_it_fails,
@@ -21,13 +22,10 @@ from exburn.models.training_settings import require_trainer
 from exburn.training.requests import Dataset, EvaluationRequest
 from exburn.training.trainer import Trainer
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 @overload
 def evaluate(
-    self: Model,
+    self: Network,
     x: Any = None,
     y: Any = None,
     batch_size: int | None = None,
@@ -40,7 +38,7 @@ def evaluate(
 ) -> dict[str, Any]: ...
 @overload
 def evaluate(
-    self: Model,
+    self: Network,
     x: Any = None,
     y: Any = None,
     batch_size: int | None = None,
@@ -52,7 +50,7 @@ def evaluate(
 ) -> Scores: ...
 @overload
 def evaluate(
-    self: Model,
+    self: Network,
     x: Any = None,
     y: Any = None,
     batch_size: int | None = None,
@@ -64,7 +62,7 @@ def evaluate(
     return_dict: bool,
 ) -> Any: ...
 def evaluate(
-    self: Model,
+    self: Network,
     x: Any = None,
     y: Any = None,
     batch_size: int | None = None,
@@ -113,7 +111,7 @@ def evaluate(
 
 
 def predict(
-    self: Model,
+    self: Network,
     x: Any,
     batch_size: int | None = None,
     verbose: int | str = "auto",
@@ -158,7 +156,7 @@ def predict(
 
 
 def _prepare(
-    model: Model, request: EvaluationRequest, dataset: Dataset
+    model: Network, request: EvaluationRequest, dataset: Dataset
 ) -> tuple[Dataset, int, CallbackList]:
     """The data for the model's program, rows of a step, and the callbacks."""
     op, steps = request.op, request.steps
@@ -173,7 +171,7 @@ def _prepare(
     return dataset, rows, make_callback_list(model, user, verbose, dataset, rows, steps)
 
 
-def require_predictor(model: Model) -> Trainer:
+def require_predictor(model: Network) -> Trainer:
     """The trainer; one that only predicts, if the model is not compiled."""
     run = model._run.value
     if run.trainer is None:

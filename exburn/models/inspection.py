@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn.models.arguments import first_batch, positive
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.inferring import require_predictor
 from exburn.models.information import ModelInfo, describe
+from exburn.models.network import Network
 from exburn.models.planning import (
     Plan,
     input_specs,
@@ -23,11 +24,8 @@ from exburn.runtime.sharding.strategies import make_distribution
 from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
-
-def info(self: Model) -> ModelInfo:
+def info(self: Network) -> ModelInfo:
     """What the model is: parameters, layers, bytes, loss, optimizer, device.
 
     Raises:
@@ -45,7 +43,7 @@ def info(self: Model) -> ModelInfo:
 
 
 def plan(
-    self: Model,
+    self: Network,
     batch_size: int = 32,
     x: Any = None,
     y: Any = None,
@@ -113,7 +111,9 @@ def plan(
     )
 
 
-def prepare_plan(model: Model, rows: int, x: Any, y: Any) -> tuple[Trainer, str, tuple]:
+def prepare_plan(
+    model: Network, rows: int, x: Any, y: Any
+) -> tuple[Trainer, str, tuple]:
     """The trainer, prepared; the program; and specs of a batch."""
     trainer = require_predictor(model)
     trains = model.compiled and trainer.preparer.objective.wants_targets
@@ -142,7 +142,7 @@ def prepare_plan(model: Model, rows: int, x: Any, y: Any) -> tuple[Trainer, str,
 
 
 def summary(
-    self: Model,
+    self: Network,
     line_length: int | None = None,
     positions: Any = None,
     print_fn: Any = None,

@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors.boundary import api_boundary
 from exburn.models.fitting import begin_fit
+from exburn.models.network import Network
 from exburn.models.training_settings import require_trainer
 from exburn.runtime.signals import leave_signals, signal_depth
 from exburn.training.requests import FitRequest
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +70,7 @@ class _Loop(Callback):
 
 
 def training(
-    self: Model,
+    self: Network,
     x: Any = None,
     y: Any = None,
     *,
@@ -128,7 +126,7 @@ def training(
 
 @api_boundary
 def _events(
-    model: Model, request: FitRequest, loop: _Loop
+    model: Network, request: FitRequest, loop: _Loop
 ) -> Generator[TrainingEvent, None, None]:
     outside = signal_depth()
     holder = require_trainer(model, "training").holder

@@ -17,11 +17,11 @@ from exburn.callbacks import WarmUp
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, unknown_name
 from exburn.metrics import Metric
+from exburn.models.network import Network
 from exburn.models.training_settings import require_trainer
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, schedules
 
 if TYPE_CHECKING:
-    from exburn.models.model import Model
     from exburn.training.state_holder import StateHolder
 
 
@@ -55,7 +55,7 @@ _OF_STATE = {"gradient_accumulation_steps", "nesterov"}
 
 
 @contextlib.contextmanager
-def options(self: Model, **options: Any) -> Iterator[None]:
+def options(self: Network, **options: Any) -> Iterator[None]:
     """Trains with other options inside the block.
 
     Args:
@@ -81,7 +81,7 @@ def options(self: Model, **options: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def options_after(self: Model, batches: int, **options: Any) -> Iterator[None]:
+def options_after(self: Network, batches: int, **options: Any) -> Iterator[None]:
     """Trains with other options inside the block, of a training that has begun before.
 
     Args:

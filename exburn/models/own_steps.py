@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from exburn.core.methods import overridable
 from exburn.core.symbolic_shapes import canonical_spec
 from exburn.data.packing import unpack_x_y_sample_weight
 from exburn.errors import ArgumentError
+from exburn.models.network import Network
 from exburn.models.preparing import output_names, require_targets
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call, spec_like
@@ -23,12 +24,9 @@ from exburn.training.objective.stateful_metrics import holding
 from exburn.training.overrides import built_in, gives_loss
 from exburn.training.steps import one_number, own_loss
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 @built_in
-def train_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
+def train_step(self: Network, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
     """One update: a pure function; override it to train in another way.
 
     Args:
@@ -59,7 +57,7 @@ def train_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tu
 
 @built_in
 def compute_loss_and_updates(
-    self: Model,
+    self: Network,
     trainable_variables,
     non_trainable_variables,
     metrics_variables,
@@ -99,7 +97,7 @@ def compute_loss_and_updates(
     return scaled, (loss, seen["outputs"], seen["rest"], seen["metrics"])
 
 
-def _scale_loss(model: Model, loss: Any, slots: Any) -> Any:
+def _scale_loss(model: Network, loss: Any, slots: Any) -> Any:
     """The loss that is differentiated: one number, scaled by the optimizer."""
     if model.optimizer.scales_loss:
         return model.optimizer.scale_loss(loss, model.optimizer.state_of(slots))
@@ -107,7 +105,7 @@ def _scale_loss(model: Model, loss: Any, slots: Any) -> Any:
 
 
 def _call_own_loss(
-    model: Model,
+    model: Network,
     weights: tuple,
     measured: Any,
     batch: tuple,
@@ -133,7 +131,7 @@ def _call_own_loss(
 
 
 @built_in
-def test_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
+def test_step(self: Network, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
     """As ``train_step``, without an update: the state has no optimizer in it.
 
     Args:
@@ -151,7 +149,7 @@ def test_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tup
 
 
 @built_in
-def predict_step(self: Model, state: tuple, data: Any) -> tuple[Any, ...]:
+def predict_step(self: Network, state: tuple, data: Any) -> tuple[Any, ...]:
     """The outputs for a batch: a pure function; override it to predict others.
 
     Args:
@@ -169,7 +167,7 @@ def predict_step(self: Model, state: tuple, data: Any) -> tuple[Any, ...]:
 
 @overridable
 def compute_loss(
-    self: Model,
+    self: Network,
     x: Any = None,
     y: Any = None,
     y_pred: Any = None,
@@ -201,7 +199,7 @@ def compute_loss(
 
 
 def stateless_compute_loss(
-    self: Model,
+    self: Network,
     trainable_variables,
     non_trainable_variables,
     metrics_variables,
@@ -237,7 +235,7 @@ def stateless_compute_loss(
 
 
 @built_in
-def compute_metrics(self: Model, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
+def compute_metrics(self: Network, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
     """Updates the metrics of ``compile``; override it to update others as well.
 
     Args:
@@ -257,7 +255,7 @@ def compute_metrics(self: Model, x, y, y_pred, sample_weight=None) -> dict[str, 
 
 
 @built_in
-def get_metrics_result(self: Model) -> dict[str, Any]:
+def get_metrics_result(self: Network) -> dict[str, Any]:
     """Values of all metrics by their names in logs; those of dicts one by one.
 
     Outside of a step they are those that ``fit``, ``evaluate`` or a method for
@@ -278,7 +276,7 @@ def get_metrics_result(self: Model) -> dict[str, Any]:
     return found
 
 
-def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> None:
+def match_objective(self: Network, y: Any, y_pred: Any, sample_weight: Any) -> None:
     """Matches the losses and metrics of ``compile`` to these outputs.
 
     Args:
@@ -294,7 +292,7 @@ def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> Non
     objective.build(preds, targets, weights, names, lambda: _ends(self))
 
 
-def metrics_with_names(model: Model) -> list[tuple[Any, Any]]:
+def metrics_with_names(model: Network) -> list[tuple[Any, Any]]:
     """The metrics, those of ``compile`` one by one, and what logs call them."""
     meters = require_trainer(model, "metrics").preparer.objective.meters
     names = {id(meter.metric): meter.name for meter in meters}
@@ -307,7 +305,7 @@ def metrics_with_names(model: Model) -> list[tuple[Any, Any]]:
 
 
 def _run_loss(
-    model: Model, weights: tuple, measured: Any, batch: tuple, *, training: bool
+    model: Network, weights: tuple, measured: Any, batch: tuple, *, training: bool
 ) -> tuple[Any, dict[str, Any]]:
     """The loss of a batch, and what came with it and is needed afterwards."""
     x, y, w = batch
@@ -326,7 +324,7 @@ def _run_loss(
 
 
 def _update_metrics(
-    model: Model, trained: Any, loss: Any, seen: dict, batch: tuple, *, training: bool
+    model: Network, trained: Any, loss: Any, seen: dict, batch: tuple, *, training: bool
 ) -> tuple[dict[str, Any], list]:
     """The logs after a batch, and the metrics' variables."""
     x, y, w = batch
@@ -344,7 +342,7 @@ def _update_metrics(
 
 @contextlib.contextmanager
 def _values_in_place(
-    model: Model, weights: tuple, measured: Any, training: bool, op: str
+    model: Network, weights: tuple, measured: Any, training: bool, op: str
 ) -> Iterator[tuple[Bound, list]]:
     """A block with a copy of the model that holds these weights.
 
@@ -356,7 +354,7 @@ def _values_in_place(
         yield run, after
 
 
-def _track_losses(model: Model, parts: dict[str, Any], outputs: Any) -> None:
+def _track_losses(model: Network, parts: dict[str, Any], outputs: Any) -> None:
     """Takes the losses of several outputs into their means, as ``CompileLoss``."""
     trackers, rows = _loss_trackers(model), jax.tree.leaves(outputs)[0].shape[0]
     for name, value in parts.items():
@@ -364,13 +362,13 @@ def _track_losses(model: Model, parts: dict[str, Any], outputs: Any) -> None:
         trackers[name].update_state(mean, sample_weight=rows)
 
 
-def _loss_trackers(model: Model) -> dict[str, Any]:
+def _loss_trackers(model: Network) -> dict[str, Any]:
     return model._run.value.loss_trackers(
         require_trainer(model, "train_step").preparer.objective
     )
 
 
-def _ends(model: Model) -> Any:
+def _ends(model: Network) -> Any:
     """For each output the function that ends it, if that is known."""
     traced = inspect_call(model)
     return None if traced is None else last_functions(traced[0])

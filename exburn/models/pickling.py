@@ -22,6 +22,7 @@ def reduce_model(model: Any) -> tuple[Any, tuple[Any, ...]]:
     return _restore, (data, own_classes(model))
 
 
+# Pickles name this function by its place.
 def _restore(data: bytes, own: dict[str, type]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.exburn")

@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax import default_device
 
@@ -23,6 +23,7 @@ from exburn.models.arguments import (
     part_names,
     positive,
 )
+from exburn.models.network import Network
 from exburn.models.out_of_memory import memory_errors
 from exburn.models.quantizing import require_trainable
 from exburn.models.training_settings import require_trainer
@@ -35,16 +36,12 @@ from exburn.training.agreement import telling_failures
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
-
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
 _LOOKED_AT = 16 << 20
 
 
 def prepare(
-    model: Model,
+    model: Network,
     op: str,
     dataset: Any,
     like: tuple | None = None,
@@ -102,7 +99,7 @@ def prepare(
     return spec
 
 
-def require_targets(model: Model, op: str, y: Any) -> None:
+def require_targets(model: Network, op: str, y: Any) -> None:
     """Raises if the loss of ``compile`` needs targets, and there are none."""
     if y is None and model._run.value.trainer.preparer.objective.wants_targets:
         raise DataError(
@@ -113,7 +110,7 @@ def require_targets(model: Model, op: str, y: Any) -> None:
 
 
 def choose_batch_size(
-    model: Model, op: str, given: Any, dataset: Any, steps: int | None
+    model: Network, op: str, given: Any, dataset: Any, steps: int | None
 ) -> int:
     """Rows of a step, where the user gave ``batch_size`` or did not."""
     fixed = fixed_batch_size(model)
@@ -130,14 +127,14 @@ def choose_batch_size(
     return rows
 
 
-def fixed_batch_size(model: Model) -> int | None:
+def fixed_batch_size(model: Network) -> int | None:
     """The batch that ``Input(batch_size=…)`` fixed, if it did."""
     graph = getattr(model, "graph", None)
     sizes = [] if graph is None else [spec.shape[:1] for spec in graph.inputs]
     return next((n for shape in sizes for n in shape if isinstance(n, int)), None)
 
 
-def check_batch_size(model: Model, op: str) -> None:
+def check_batch_size(model: Network, op: str) -> None:
     """Raises if devices cannot divide a batch whose size the model's Input fixed."""
     distribution = model._run.value.distribution_in_force
     if distribution is None:
@@ -153,12 +150,12 @@ def check_batch_size(model: Model, op: str) -> None:
         )
 
 
-def output_names(model: Model, spec: Any) -> list[str] | None:
+def output_names(model: Network, spec: Any) -> list[str] | None:
     names = part_names(model)[1]
     return None if names is None else list(names)
 
 
-def on_device(model: Model) -> contextlib.AbstractContextManager[None]:
+def on_device(model: Network) -> contextlib.AbstractContextManager[None]:
     """Where new arrays go in the block: to the model's device, or to its mesh."""
     run = model._run.value
     if run.device is not None:
@@ -176,7 +173,7 @@ def _on_one_device(device: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def guard_run(
-    model: Model, op: str, dataset: Any, batch_size: int, held_out: Any = None
+    model: Network, op: str, dataset: Any, batch_size: int, held_out: Any = None
 ) -> Iterator[None]:
     """The model's device, and what is said of its memory and of other devices."""
     try:
@@ -201,7 +198,12 @@ def guard_run(
 
 
 def make_callback_list(
-    model: Model, user: CallbackList, verbose: Any, dataset: Any, batch_size: int, steps
+    model: Network,
+    user: CallbackList,
+    verbose: Any,
+    dataset: Any,
+    batch_size: int,
+    steps,
 ) -> CallbackList:
     """The callbacks of an evaluation or a prediction."""
     params = {
@@ -221,7 +223,7 @@ def make_callback_list(
     return listed
 
 
-def spans_processes(model: Model) -> bool:
+def spans_processes(model: Network) -> bool:
     """Whether the model's arrays lie on devices of several processes."""
     return model._run.value.trainer.holder.placement.spans_processes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from exburn.core.forward_context import Interceptor
 from exburn.core.printing import Plain, page_text, time_text
 from exburn.data import ArrayDataset
 from exburn.models.finding import prepared_aside
+from exburn.models.network import Network
 from exburn.models.planning import with_rows
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import spec_like
@@ -26,9 +27,6 @@ from exburn.module.traversal import iter_modules, own_weights
 from exburn.training.module import SplitModule
 from exburn.training.trials import time_step
 from exburn.visualization.figures import draw_bars, new_figure
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 _RUNS = 5  # of each program, at least
 
@@ -128,7 +126,7 @@ class Profile:
 
 
 def profile(
-    self: Model,
+    self: Network,
     x: Any,
     y: Any = None,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ from exburn.errors import ArgumentError, DataError, ExBurnError, unknown_name
 from exburn.models.changes import quantize_in_place, records
 from exburn.models.copies import go_on_like
 from exburn.models.encoding import read_batch
+from exburn.models.network import Network
 from exburn.models.training_settings import require_idle
 from exburn.module.building import materialize, require_built, spec_like
 from exburn.module.copying import twin
@@ -42,12 +43,9 @@ from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 def quantize(
-    self: Model,
+    self: Network,
     mode: Any = None,
     config: Any = None,
     filters: Any = None,
@@ -160,7 +158,7 @@ def quantize(
 
 
 def _store_as_trained(
-    model: Model, calibration: Any, dry_run: bool, verbose: bool
+    model: Network, calibration: Any, dry_run: bool, verbose: bool
 ) -> Any:
     """A model with the weights that a simulating one reads, and its ranges."""
     require_idle(model, "quantize")
@@ -175,7 +173,7 @@ def _store_as_trained(
 
 
 def _finish(
-    model: Model,
+    model: Network,
     small: Any,
     plan: Any,
     batch: Any,
@@ -195,7 +193,7 @@ def _finish(
     return small
 
 
-def quantization_summary(self: Model, verbose: bool = True) -> str:
+def quantization_summary(self: Network, verbose: bool = True) -> str:
     """A table of the layers that are stored in few bits, and of what that saves.
 
     Args:
@@ -291,7 +289,7 @@ def _refuse_options(given: tuple) -> None:
         )
 
 
-def get_quantization_layer_structure(self: Model, mode: str | None = None) -> Any:
+def get_quantization_layer_structure(self: Network, mode: str | None = None) -> Any:
     """The layers that GPTQ and AWQ take one after the other: to be overridden.
 
     Args:
@@ -307,7 +305,7 @@ def get_quantization_layer_structure(self: Model, mode: str | None = None) -> An
     return None
 
 
-def _prepare_calibration(model: Model, settings: Settings) -> Calibration | None:
+def _prepare_calibration(model: Network, settings: Settings) -> Calibration | None:
     """What weights are chosen on, checked against the model."""
     if not settings.uses_calibration:
         return None
@@ -318,7 +316,7 @@ def _prepare_calibration(model: Model, settings: Settings) -> Calibration | None
     return Calibration(token_windows(settings.config), blocks)
 
 
-def require_trainable(model: Model, op: str) -> None:
+def require_trainable(model: Network, op: str) -> None:
     """Raises for a model of packed weights without adapters."""
     if packed := find_untrainable(model):
         raise ArgumentError(
@@ -330,13 +328,13 @@ def require_trainable(model: Model, op: str) -> None:
         )
 
 
-def find_untrainable(model: Model) -> list[str]:
+def find_untrainable(model: Network) -> list[str]:
     """Paths of packed weights, if nothing beside them is trained."""
     learns = any(learns for _, _, learns in iter_weights(model))
     return [] if learns else quantized_weights(model)
 
 
-def calibration_batch(model: Model, data: Any, op: str = "quantize") -> Any:
+def calibration_batch(model: Network, data: Any, op: str = "quantize") -> Any:
     """The batch on the device, checked against the model."""
     if data is None:
         return None

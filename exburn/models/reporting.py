@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from rich.table import Table
@@ -14,6 +14,7 @@ from exburn.config import is_flash_attention_enabled
 from exburn.core.printing import Plain, page_text
 from exburn.distribution.summary import ShardingSummary, weight_layouts
 from exburn.errors import ArgumentError
+from exburn.models.network import Network
 from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.compilation_cache import compilation_cache
@@ -25,10 +26,6 @@ from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPAC
 from exburn.training.compile_log import Compilation
 from exburn.training.feed.plan import Decision
 from exburn.training.placement import placement_for
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 # Words of so many letters, such as switches, which are copied, are printed whole.
 _WORDS = (20, 34)
@@ -79,7 +76,7 @@ class ExecutionPlan(_Listing):
     title = "How the last fit ran"
 
 
-def compile_report(self: Model) -> CompileReport:
+def compile_report(self: Network) -> CompileReport:
     """What was compiled since ``compile``: program, reason, seconds and time.
 
     Seconds run from the call to its dispatch. A program that was found in the cache
@@ -103,7 +100,7 @@ def compile_report(self: Model) -> CompileReport:
     )
 
 
-def explain_plan(self: Model) -> ExecutionPlan:
+def explain_plan(self: Network) -> ExecutionPlan:
     """What ExBurn chose for the last ``fit``, with the reason and the switch.
 
     Raises:
@@ -135,7 +132,7 @@ def explain_plan(self: Model) -> ExecutionPlan:
     return ExecutionPlan([*decisions, *of_xla])
 
 
-def sharding_summary(self: Model) -> ShardingSummary:
+def sharding_summary(self: Network) -> ShardingSummary:
     """Where each weight lies on the mesh in force, and what each device holds.
 
     The mesh is that of ``compile``, else that of ``distribution.set_distribution``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -16,18 +16,16 @@ from exburn.errors import ArgumentError, FileFormatError, warn
 from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
+from exburn.models.network import Network
 from exburn.models.training_settings import require_hook
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.runtime.device import device_of
 from exburn.text import Tokenizer
 
-if TYPE_CHECKING:
-    from exburn.models.model import Model
-
 
 def save(
-    self: Model,
+    self: Network,
     filepath: Any,
     overwrite: bool = True,
     zipped: bool | None = None,
@@ -62,7 +60,7 @@ def save(
     )
 
 
-def to_json(self: Model, **options: Any) -> str:
+def to_json(self: Network, **options: Any) -> str:
     """The architecture as JSON; ``exburn.models.model_from_json`` reads it.
 
     Args:
@@ -77,7 +75,7 @@ def to_json(self: Model, **options: Any) -> str:
 
 
 def save_weights(
-    self: Model,
+    self: Network,
     filepath: Any,
     overwrite: bool = True,
     max_shard_size: Any = None,
@@ -106,7 +104,7 @@ def save_weights(
 
 
 def load_weights(
-    self: Model,
+    self: Network,
     filepath: Any,
     skip_mismatch: bool = False,
     *,
@@ -145,7 +143,7 @@ def load_weights(
     )
 
 
-def get_compile_config(self: Model) -> dict[str, Any] | None:
+def get_compile_config(self: Network) -> dict[str, Any] | None:
     """What ``compile`` was given, JSON-able; ``None`` if that is not known.
 
     A user's class with a ``compile`` of its own overrides this and
@@ -168,7 +166,7 @@ def get_compile_config(self: Model) -> dict[str, Any] | None:
     return made
 
 
-def compile_arguments(model: Model) -> dict[str, Any] | None:
+def compile_arguments(model: Network) -> dict[str, Any] | None:
     """What compiles an equal model like this one, if that is known."""
     run = model._run.value
     owner = next(cls for cls in type(model).__mro__ if "compile" in vars(cls))
@@ -188,7 +186,7 @@ def compile_arguments(model: Model) -> dict[str, Any] | None:
     }
 
 
-def compile_from_config(self: Model, config: Mapping[str, Any]) -> None:
+def compile_from_config(self: Network, config: Mapping[str, Any]) -> None:
     """Compiles the model as ``get_compile_config`` says.
 
     Without its device it runs on JAX's default, with a warning.
@@ -211,7 +209,7 @@ def compile_from_config(self: Model, config: Mapping[str, Any]) -> None:
     self.compile(**made)
 
 
-def training_state(model: Model) -> dict[str, Any] | None:
+def training_state(model: Network) -> dict[str, Any] | None:
     """Seed, numbers of steps and epochs, optimizer state of the training so far."""
     trainer = model._run.value.trainer
     if trainer is None:
@@ -228,7 +226,7 @@ def training_state(model: Model) -> dict[str, Any] | None:
     }
 
 
-def set_training_state(model: Model, state: Mapping[str, Any]) -> None:
+def set_training_state(model: Network, state: Mapping[str, Any]) -> None:
     trainer = model._run.value.trainer
     trainer.holder.reseed(int(state["seed"]))
     trainer.holder.step, trainer.holder.epochs = (
@@ -238,12 +236,12 @@ def set_training_state(model: Model, state: Mapping[str, Any]) -> None:
     trainer.holder.opt_state = state.get("opt_state")
 
 
-def tokenizer_state(model: Model) -> dict[str, Any] | None:
+def tokenizer_state(model: Network) -> dict[str, Any] | None:
     """What makes the model's tokenizer again."""
     return None if model.tokenizer is None else model.tokenizer.state_dict()
 
 
-def set_tokenizer_state(model: Model, state: Mapping[str, Any]) -> None:
+def set_tokenizer_state(model: Network, state: Mapping[str, Any]) -> None:
     model.tokenizer = Tokenizer.from_state(state)
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError, unknown_name
+from exburn.models.network import Network
 from exburn.module.layer.seeds import iter_variables
 from exburn.runtime.sharding.arrays import to_host
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 _FORMATS = "backend_tensor", "numpy_array"
 
 
-def get_state_tree(self: Model, value_format: str = "backend_tensor") -> dict[str, Any]:
+def get_state_tree(
+    self: Network, value_format: str = "backend_tensor"
+) -> dict[str, Any]:
     """Values of all variables, nested by the parts of their paths.
 
     Args:
@@ -63,7 +63,7 @@ def get_state_tree(self: Model, value_format: str = "backend_tensor") -> dict[st
     return tree
 
 
-def set_state_tree(self: Model, state_tree: Mapping[str, Any]) -> None:
+def set_state_tree(self: Network, state_tree: Mapping[str, Any]) -> None:
     """Sets variables to such values. Nothing is changed unless everything fits.
 
     Args:
@@ -100,7 +100,7 @@ def set_state_tree(self: Model, state_tree: Mapping[str, Any]) -> None:
         variable.assign(value)
 
 
-def _variables_by_kind(model: Model) -> dict[str, dict[str, Any]]:
+def _variables_by_kind(model: Network) -> dict[str, dict[str, Any]]:
     """Every variable by its path, by what it belongs to."""
     model._require_weights()
     own = list(iter_variables(model))
@@ -112,14 +112,14 @@ def _variables_by_kind(model: Model) -> dict[str, dict[str, Any]]:
     }
 
 
-def _optimizer_variables(model: Model) -> Any:
+def _optimizer_variables(model: Network) -> Any:
     """The optimizer's variables; there are none before the first step."""
     trainer = model._run.value.trainer
     known = trainer is not None and trainer.holder.current_opt_state() is not None
     return model.optimizer.variables if known else ()
 
 
-def _begin_optimizer(model: Model, paths: list[str]) -> None:
+def _begin_optimizer(model: Network, paths: list[str]) -> None:
     """Makes the optimizer's state, if there is none, for such variables."""
     trainer = model._run.value.trainer
     if trainer is None or trainer.holder.optimizer is None:

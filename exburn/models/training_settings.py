@@ -14,7 +14,7 @@ from exburn.training.objective.objective import Objective
 from exburn.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from exburn.models.model import Model
+    from exburn.models.network import Network
 
 
 class TrainingSettings:
@@ -56,19 +56,19 @@ class TrainingSettings:
             self.trainer.preparer.forget()
 
 
-def require_idle(model: Model, op: str) -> None:
+def require_idle(model: Network, op: str) -> None:
     """Raises a BusyError if the model is being trained, also in its hooks."""
     if (trainer := model._run.value.trainer) is not None:
         trainer.holder.check_free(op, train=True)
 
 
-def require_hook(model: Model, op: str) -> None:
+def require_hook(model: Network, op: str) -> None:
     """Raises a BusyError if the model is being trained, but for its hooks."""
     if (trainer := model._run.value.trainer) is not None:
         trainer.holder.check_free(op)
 
 
-def require_trainer(model: Model, op: str) -> Trainer:
+def require_trainer(model: Network, op: str) -> Trainer:
     trainer = model._run.value.trainer
     if trainer is None or model._run.value.settings is None:
         raise NotCompiledError(

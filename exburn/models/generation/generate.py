@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +19,13 @@ from exburn.models.generation.prompts import Prompts, read_prompts
 from exburn.models.generation.run import Job, Run, Written, search
 from exburn.models.generation.stops import read_stops
 from exburn.models.inferring import require_predictor
+from exburn.models.network import Network
 from exburn.models.preparing import on_device
 from exburn.text import Contrastive, Sampler
 from exburn.text.defaults import GenerationDefaults
 from exburn.training.check import check_ids
 from exburn.training.program import Programs
 from exburn.training.trainer import Trainer
-
-if TYPE_CHECKING:
-    from exburn.models.model import Model
 
 _OP = "generate"
 _TOKENS = 8  # of the sequence that the model is prepared for; others trace no less
@@ -46,7 +44,7 @@ class _Function(Sampler):
 
 
 def generate(
-    self: Model,
+    self: Network,
     prompt: Any,
     max_new_tokens: int | None = None,
     *,
@@ -220,7 +218,7 @@ class _Answer:
             run.end(ended)
 
 
-def generation_defaults(model: Model) -> GenerationDefaults:
+def generation_defaults(model: Network) -> GenerationDefaults:
     """What a model's folder says of writing."""
     held = model._generation
     return GenerationDefaults() if held is None else held.value
@@ -255,7 +253,7 @@ def _chunk_of(stream: Any) -> int:
     return _CHUNK if stream is True else check_count(_OP, "stream", stream)
 
 
-def _prepare(model: Model, cache: Any) -> tuple[Trainer, Programs, Plan]:
+def _prepare(model: Network, cache: Any) -> tuple[Trainer, Programs, Plan]:
     """The model, ready to generate; what it allows is found out once.
 
     Raises:
@@ -334,7 +332,7 @@ def _check_vectors(sampler: Any, plan: Plan) -> None:
     )
 
 
-def position_limit(model: Model) -> int | None:
+def position_limit(model: Network) -> int | None:
     """How many tokens prompt and answer may have together; ``None`` for any number.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Axes of inputs and outputs by name."""
+"""A model without its training: its axes by name."""
 
 import numpy as np
 import pytest
