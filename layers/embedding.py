@@ -15,7 +15,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
 from exburn.layers.contract.adaptable import Adaptable
-from exburn.module.layer.options import CommonOptions
+from exburn.module.layer_options import CommonOptions
 from exburn.runtime.kernels.padded_matmul import wide_product
 
 

@@ -15,7 +15,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.layers.contract.key_value_cache import current_cache
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

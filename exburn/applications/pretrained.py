@@ -30,7 +30,7 @@ from exburn.errors import (
 from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.module.building import materialize, place
-from exburn.module.layer.configuration import given_arguments
+from exburn.module.configuration import given_arguments
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 from exburn.runtime.files.together import changing

@@ -21,7 +21,7 @@ from exburn.models.copies import compile_like, hand_over
 from exburn.models.hooks import path_of_layer
 from exburn.module.building import infer, inspect_call, materialize
 from exburn.module.forward_hooks import Capture
-from exburn.module.layer.options import ContainerOptions
+from exburn.module.layer_options import ContainerOptions
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
 

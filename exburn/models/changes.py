@@ -31,7 +31,8 @@ from exburn.compression.quantization import (
 from exburn.core.precision import DTypePolicy, PrecisionPolicy
 from exburn.errors import FileFormatError
 from exburn.models import lora
-from exburn.module.building import materialize, spread_precision
+from exburn.module.building import materialize
+from exburn.module.policies import spread_precision
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.module.variable import Static

@@ -17,7 +17,7 @@ from exburn.layers import Input
 from exburn.models.copies import set_up_like
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
-from exburn.module.building import copying_parts, fresh_clone, unbuilt_copy
+from exburn.module.cloning import copying_parts, fresh_clone, unbuilt_copy
 from exburn.module.graph import named_by
 from exburn.module.layer import Layer
 

@@ -24,10 +24,10 @@ from exburn.models.training_settings import (
     TrainingSettings,
 )
 from exburn.module import graph as graphs
-from exburn.module.building import intact, materialize, place, spread_precision
+from exburn.module.building import intact, materialize, place
 from exburn.module.layer import Layer
-from exburn.module.layer.given_policy import follow_map
-from exburn.module.layer.options import ModelOptions
+from exburn.module.layer_options import ModelOptions
+from exburn.module.policies import follow_map, spread_precision
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.variable import OwnState, Static
 from exburn.text import Tokenizer

@@ -18,7 +18,7 @@ from exburn.models.network import Network
 from exburn.models.preparing import output_names, require_targets
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call, spec_like
-from exburn.module.layer import Bound, bind_arrays
+from exburn.module.stateless import Bound, bind_arrays
 from exburn.training.forward import last_functions
 from exburn.training.objective.stateful_metrics import holding
 from exburn.training.overrides import built_in, gives_loss

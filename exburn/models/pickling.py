@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from exburn.module.building import own_classes
+from exburn.module.copying import own_classes
 from exburn.saving import load_model, save_model
 
 

@@ -28,9 +28,9 @@ from exburn.models.config import (
 from exburn.models.model import Model
 from exburn.models.training_settings import require_idle
 from exburn.module import graph as graphs
-from exburn.module.building import intact, materialize, spread_precision
+from exburn.module.building import intact, materialize
 from exburn.module.layer import Layer
-from exburn.module.layer.given_policy import follow_map
+from exburn.module.policies import follow_map, spread_precision
 from exburn.module.symbolic_tensor import Symbol
 from exburn.module.variable import Static
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError, unknown_name
 from exburn.models.network import Network
-from exburn.module.layer.seeds import iter_variables
+from exburn.module.seed_generator import iter_variables
 from exburn.runtime.sharding.arrays import to_host
 
 _FORMATS = "backend_tensor", "numpy_array"

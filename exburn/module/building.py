@@ -1,7 +1,4 @@
-"""Making a layer's weights: discovering shapes, filling values, copying.
-
-The functions take any ``exburn.module.layer.Layer``.
-"""
+"""Making a layer's weights: ``build``, discovering shapes, filling values."""
 
 from __future__ import annotations
 
@@ -12,38 +9,42 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn.core import forward_context, registry
-from exburn.core.batch_independence import is_foreign
 from exburn.core.forward_context import Interceptor
-from exburn.core.precision import DTypePolicy, is_float
 from exburn.core.printing import size_text
 from exburn.core.scoped import value_scope
 from exburn.core.substitution import making_clone, substituting
-from exburn.core.symbolic_shapes import canonical_spec, common_sizes, dim, trace_shapes
-from exburn.errors import NotBuiltError, OutOfMemoryError
-from exburn.module.copying import paths_of, standing_for, twin
+from exburn.core.symbolic_shapes import (
+    canonical_spec,
+    common_sizes,
+    dim,
+    public_shape,
+    specs_of,
+    trace_shapes,
+)
+from exburn.errors import ArgumentError, NotBuiltError, OutOfMemoryError
+from exburn.module.copying import own_classes, paths_of, standing_for
 from exburn.module.deferred_placement import place_value
+from exburn.module.meta import is_layer
+from exburn.module.policies import follow_map
 from exburn.module.reached import Discovery
+from exburn.module.signature import build_names, init_names
 from exburn.module.stateless_scope import set_values
 from exburn.module.traversal import children, held_metrics, iter_modules, iter_weights
-from exburn.module.variable import own_copy
 from exburn.runtime.device import wake
 from exburn.runtime.failures import is_exhausted
 
 _keeping: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_keeping_specs", default=False
 )
-_Layer = TypeVar("_Layer")
 _LARGE = 1 << 16  # numbers that are worth a thread's while
-_SETTINGS = bool, int, float, str, type(None)  # attributes that a copy may share
 
 
 def keeping_specs() -> contextlib.AbstractContextManager[Any]:
@@ -180,67 +181,6 @@ def redraw(
     return found
 
 
-def spread_precision(
-    root: Any, policy: DTypePolicy, before: DTypePolicy | None = None
-) -> None:
-    """Gives a policy to the root's weights and to the layers that follow the root.
-
-    A layer follows the one around it unless it was given a policy of its own. What it
-    passes on itself, as LSTM does to its cell, is none of the inner layer's own.
-
-    Args:
-        root: A layer; its own policy is set already.
-        policy: The policy.
-        before: The root's policy before: layers that were given this one follow, too.
-    """
-    initial = root._meta.value.initial
-    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
-    old = {path: w.get_raw_value() for path, w, _ in iter_weights(root)}
-    cast_weights(root, policy)
-    _spread(root, policy.inner, before, {id(root)}, later=before is not None)
-    for path, weight, _ in iter_weights(root):  # they are still nobody's change
-        if initial.get(top + path) is old[path]:
-            initial[top + path] = weight.get_raw_value()
-
-
-def _spread(
-    parent: Any, policy: DTypePolicy, before: Any, seen: set[int], later: bool
-) -> None:
-    modules: list[Any] = [
-        child for _, child in children(parent) if isinstance(child, nnx.Module)
-    ]
-    for child in modules:
-        if id(child) in seen:
-            continue
-        seen.add(id(child))
-        if not hasattr(child, "_own_policy"):  # a plain module may hold layers
-            _spread(child, policy, before, seen, later)
-        elif not child._own_policy or child.precision == before:
-            old, child._policy = child.precision, policy
-            child._policy_was_set |= later and child._own_policy
-            cast_weights(child, policy)
-            model = getattr(child, "is_model", False)
-            _spread(child, policy, before if model else old, seen, later)
-
-
-def cast_weights(layer: Any, policy: DTypePolicy) -> None:
-    """Gives a policy's dtype to the layer's own weights that have none of theirs."""
-    for _, weight in children(layer):
-        if not isinstance(weight, nnx.Variable) or isinstance(weight, nnx.RngState):
-            continue
-        value = weight.get_raw_value()
-        dtype = getattr(value, "dtype", None)
-        if dtype is None or weight.get_metadata().get("own_dtype"):
-            continue
-        if not is_float(dtype) or dtype == policy.param:
-            continue
-        if isinstance(value, jax.ShapeDtypeStruct):
-            value = jax.ShapeDtypeStruct(value.shape, jnp.dtype(policy.param))
-        else:
-            value = value.astype(policy.param)
-        weight.set_raw_value(value)
-
-
 def spec_like(value: Any) -> jax.ShapeDtypeStruct:
     """Shape and dtype of an array."""
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
@@ -350,28 +290,26 @@ def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
     leaves, treedef = jax.tree.flatten(free)
     rebuild = lambda values: ((treedef.unflatten(values),), {})  # noqa: E731
     try:
-        if not _build_on_symbols(layer, rebuild, leaves):
-            infer(layer, rebuild, leaves, training=training)
+        _build_on(layer, rebuild, leaves, training)
     except Exception:
         # A symbol for the rows fits no number, and what the layer makes of that may be
         # any error. If its own number fails as well, the first error tells more.
         with contextlib.suppress(Exception):
-            infer(layer, rebuild, jax.tree.leaves(x), training=training)
+            _build_on(layer, rebuild, jax.tree.leaves(x), training)
             return
         raise
 
 
-def _build_on_symbols(layer: Any, rebuild, specs: list) -> bool:
-    """Whether ``build`` made a graph of symbols, for which each layer was traced."""
-    if layer.built or not getattr(layer, "is_model", False):
-        return False
+def _build_on(layer: Any, rebuild, specs: list, training: bool | None) -> None:
+    """Builds a layer for specs; one attempt, which leaves nothing if it fails."""
     wake()
     with intact(layer):
-        layer._build(type(layer)._call_info.shapes(layer, *rebuild(specs)))
-    if layer.graph is None:
-        return False
-    layer._meta.value.traced = rebuild, specs
-    return True
+        if not layer.built and getattr(layer, "is_model", False):
+            layer._build(type(layer)._call_info.shapes(layer, *rebuild(specs)))
+            if layer.graph is not None:  # of symbols, for which each layer was traced
+                layer._meta.value.traced = rebuild, specs
+                return
+        infer(layer, rebuild, specs, training=training)
 
 
 def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
@@ -478,9 +416,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
 def waits_inside(layer: Any) -> bool:
     """Whether a layer inside has weights to make, or may have."""
     return any(
-        hasattr(part, "_has_build")
-        and not part.built
-        and (part._has_build or any(children(part)))
+        is_layer(part) and not part.built and (part._has_build or any(children(part)))
         for _, part in iter_modules(layer)
     )
 
@@ -499,92 +435,155 @@ def _join_traces(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
     return found
 
 
-def clone(layer: _Layer) -> _Layer:
-    """A layer of the same configuration with copies of the weights."""
-    made = fresh_clone(layer)
-    pairs = {path: w for path, w, _ in iter_weights(layer)}
-    own = {path: w for path, w, _ in iter_weights(made)}
-    if own.keys() != pairs.keys():  # of one layer that was quantized or adapted
-        return twin(layer)
-    keep_settings(layer, made)
-    for path, weight in own.items():
-        weight.set_raw_value(own_copy(pairs[path].get_value()))
-    return made
+# ------------------------------------------------------------------ build itself
+def build_once(self: Any, shapes: tuple) -> None:
+    """Runs ``build`` on public shapes, for a call that finds the layer unbuilt."""
+    follow_map(self)
+    if self._has_build:
+        with self._meta.value.under_way():
+            self.build(*shapes)
+    self._note_shapes(*shapes)
+    _finish(self)
 
 
-def keep_settings(layer: Any, made: Any, but: tuple[Any, str] | None = None) -> None:
-    """Gives a copy what was set of a layer and of those in it since they were made.
+def complete_build(build: Callable) -> Callable:
+    """``build`` of a class: called by hand, it leads to a built layer.
+
+    Layers inside that it leaves to their first call are built as that would, where the
+    shapes say what ``call`` takes.
+    """
+
+    @functools.wraps(build)
+    def run(self, *shapes, **named):
+        meta = self._meta.value
+        if meta.building:  # as super().build(…), or by a call
+            build(self, *shapes, **named)
+            return
+        with intact(self):
+            follow_map(self)
+            with meta.under_way():
+                build(self, *shapes, **named)
+            self._note_shapes(*shapes, **named)
+            _finish(self)
+            given = (*shapes, *named.values())
+            if self._call_info.is_enough(len(given)) and waits_inside(self):
+                follow_call(self, given)
+
+    return run
+
+
+def _finish(layer: Any) -> None:
+    """Has the layers that ``build`` made follow this one, which is built now."""
+    layer._spread_policy()
+    layer._spread_freezing()
+    layer.built = True
+    follow_map(layer)
+
+
+def follow_call(layer: Any, shapes: tuple) -> None:
+    """Builds what ``call`` reaches for inputs of these shapes.
+
+    Raises:
+        ArgumentError: There is none.
+    """
+    specs, treedef = jax.tree.flatten(
+        [specs_of(shape, layer.compute_dtype) for shape in shapes]
+    )
+    if not specs:
+        raise ArgumentError(
+            layer.name,
+            "the shape of the input is needed to build the layers inside",
+            hint=f"{layer.name}.build((None, 4)), with None for the batch.",
+        )
+    infer(layer, lambda values: (treedef.unflatten(values), {}), specs)
+
+
+def refuse_other_weights(layer: Any, name: str, value: Any) -> None:
+    """Refuses an option of a built layer for which it would have had other weights.
+
+    The weights stay those that were made, so that the option would be a lie: in calls,
+    which do not read it, and in files, which could not be read again.
+
+    Raises:
+        ArgumentError: Naming the option.
+    """
+    meta, shapes = layer._meta.value, layer._meta.value.shapes
+    if not layer.built or layer.is_model or not any(shapes) or name in meta.harmless:
+        return
+    before = vars(layer).get(name)
+    kinds = bool | int | float | str | tuple | list | None
+    if not isinstance(before, kinds) or not isinstance(value, kinds) or before == value:
+        return
+    if name not in init_names(type(layer)) or not (old := _weights_of(layer, {})):
+        return
+    new = _weights_of(layer, {name: value})
+    if old == new:
+        if isinstance(value, float):  # a hook may set a rate for each step
+            meta.harmless |= {name}
+        return
+    differing = next(p for p in old | new if old.get(p) != new.get(p))
+    raise ArgumentError(
+        layer.name,
+        f"{name} cannot change once the layer is built",
+        {
+            "set": f"{before!r} → {value!r}",
+            f"weight {differing!r}": f"{old.get(differing)} → {new.get(differing)}",
+        },
+        hint=f"Make a new layer: {type(layer).__name__}.from_config(layer.get_config() "
+        f"| {{{name!r}: {value!r}}}).",
+    )
+
+
+def _weights_of(layer: Any, options: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights that a layer like this one would have, drawing none."""
+    config = layer.get_config() | options
+    build_config = layer.get_build_config()
+
+    def make() -> dict[str, Any]:
+        with registry.custom_objects(own_classes(layer)), making_clone():
+            fresh = type(layer).from_config(config)
+            fresh.build_from_config(build_config)
+        return {path: weight.get_value() for path, weight, _ in iter_weights(fresh)}
+
+    specs = jax.eval_shape(make)
+    return {path: spec.shape for path, spec in specs.items()}
+
+
+def get_build_config(self: Any) -> dict[str, Any] | None:
+    """The shapes that the layer was built for; ``None`` before.
+
+    A class may override it, and ``build_from_config``, to keep more: files of
+    models have what such a class returns.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(2)
+        >>> layer.build((None, 3))
+        >>> layer.get_build_config()
+        {'input_shape': (None, 3)}
+
+    Source: Keras, ``Layer.get_build_config``.
+    """
+    given, named = self._meta.value.shapes
+    names = build_names(self) or ["input_shape"]  # of ``build(self, *shapes)``
+    shapes = dict(zip(names, given, strict=False)) | named
+    if len(shapes) > 1:
+        return {"shapes_dict": shapes}
+    return {"input_shape": shapes.popitem()[1]} if shapes else None
+
+
+def build_from_config(self: Any, config: Mapping[str, Any] | None) -> None:
+    """Makes the weights for the shapes that ``get_build_config`` told.
 
     Args:
-        layer: The layer.
-        made: One of the same structure.
-        but: A layer in it, and an attribute of which its copy has a value of its own.
+        config: What it returned; nothing is made of ``None``.
     """
-    modules = dict(iter_modules(layer))
-    for path, module in iter_modules(made):
-        if (old := modules.get(path)) is None:
-            continue
-        for name in ("_trainable", "_policy", "_own_policy"):  # of layers in layers
-            if hasattr(module, name) and hasattr(old, name):
-                setattr(module, name, getattr(old, name))
-        if not hasattr(old, "_meta") or type(old) is not type(module):
-            continue
-        for name in old._meta.value.changed:
-            value, own = vars(old).get(name), but is not None and but == (old, name)
-            if own or name.startswith("_") or type(value) not in _SETTINGS:
-                continue
-            if vars(module).get(name) != value:
-                setattr(module, name, value)
-    frozen = {
-        path
-        for path, weight, _ in iter_weights(layer)
-        if weight.get_metadata().get("frozen")
-    }
-    for path, weight, _ in iter_weights(made):
-        if path in frozen:
-            weight.set_metadata("frozen", True)
+    if config and "shapes_dict" in config:
+        self.build(**{k: _as_tuples(v) for k, v in config["shapes_dict"].items()})
+    elif config and config.get("input_shape") is not None:
+        self.build(_as_tuples(config["input_shape"]))
 
 
-def fresh_clone(layer: Any) -> Any:
-    """A layer of the same configuration and changes with fresh weights.
-
-    Classes of the user's need not be registered: nothing is looked up by name.
-    """
-    with making_clone():
-        made = unbuilt_copy(layer)
-    if layer.built and not made.built and layer._meta.value.traced is not None:
-        infer(made, *layer._meta.value.traced)
-    if changes := getattr(layer, "changes", None):  # by quantize(), add_lora() …
-        made.repeat_changes(changes)
-    return made
-
-
-def unbuilt_copy(layer: Any) -> Any:
-    """A layer of the same configuration that has no weights yet."""
-    with copying_parts(layer):
-        return type(layer).from_config(layer._copy_config())
-
-
-@contextlib.contextmanager
-def copying_parts(layer: Any) -> Iterator[None]:
-    """In the block, configurations make copies of a layer's parts, by no names.
-
-    What users' own objects hold of the layer, as functions may, stays as it is.
-    """
-    modules = [module for _, module in iter_modules(layer)]
-    weights = [weight for _, weight, _ in iter_weights(layer)]
-    names = registry.custom_objects(own_classes(layer))
-    with names, registry.copying([*modules, *weights]):
-        yield
-
-
-def own_classes(module: Any) -> dict[str, type]:
-    """The classes of a module's parts that are the user's, by name."""
-    parts = [part for _, part in iter_modules(module)]
-    graphs = [getattr(part, "graph", None) for part in parts]
-    nodes = [node for graph in graphs for node in getattr(graph, "nodes", ())]
-    parts += [node.target for node in nodes if not isinstance(node.target, str)]
-    kinds = {type(part) for part in parts}
-    classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
-    own = filter(is_foreign, classes)
-    return {c.__name__: c for c in own if not c.__module__.startswith("flax.")}
+def _as_tuples(shapes: Any) -> Any:
+    """(Lists and dicts of) shapes, as lists in JSON, as tuples."""
+    return jax.tree.map(lambda spec: public_shape(spec.shape), specs_of(shapes, "bool"))

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 from flax import nnx
 
+from exburn.core.batch_independence import is_foreign
 from exburn.core.substitution import Substitution
 from exburn.module.traversal import (
     REACHED,
@@ -106,3 +107,15 @@ def _order_like(first: Any, second: Any) -> None:
     rest = {key: value for key, value in other.items() if key not in ordered}
     other.clear()
     other.update(ordered | rest)
+
+
+def own_classes(module: Any) -> dict[str, type]:
+    """The classes of a module's parts that are the user's, by name."""
+    parts = [part for _, part in iter_modules(module)]
+    graphs = [getattr(part, "graph", None) for part in parts]
+    nodes = [node for graph in graphs for node in getattr(graph, "nodes", ())]
+    parts += [node.target for node in nodes if not isinstance(node.target, str)]
+    kinds = {type(part) for part in parts}
+    classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
+    own = filter(is_foreign, classes)
+    return {c.__name__: c for c in own if not c.__module__.startswith("flax.")}

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 from flax import nnx
 
+from exburn.core.registry import snake_case
 from exburn.core.symbolic_shapes import describe
 from exburn.data.trees import in_order
 from exburn.errors import DataError, GraphError
 from exburn.module.graph_inputs import fit_input
-from exburn.module.layer import Layer, snake_case
+from exburn.module.meta import is_layer
 from exburn.module.symbolic_tensor import Call, Operation, Symbol, is_whole
 
 
@@ -168,9 +169,7 @@ class Graph:
         return values
 
 
-def trace(
-    inputs: Any, outputs: Any, op: str = "Model"
-) -> tuple[Graph, dict[str, Layer]]:
+def trace(inputs: Any, outputs: Any, op: str = "Model") -> tuple[Graph, dict[str, Any]]:
     """The graph between symbols, and the layers in it by name, in
     ``Graph.order``.
 
@@ -182,7 +181,7 @@ def trace(
         GraphError: Something is no symbol, an output does not depend on the inputs, or
             two layers share a name.
     """
-    whole = lambda v: isinstance(v, Layer)  # noqa: E731 - a layer is a tree as well
+    whole = is_layer  # which is a tree as well
     input_symbols, input_tree = jax.tree.flatten(inputs, is_leaf=whole)
     output_symbols, output_tree = jax.tree.flatten(outputs, is_leaf=whole)
     for what, symbols in (("inputs", input_symbols), ("outputs", output_symbols)):
@@ -211,7 +210,7 @@ def trace(
     source = {id(s): Ref(-1, i) for i, s in enumerate(input_symbols)}
     calls = _collect(output_symbols, source, op)
     index = {id(call): i for i, call in enumerate(calls)}
-    layers = [c.callee for c in calls if isinstance(c.callee, Layer)]
+    layers = [c.callee for c in calls if is_layer(c.callee)]
     keys = assign_names([*_input_layers(input_symbols), *layers])
 
     def ref(symbol: Symbol) -> Ref:
@@ -223,7 +222,7 @@ def trace(
     for call in calls:
         leaves, treedef = jax.tree.flatten((call.args, call.kwargs), is_leaf=is_whole)
         refs = tuple(ref(v) if isinstance(v, Symbol) else v for v in leaves)
-        if isinstance(call.callee, Layer):
+        if is_layer(call.callee):
             target = name = keys[id(call.callee)]
         else:
             target, base = call.callee, call.callee.name
@@ -313,7 +312,7 @@ def _by_depth(
     return sorted(depth, key=lambda t: (-depth[t], rank.get(t, -1)))
 
 
-def _input_layers(symbols: list[Symbol]) -> list[Layer]:
+def _input_layers(symbols: list[Symbol]) -> list[Any]:
     """The layers of ``Input``; a symbol from inside another model has none."""
     callees = [s.call.callee for s in symbols if s.call is not None]
     return [callee for callee in callees if getattr(callee, "is_input", False)]
@@ -343,7 +342,7 @@ def _collect(outputs: list[Symbol], source: Mapping[int, Ref], op: str) -> list[
     return sorted(calls.values(), key=lambda call: call.order)
 
 
-def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
+def assign_names(layers: Iterable[Any]) -> dict[int, str]:
     """Unique names in one model: ``id(layer) -> name``.
 
     A layer keeps the name it was given. One without gets its class name in snake case,
@@ -354,7 +353,7 @@ def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
     """
     unique = list({id(layer): layer for layer in layers}.values())
     names: dict[int, str] = {}
-    taken: dict[str, Layer] = {}
+    taken: dict[str, Any] = {}
     for layer in unique:
         if layer._auto_name:
             continue
@@ -393,7 +392,7 @@ def named_by(keys: Mapping[str, Any]) -> Iterator[None]:
     renamed = [
         (layer, key, layer._name)
         for key, layer in keys.items()
-        if isinstance(layer, Layer) and not layer._auto_name and layer._name != key
+        if is_layer(layer) and not layer._auto_name and layer._name != key
     ]
     try:
         for layer, key, _ in renamed:

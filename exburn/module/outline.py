@@ -16,7 +16,7 @@ from exburn.core.symbolic_shapes import TEXT, public_shape
 from exburn.errors import ArgumentError
 from exburn.module.building import inspect_call
 from exburn.module.graph import Graph, Node, Ref
-from exburn.module.layer import Layer
+from exburn.module.meta import is_layer
 from exburn.module.selection import frozen_paths, layer_paths
 from exburn.module.symbolic_tensor import Lifted
 from exburn.module.traversal import iter_weights, module_paths
@@ -51,9 +51,7 @@ class Row:
     built: bool = True
 
 
-def outline(
-    model: Any, opens: Callable[[Layer], bool]
-) -> tuple[list[Row], float | None]:
+def outline(model: Any, opens: Callable[[Any], bool]) -> tuple[list[Row], float | None]:
     """The rows of a model's layers, and its operations for one sample, if known.
 
     Args:
@@ -102,11 +100,11 @@ def match_range(op: str, layer_range: Any, names: list[str]) -> tuple[int, int]:
     return (first[0], last[-1]) if first[0] <= last[-1] else (last[0], first[-1])
 
 
-def inner_layers(layer: Any) -> list[Layer]:
+def inner_layers(layer: Any) -> list[Any]:
     """The layers directly inside of one, those of containers among them."""
     if getattr(layer, "is_model", False):
         return list(layer.layers)
-    found: dict[str, Layer] = {}
+    found: dict[str, Any] = {}
     for path, inner in layer_paths(layer).items():
         above = path.split("/")
         if not any("/".join(above[:n]) in found for n in range(1, len(above))):
@@ -119,7 +117,7 @@ def _rows(
     shapes: dict,
     prefix: str,
     depth: int,
-    opens: Callable[[Layer], bool],
+    opens: Callable[[Any], bool],
     frozen: set[str],
 ) -> list[Row]:
     graph = getattr(model, "graph", None)
@@ -133,7 +131,7 @@ def _rows(
     rows = []
     for name, layer, sources in entries:
         path = prefix + paths.get(id(layer), name)
-        if isinstance(layer, Layer):
+        if is_layer(layer):
             own = list(iter_weights(layer, carried=False))
             rows.append(
                 Row(
@@ -156,7 +154,7 @@ def _rows(
     return rows
 
 
-def _dtype(layer: Layer, weights: list[Any]) -> str:
+def _dtype(layer: Any, weights: list[Any]) -> str:
     """The policy, and how quantized weights are stored; or what has no precision."""
     if layer.on_host:
         return "host"

@@ -21,7 +21,7 @@ from exburn.core import forward_context
 from exburn.core.substitution import substituting
 from exburn.data.packing import pack_x_y_sample_weight
 from exburn.errors import ArgumentError, ShapeError
-from exburn.module.layer.seeds import iter_variables
+from exburn.module.seed_generator import iter_variables
 from exburn.module.traversal import iter_weights
 from exburn.runtime.cost_model import Cost, count
 from exburn.training.module import Arrays, SplitModule

@@ -22,7 +22,7 @@ from exburn.models import Model
 from exburn.models.output_kinds import OutputKind, output_kinds
 from exburn.module.building import inspect_call
 from exburn.module.layer import Layer
-from exburn.module.layer.options import ContainerOptions
+from exburn.module.layer_options import ContainerOptions
 from exburn.module.variable import OwnState, Static
 from exburn.tuning.calibration import Calibration, calibration
 

@@ -33,7 +33,7 @@ from exburn.models import Model
 from exburn.models.compiling import replace_optimizer
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.signature import init_names
+from exburn.module.signature import init_names
 from exburn.module.traversal import iter_modules
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer
 from exburn.training.fingerprint import Slot

@@ -26,9 +26,10 @@ from exburn.models.cloning import copy_graph
 from exburn.models.compiling import replace_optimizer
 from exburn.models.copies import set_up_like
 from exburn.models.saving import set_training_state, training_state
-from exburn.module.building import copying_parts, infer, keep_settings, unbuilt_copy
+from exburn.module.building import infer
+from exburn.module.cloning import copying_parts, keep_settings, unbuilt_copy
 from exburn.module.layer import Layer
-from exburn.module.layer.signature import init_names
+from exburn.module.signature import init_names
 from exburn.module.traversal import children, iter_modules
 from exburn.module.variable import own_copy
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, OptimizerMap

@@ -8,7 +8,7 @@ from exburn import activations
 from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

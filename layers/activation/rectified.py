@@ -17,7 +17,7 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

@@ -10,8 +10,8 @@ from exburn.core.checks import check_choice, check_float, check_seed
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
-from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.layer_options import LayerOptions
+from exburn.module.seed_generator import SeedOfLayer
 from exburn.runtime.kernels.attention_softmax import masked_softmax
 from exburn.runtime.kernels.position_mask import position_mask
 

@@ -9,7 +9,7 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.contract.projected_attention import ProjectedAttention
-from exburn.module.layer.options import UnregularizedOptions
+from exburn.module.layer_options import UnregularizedOptions
 
 __all__ = ["GroupQueryAttention", "GroupedQueryAttention"]
 

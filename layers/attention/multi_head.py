@@ -10,7 +10,7 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.contract.projected_attention import ProjectedAttention, other_name
-from exburn.module.layer.options import UnregularizedOptions
+from exburn.module.layer_options import UnregularizedOptions
 
 
 @register_builtin

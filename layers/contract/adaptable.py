@@ -9,7 +9,7 @@ from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions, UnregularizedOptions
+from exburn.module.layer_options import LayerOptions, UnregularizedOptions
 from exburn.quantizers import QuantizationConfig
 
 

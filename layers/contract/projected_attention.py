@@ -19,8 +19,8 @@ from exburn.layers.contract.attention_positions import Fold
 from exburn.layers.contract.key_value_cache import current_cache, refuse
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
-from exburn.module.layer.options import UnregularizedOptions
-from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.layer_options import UnregularizedOptions
+from exburn.module.seed_generator import SeedOfLayer
 from exburn.runtime.kernels.flash_attention import takes_cudnn
 from exburn.runtime.kernels.position_mask import position_mask
 from exburn.runtime.kernels.qkv_projection import products

@@ -14,8 +14,8 @@ from exburn.core.symbolic_shapes import is_shape
 from exburn.errors import ArgumentError
 from exburn.initializers import ArrayInitializer
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
-from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.layer_options import LayerOptions
+from exburn.module.seed_generator import SeedOfLayer
 from exburn.module.variable import Static, assign
 
 

@@ -12,8 +12,8 @@ from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_rate, check_seed
 from exburn.layers.contract.recurrent_loop import Step
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
-from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.layer_options import LayerOptions
+from exburn.module.seed_generator import SeedOfLayer
 
 
 def dropout_mask(

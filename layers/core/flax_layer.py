@@ -9,7 +9,7 @@ from exburn.core import registry
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.contract.pure import PureLayer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import Static
 
 

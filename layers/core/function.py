@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from exburn.config import image_data_format
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

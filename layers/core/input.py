@@ -11,7 +11,7 @@ from exburn.core.symbolic_shapes import TEXT, checked_sizes, spec_of
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
 from exburn.module.layer import Layer
-from exburn.module.layer.options import UntypedOptions
+from exburn.module.layer_options import UntypedOptions
 from exburn.module.symbolic_tensor import Symbol, record
 
 _TEXTS = (TEXT, "str", "str_", "bytes", "bytes_", "object", "object_")

@@ -13,8 +13,8 @@ from flax import nnx
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
-from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.layer_options import LayerOptions
+from exburn.module.seed_generator import SeedOfLayer
 
 _FLAGS = {"deterministic": False, "use_running_average": False}
 

@@ -12,7 +12,7 @@ from exburn.core.checks import check_count, check_number, check_optional
 from exburn.core.registry import register_builtin
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import UnregularizedOptions
+from exburn.module.layer_options import UnregularizedOptions
 from exburn.quantizers.rounding import ternarize
 from exburn.runtime.kernels.padded_matmul import wide_product
 

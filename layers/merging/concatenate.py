@@ -13,7 +13,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.merging.elementwise import Merge, over_entries
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

@@ -15,7 +15,7 @@ from exburn.layers.merging.elementwise import (
     Multiply,
     Subtract,
 )
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 __all__ = [
     "add",

@@ -21,7 +21,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.normalization.layer import Scaled
 from exburn.module.input_spec import InputSpec
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import Weight
 from exburn.runtime.cached_trace import traced_once
 from exburn.runtime.sharding.current import row_parts, to_all

@@ -15,7 +15,7 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.runtime.kernels.layer_norm import standardize
 from exburn.runtime.kernels.one_pass_norm import fits, normalize
 

@@ -12,7 +12,7 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.wrapper import Wrapper
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import assign
 
 _MOST = 100

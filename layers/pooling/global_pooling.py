@@ -10,7 +10,7 @@ from exburn.core.registry import register_builtin
 from exburn.layers.contract.layout import check_format, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 __all__ = [
     "GlobalAveragePooling1D",

@@ -25,7 +25,7 @@ from exburn.layers.contract.layout import (
 )
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.runtime import portable
 from exburn.runtime.kernels.conv.dispatch import runs_on_cpu
 from exburn.runtime.kernels.max_pool import largest, max_of_tiles

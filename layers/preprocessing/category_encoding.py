@@ -15,7 +15,7 @@ from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError, DataError
 from exburn.layers.contract.encoding import check_mode, encode, refuse_sparse
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.module.symbolic_tensor import has_symbol
 
 

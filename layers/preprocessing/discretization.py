@@ -14,7 +14,7 @@ from exburn.errors import ArgumentError, NotBuiltError
 from exburn.layers.contract.adapting import batches
 from exburn.layers.contract.encoding import check_mode, encode, refuse_sparse
 from exburn.module.layer import Layer
-from exburn.module.layer.options import UntypedOptions
+from exburn.module.layer_options import UntypedOptions
 
 
 @register_builtin

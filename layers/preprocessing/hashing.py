@@ -20,7 +20,7 @@ from exburn.layers.contract.encoding import (
 )
 from exburn.layers.contract.fingerprint import combine, fingerprint, siphash
 from exburn.layers.contract.host import HostLayer, integer_array, string_array
-from exburn.module.layer.options import LayerOptions, UntypedOptions
+from exburn.module.layer_options import LayerOptions, UntypedOptions
 
 
 @register_builtin

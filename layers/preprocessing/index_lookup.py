@@ -21,7 +21,7 @@ from exburn.layers.contract.encoding import (
 )
 from exburn.layers.contract.host import HostLayer
 from exburn.layers.preprocessing.hashing import hash_bins
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import Static
 from exburn.runtime.files.ordinary import read_text
 

@@ -18,7 +18,7 @@ from exburn.layers.contract.host import integer_array, is_traced
 from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.index_lookup import IndexLookup
 from exburn.module.layer import Layer
-from exburn.module.layer.options import UnnamedOptions
+from exburn.module.layer_options import UnnamedOptions
 
 
 @register_builtin

@@ -15,7 +15,7 @@ from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.layers.contract.adapting import batches
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import Static
 
 _EPSILON = 1e-7

@@ -12,7 +12,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.tensorflow_graphs import maps_datasets
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
-from exburn.module.layer.options import UnnamedOptions
+from exburn.module.layer_options import UnnamedOptions
 from exburn.module.symbolic_tensor import has_symbol, record
 
 

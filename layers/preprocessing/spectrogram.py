@@ -19,7 +19,7 @@ from exburn.errors import ArgumentError, DTypeError, ShapeError
 from exburn.layers.contract.layout import channel_axis, check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.ops.fourier import stft
 from exburn.runtime.kernels.conv.dispatch import convolve
 

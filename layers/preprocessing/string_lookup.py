@@ -12,7 +12,7 @@ from exburn.core.symbolic_shapes import TEXT
 from exburn.layers.contract.host import string_array
 from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.index_lookup import IndexLookup
-from exburn.module.layer.options import UnnamedOptions
+from exburn.module.layer_options import UnnamedOptions
 
 
 @register_builtin

@@ -16,7 +16,7 @@ from exburn.layers.contract.adapting import batches
 from exburn.layers.contract.encoding import check_mode, refuse_sparse
 from exburn.layers.contract.host import HostLayer, string_array
 from exburn.layers.preprocessing.string_lookup import StringLookup
-from exburn.module.layer.options import UnnamedOptions
+from exburn.module.layer_options import UnnamedOptions
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _STANDARDIZE = ("lower_and_strip_punctuation", "lower", "strip_punctuation")

@@ -13,7 +13,7 @@ from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 from exburn.module.traversal import iter_modules, iter_weights
 
 _MODES = ("concat", "sum", "mul", "ave")

@@ -18,7 +18,7 @@ from exburn.layers.contract.recurrent_loop import recur, where_rows
 from exburn.layers.recurrent.stacked import StackedRNNCells
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions, UnregularizedOptions
+from exburn.module.layer_options import LayerOptions, UnregularizedOptions
 from exburn.runtime import portable
 
 

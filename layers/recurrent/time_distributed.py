@@ -12,7 +12,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.layers.core.wrapper import Wrapper
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

@@ -7,7 +7,7 @@ from typing import Unpack
 from exburn import regularizers
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
-from exburn.module.layer.options import UnregularizedOptions
+from exburn.module.layer_options import UnregularizedOptions
 
 
 @register_builtin

@@ -17,8 +17,8 @@ from exburn.errors import ArgumentError
 from exburn.layers.contract.layout import check_format, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
-from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.layer_options import LayerOptions
+from exburn.module.seed_generator import SeedOfLayer
 
 __all__ = [
     "AlphaDropout",

@@ -18,7 +18,7 @@ from exburn.layers.contract.layout import (
 )
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 __all__ = [
     "Cropping1D",

@@ -15,7 +15,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.contract.layout import check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 @register_builtin

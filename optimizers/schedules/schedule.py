@@ -15,7 +15,7 @@ from exburn.core.batch_independence import our_class
 from exburn.core.catalogue_class import CatalogueClass
 from exburn.core.checks import check_count
 from exburn.errors import require
-from exburn.module.layer.signature import init_names
+from exburn.module.signature import init_names
 
 
 class LearningRateSchedule(CatalogueClass, abc.ABC):

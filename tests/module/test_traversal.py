@@ -1,6 +1,6 @@
 """Walking through a module: its weights, and their paths."""
 
-from tests.module.layer.parts import Parts
+from tests.module.parts import Parts
 
 import exburn as keras
 from exburn import layers
@@ -29,7 +29,7 @@ def test_asking_for_weights_goes_through_the_model_once(monkeypatch):
         walks.append(root)
         return traversal.iter_weights(root, **options)
 
-    for module in ("own_weights", "seeds"):
-        monkeypatch.setattr(f"exburn.module.layer.{module}.iter_weights", counting)
+    for module in ("own_weights", "seed_generator"):
+        monkeypatch.setattr(f"exburn.module.{module}.iter_weights", counting)
     assert len(model.trainable_variables) == 6 and not model.non_trainable_variables
     assert walks == [model, model]

@@ -23,7 +23,7 @@ from exburn import (
     regularizers,
 )
 from exburn.errors import ExBurnError
-from exburn.module.layer.signature import init_names
+from exburn.module.signature import init_names
 from exburn.optimizers import schedules
 from exburn.tuning import sweep
 

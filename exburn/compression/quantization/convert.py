@@ -27,8 +27,9 @@ from exburn.core.precision import QuantizedDTypePolicy
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
 from exburn.layers.contract.adaptable import Adaptable
-from exburn.module.building import cast_weights, materialize
+from exburn.module.building import materialize
 from exburn.module.layer import Layer
+from exburn.module.policies import cast_weights
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import exact_weight

@@ -26,8 +26,8 @@ from exburn.layers.preprocessing.image.boxes import (
     convert_format,
 )
 from exburn.module.layer import Layer
-from exburn.module.layer.options import LayerOptions, UnnamedOptions
-from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.layer_options import LayerOptions, UnnamedOptions
+from exburn.module.seed_generator import SeedOfLayer
 from exburn.module.symbolic_tensor import has_symbol
 
 _PARTS = ("images", "labels", "bounding_boxes", "segmentation_masks")

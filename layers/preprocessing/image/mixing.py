@@ -22,7 +22,7 @@ from exburn.layers.preprocessing.image.base import (
 )
 from exburn.layers.preprocessing.image.boxes import clip_to_image_size, convert_format
 from exburn.layers.preprocessing.image.erasing import box, in_box
-from exburn.module.layer.options import LayerOptions
+from exburn.module.layer_options import LayerOptions
 
 
 class Mixing(ImageAugmentation):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign, our_class
-from exburn.module.layer.signature import init_names
-
-if TYPE_CHECKING:
-    from exburn.module.layer.layer import Layer
+from exburn.module.signature import init_names
 
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
@@ -31,7 +28,7 @@ _CATALOGUES = {
 }
 
 
-def get_config(self: Layer) -> dict[str, Any]:
+def get_config(self: Any) -> dict[str, Any]:
     """The constructor's arguments; the input of ``from_config``.
 
     They are JSON-able, but for functions that have no name in files (see
@@ -54,7 +51,7 @@ def get_config(self: Layer) -> dict[str, Any]:
     return config | {key: getattr(self, key) for key in settled}
 
 
-def copy_config(self: Layer) -> dict[str, Any]:
+def copy_config(self: Any) -> dict[str, Any]:
     """The constructor's arguments for a copy in this process: all of them.
 
     A ``get_config`` of the user's may leave some out.
@@ -72,7 +69,7 @@ def copy_config(self: Layer) -> dict[str, Any]:
         return config | registry.serialize(missing)
 
 
-def init_config(self: Layer) -> dict[str, Any]:
+def init_config(self: Any) -> dict[str, Any]:
     """The constructor's arguments as they were given, and the settings as they are."""
     meta, penalty = self._meta.value, self.activity_regularizer
     if _is_described_by_its_own(type(self)):

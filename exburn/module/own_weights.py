@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from exburn.core import forward_context
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import NotBuiltError, ShapeError
 from exburn.module.building import materialize
-from exburn.module.layer.seeds import iter_variables
+from exburn.module.seed_generator import iter_variables
 from exburn.module.traversal import is_abstract, iter_weights
 from exburn.module.variable import (
     Buffer,
@@ -29,12 +29,9 @@ from exburn.module.variable import (
 )
 from exburn.runtime.sharding.arrays import to_host
 
-if TYPE_CHECKING:
-    from exburn.module.layer.layer import Layer
-
 
 def add_weight(
-    self: Layer,
+    self: Any,
     shape: Any = None,
     initializer: Any = None,
     dtype: Any = None,
@@ -94,7 +91,7 @@ def add_weight(
 
 
 def add_variable(
-    self: Layer, shape: Any, initializer: Any, *args: Any, **kwargs: Any
+    self: Any, shape: Any, initializer: Any, *args: Any, **kwargs: Any
 ) -> Weight:
     """As :meth:`add_weight`, with a shape and an initializer that must be given.
 
@@ -137,17 +134,17 @@ def list_own_weights(layer: Any) -> list[Weight]:
     return [weight for path, weight, _ in weights if "/" not in path]
 
 
-def require_weights(self: Layer) -> list[Weight]:
+def require_weights(self: Any) -> list[Weight]:
     """All weights; those that had no values have got them."""
     return [weight for weight, _ in _fill_weights(self, iter_weights(self))]
 
 
-def get_weights(self: Layer) -> list[np.ndarray]:
+def get_weights(self: Any) -> list[np.ndarray]:
     """Host copies of the weights, in the order of ``weights``."""
     return [np.array(to_host(alive(w.get_value()))) for w in self.weights]
 
 
-def set_weights(self: Layer, weights: Any) -> None:
+def set_weights(self: Any, weights: Any) -> None:
     """Replaces the weights by arrays of the same shapes, in the same order.
 
     Args:
@@ -181,7 +178,7 @@ def set_weights(self: Layer, weights: Any) -> None:
         assign(w, array)
 
 
-def save_own_variables(self: Layer, store: dict[str, Any]) -> None:
+def save_own_variables(self: Any, store: dict[str, Any]) -> None:
     """Puts what is to be saved into a dict; override it to save more.
 
     Weights are saved without it. It is called if a class overrides it, and what it
@@ -198,7 +195,7 @@ def save_own_variables(self: Layer, store: dict[str, Any]) -> None:
         store[str(number)] = np.array(to_host(weight.get_value()))
 
 
-def load_own_variables(self: Layer, store: Mapping[str, Any]) -> None:
+def load_own_variables(self: Any, store: Mapping[str, Any]) -> None:
     """Takes up what ``save_own_variables`` stored; override both or none.
 
     Args:
@@ -217,7 +214,7 @@ def load_own_variables(self: Layer, store: Mapping[str, Any]) -> None:
         assign(weight, store[str(number)])
 
 
-def count_params(self: Layer) -> int:
+def count_params(self: Any) -> int:
     """Number of scalars in all weights."""
     if not self.built:
         raise NotBuiltError(

@@ -6,7 +6,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.module.layer.seeds import iter_variables
+from exburn.module.seed_generator import iter_variables
 
 
 def test_a_layer_that_draws_has_a_seed_and_others_have_none():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.module.layer.parts import OUTPUTS, WEIGHTS, Block, Half, Parts, X
+from tests.module.parts import OUTPUTS, WEIGHTS, Block, Half, Parts, X
 
 import exburn as keras
 from exburn import errors, layers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,10 @@ from exburn.core.precision import is_float
 from exburn.core.symbolic_shapes import describe
 from exburn.data import frame_array, is_frame
 from exburn.errors import DTypeError
-from exburn.module.layer.symbols import hint_for_strings
-
-if TYPE_CHECKING:
-    from exburn.module.layer.layer import Layer
+from exburn.module.symbolic_calls import hint_for_strings
 
 
-def cast(self: Layer, value: Any, dtype: Any = None):
+def cast(self: Any, value: Any, dtype: Any = None):
     """A weight or array in the compute dtype.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +16,8 @@ from exburn.core.forward_context import key_of, next_words
 from exburn.core.substitution import substituting
 from exburn.errors import DTypeError, NotBuiltError, ShapeError
 from exburn.module.copying import paths_of, standing_for
-from exburn.module.layer.seeds import iter_variables
+from exburn.module.seed_generator import iter_variables
 from exburn.module.traversal import iter_weights
-
-if TYPE_CHECKING:
-    from exburn.module.layer.layer import Layer
 
 
 @dataclasses.dataclass
@@ -100,7 +97,7 @@ def bind_arrays(
 
 
 def stateless_call(
-    self: Layer,
+    self: Any,
     trainable_variables,
     non_trainable_variables,
     *args,

@@ -30,22 +30,23 @@ from exburn.errors import (
     unknown_argument,
 )
 from exburn.errors.boundary import boundary_itself, guard_methods, leave_boundary
-from exburn.module import remat
-from exburn.module.building import clone, spread_precision
-from exburn.module.copying import set_owner
-from exburn.module.layer import (
-    builds,
+from exburn.module import (
+    building,
     calls,
     casting,
     configuration,
-    given_policy,
     own_weights,
+    policies,
+    remat,
     stateless,
-    symbols,
+    symbolic_calls,
 )
-from exburn.module.layer.meta import LayerMeta, LayerType, note_arguments
-from exburn.module.layer.options import InputOptions
-from exburn.module.layer.signature import CallInfo, init_names
+from exburn.module.cloning import clone
+from exburn.module.copying import set_owner
+from exburn.module.layer_options import InputOptions
+from exburn.module.meta import LayerMeta, LayerType, note_arguments
+from exburn.module.policies import spread_precision
+from exburn.module.signature import CallInfo, init_names
 from exburn.module.symbolic_tensor import Operation, has_symbol
 from exburn.module.traversal import (
     children,
@@ -121,9 +122,9 @@ class Layer(nnx.Module, metaclass=LayerType):
     _given_shape: tuple | None = None
 
     # Its methods are functions of the files that they belong to: see docs/layout.md.
-    get_build_config = builds.get_build_config
-    build_from_config = builds.build_from_config
-    _build = builds.build_once
+    get_build_config = building.get_build_config
+    build_from_config = building.build_from_config
+    _build = building.build_once
 
     add_weight, add_variable = own_weights.add_weight, own_weights.add_variable
     get_weights, set_weights = own_weights.get_weights, own_weights.set_weights
@@ -131,15 +132,15 @@ class Layer(nnx.Module, metaclass=LayerType):
     load_own_variables = own_weights.load_own_variables
     count_params = own_weights.count_params
     cast, quantize = casting.cast, lazy_names.quantize
-    _pack = given_policy.pack
+    _pack = policies.pack
     _require_weights = own_weights.require_weights
 
     add_loss, random_key = calls.add_loss, calls.random_key
     stateless_call = stateless.stateless_call
-    symbolic_call = symbols.symbolic_call
-    compute_output_spec = symbols.compute_output_spec
-    compute_output_shape = symbols.compute_output_shape
-    _call_arrays, _call_symbols = calls.call_arrays, symbols.call_symbols
+    symbolic_call = symbolic_calls.symbolic_call
+    compute_output_spec = symbolic_calls.compute_output_spec
+    compute_output_shape = symbolic_calls.compute_output_shape
+    _call_arrays, _call_symbols = calls.call_arrays, symbolic_calls.call_symbols
     _keep_mask = calls.draw_keep_mask
 
     get_config, _init_config = configuration.get_config, configuration.init_config
@@ -210,7 +211,7 @@ class Layer(nnx.Module, metaclass=LayerType):
                 delattr(self, name)  # `self.bias = None` in __init__, a weight in build
             meta = self._meta.value
             if meta.made and not meta.building:
-                builds.refuse_other_weights(self, name, value)
+                building.refuse_other_weights(self, name, value)
                 meta.changed |= {name}
         try:
             super().__setattr__(name, nnx.data(value) if holds else value)
@@ -294,17 +295,17 @@ class Layer(nnx.Module, metaclass=LayerType):
         self._take_policy(PrecisionPolicy.of(policy))
         self._own_policy = self._policy_was_set = True
         spread_precision(self, self.precision, before)
-        given_policy.follow_map(self)
+        policies.follow_map(self)
         self._pack()
 
     @property
     def dtype_policy(self) -> DTypePolicy:
         """The policy as Keras has it: it also says how weights are packed."""
-        return given_policy.policy_for_keras(self)
+        return policies.policy_for_keras(self)
 
     @dtype_policy.setter
     def dtype_policy(self, policy: Any) -> None:
-        given_policy.replace(self, policy)
+        policies.replace(self, policy)
 
     def _take_policy(self, policy: DTypePolicy) -> None:
         self._policy = policy.plain
@@ -366,7 +367,7 @@ class Layer(nnx.Module, metaclass=LayerType):
             self._build_parts(*shapes)
             return
         if not self.built and any(children(self)):
-            builds.follow_call(self, shapes)
+            building.follow_call(self, shapes)
         self._note_shapes(*shapes)
         self.built = True
 
@@ -599,7 +600,7 @@ def _wrap_methods(cls: type[Layer]) -> None:
     if "__init__" in own and not is_foreign(cls):
         cls.__init__ = note_arguments(cls, cls.__init__)
     if "build" in own and not cls.is_model:
-        cls.build = builds.complete_build(cls.build)
+        cls.build = building.complete_build(cls.build)
 
 
 _describe(Layer)

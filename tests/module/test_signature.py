@@ -5,7 +5,7 @@ import pytest
 
 from exburn import layers
 from exburn.errors import ArgumentError
-from exburn.module.layer.signature import CallInfo, build_names, init_names
+from exburn.module.signature import CallInfo, build_names, init_names
 
 
 def test_what_a_call_takes():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -30,12 +30,9 @@ from exburn.module.symbolic_tensor import (
 )
 from exburn.module.traversal import iter_modules
 
-if TYPE_CHECKING:
-    from exburn.module.layer.layer import Layer
-
 
 def call_symbols(
-    self: Layer, args: tuple, kwargs: dict[str, Any], *, traces: bool = False
+    self: Any, args: tuple, kwargs: dict[str, Any], *, traces: bool = False
 ) -> Any:
     """The symbols of a layer's outputs; it notes the call, and is built for it.
 
@@ -126,13 +123,13 @@ def _is_told_shape(value: Any) -> bool:
     )
 
 
-def symbolic_call(self: Layer, *args, **kwargs):
+def symbolic_call(self: Any, *args, **kwargs):
     """The call on symbols, which ``__call__`` leads to if an argument is one."""
     return self._call_symbols(args, kwargs)
 
 
 @overridable
-def compute_output_spec(self: Layer, *args, **kwargs) -> Any:
+def compute_output_spec(self: Any, *args, **kwargs) -> Any:
     """The outputs as ``KerasTensor``, which have shapes and dtypes, not values.
 
     Inputs may be ``KerasTensor`` or ``jax.ShapeDtypeStruct``.
@@ -153,7 +150,7 @@ def compute_output_spec(self: Layer, *args, **kwargs) -> Any:
 
 
 @overridable
-def compute_output_shape(self: Layer, *shapes, **named) -> Any:
+def compute_output_shape(self: Any, *shapes, **named) -> Any:
     """Output shape for input shapes (tuples with ``None``).
 
     By name they are Keras': ``input_shape``, or that of an argument of ``call``, as

@@ -7,7 +7,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,19 +26,16 @@ from exburn.errors import (
 )
 from exburn.module import remat, stateless_scope
 from exburn.module.building import infer, intact, materialize, spec_like, with_masks
+from exburn.module.casting import CastOutputs, cast_inputs
 from exburn.module.deferred_placement import arrive
 from exburn.module.input_spec import check_inputs
-from exburn.module.layer.casting import CastOutputs, cast_inputs
-from exburn.module.layer.meta import is_layer
+from exburn.module.meta import is_layer
 from exburn.module.reached import adopt, as_reached, made_in
 from exburn.module.traversal import children, iter_weights, survey
 from exburn.module.variable import alive
 from exburn.runtime import portable
 from exburn.runtime.kernels.dropout_mask import keep_mask
 from exburn.runtime.placement import refuse_apart
-
-if TYPE_CHECKING:
-    from exburn.module.layer.layer import Layer
 
 _SHOWN = 8  # arrays that a note on an exception describes
 _NO_SCOPE = contextlib.nullcontext()
@@ -65,7 +62,7 @@ def added_losses(layer: Any) -> list[jax.Array]:
     return _added.get(layer, [])
 
 
-def add_loss(self: Layer, loss: Any) -> None:
+def add_loss(self: Any, loss: Any) -> None:
     """Adds a scalar, or the sum of an array, to the loss; call it from ``call``.
 
     Args:
@@ -76,14 +73,14 @@ def add_loss(self: Layer, loss: Any) -> None:
         ctx.losses += loss if isinstance(loss, list | tuple) else [loss]
 
 
-def random_key(self: Layer) -> jax.Array:
+def random_key(self: Any) -> jax.Array:
     """A fresh PRNG key for this call: a function of seed, step and path."""
     ctx, path = _find_place(self)
     return ctx.random_key(path)
 
 
 def draw_keep_mask(
-    self: Layer, rate: float, shape: Any, seed: int | None = None, width: Any = None
+    self: Any, rate: float, shape: Any, seed: int | None = None, width: Any = None
 ) -> Any:
     """The layer's next draw of what dropout keeps at this rate: see ``keep_mask``."""
     ctx, path = _find_place(self)
@@ -129,7 +126,7 @@ def call_outermost(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return outputs
 
 
-def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
+def call_arrays(self: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A call within a forward pass: ``call``, and all that surrounds it.
 
     A layer in a model adds two frames to a trace, ``__call__`` and this one. What few

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.module.layer.parts import Block, Half, X
+from tests.module.parts import Block, Half, X
 
 import exburn as keras
 from exburn import errors, layers
