@@ -111,6 +111,7 @@ def op_on_lists(*names: str) -> Callable[[_Function], _Function]:
 
 def _bind(function: Any, lists: Sequence[str]) -> Any:
     """The op that calls ``function`` on arrays, and notes the call on symbols."""
+    function = inspect.unwrap(function)  # an activation takes symbols by itself
     label = function.__name__
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
