@@ -105,10 +105,16 @@ def noting(
 
 
 @contextlib.contextmanager
-def in_batch(done: int, of: str) -> Iterator[None]:
-    """Errors of the block say where: a loader's batches may change their shape."""
+def in_batch(done: int, of: str | None) -> Iterator[None]:
+    """Errors of the block say where: a loader's batches may change their shape.
+
+    Args:
+        done: Number of the batch.
+        of: What the batch is of; ``None`` if that is not said.
+    """
     try:
         yield
     except ExBurnError as error:
-        locate(error, f"in batch {done} of the {of}, or after it")
+        if of is not None:
+            locate(error, f"in batch {done} of the {of}, or after it")
         raise

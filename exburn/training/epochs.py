@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, TypeGuard
 
@@ -19,14 +17,16 @@ from exburn.runtime.device import waking
 from exburn.runtime.placement import bound_to
 from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.training import memory
+from exburn.training.agreement import Chunks
 from exburn.training.averaging import keep_average, use_average
-from exburn.training.check import in_batch
 from exburn.training.checkpoint.provenance import Provenance
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.checkpoint.run_points import Checkpointing
+from exburn.training.chunk_loop import GLANCE, Call, Watch, run_chunks
 from exburn.training.feed.base import ArrayFeed, Feed
+from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.chunking import phase_of
-from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
+from exburn.training.inference import evaluate
 from exburn.training.loss_watch import LossWatch
 from exburn.training.objective.readings import Readings
 from exburn.training.prepare import Preparer
@@ -37,8 +37,8 @@ _ENDED = """{}: training ends here.
   → Lower steps_per_epoch or epochs, or let the source repeat."""
 
 
-class Epochs:
-    """One run through the epochs.
+class Epochs(Watch):
+    """One run through the epochs, and what goes on around its chunks.
 
     Args:
         preparer: The module in training, prepared for the data.
@@ -51,6 +51,9 @@ class Epochs:
         earlier: Epochs of earlier runs.
         provenance: What the result depends on; ``None`` if nothing is saved.
     """
+
+    timing: Timing
+    place = "epoch"
 
     def __init__(
         self,
@@ -74,15 +77,16 @@ class Epochs:
         self.points = Checkpointing(
             preparer, callbacks, owner, feed, validation_feed, resume, provenance
         )
-        self.agreement = self.points.agreement
-        self._watch = LossWatch(
+        super().__init__(self.points.agreement)
+        self._loss_watch = LossWatch(
             # A line search ends at the optimum, and stays there.
             trains=bool(self.holder.arrays[0]) and not self.holder.optimizer.searches,
             # It tells by itself.
             nan=not any(isinstance(c, TerminateOnNaN) for c in callbacks.callbacks),
         )
-        self._epoch = 0
-        self._last = 0
+        self._epoch = self._last = 0
+        self._begins_light = self._ends_light = self._reads = False
+        self._readings: Readings | None = None  # of the last chunk
         # What the bar shows with the next chunk: not to wait for the device.
         self._pending: tuple[int, Readings] | None = None
         self._fresh: Any = None  # totals before an epoch, which programs do not consume
@@ -106,12 +110,17 @@ class Epochs:
                     if first < last and self.request.validates(first):
                         self._compile_validation()
                     for epoch in range(first, last):
-                        start = self._begin_epoch(epoch)
-                        done, means = yield from self.train_epoch(epoch, start)
+                        chunks = self._begin_epoch(epoch)
+                        if chunks is not None:
+                            yield from run_chunks(chunks, self)
+                            means = self._end_chunks()
+                        else:  # the saved run had been stopped within this epoch
+                            assert self._readings is not None
+                            means = preparer.read_logs(self._readings)
                         if means is not None:  # else no data came any more
-                            logs = self._end_epoch(epoch, done, means)
+                            logs = self._end_epoch(epoch, means)
                             yield
-                            self.points.after_epoch(epoch, done, logs)
+                            self.points.after_epoch(epoch, self.done, logs)
                         if self.feed.ended is not None:
                             warn(_ENDED.format(self.feed.ended))
                             break
@@ -179,8 +188,8 @@ class Epochs:
     def _hook(self, hook: Callable, *args: Any) -> None:
         self.holder.call_hook(hook, *args, light=self.callbacks.light)
 
-    def _begin_epoch(self, epoch: int) -> int:
-        """Tells that an epoch begins; returns how many of its batches are done."""
+    def _begin_epoch(self, epoch: int) -> Chunks | None:
+        """Tells that an epoch begins; returns its chunks that are still to be done."""
         holder, resume, timing = self.holder, self.resume, self.timing
         feeds = self.feed, self.validation_feed
         self._epoch = epoch
@@ -203,9 +212,33 @@ class Epochs:
                 )
             holder.state = holder.state.replace(metrics=self._fresh)
         self.points.begin_epoch(start)
-        return start
+        return self._chunks(epoch, start)
 
-    def _end_epoch(self, epoch: int, done: int, logs: dict[str, Any]) -> dict[str, Any]:
+    def _chunks(self, epoch: int, start: int) -> Chunks | None:
+        """The chunks of an epoch; ``None`` if a saved run had been stopped in it."""
+        holder, callbacks = self.holder, self.callbacks
+        ends = "on_train_batch_end", "on_batch_end"
+        begins = "on_train_batch_begin", "on_batch_begin"
+        self.hears = callbacks.hears_batches("train")
+        self.glances = callbacks.listens("on_chunk_end")
+        self._begins_light = callbacks.light_in(*begins)
+        self._ends_light = callbacks.light_in(*ends)
+        self._reads = callbacks.reads_logs(*ends)
+        self.done, self._pending = start, None
+        self.flight.clear()
+        assert holder.state is not None
+        # A run that is taken up within an epoch may have no chunk left of it.
+        totals = holder.state.metrics
+        self._readings = self.programs.steps.results(totals) if start else None
+        if start and self.owner.stop_training:
+            return None
+        phase = phase_of(self.preparer, self.feed.group, start)
+        self.feed.waiting = self._wait
+        is_last = epoch == self._last
+        chunks = self.feed.epoch(holder.seed, epoch, phase, start, last=is_last)
+        return self.agreement.chunks(chunks, GLANCE, "fit", self._follow)
+
+    def _end_epoch(self, epoch: int, logs: dict[str, Any]) -> dict[str, Any]:
         """Validates, and tells that an epoch is over; returns what it logged."""
         timing = self.timing
         if self.validation_feed is not None and self.request.validates(epoch):
@@ -221,92 +254,84 @@ class Epochs:
                     timing,
                 )
             timing.tell_wait(self.callbacks.callbacks)
-            self.points.in_validation(epoch, done, logs)
+            self.points.in_validation(epoch, self.done, logs)
             logs |= {f"val_{name}": value for name, value in means.items()}
-        self._watch.end_epoch(logs, epoch, done)
+        self._loss_watch.end_epoch(logs, epoch, self.done)
         self._hook(self.callbacks.on_epoch_end, epoch, logs)
         timing.end()
         return logs
 
-    def train_epoch(
-        self, epoch: int, start: int
-    ) -> Generator[None, None, tuple[int, dict[str, Any] | None]]:
-        """Trains on the batches from ``start`` on: returns how many are done, logs."""
-        holder, preparer, callbacks = self.holder, self.preparer, self.callbacks
-        owner, timing = self.owner, self.timing
-        per_batch = callbacks.hears_batches("train")
-        begins_light = callbacks.light_in("on_train_batch_begin", "on_batch_begin")
-        ends = "on_train_batch_end", "on_batch_end"
-        ends_light, reads = callbacks.light_in(*ends), callbacks.reads_logs(*ends)
-        glances = callbacks.listens("on_chunk_end")
-        running: deque[Readings] = deque()
-        done, self._pending, last = start, None, time.perf_counter()
-        assert holder.state is not None
-        # A run that is taken up within an epoch may have no chunk left of it.
-        totals = holder.state.metrics
-        readings: Any = self.programs.steps.results(totals) if start else None
-        if start and owner.stop_training:  # the saved run had been stopped here
-            return done, preparer.read_logs(readings)
-        phase = phase_of(preparer, self.feed.group, start)
-        is_last = epoch == self._last
-        self.feed.waiting = self._wait
-        chunks = self.feed.epoch(holder.seed, epoch, phase, start, last=is_last)
-        chunks = self.agreement.chunks(chunks, GLANCE, "fit", self._follow)
-        with contextlib.closing(chunks):
-            for chunk in timing.data(chunks, lambda: _works(running)):
-                if per_batch:
-                    hook = callbacks.on_train_batch_begin
-                    holder.call_hook(hook, done, light=begins_light)
-                self._follow()
-                program = getattr(self.programs, chunk.program)
-                with defer_signals(), in_batch(done, "epoch"):
-                    holder.state, readings = program(
-                        holder.state, *chunk.arguments, restore=holder.restore
-                    )
-                done += chunk.steps
-                if per_batch:
-                    preparer.readings, preparer.chunk = readings, chunk
-                    due = callbacks.is_due("train", done - 1)  # else it only counts
-                    logs = preparer.read_logs(readings.send()) if due and reads else {}
-                    self._watch.look(logs, epoch, done)
-                    hook, light = callbacks.on_train_batch_end, ends_light or not due
-                    holder.call_hook(hook, done - 1, logs, light=light)
-                    yield
-                    preparer.chunk = None  # it holds data on the device
-                self.points.after_chunk(epoch, done, readings)
-                if owner.stop_training and not self.agreement.active:
-                    break  # else with the next chunk: all must know
-                running.append(readings)
-                if len(running) > IN_FLIGHT:
-                    with timing.on("device"):
-                        self.agreement.wait(running.popleft())
-                if glances and self.agreement.is_due(last, GLANCE):
-                    last = time.perf_counter()
-                    timing.tell_wait(callbacks.callbacks)
-                    self._show_pending()
-                    self._pending = done, readings
-        if readings is None:  # the source gave no batch any more
-            return done, None
-        if (
-            is_last and holder.state is not None
-        ):  # the run's end asks for it, and shall not wait
+    def _end_chunks(self) -> dict[str, Any] | None:
+        """The logs of the epoch; ``None`` if the source gave no batch any more."""
+        holder, timing, readings = self.holder, self.timing, self._readings
+        if readings is None:
+            return None
+        if self._epoch == self._last and holder.state is not None:
+            # The run's end asks for it, and shall not wait.
             holder.state.step.copy_to_host_async()
         with timing.on("device"):
             if self.agreement.active:
                 self.agreement.wait(readings)
             # Not for each chunk: what sends them keeps the next one from being begun.
-            logs = preparer.read_logs(readings.send())
-        if glances:
-            timing.tell_wait(callbacks.callbacks)
-            self._glance(done, dict(logs))
-        return done, logs
+            logs = self.preparer.read_logs(readings.send())
+        if self.glances:
+            timing.tell_wait(self.callbacks.callbacks)
+            self._show(self.done, dict(logs))
+        return logs
+
+    # ------------------------------------------------------------------ each chunk
+    def begin(self, chunk: Chunk) -> Call:
+        if self.hears:
+            hook, light = self.callbacks.on_train_batch_begin, self._begins_light
+            self.holder.call_hook(hook, self.done, light=light)
+        self._follow()
+        state, program = self.holder.state, getattr(self.programs, chunk.program)
+        return program, (state, *chunk.arguments), {"restore": self.holder.restore}
+
+    def shield(self) -> contextlib.AbstractContextManager[Any]:
+        return defer_signals()
+
+    def take(self, chunk: Chunk, results: Any) -> Readings:
+        self.holder.state, self._readings = results
+        return results[1]
+
+    def call_hooks(self, chunk: Chunk) -> None:
+        preparer, callbacks, readings = self.preparer, self.callbacks, self._readings
+        assert readings is not None
+        preparer.readings, preparer.chunk = readings, chunk
+        due = callbacks.is_due("train", self.done - 1)  # else it only counts
+        reads = due and self._reads
+        logs = preparer.read_logs(readings.send()) if reads else {}
+        self._loss_watch.look(logs, self._epoch, self.done)
+        hook, light = callbacks.on_train_batch_end, self._ends_light or not due
+        self.holder.call_hook(hook, self.done - 1, logs, light=light)
+
+    def after(self) -> bool:
+        assert self._readings is not None
+        self.preparer.chunk = None  # it holds data on the device
+        self.points.after_chunk(self._epoch, self.done, self._readings)
+        # Where all must know it, the loop ends before the next chunk.
+        return self.owner.stop_training and not self.agreement.active
+
+    def wait(self) -> None:
+        with self.timing.on("device"):
+            super().wait()
+
+    def works(self) -> bool:
+        return bool(self.flight) and not _is_done(self.flight[-1])
+
+    def glance(self) -> None:
+        self.timing.tell_wait(self.callbacks.callbacks)
+        self._show_pending()
+        assert self._readings is not None
+        self._pending = self.done, self._readings
 
     def _wait(self) -> None:
         """The next chunk is not there yet: the progress bar shows that time passes."""
         callbacks = self.callbacks
         self.timing.tell_wait(callbacks.callbacks)
         pending = None if self.agreement.active else self._pending
-        if pending is not None and not _works(deque([pending[1]])):
+        if pending is not None and _is_done(pending[1]):
             self._show_pending()
         light = callbacks.light_in("on_data_wait")
         self.holder.call_hook(callbacks.on_data_wait, light=light)
@@ -314,10 +339,10 @@ class Epochs:
     def _show_pending(self) -> None:
         if self._pending is not None:
             (done, means), self._pending = self._pending, None
-            self._glance(done, self.preparer.read_logs(means))
+            self._show(done, self.preparer.read_logs(means))
 
-    def _glance(self, done: int, logs: dict[str, float]) -> None:
-        self._watch.look(logs, self._epoch, done)
+    def _show(self, done: int, logs: dict[str, float]) -> None:
+        self._loss_watch.look(logs, self._epoch, done)
         hook, light = self.callbacks.on_chunk_end, self.callbacks.light_in
         self.holder.call_hook(hook, done, logs, light=light("on_chunk_end"))
 
@@ -330,7 +355,7 @@ class Epochs:
             self.programs = self.preparer.programs
 
 
-def _works(running: deque[Readings]) -> bool:
-    """Whether the device is not done with the last chunk that it was given."""
-    means: list[Any] = jax.tree.leaves(running[-1]) if running else []
-    return any(isinstance(v, jax.Array) and not v.is_ready() for v in means)  # type: ignore[attr-defined]
+def _is_done(readings: Readings) -> bool:
+    """Whether the device has computed what it was given last."""
+    values: list[Any] = jax.tree.leaves(readings)
+    return all(v.is_ready() for v in values if isinstance(v, jax.Array))  # type: ignore[attr-defined]

@@ -1,10 +1,7 @@
-"""The loops of evaluation and prediction: chunks in, means or outputs out."""
+"""Evaluation and prediction: chunks in, means or outputs out."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,18 +9,109 @@ from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
 from exburn.runtime.transfer import batch_number
 from exburn.training.agreement import Agreement
-from exburn.training.check import in_batch
+from exburn.training.chunk_loop import GLANCE, Call, Watch, run_chunks
 from exburn.training.feed.base import Feed
+from exburn.training.feed.chunk import Chunk
+from exburn.training.objective.readings import Readings
 from exburn.training.output_collector import OutputCollector
 from exburn.training.prepare import Preparer
 from exburn.training.timing import Timing
 
-IN_FLIGHT = 2  # chunks that are dispatched ahead of the device
-GLANCE = 0.1  # seconds between two looks at the running means
+
+class _Inference(Watch):
+    """An evaluation or a prediction: its data, and what is told of it."""
+
+    timing: Timing
+
+    def __init__(
+        self,
+        preparer: Preparer,
+        feed: Feed,
+        callbacks: CallbackList,
+        owner: Any,
+        use: str,
+        agreement: Agreement,
+    ):
+        super().__init__(agreement)
+        self.preparer, self.holder = preparer, preparer.holder
+        self.feed, self.callbacks, self.owner = feed, callbacks, owner
+        self._use = use
+        self.programs = preparer.programs
+        self.hears = callbacks.hears_batches(use)
+        self.arrays: Any = None
+
+    def run_feed(self) -> None:
+        """Runs all chunks of the data."""
+        chunks = self.feed.epoch(self.holder.seed, 0)
+        self.timing = Timing(self.feed.pop_wait())
+        op = "predict" if self._use == "predict" else "evaluate"
+        chunks = self.agreement.chunks(chunks, GLANCE, op)
+        with self.holder.telling(self.callbacks):
+            for _ in run_chunks(chunks, self):
+                pass
+
+    def tell_ended(self) -> None:
+        """Warns if the data had fewer batches than they should have had."""
+        if self.feed.ended is not None:
+            warn(self.feed.ended)
+
+    def tell_wait(self) -> None:
+        """Has the progress bar say how long it waited for data."""
+        self.timing.tell_wait(self.callbacks.callbacks)
+
+
+class _Evaluation(_Inference):
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self._alone = self.holder.state is None
+        self.place = "evaluation" if self._alone else "validation"
+        self.glances = self.callbacks.listens("on_test_chunk_end")
+        self._reads = self.callbacks.reads_logs("on_test_batch_end")
+        self.totals: Any = None
+        self.readings: Readings | None = None
+
+    def tell(self, hook: Callable, *args: Any) -> None:
+        """Calls a hook; within ``fit`` it sees the weights."""
+        light = self._alone or self.callbacks.light_tests
+        self.holder.call_hook(hook, *args, light=light)
+
+    def begin(self, chunk: Chunk) -> Call:
+        if self.hears:
+            self.tell(self.callbacks.on_test_batch_begin, self.done)
+        arguments = *chunk.arguments, batch_number(self.done)
+        return self.programs.evaluate, (self.arrays, self.totals, *arguments), {}
+
+    def take(self, chunk: Chunk, results: Any) -> Readings:
+        self.totals, self.readings = results
+        return results[1]
+
+    def call_hooks(self, chunk: Chunk) -> None:
+        readings = self.preparer.readings = self.readings
+        assert readings is not None
+        due = self._reads and self.callbacks.is_due("test", self.done - 1)
+        logs = self.preparer.read_logs(readings.send()) if due else {}
+        self.tell(self.callbacks.on_test_batch_end, self.done - 1, logs)
+
+    def after(self) -> bool:
+        stopped = self.owner.stop_evaluating and not self.agreement.active
+        return self.agreement.ends or stopped
+
+    def glance(self) -> None:
+        assert self.readings is not None
+        logs = self.preparer.read_logs(self.readings)
+        if self._alone:  # within fit, its own wait is shown
+            self.tell_wait()
+        self.show(logs)
+
+    def show(self, logs: dict[str, Any]) -> None:
+        """Shows means to what is told of chunks."""
+        light = self._alone or self.callbacks.light_in("on_test_chunk_end")
+        hook = self.callbacks.on_test_chunk_end
+        self.holder.call_hook(hook, self.done, logs, light=light)
 
 
 def evaluate(
-    prepared: Preparer,
+    preparer: Preparer,
     feed: Feed,
     read: Callable[[], tuple],
     callbacks: CallbackList,
@@ -34,7 +122,7 @@ def evaluate(
     """Exact means over the data of a feed.
 
     Args:
-        prepared: The module, prepared for the data.
+        preparer: The module, prepared for the data.
         feed: The data.
         read: Gives the arrays to evaluate with.
         callbacks: What is told of it.
@@ -42,107 +130,77 @@ def evaluate(
         agreement: That of the ``fit`` whose epoch they validate.
         epoch: That of the epoch which the data validate.
     """
-    programs = prepared.programs
     owner.stop_evaluating = False
-    agreement = agreement or Agreement(prepared.holder, owner, "evaluate")
-    alone = prepared.holder.state is None
-
-    def tell(hook: Callable, *args: Any) -> None:  # within fit, it sees the weights
-        prepared.holder.call_hook(hook, *args, light=alone or callbacks.light_tests)
-
-    def glance(logs: dict[str, Any]) -> None:
-        light = alone or callbacks.light_in("on_test_chunk_end")
-        prepared.holder.call_hook(callbacks.on_test_chunk_end, done, logs, light=light)
-
-    tell(callbacks.on_test_begin)
-    arrays = read()  # a callback may have put others in their place
-    per_batch = callbacks.hears_batches("test")
-    reads = callbacks.reads_logs("on_test_batch_end")
-    glances = callbacks.listens("on_test_chunk_end")
-    totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
-    readings: Any = None  # there is a chunk: no source is empty
-    flight: deque[Any] = deque()
-    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.pop_wait())
-    chunks = agreement.chunks(chunks, GLANCE, "evaluate")
-    with contextlib.closing(chunks), prepared.holder.telling(callbacks):
-        for chunk in timing.data(chunks):
-            if per_batch:
-                tell(callbacks.on_test_batch_begin, done)
-            start = batch_number(done)
-            with in_batch(done, "evaluation" if alone else "validation"):
-                totals, readings = programs.evaluate(
-                    arrays, totals, *chunk.arguments, start
-                )
-            done += chunk.steps
-            flight.append(readings)
-            if len(flight) > IN_FLIGHT:
-                agreement.wait(flight.popleft())
-            if per_batch:
-                prepared.readings = readings
-                due = reads and callbacks.is_due("test", done - 1)
-                logs = prepared.read_logs(readings.send()) if due else {}
-                tell(callbacks.on_test_batch_end, done - 1, logs)
-            if glances and agreement.is_due(last, GLANCE):
-                last = time.perf_counter()
-                logs = prepared.read_logs(readings)
-                if alone:  # within fit, its own wait is shown
-                    timing.tell_wait(callbacks.callbacks)
-                glance(logs)
-            if agreement.ends or (owner.stop_evaluating and not agreement.active):
-                break
+    agreement = agreement or Agreement(preparer.holder, owner, "evaluate")
+    run = _Evaluation(preparer, feed, callbacks, owner, "test", agreement)
+    run.tell(callbacks.on_test_begin)
+    run.arrays = read()  # a callback may have put others in their place
+    run.totals = preparer.fresh_totals("test")
+    run.run_feed()
     if epoch is not None:
-        epoch.add_validation(timing)
-    if feed.ended is not None:
-        warn(feed.ended)
-    logs = prepared.read_logs(readings.send())
-    if glances:
-        glance(logs)
-    tell(callbacks.on_test_end, logs)
+        epoch.add_validation(run.timing)
+    run.tell_ended()
+    assert run.readings is not None  # there is a chunk: no source is empty
+    logs = preparer.read_logs(run.readings.send())
+    if run.glances:
+        run.show(logs)
+    run.tell(callbacks.on_test_end, logs)
     return logs
 
 
-def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any) -> Any:
+class _Prediction(_Inference):
+    place = "prediction"
+    glances = True
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.collector = OutputCollector(self.feed.samples)
+        self._outputs: Any = None  # of the last chunk, on the device
+        self._reads = self.callbacks.listens("on_predict_batch_end")
+        self._first = self.preparer.next_draw()
+
+    def begin(self, chunk: Chunk) -> Call:
+        if self.hears:
+            self.callbacks.on_predict_batch_begin(self.done)
+        start = batch_number(self._first + self.done)
+        return self.programs.predict, (self.arrays, chunk.data, chunk.index, start), {}
+
+    def take(self, chunk: Chunk, results: Any) -> None:
+        self._outputs = self.holder.placement.local(results)
+        self.collector.put(chunk, self._outputs)
+
+    def call_hooks(self, chunk: Chunk) -> None:
+        due = self._reads and self.callbacks.is_due("predict", self.done - 1)
+        logs = {"outputs": self.collector.rows(chunk, self._outputs)} if due else {}
+        self.callbacks.on_predict_batch_end(self.done - 1, logs)
+
+    def after(self) -> bool:
+        return self.owner.stop_predicting and not self.agreement.active
+
+    def wait(self) -> None:
+        self.flight.popleft()  # the collector waits for outputs
+
+    def glance(self) -> None:
+        self.tell_wait()
+        self.callbacks.on_predict_chunk_end(self.done)
+
+
+def predict(preparer: Preparer, feed: Feed, callbacks: CallbackList, owner: Any) -> Any:
     """Outputs for every row, streamed into host memory.
 
     Args:
-        prepared: The module, prepared for the data.
+        preparer: The module, prepared for the data.
         feed: The data.
         callbacks: What is told of it.
         owner: The model that the callbacks see.
     """
-    programs = prepared.programs
     owner.stop_predicting = False
-    agreement = Agreement(prepared.holder, owner, "predict")
+    agreement = Agreement(preparer.holder, owner, "predict")
     callbacks.on_predict_begin()
-    arrays = prepared.holder.split.read()
-    per_batch = callbacks.hears_batches("predict")
-    wanted = callbacks.listens("on_predict_batch_end")
-    sink = OutputCollector(feed.samples)
-    done, first, last = 0, prepared.next_draw(), time.perf_counter()
-    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.pop_wait())
-    chunks = agreement.chunks(chunks, GLANCE, "predict")
-    with contextlib.closing(chunks), prepared.holder.telling(callbacks):
-        for chunk in timing.data(chunks):
-            if per_batch:
-                callbacks.on_predict_batch_begin(done)
-            start = batch_number(first + done)
-            with in_batch(done, "prediction"):
-                out = programs.predict(arrays, chunk.data, chunk.index, start)
-            out = prepared.holder.placement.local(out)
-            sink.put(chunk, out)
-            done += chunk.steps
-            if per_batch:
-                due = wanted and callbacks.is_due("predict", done - 1)
-                logs = {"outputs": sink.rows(chunk, out)} if due else {}
-                callbacks.on_predict_batch_end(done - 1, logs)
-            if agreement.is_due(last, GLANCE):
-                last = time.perf_counter()
-                timing.tell_wait(callbacks.callbacks)
-                callbacks.on_predict_chunk_end(done)
-            if owner.stop_predicting and not agreement.active:
-                break
-    if feed.ended is not None:
-        warn(feed.ended)
-    callbacks.on_predict_chunk_end(done)
+    run = _Prediction(preparer, feed, callbacks, owner, "predict", agreement)
+    run.arrays = preparer.holder.split.read()
+    run.run_feed()
+    run.tell_ended()
+    callbacks.on_predict_chunk_end(run.done)
     callbacks.on_predict_end()
-    return sink.result()
+    return run.collector.result()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -99,7 +100,9 @@ class Program:
         unsafe = restore is not None and form not in self._proven
         remake: Any = None
         if unsafe:
-            self.begin_compiling(*whole)
+            with self._compiling(args) as lowering:
+                if lowering is not None:
+                    lowering.lowered = self._call.lower(*lowering.arguments)
             remake = jax.tree.map(_copy_to_host, whole[0])
         failed = not self.finish_compiling(*args)
         args, places = self._placement.bind(args, _DATA[self._name])
@@ -132,20 +135,38 @@ class Program:
             *args: The arguments of a call, or specs of them.
             further: Whether it may have been compiled for arguments of other shapes.
         """
+        with self._compiling(_apart_from_totals(args), further) as lowering:
+            if lowering is not None:
+                lowering.lowered = self._call.lower(*lowering.arguments)
+
+    @contextlib.contextmanager
+    def _compiling(
+        self, args: tuple, further: bool = False
+    ) -> Iterator[_Lowering | None]:
+        """After the block, a thread compiles what was lowered in it.
+
+        Args:
+            args: The arguments, with the totals apart.
+            further: As of ``begin_compiling``.
+
+        Yields:
+            What is to be lowered; ``None`` if nothing is to be compiled.
+        """
         disabled = jax.config.jax_disable_jit  # type: ignore[attr-defined]
-        if self._eager or disabled or ((self._model or self._begun) and not further):
+        skips = (
+            self._eager or disabled or ((self._model or self._begun) and not further)
+        )
+        start, form = time.perf_counter(), _form_of(args)
+        if skips or form in self._begun:
+            yield None
             return
-        start = time.perf_counter()
-        args = _apart_from_totals(args)
-        form = _form_of(args)
-        if form in self._begun:
-            return
-        args, places = self._placement.bind(args, _DATA[self._name])
+        arguments, places = self._placement.bind(args, _DATA[self._name])
+        lowering = _Lowering(arguments)
         with starting(), self._spreading(places):
-            lowered = self._call.lower(*args)
-        traced, specs = time.perf_counter() - start, jax.tree.map(spec_like, args)
+            yield lowering
+        traced, specs = time.perf_counter() - start, jax.tree.map(spec_like, arguments)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
-        compiling = threads.submit(_time, lowered.compile)
+        compiling = threads.submit(_time, lowering.lowered.compile)
         self._begun[form] = (specs, places), traced, compiling
         threads.shutdown(wait=False)
 
@@ -184,6 +205,14 @@ class Program:
         self._places.add(places)
         specs = batch_specs(args, _DATA[self._name])
         self._log.note(self._name, specs, changed, self._settings, seconds)
+
+
+@dataclasses.dataclass
+class _Lowering:
+    """The arguments that a program is lowered for, and what that has given."""
+
+    arguments: tuple
+    lowered: Any = None
 
 
 class Programs:

@@ -278,15 +278,13 @@ class Steps:
     def train(self, state, totals, data, index, count):
         """The state after a chunk of batches, each of which makes an update."""
 
-        def one(state, data, item):
+        def body(state, item, data=data, next_state=self.placement.next_state):
             batch, row_mask = _batch(data, item, self.placement)
-            return _if_active(item, self.step(state, batch, row_mask), state)
+            new = _if_active(item, self.step(state, batch, row_mask), state)
+            return next_state(new), None
 
-        one = self._over_lanes(one, "state", "shared", "rows")
-
-        def body(state, item):
-            return self.placement.next_state(one(state, data, item)), None
-
+        if self.lanes is not None:
+            body = self._lane_body(body, data, "rows")
         with self.tracing("train"):
             items = _items(data, index, count)
             scan = self._scan_over(items, original(jax.lax.scan), training=True)
@@ -319,21 +317,38 @@ class Steps:
         """As ``train``, for whole groups of batches, each of which makes one update."""
         size = self.optimizer.accumulate
 
-        def one(state, data, items):
+        def body(state, items, data=data, next_state=self.placement.next_state):
             new = self._group(state, data, items)
-            return _if_active(jax.tree.map(lambda v: v[0], items), new, state)
+            new = _if_active(jax.tree.map(lambda v: v[0], items), new, state)
+            return next_state(new), None
 
-        one = self._over_lanes(one, "state", "shared", "groups")
-
-        def body(state, items):
-            return self.placement.next_state(one(state, data, items)), None
-
+        if self.lanes is not None:
+            body = self._lane_body(body, data, "groups")
         with self.tracing("train"):
             groups = jax.tree.map(
                 lambda v: v.reshape(-1, size, *v.shape[1:]), _items(data, index, count)
             )
             state, _ = jax.lax.scan(body, state.replace(metrics=totals), groups)
             return state, self.results(state.metrics)
+
+    def _lane_body(self, body: Callable, data: Any, rows: str) -> Callable:
+        """The body of a loop over chunks of one model as that of all lanes.
+
+        Args:
+            body: ``state, None = body(state, item, data, next_state)``.
+            data: The chunk's data, which lanes share.
+            rows: What an item is: see ``_over_lanes``.
+        """
+
+        def one(state, data, item):
+            return body(state, item, data, lambda state: state)[0]
+
+        over_lanes = self._over_lanes(one, "state", "shared", rows)
+
+        def lane_body(state, item):
+            return self.placement.next_state(over_lanes(state, data, item)), None
+
+        return lane_body
 
     def _over_lanes(self, function: Callable, *arguments: str) -> Callable:
         """A function of one model as that of all lanes, where there are lanes.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,9 +12,12 @@ import numpy as np
 
 from exburn.runtime.signals import defer_signals
 from exburn.runtime.transfer import batch_number
+from exburn.training.agreement import Agreement
+from exburn.training.chunk_loop import Call, Watch, run_chunks
+from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.chunking import phase_of
-from exburn.training.inference import IN_FLIGHT
 from exburn.training.objective.readings import Readings
+from exburn.training.program import Programs
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
 from exburn.tuning.lane_feed import LaneFeed
@@ -67,6 +70,7 @@ class Group:
             self.validation = variant.feed("test", seeds, held_out)
         self._phase = phase_of(variant.preparer, self.feed.feed.group, 0)
         self._seeds = seeds
+        self.agreement = Agreement(variant.holder, None, "sweep")
         self.done = 0
         self.readings: Readings | None = None
         self._weak: Any = None  # which arrays of the state are weakly typed
@@ -84,7 +88,7 @@ class Group:
         Args:
             frozen: Which of the lanes stay as they are.
         """
-        totals = self._totals("train", frozen)
+        totals = self.totals("train", frozen)
         self.state = self.state.replace(metrics=totals)
 
     def end_epoch(self) -> None:
@@ -110,27 +114,18 @@ class Group:
             last: Whether none follows.
             after_chunk: Called after each chunk; it may end the sweep by an exception.
         """
-        programs = self.variant.programs(self._lanes(self.feed))
         if not self.done:
             self.begin_epoch(frozen)
         feed = self.feed.feed
         phase = self._phase
         if feed.group > 1 and feed.steps is not None:
             phase = (self._phase + epoch * feed.steps) % feed.group
-        running: deque[Readings] = deque()
-        for chunk in self.feed.epoch(epoch, phase, self.done, last=last):
-            program = getattr(programs, chunk.program)
-            self._note_call(chunk.program, self.feed, self.state, *chunk.arguments)
-            with defer_signals():  # an interrupted call would lose the state
-                self.state, readings = program(self.state, *chunk.arguments)
-                self.readings, self.done = readings, self.done + chunk.steps
-            running.append(readings)
-            if len(running) > IN_FLIGHT:
-                jax.block_until_ready(running.popleft())
-            after_chunk()
+        chunks = self.feed.epoch(epoch, phase, self.done, last=last)
+        for _ in run_chunks(chunks, _LaneTraining(self, after_chunk)):
+            pass
         return self.readings
 
-    def _note_call(self, name: str, feed: LaneFeed, *args: Any) -> None:
+    def note_call(self, name: str, feed: LaneFeed, *args: Any) -> None:
         if self._calls is None:
             return
         specs = jax.tree.map(_spec_of, args)
@@ -151,7 +146,7 @@ class Group:
             return  # whether their rows differ depends on who is left
         for width in widths:
             for name, feed, specs in calls.values():
-                program = getattr(self.variant.programs(self._lanes(feed)), name)
+                program = getattr(self.programs(feed), name)
                 narrower = _narrower(specs, width, feed.own_rows)
                 program.begin_compiling(*narrower, further=True)
 
@@ -178,7 +173,7 @@ class Group:
 
     def try_chunk(self) -> int:
         """Trains on the first chunk of an epoch, for its time; returns its steps."""
-        programs = self.variant.programs(self._lanes(self.feed))
+        programs = self.programs(self.feed)
         self.begin_epoch([False] * self.width)
         chunk = next(iter(self.feed.epoch(0, self._phase)))
         program = getattr(programs, chunk.program)
@@ -190,23 +185,67 @@ class Group:
         """Evaluates all lanes on the rows held out, if there are any."""
         if self.validation is None:
             return None
-        programs = self.variant.programs(self._lanes(self.validation))
-        state, done, readings = self.state, 0, None
-        arrays = state.params, state.frozen, state.others
-        totals: Any = self._totals("test", [False] * self.width)
-        for chunk in self.validation.epoch(0):
-            given = arrays, totals, *chunk.arguments, batch_number(done)
-            self._note_call("evaluate", self.validation, *given)
-            totals, readings = programs.evaluate(*given)
-            done += chunk.steps
-        return readings
+        watch = _LaneValidation(self, self.validation)
+        for _ in run_chunks(self.validation.epoch(0), watch):
+            pass
+        return watch.readings
 
-    def _totals(self, kind: str, frozen: Sequence[bool]) -> Any:
+    def totals(self, kind: str, frozen: Sequence[bool]) -> Any:
         return lanes.fresh_totals(self.variant.preparer.totals(kind), frozen)
 
-    def _lanes(self, feed: LaneFeed) -> Lanes:
+    def programs(self, feed: LaneFeed) -> Programs:
+        """The programs of its lanes for the chunks of a feed."""
         divide = getattr(self.variant.placement, "divide", None)
-        return Lanes(feed.own_rows, self.width == 1, divide)
+        return self.variant.programs(Lanes(feed.own_rows, self.width == 1, divide))
+
+
+class _LaneTraining(Watch):
+    """An epoch of all lanes of a group."""
+
+    def __init__(self, group: Group, after_chunk: Callable[[], None]):
+        super().__init__(group.agreement)
+        self._group, self._after_chunk = group, after_chunk
+        self._programs = group.programs(group.feed)
+
+    def begin(self, chunk: Chunk) -> Call:
+        args = self._group.state, *chunk.arguments
+        self._group.note_call(chunk.program, self._group.feed, *args)
+        return getattr(self._programs, chunk.program), args, {}
+
+    def shield(self) -> contextlib.AbstractContextManager[Any]:
+        return defer_signals()  # an interrupted call would lose the state
+
+    def take(self, chunk: Chunk, results: Any) -> Readings:
+        self._group.state, self._group.readings = results
+        self._group.done += chunk.steps
+        return results[1]
+
+    def after(self) -> bool:
+        self._after_chunk()
+        return False
+
+
+class _LaneValidation(Watch):
+    """An evaluation of all lanes of a group on the rows held out."""
+
+    def __init__(self, group: Group, feed: LaneFeed):
+        super().__init__(group.agreement)
+        state = group.state
+        self._group, self._feed = group, feed
+        self._arrays = state.params, state.frozen, state.others
+        self._totals = group.totals("test", [False] * group.width)
+        self._program = group.programs(feed).evaluate
+        self.readings: Readings | None = None
+
+    def begin(self, chunk: Chunk) -> Call:
+        start = batch_number(self.done)
+        args = self._arrays, self._totals, *chunk.arguments, start
+        self._group.note_call("evaluate", self._feed, *args)
+        return self._program, args, {}
+
+    def take(self, chunk: Chunk, results: Any) -> Readings:
+        self._totals, self.readings = results
+        return results[1]
 
 
 def read_lanes(readings: Readings, order: Sequence[str]) -> list[dict[str, Any]]:

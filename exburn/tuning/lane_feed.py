@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -54,7 +54,7 @@ class LaneFeed:
 
     def epoch(
         self, epoch: int, phase: int = 0, start: int = 0, *, last: bool = True
-    ) -> Iterator[Chunk]:
+    ) -> Generator[Chunk, None, None]:
         """The chunks of an epoch.
 
         Args:

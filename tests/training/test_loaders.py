@@ -125,7 +125,7 @@ def test_validation_data_by_name_or_in_a_list(named):
 
 
 def test_means_are_shown_while_the_next_chunk_is_awaited(monkeypatch):
-    monkeypatch.setattr("exburn.training.epochs.GLANCE", 0.0)
+    monkeypatch.setattr("exburn.training.chunk_loop.GLANCE", 0.0)
     monkeypatch.setattr("exburn.runtime.threads._GLANCE", 0.02)
     shown = threading.Event()
 

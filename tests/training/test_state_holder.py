@@ -88,7 +88,7 @@ def test_a_light_hook_is_told_that_the_weights_are_gone(model, hook, tmp_path):
 
 
 def test_weights_set_between_two_chunks_are_trained_on(model, monkeypatch):
-    monkeypatch.setattr("exburn.training.epochs.GLANCE", 0.0)
+    monkeypatch.setattr("exburn.training.chunk_loop.GLANCE", 0.0)
     model.compile("sgd", "mse", seed=0, steps_per_execution=1)
     model.optimizer.learning_rate = 0.0  # what was set stays
     done = []
