@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Container, MutableMapping
 from typing import Any
 
 import orjson
@@ -24,16 +24,15 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-# The page holds nothing, and asks for a key itself; probes of orchestrators have none.
-_OPEN = ("/", "/v2/health/live", "/v2/health/ready")
-
 
 class Entrance:
     """An ASGI application in front of the routes.
 
     Args:
         app: The routes.
-        keys: Who may ask.
+        open_paths: What everybody may ask for. (The page holds nothing, and asks for a
+            key itself; probes of orchestrators have none.)
+        keys: Who may ask for the rest.
         rate: How often, or ``None``.
         health: Says when the server is about to end.
         hosts, origins: Under which names it is asked, and by which pages.
@@ -45,6 +44,7 @@ class Entrance:
         self,
         app: ASGIApp,
         *,
+        open_paths: Container[str],
         keys: Keys,
         rate: Rate | None,
         health: Health,
@@ -53,7 +53,7 @@ class Entrance:
         observers: tuple[Callable[[Exchange], None], ...] = (),
         tracer: Any = None,
     ):
-        self._app, self._keys, self._rate = app, keys, rate
+        self._app, self._open, self._keys, self._rate = app, open_paths, keys, rate
         self._health, self._observers, self._tracer = health, observers, tracer
         self._hosts, self._origins = hosts, origins
 
@@ -114,7 +114,7 @@ class Entrance:
         exchange.added = self._origins.check(exchange.headers)
 
     def _check_key(self, exchange: Exchange) -> None:
-        if exchange.path in _OPEN:
+        if exchange.path in self._open:
             return
         if self._keys:
             exchange.caller = self._keys.check(exchange.headers)

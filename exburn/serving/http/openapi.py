@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from exburn.core.version import __version__
 from exburn.serving.http.datatypes import DATATYPES, kind_of
 from exburn.serving.http.registry import Entry, Registry
+from exburn.serving.http.route import BINARY, JSON, ServerRoute
 from exburn.serving.http.tensor import Tensor
 
-__all__ = ["describe_api"]
+__all__ = ["FAILURES", "describe_api"]
 
 _JSON_TYPES = {
     "float": {"type": "number"},
@@ -16,7 +19,7 @@ _JSON_TYPES = {
     "boolean": {"type": "boolean"},
     "text": {"type": "string"},
 }
-_FAILURES = {
+FAILURES = {
     400: "The body is not what the model takes.",
     401: "A valid API key is needed.",
     403: "A page of another origin asks.",
@@ -29,21 +32,23 @@ _FAILURES = {
     504: "There was no answer within the time allowed.",
 }
 _REF = "#/components/schemas/"
+_HEADER_LENGTH = {
+    "name": "Inference-Header-Content-Length",
+    "in": "header",
+    "description": "Bytes of the JSON part, if binary tensors follow.",
+    "schema": {"type": "integer", "minimum": 0},
+}
 
 
-def describe_api(registry: Registry, version: str) -> dict[str, Any]:
+def describe_api(table: Iterable[ServerRoute], registry: Registry) -> dict[str, Any]:
     """The description, by OpenAPI 3.1, of what is served now.
 
     Args:
+        table: The routes.
         registry: The models.
-        version: ExBurn's.
     """
-    paths: dict[str, Any] = {
-        "/v2": _get("Name, version and extensions of the server."),
-        "/v2/health/live": _get("Whether the process should go on.", 503, key=False),
-        "/v2/health/ready": _get("Whether every model answers.", 503, key=False),
-        "/metrics": _get("Metrics for Prometheus.", media="text/plain"),
-    }
+    rows = [row for row in table if row.is_listed]
+    paths = {row.path: _operation(row) for row in rows if not row.of_model}
     schemas: dict[str, Any] = {
         "Error": {
             "type": "object",
@@ -53,26 +58,22 @@ def describe_api(registry: Registry, version: str) -> dict[str, Any]:
         "Datatype": {"enum": [*DATATYPES, "BYTES"]},
     }
     for name in registry.names():
-        versions = registry.versions(name)
-        for version_name in (None, *versions):
-            entry = registry.get(name, version_name)
-            path = f"/v2/models/{name}"
-            if version_name is not None:
-                path += f"/versions/{version_name}"
+        for version in (None, *registry.versions(name)):
+            entry = registry.get(name, version)
             schema = f"{name}-{entry.version}"
-            paths[path] = _get("Inputs and outputs of the model.", 404)
-            paths[f"{path}/ready"] = _get("Whether the model answers.", 404, 503)
             if entry.serving is not None:
                 schemas[f"{schema}-request"] = _request(entry)
                 schemas[f"{schema}-answer"] = _answer(entry)
-                paths[f"{path}/infer"] = _infer(schema)
-            if entry.stream is not None:
-                paths[f"{path}/generate_stream"] = _GENERATE
+            for row in rows:
+                if row.of_model and _has_route(entry, row):
+                    path = row.paths[version is not None]
+                    path = path.format(model=name, version=version)
+                    paths[path] = _operation(row, schema)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "ExBurn",
-            "version": version,
+            "version": __version__,
             "description": "Models by the Open Inference Protocol, version 2.",
         },
         "paths": paths,
@@ -87,52 +88,43 @@ def describe_api(registry: Registry, version: str) -> dict[str, Any]:
     }
 
 
-def _get(
-    summary: str, *failures: int, media: str = "application/json", key: bool = True
-) -> dict[str, Any]:
+def _has_route(entry: Entry, row: ServerRoute) -> bool:
+    return row.models == "all" or getattr(entry, row.models) is not None
+
+
+def _operation(row: ServerRoute, schema: str = "") -> dict[str, Any]:
+    """The description of one route, for a model's schemas where it takes tensors."""
+
+    def content(media: tuple[str, ...], kind: str) -> dict[str, Any]:
+        contents: dict[str, Any] = {each: {} for each in media}
+        if BINARY in media:  # tensors, in JSON by the model's schema
+            contents[JSON] = {"schema": {"$ref": f"{_REF}{schema}-{kind}"}}
+        elif kind == "request":
+            contents[JSON] = {"schema": {"type": "object"}}
+        return contents
+
+    failures = {*row.failures, *(() if row.is_open else (401,))}
     operation: dict[str, Any] = {
-        "summary": summary,
+        "summary": row.text,
         "responses": {
-            "200": {"description": "OK", "content": {media: {}}},
-            **_failures(*failures, *((401,) if key else ())),
+            "200": {"description": "OK", "content": content(row.answers, "answer")},
+            **_failures(*failures),
         },
     }
-    if not key:
+    if BINARY in row.takes:
+        operation["parameters"] = [_HEADER_LENGTH]
+    if row.takes:
+        body = {"required": True, "content": content(row.takes, "request")}
+        operation["requestBody"] = body
+    if row.is_open:
         operation["security"] = []
-    return {"get": operation}
-
-
-def _infer(schema: str) -> dict[str, Any]:
-    def content(kind: str) -> dict[str, Any]:
-        return {
-            "application/json": {"schema": {"$ref": f"{_REF}{schema}-{kind}"}},
-            "application/octet-stream": {},
-        }
-
-    return {
-        "post": {
-            "summary": "The outputs for some rows of inputs.",
-            "parameters": [
-                {
-                    "name": "Inference-Header-Content-Length",
-                    "in": "header",
-                    "description": "Bytes of the JSON part, if binary tensors follow.",
-                    "schema": {"type": "integer", "minimum": 0},
-                }
-            ],
-            "requestBody": {"required": True, "content": content("request")},
-            "responses": {
-                "200": {"description": "OK", "content": content("answer")},
-                **_failures(*_FAILURES),
-            },
-        }
-    }
+    return {row.method.lower(): operation}
 
 
 def _failures(*statuses: int) -> dict[str, Any]:
     return {
         str(status): {
-            "description": _FAILURES[status],
+            "description": FAILURES[status],
             "content": {"application/json": {"schema": {"$ref": f"{_REF}Error"}}},
         }
         for status in sorted(statuses)
@@ -229,16 +221,3 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 
 
 _NESTED = {"type": "array"}
-_GENERATE = {
-    "post": {
-        "summary": "An answer in parts, as server-sent events.",
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"type": "object"}}},
-        },
-        "responses": {
-            "200": {"description": "OK", "content": {"text/event-stream": {}}},
-            **_failures(*_FAILURES),
-        },
-    }
-}

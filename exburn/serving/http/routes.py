@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import importlib.resources
+import inspect
+import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -13,25 +18,27 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from exburn.core.version import __version__
 from exburn.serving.http.body import ClientLeft, parse_object
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
 from exburn.serving.http.inference import Inference, Result
 from exburn.serving.http.metrics import CONTENT_TYPE, Metrics
-from exburn.serving.http.openapi import describe_api
-from exburn.serving.http.page import read_page
+from exburn.serving.http.openapi import FAILURES, describe_api
 from exburn.serving.http.registry import Entry, Registry
+from exburn.serving.http.route import BINARY, EVENTS, JSON, TEXT, ServerRoute
 from exburn.serving.http.streaming import Generation, write_events
 
 __all__ = ["Routes"]
 
 EXTENSIONS = ["binary_tensor_data"]
+_NEVER = ("default-src", "base-uri", "form-action", "frame-ancestors")
 _LARGE = 64 << 10  # bytes of an answer that a connection does not take at once
 
 
 class Routes:
-    """What each route does.
+    """The routes, each a row of the table: see ``ServerRoute``.
 
     Args:
         registry: The models.
@@ -39,7 +46,9 @@ class Routes:
         generation: Runs what generates.
         health: Of the server.
         metrics: Of the server.
-        version: ExBurn's.
+
+    Attributes:
+        table: The routes; the one that is asked most comes first.
     """
 
     def __init__(
@@ -49,56 +58,123 @@ class Routes:
         generation: Generation,
         health: Health,
         metrics: Metrics,
-        version: str,
     ):
         self._registry, self._page = registry, read_page()
-        self._infer = _Infer(registry, inference)
-        self._generate = _Generate(registry, inference, generation)
-        self._health, self._metrics, self._version = health, metrics, version
-
-    def all(self) -> list[Route]:
-        """All of them; the one that is asked most comes first."""
+        self._health, self._metrics = health, metrics
         model = "/v2/models/{model}"
-        version = model + "/versions/{version}"
-        return [
-            *self._both("/infer", self._infer, "POST"),
-            *self._both("/generate_stream", self._generate, "POST"),
-            Route("/v2/health/live", self.live),
-            Route("/v2/health/ready", self.ready),
-            Route("/v2", self.describe_server),
-            *self._both("/ready", self.model_ready),
-            Route(model, self.describe_model),
-            Route(version, self.describe_model),
-            Route("/metrics", self.write_metrics),
-            Route("/", self.show_page),
-            Route("/openapi.json", self.describe_api),
-        ]
+        self.table = (
+            ServerRoute(
+                model + "/infer",
+                "infer",
+                _Infer(registry, inference),
+                "The outputs for some rows of inputs.",
+                method="POST",
+                takes=(JSON, BINARY),
+                answers=(JSON, BINARY),
+                failures=tuple(FAILURES),
+                models="serving",
+            ),
+            ServerRoute(
+                model + "/generate_stream",
+                "generate_stream",
+                _Generate(registry, inference, generation),
+                "An answer in parts, as server-sent events.",
+                method="POST",
+                takes=(JSON,),
+                answers=(EVENTS,),
+                failures=tuple(FAILURES),
+                models="stream",
+            ),
+            ServerRoute(
+                "/v2/health/live",
+                "live",
+                self.live,
+                "Whether the process should go on.",
+                failures=(503,),
+                is_open=True,
+            ),
+            ServerRoute(
+                "/v2/health/ready",
+                "ready",
+                self.ready,
+                "Whether every model answers.",
+                failures=(503,),
+                is_open=True,
+            ),
+            ServerRoute(
+                "/v2",
+                "server",
+                self.describe_server,
+                "Name, version and extensions of the server.",
+            ),
+            ServerRoute(
+                model + "/ready",
+                "model_ready",
+                self.model_ready,
+                "Whether the model answers.",
+                failures=(404, 503),
+            ),
+            ServerRoute(
+                model,
+                "model",
+                self.describe_model,
+                "Inputs and outputs of the model.",
+                failures=(404,),
+            ),
+            ServerRoute(
+                "/metrics",
+                "metrics",
+                self.write_metrics,
+                "Metrics for Prometheus.",
+                answers=(TEXT,),
+            ),
+            ServerRoute(
+                "/",
+                "page",
+                self.show_page,
+                "A page on which a model is tried by hand.",
+                is_open=True,
+                is_listed=False,
+            ),
+            ServerRoute(
+                "/openapi.json",
+                "openapi",
+                self.describe_api,
+                "These routes, with the inputs of the models that are served now.",
+                is_listed=False,
+            ),
+        )
 
-    @staticmethod
-    def _both(end: str, endpoint: Callable, method: str = "GET") -> list[Route]:
-        """A route of the model, and of a version of it."""
+    @property
+    def open_paths(self) -> frozenset[str]:
+        """The paths for which nobody needs a key."""
+        return frozenset(
+            path for row in self.table if row.is_open for path in row.paths
+        )
+
+    def routing(self) -> list[Route]:
+        """The table as starlette's routes."""
         return [
-            Route("/v2/models/{model}" + part + end, endpoint, methods=[method])
-            for part in ("", "/versions/{version}")
+            Route(path, _naming(row), methods=[row.method])
+            for row in self.table
+            for path in row.paths
         ]
 
     # ------------------------------------------------------------------ health
     async def live(self, request: Request) -> Response:
         """Whether the process should go on."""
-        _exchange(request, "live")
         live = self._health.is_live()
         return _json({"live": live}, 200 if live else 503)
 
     async def ready(self, request: Request) -> Response:
         """Whether requests to every model are answered."""
-        _exchange(request, "ready")
         self._health.start()
         ready = self._health.all_ready()
         return _json({"ready": ready}, 200 if ready else 503)
 
     async def model_ready(self, request: Request) -> Response:
         """Whether requests to a model are answered."""
-        entry = self._entry(request, "model_ready")
+        entry = self._entry(request)
         self._health.start()
         ready = self._health.is_ready(entry)
         return _json({"name": entry.name, "ready": ready}, 200 if ready else 503)
@@ -106,11 +182,10 @@ class Routes:
     # ------------------------------------------------------------------ descriptions
     async def describe_server(self, request: Request) -> Response:
         """Name, version and extensions."""
-        _exchange(request, "server")
         return _json(
             {
                 "name": "exburn",
-                "version": self._version,
+                "version": __version__,
                 "extensions": EXTENSIONS,
                 "models": self._registry.names(),
             }
@@ -118,7 +193,7 @@ class Routes:
 
     async def describe_model(self, request: Request) -> Response:
         """Inputs, outputs and versions of a model."""
-        entry = self._entry(request, "model")
+        entry = self._entry(request)
         generates = {}
         if entry.stream is not None:  # its request: {"text_input": …}, or its own
             generates = {"generates": "text" if entry.endpoint.takes_text else "json"}
@@ -135,26 +210,34 @@ class Routes:
 
     async def describe_api(self, request: Request) -> Response:
         """The OpenAPI description of what is served now."""
-        _exchange(request, "openapi")
-        return _json(describe_api(self._registry, self._version))
+        return _json(describe_api(self.table, self._registry))
 
     async def show_page(self, request: Request) -> Response:
         """The page on which a model is tried by hand."""
-        _exchange(request, "page")
         page, headers = self._page
         return Response(page, headers=headers)
 
     async def write_metrics(self, request: Request) -> Response:
         """The metrics, for Prometheus."""
-        _exchange(request, "metrics")
         return Response(self._metrics.write(), headers={"content-type": CONTENT_TYPE})
 
-    def _entry(self, request: Request, route: str) -> Entry:
-        exchange = _exchange(request, route)
-        names = request.path_params
+    def _entry(self, request: Request) -> Entry:
+        exchange, names = request.scope["exburn.exchange"], request.path_params
         entry = self._registry.get(names["model"], names.get("version"))
         exchange.model, exchange.version = entry.name, entry.version
         return entry
+
+
+def _naming(row: ServerRoute) -> Callable[..., Any]:
+    """A row's handler, which notes the route's name; an application does so itself."""
+    if not inspect.ismethod(row.handler):
+        return row.handler
+
+    async def answer(request: Request) -> Response:
+        request.scope["exburn.exchange"].route = row.name
+        return await row.handler(request)
+
+    return answer
 
 
 class _Infer:
@@ -269,11 +352,35 @@ def _body(body: bytes, *, more: bool = False) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
-def _exchange(request: Request, route: str) -> Exchange:
-    exchange = request.scope["exburn.exchange"]
-    exchange.route = route
-    return exchange
-
-
 def _json(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, media_type="application/json")
+
+
+def read_page() -> tuple[bytes, dict[str, str]]:
+    """The page on which a model is tried by hand, and the headers it is sent with.
+
+    It is one file without anything from elsewhere, and knows nothing: it asks the
+    routes what there is, as every client does, and draws a field for each input. What
+    the server answers becomes text, never markup; the browser is told to run this one
+    script alone.
+    """
+    file = importlib.resources.files("exburn.serving.http") / "page.html"
+    page = file.read_text("utf-8")
+    policy = [f"{what} 'none'" for what in _NEVER]
+    policy.append(f"script-src {_hash(page, 'script')}")
+    policy.append(f"style-src {_hash(page, 'style')}")
+    policy += ["connect-src 'self'", "img-src 'self' blob: data:"]
+    headers = {
+        "content-security-policy": "; ".join(policy),
+        "content-type": "text/html; charset=utf-8",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+    }
+    return page.encode(), headers
+
+
+def _hash(page: str, tag: str) -> str:
+    """What a policy calls the text of the page's one element of a kind."""
+    (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"

@@ -15,7 +15,6 @@ from typing import Any, Self
 import uvicorn
 from starlette.routing import Router
 
-from exburn.core.version import __version__
 from exburn.errors import ArgumentError, BusyError, printable
 from exburn.errors.boundary import guard_methods
 from exburn.runtime.gc_pause import frozen_heap
@@ -188,7 +187,7 @@ class Server:
         options = self._options
         metrics = Metrics(self._registry, self._health)
         parts = self._registry, self._inference, self._generation, self._health
-        routes = Routes(*parts, metrics, __version__)
+        routes = Routes(*parts, metrics)
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Any) -> AsyncIterator[None]:
@@ -208,9 +207,10 @@ class Server:
             scope["app"] = router  # so that the router raises its 404 and 405
             await router(scope, receive, send)
 
-        router = Router(routes.all(), redirect_slashes=False, lifespan=lifespan)
+        router = Router(routes.routing(), redirect_slashes=False, lifespan=lifespan)
         return Entrance(
             route,
+            open_paths=routes.open_paths,
             keys=Keys(options.api_keys),
             rate=None if options.rate is None else Rate(options.rate),
             health=self._health,

@@ -11,6 +11,8 @@ from exburn.serving.http.health import Health
 from exburn.serving.http.limits import Keys, Rate
 from exburn.serving.http.origins import Hosts, Origins
 
+OPEN = {"/", "/v2/health/live", "/v2/health/ready"}
+
 KEY = "a-key-of-sixteen"
 POST = {"type": "http", "method": "POST", "path": "/v2", "client": ("9.9.9.9", 1)}
 
@@ -38,6 +40,7 @@ class Call:
         health.draining = drain
         entrance = Entrance(
             app,
+            open_paths=OPEN,
             keys=Keys(keys),
             rate=rate,
             health=health,

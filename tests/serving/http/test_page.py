@@ -11,7 +11,7 @@ import exburn
 from exburn import layers
 from exburn.applications import GPT2
 from exburn.serving import Endpoint, Server, TextStream
-from exburn.serving.http.page import read_page
+from exburn.serving.http.routes import read_page
 from exburn.text import Tokenizer
 
 

@@ -1,12 +1,47 @@
 import json
+import re
 
 import numpy as np
 import pytest
+from tests.checkout import ROOT
 from tests.serving.http.conftest import FAST, Client, tensor
 
 import exburn
 from exburn import Serving, layers
 from exburn.serving import Server
+from exburn.serving.http.routes import Routes
+
+TABLE = Routes(*(5 * [None])).table
+
+
+def test_docs_have_the_same_table():
+    text = (ROOT / "docs" / "server.md").read_text("utf-8")
+    listed = re.findall(r"^\| `([A-Z]+) (/\S*)` \| (.+) \|$", text, re.MULTILINE)
+    links = re.compile(r"\[(.*?)\]\(.*?\)")
+    rows = {
+        (method, path, links.sub(r"\1", sentence)) for method, path, sentence in listed
+    }
+    assert rows == {
+        (row.method, row.path, row.text[0].lower() + row.text[1:].rstrip("."))
+        for row in TABLE
+    }
+
+
+def test_every_row_is_routed_described_and_open_as_it_says(model):
+    server = Server({"m": model}, port=0, api_keys=["k" * 16], **FAST)
+    client = Client(server.asgi())
+    headers = {"x-api-key": "k" * 16}
+    paths = client("GET", "/openapi.json", headers=headers).json()["paths"]
+    for row in TABLE:
+        for path in row.paths:
+            path = path.format(model="m", version="1")
+            refused = client(row.method, path).status_code == 401
+            assert refused != row.is_open, path
+            other = "GET" if row.method == "POST" else "POST"
+            assert client(other, path, headers=headers).status_code == 405, path
+            described = row.is_listed and row.models != "stream"
+            assert (row.method.lower() in paths.get(path, {})) == described, path
+    server.close()
 
 
 def test_the_protocols_examples_hold(client):

@@ -167,7 +167,6 @@ def test_models_are_replaced_under_load_without_a_lost_request(rows):
     assert scores(last) == (3.0,)
 
 
-@pytest.mark.long
 def test_the_hosts_lifespan_sends_canaries_and_closes_the_models(model):
     server = Server({"m": model}, batch_size=1)
     entry = server._registry.get("m")
