@@ -42,7 +42,7 @@ def draw_logs(
         if drawn and not _is_constant_rate(name, curves):
             panels.append(Panel(page.cut(name, 60), drawn))
         rows += [
-            page.Row(_cells(log, curves[log], best[log])) for log in there.values()
+            page.TableRow(_cells(log, curves[log], best[log])) for log in there.values()
         ]
     head = ("", "last", "best", "in epoch")
     parts = [page.charts(panels[:_MOST_PANELS])] if panels else []

@@ -17,7 +17,7 @@ from exburn.callbacks.dashboard.state import (
 )
 from exburn.core.printing import shorten
 from exburn.visualization.braille import draw_braille
-from exburn.visualization.curves import Axis, Panel, number_text
+from exburn.visualization.curves import Panel, PlotAxis, number_text
 
 _COLORS = ("cyan", "yellow", "green")
 _LEAST_WIDTH, _LEAST_HEIGHT = 34, 6  # of a panel
@@ -224,8 +224,8 @@ def _panel(panel: Panel, width: int, height: int, plain: bool) -> list[Line]:
     box = _BOXES[plain]
     inner, tall = max(width - 3 - _SCALE, 1), height - 2
     points = [curve.points for curve in panel.curves]
-    x = Axis((px for one in points for px, _ in one), logarithmic=False)
-    y = Axis(py for one in points for _, py in one)
+    x = PlotAxis((px for one in points for px, _ in one), logarithmic=False)
+    y = PlotAxis(py for one in points for _, py in one)
     cells = draw_braille(points, inner, tall, x=x, y=y, plain=plain)
     title = f" {_shorten(_title(panel), width - 5, plain)} "
     values = [
@@ -268,7 +268,7 @@ def _panel(panel: Panel, width: int, height: int, plain: bool) -> list[Line]:
 
 def _title(panel: Panel) -> str:
     """The title of a panel."""
-    y = Axis(py for curve in panel.curves for _, py in curve.points)
+    y = PlotAxis(py for curve in panel.curves for _, py in curve.points)
     return panel.title + (" (log)" if y.logarithmic else "")
 
 

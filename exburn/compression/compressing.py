@@ -79,8 +79,8 @@ def plan(
     )
     require_model(model, "plan")
     rows = _rows_to_time(model, x) if timed else None
-    found = _outline(Workshop(model), rows)
-    return CompressionReport(tuple(found), ratio, within)
+    attempts = _outline(Workshop(model), rows)
+    return CompressionReport(tuple(attempts), ratio, within)
 
 
 @api_boundary
@@ -176,36 +176,36 @@ def compress(
     first = dataclasses.replace(first, score=judge.exact, lost=0.0)
     tried: list[Attempt] = []
     best, small = None, None
-    wanted = math.inf if ratio is None else ratio  # as small as can be: none reaches it
-    for way in _in_order(ways, wanted):
+    goal = math.inf if ratio is None else ratio  # as small as can be: none reaches it
+    for way in _in_order(ways, goal):
         assert way.recipe is not None
-        if best is not None and (best.ratio or 0) >= wanted and way.recipe.trains:
+        if best is not None and (best.ratio or 0) >= goal and way.recipe.trains:
             break
         if best is not None and (way.bytes or 0) >= (best.bytes or 0):
             continue
         began = time.perf_counter()
         try:
-            made = workshop.make(way.recipe)
+            candidate = workshop.make(way.recipe)
         except ArgumentError as error:  # training asks for more than the size did
             tried.append(Attempt(way.recipe, note=error.reason))
             continue
         seconds = time.perf_counter() - began
-        size = file_bytes(made)
-        score = judge.score(made)
+        size = file_bytes(candidate)
+        score = judge.score(candidate)
         way = dataclasses.replace(
             way,
             bytes=size,
             ratio=(first.bytes or 0) / size,
             score=score,
-            lost=judge.lost(score),
+            lost=judge.points_lost(score),
             seconds=seconds,
         )
         tried.append(way)
         smaller = best is None or size < (best.bytes or 0)
         if smaller and judge.is_within(way):
-            best, small = way, made
+            best, small = way, candidate
     if small is None:
-        small = workshop.unchanged()
+        small = workshop.copy_unchanged()
     by_recipe = {way.recipe: way for way in (*ways, *tried)}
     attempts = (first, *(by_recipe[recipe] for recipe in RECIPES))
     report = CompressionReport(attempts, ratio, within, judge.metric, best)
@@ -259,7 +259,7 @@ class _Judge:
     def score(self, model: Model) -> float:
         return float(model.evaluate(**self.data, return_dict=True)[self.metric])
 
-    def lost(self, score: float) -> float:
+    def points_lost(self, score: float) -> float:
         """Points: hundredths of a share; of another metric per cent of what it was."""
         lost = 100 * (self.exact - score if self.rises else score - self.exact)
         return lost if self.is_share else lost / (abs(self.exact) or 1.0)
@@ -289,13 +289,13 @@ def _rises(model: Model, metric: str) -> bool:
 
 
 def _require_repeatable(**data: Any) -> None:
-    for name, given in data.items():
-        if isinstance(given, Iterator):
+    for name, values in data.items():
+        if isinstance(values, Iterator):
             raise ArgumentError(
                 OP,
                 f"{name} is an iterator, which is used up by one of the models that "
                 "are trained or scored on it",
-                {name: type(given).__name__},
+                {name: type(values).__name__},
                 hint="Pass arrays, or a loader that can be gone through again.",
             )
 
@@ -322,10 +322,10 @@ def _divide(
         dataset = read_dataset(model, x, y, op=OP)
         train, held_out = split(dataset, validation_split, op=OP)
         return _arguments(train.tree), _arguments(held_out.tree)
-    given = validation_data
-    if not isinstance(given, tuple):
-        given = (given,)
-    return {"x": x, "y": y}, _arguments(given)
+    values = validation_data
+    if not isinstance(values, tuple):
+        values = (values,)
+    return {"x": x, "y": y}, _arguments(values)
 
 
 def _arguments(parts: Any) -> dict[str, Any]:
@@ -350,16 +350,16 @@ def _outline(workshop: Workshop, rows: Any = None) -> list[Attempt]:
         raise next(iter(refused.values()))
     speeds = {} if rows is None else _speeds(models, rows)
     sizes = {kind: file_bytes(model) for kind, model in models.items()}
-    found = []
+    attempts = []
     for recipe in (None, *RECIPES):
         kind = _kind(recipe)
         if kind in refused:
-            found.append(Attempt(recipe, note=refused[kind].reason))
+            attempts.append(Attempt(recipe, note=refused[kind].reason))
             continue
         speed = speeds[kind] / speeds[None] if speeds else None
         ratio, flops = sizes[None] / sizes[kind], _flops(models[kind])
-        found.append(Attempt(recipe, sizes[kind], ratio, flops, speed))
-    return found
+        attempts.append(Attempt(recipe, sizes[kind], ratio, flops, speed))
+    return attempts
 
 
 def _kind(recipe: Recipe | None) -> Any:

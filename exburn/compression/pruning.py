@@ -101,14 +101,14 @@ def prune(
             layers = layer_paths(model)
             chosen = {p for p in chosen if not isinstance(layers[p], Embedding)}
         return narrow(model, sparsity, schedule, scope, chosen)
-    wanted = sparsity, schedule, pattern, scope
-    plan = masking.make_plan(model, *wanted, chosen, named=filters is not None)
-    made = twin(model)
-    masking.drop_plans(made)  # its masks stay, and grow
-    masking.install(made, plan)
-    masking.begin(made, plan)
-    go_on_like(made, model)
-    return made
+    options = sparsity, schedule, pattern, scope
+    plan = masking.make_plan(model, *options, chosen, named=filters is not None)
+    copy = twin(model)
+    masking.drop_plans(copy)  # its masks stay, and grow
+    masking.install(copy, plan)
+    masking.begin(copy, plan)
+    go_on_like(copy, model)
+    return copy
 
 
 @api_boundary
@@ -135,10 +135,10 @@ def strip(model: Model) -> Any:
     """
     require_model(model, "strip")
     require_idle(model, "strip")
-    made = twin(model)
-    masking.strip(made)
-    go_on_like(made, model)
-    return made
+    copy = twin(model)
+    masking.strip(copy)
+    go_on_like(copy, model)
+    return copy
 
 
 @api_boundary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.compression.quantization import (
-    Settings,
+    QuantizationSettings,
     choose,
     make_plan,
     measure_ranges,
@@ -112,9 +112,9 @@ def quantize_aware(
     op = "quantize_aware"
     if not isinstance(model, Model):
         raise DTypeError(op, f"a model is needed, received {type(model).__name__}")
-    for name, value, known in (("mode", mode, MODES), ("ranges", ranges, RANGES)):
-        if value not in known:
-            raise unknown_name(name, value, known, op=op)
+    for name, value, names in (("mode", mode, MODES), ("ranges", ranges, RANGES)):
+        if value not in names:
+            raise unknown_name(name, value, names, op=op)
     momentum = check_number(op, "momentum", momentum, high=1, open_high=True)
     if activations is None:
         activations = mode != "int4"
@@ -124,7 +124,9 @@ def quantize_aware(
         )
     percentile = check_method(op, method, calibration, percentile)
     _check_ranges(op, activations, ranges, calibration)
-    settings = Settings.of(mode, _block_size(mode, activations, block_size), op=op)
+    settings = QuantizationSettings.of(
+        mode, _block_size(mode, activations, block_size), op=op
+    )
     if activations:
         settings = settings.with_ranges()
     if any(record["kind"] == "quantization" for record in records(model)):
@@ -138,22 +140,22 @@ def quantize_aware(
     chosen = choose(model, filters, op=op)
     require_finite(make_plan(model, settings, chosen, op=op), op)
     batch = calibration_batch(model, calibration, op)
-    made = twin(model)
-    plan = make_plan(made, settings, chosen)
+    copy = twin(model)
+    plan = make_plan(copy, settings, chosen)
     if activations:
         round_activations(
-            made, plan, chosen, learned=ranges == "learned", momentum=momentum
+            copy, plan, chosen, learned=ranges == "learned", momentum=momentum
         )
         if batch is not None:
-            measure_ranges(made, batch, method or "minmax", percentile)
-    simulate_in_place(made, plan)
-    go_on_like(made, model)
-    return made
+            measure_ranges(copy, batch, method or "minmax", percentile)
+    simulate_in_place(copy, plan)
+    go_on_like(copy, model)
+    return copy
 
 
-def _block_size(mode: str, activations: bool, given: int | None) -> int | None:
+def _block_size(mode: str, activations: bool, block_size: int | None) -> int | None:
     """Integer arithmetic has one scale for all that an output sums."""
-    return -1 if mode == "int4" and activations and given is None else given
+    return -1 if mode == "int4" and activations and block_size is None else block_size
 
 
 def _check_ranges(op: str, activations: bool, ranges: str, calibration: Any) -> None:

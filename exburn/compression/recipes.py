@@ -89,15 +89,15 @@ class Workshop:
         Raises:
             ArgumentError: The model cannot be made smaller so.
         """
-        made = self.model
+        model = self.model
         if recipe.cut:
             if recipe.cut not in self._narrow:
                 narrow = _cut(self.model, recipe.cut)
                 self._narrow[recipe.cut] = self._train(narrow)
-            made = self._narrow[recipe.cut]
+            model = self._narrow[recipe.cut]
         if recipe.aware:
-            return self._train(quantize_aware(made, recipe.mode)).quantize()
-        return made.quantize(recipe.mode)
+            return self._train(quantize_aware(model, recipe.mode)).quantize()
+        return model.quantize(recipe.mode)
 
     def _train(self, student: Model) -> Model:
         """Trains a model on the data and beside the given one; returns it."""
@@ -113,11 +113,11 @@ class Workshop:
         trained.fit(**(self.fit or {}))
         return student
 
-    def unchanged(self) -> Model:
+    def copy_unchanged(self) -> Model:
         """A copy of the model itself, compiled as it is."""
-        made = twin(self.model)
-        go_on_like(made, self.model)
-        return made
+        model = twin(self.model)
+        go_on_like(model, self.model)
+        return model
 
 
 def _cut(model: Model, share: float) -> Model:

@@ -30,7 +30,7 @@ _WARM_SECONDS = 0.05  # of runs that do not count: GPUs raise their clock under 
 
 
 @dataclasses.dataclass(frozen=True)
-class Timing:
+class BenchmarkTimes:
     """Times of single runs, in milliseconds.
 
     Attributes:
@@ -52,11 +52,11 @@ class Timing:
     warmup: int
 
     @classmethod
-    def of(cls, seconds: Sequence[float], warmup: int = 0) -> Timing:
+    def of(cls, seconds: Sequence[float], warmup: int = 0) -> BenchmarkTimes:
         """The statistics of single times.
 
         Example:
-            >>> timing = Timing.of([0.001, 0.002, 0.003])
+            >>> timing = BenchmarkTimes.of([0.001, 0.002, 0.003])
             >>> timing.avg_ms, timing.median_ms, timing.max_ms
             (2.0, 2.0, 3.0)
         """
@@ -99,7 +99,7 @@ class ModelReport(_Printed):
 
     model: str
     rows: int
-    timing: Timing
+    timing: BenchmarkTimes
 
     @property
     def rows_per_second(self) -> float:
@@ -250,7 +250,7 @@ def benchmark(
     return ModelReport(str(name or type(model).__name__), count, timing)
 
 
-def _measure(run: Callable[[], Any], runs: int, warmup: int) -> Timing:
+def _measure(run: Callable[[], Any], runs: int, warmup: int) -> BenchmarkTimes:
     """Times of single runs, each until its results are there."""
     for _ in range(warmup):
         jax.block_until_ready(run())
@@ -265,7 +265,7 @@ def _measure(run: Callable[[], Any], runs: int, warmup: int) -> Timing:
     finally:
         if collects:
             gc.enable()
-    return Timing.of(seconds, warmup)
+    return BenchmarkTimes.of(seconds, warmup)
 
 
 def _machine(device: Any, dtype: str, size: int, iterations: int) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class Check:
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """What `doctor` found; printing it shows a table.
 
     Attributes:
@@ -186,11 +186,11 @@ class Report:
 
 
 @api_boundary
-def doctor() -> Report:
+def doctor() -> DoctorReport:
     """Looks at versions, devices, folders and optional packages; never raises.
 
     Returns:
-        A `Report`; ``print(exburn.doctor())`` shows it.
+        A `DoctorReport`; ``print(exburn.doctor())`` shows it.
 
     Example:
         >>> report = doctor()
@@ -218,7 +218,7 @@ def doctor() -> Report:
     checks.append(_folder())
     installed = [name for name in _OPTIONAL if _version_of(name)]
     checks.append(Check("optional", "ok", ", ".join(installed) or "none installed"))
-    return Report(tuple(checks))
+    return DoctorReport(tuple(checks))
 
 
 def _package(name: str) -> Check:

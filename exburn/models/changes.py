@@ -15,7 +15,7 @@ from exburn.compression import masking
 from exburn.compression.masking.records import reading_record
 from exburn.compression.quantization import (
     QuantizationPlan,
-    Settings,
+    QuantizationSettings,
     add_ranges,
     all_ranges,
     calibrate,
@@ -251,7 +251,7 @@ def _set_policy_again(model: Any, record: dict[str, Any]) -> None:
 
 def _quantize_again(model: Any, record: dict[str, Any]) -> None:
     with reading_record("the quantization"):
-        settings = Settings.of_record(record)
+        settings = QuantizationSettings.of_record(record)
         layers = [str(path) for path in record["layers"]]
         parts = layer_paths(model)
         there = {

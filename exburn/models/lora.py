@@ -14,7 +14,7 @@ from typing import Any
 
 from flax import nnx
 
-from exburn.compression.masking import mask_of, masked
+from exburn.compression.masking import mask_of, mask_values
 from exburn.compression.quantization import (
     AnyStandIn,
     LowRank,
@@ -248,7 +248,7 @@ def merge(model: Any, record: dict[str, Any]) -> None:
         weight = exact_weight(getattr(layer, term.attribute))
         delta = term.delta(layer.lora_a.get_value(), layer.lora_b.get_value())
         if (mask := mask_of(layer, term.attribute)) is not None:
-            delta = masked(delta, mask.get_value())
+            delta = mask_values(delta, mask.get_value())
         weight.assign(weight.get_value() + delta.astype(weight.dtype))
         for name in ("lora_a", "lora_b", "_low_rank"):
             delattr(layer, name)

@@ -12,8 +12,8 @@ from rich.table import Table
 from exburn.compression.quantization import (
     METHODS,
     Blocks,
-    Calibration,
-    Settings,
+    CalibrationData,
+    QuantizationSettings,
     add_ranges,
     choose,
     find_places,
@@ -128,7 +128,7 @@ def quantize(
         given = (mode, config, filters, method, percentile, block_size, compute_dtype)
         _refuse_options(given)
         return _store_as_trained(self, calibration, dry_run, verbose)
-    settings = Settings.of(mode, block_size, compute_dtype, config)
+    settings = QuantizationSettings.of(mode, block_size, compute_dtype, config)
     percentile = check_method("quantize", method, calibration, percentile)
     if method is not None:
         settings = settings.with_ranges()
@@ -249,7 +249,7 @@ def round_activations(model: Any, plan: Any, chosen: set[str], **options: Any) -
         options: Of the ranges.
     """
     targets = {target.path for target in plan.targets if target.schemes}
-    dtype = "float8" if plan.settings.stored == "float8" else "int8"
+    dtype = "float8" if plan.settings.storage == "float8" else "int8"
     places = find_places(model, targets, chosen)
     add_ranges(model, places, dtype=dtype, **options)
 
@@ -305,7 +305,9 @@ def get_quantization_layer_structure(self: Network, mode: str | None = None) -> 
     return None
 
 
-def _prepare_calibration(model: Network, settings: Settings) -> Calibration | None:
+def _prepare_calibration(
+    model: Network, settings: QuantizationSettings
+) -> CalibrationData | None:
     """What weights are chosen on, checked against the model."""
     if not settings.uses_calibration:
         return None
@@ -313,7 +315,7 @@ def _prepare_calibration(model: Network, settings: Settings) -> Calibration | No
     if told is None:
         told = model.get_quantization_layer_structure(settings.dtype)
     blocks = Blocks.of(model, told)
-    return Calibration(token_windows(settings.config), blocks)
+    return CalibrationData(token_windows(settings.config), blocks)
 
 
 def require_trainable(model: Network, op: str) -> None:

@@ -57,7 +57,7 @@ def _layers(rows: list[Row]) -> str:
     if connected:
         head, widths = [*head, "Connected to"], [*widths, 24]
     widths[0] += 100 - sum(widths)
-    stack: list[list[page.Row]] = [[]]
+    stack: list[list[page.TableRow]] = [[]]
     tops = []
     for row in rows:
         cells = [row.name, row.shape, f"{row.params:,}" if row.built else "unbuilt"]
@@ -65,7 +65,7 @@ def _layers(rows: list[Row]) -> str:
         cells += [", ".join(row.sources)] if connected else []
         frozen = " · frozen" if row.params and not row.trainable else ""
         del stack[row.depth + 1 :]
-        line = page.Row(cells, f"{row.kind}{frozen}")
+        line = page.TableRow(cells, f"{row.kind}{frozen}")
         stack[-1].append(line)
         stack.append(line.inside)
         if not row.depth:
@@ -74,7 +74,7 @@ def _layers(rows: list[Row]) -> str:
     return page.table(head, lines, widths, (2,))
 
 
-def _blocks(lines: list[tuple[Row, page.Row]], start: int) -> list[page.Row]:
+def _blocks(lines: list[tuple[Row, page.TableRow]], start: int) -> list[page.TableRow]:
     """The rows of a long model, those of a block folded that its names begin with.
 
     Args:
@@ -82,7 +82,7 @@ def _blocks(lines: list[tuple[Row, page.Row]], start: int) -> list[page.Row]:
         start: How much of the names those above have told.
     """
 
-    def block(pair: tuple[Row, page.Row]) -> str:
+    def block(pair: tuple[Row, page.TableRow]) -> str:
         begin = _BLOCK.match(pair[0].name, start)
         return pair[0].name[: begin.end()] if begin else ""
 
@@ -96,7 +96,7 @@ def _blocks(lines: list[tuple[Row, page.Row]], start: int) -> list[page.Row]:
         params = sum(row.params for row, _ in pairs)
         cells = [name, last.shape, f"{params:,}", *[""] * (len(line.cells) - 3)]
         inside = _blocks(pairs, len(name))
-        folded.append(page.Row(cells, f"{len(pairs)} layers", inside))
+        folded.append(page.TableRow(cells, f"{len(pairs)} layers", inside))
     return folded
 
 
@@ -106,7 +106,7 @@ def _weights(layer: Any) -> str:
         word = "no weights" if layer.built else "not built yet"
         return page.note(word)
     rows = [
-        page.Row([path, tuple(w.shape), f"{scalars(w):,}", w.dtype], _word(learns))
+        page.TableRow([path, tuple(w.shape), f"{scalars(w):,}", w.dtype], _word(learns))
         for path, w, learns in weights[:_MOST_ROWS]
     ]
     head = ("Weight", "Shape", "Params", "dtype")

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn.compression.masking import Masking
+from exburn.compression.masking import WeightMasking
 from exburn.constraints import apply_constraints, constraints_of
 from exburn.core import forward_context
 from exburn.core.forward_context import Interceptor
@@ -86,7 +86,7 @@ class SplitModule:
             self.frozen.append(name)
         self._recorded: dict[str, Weight] | None = None
         self._names = {id(v): name for name, v in self.variables.items()}
-        self.masking = Masking.of(module, self._names, self.params, self.frozen)
+        self.masking = WeightMasking.of(module, self._names, self.params, self.frozen)
         rank = {path: i for i, (path, _, _) in enumerate(iter_weights(module))}
         for names in (self.params, self.frozen, self.others):
             names.sort(key=lambda n: rank.get(n, len(rank)))

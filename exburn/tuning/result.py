@@ -233,7 +233,7 @@ class SweepResult:
             i for i, name in enumerate(names) if isinstance(rows[0][name], int | float)
         ]
         lines = [
-            page.Row([_cell(row[name]) for name in names]) for row in rows[:_SHOWN]
+            page.TableRow([_cell(row[name]) for name in names]) for row in rows[:_SHOWN]
         ]
         widths = [100 // len(names)] * len(names)
         parts = [page.title("Sweep", self._headline())]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from exburn.visualization.curves import Axis, Point, thin
+from exburn.visualization.curves import PlotAxis, Point, thin
 
 # Bits of a cell's dots by row and column, from U+2800 on.
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
@@ -21,8 +21,8 @@ def draw_braille(
     width: int,
     height: int,
     *,
-    x: Axis,
-    y: Axis,
+    x: PlotAxis,
+    y: PlotAxis,
     plain: bool = False,
 ) -> list[list[Run]]:
     """Curves as rows of text; where two meet, the later one gives the colour.
@@ -38,7 +38,7 @@ def draw_braille(
 
     Example:
         >>> rising = [(0.0, 0.0), (1.0, 1.0)]
-        >>> x = y = Axis([0.0, 1.0])
+        >>> x = y = PlotAxis([0.0, 1.0])
         >>> rows = draw_braille([rising], 4, 2, x=x, y=y)
         >>> ["".join(text for text, _ in row) for row in rows]
         ['⠀⠀⡠⠊', '⡠⠊⠀⠀']
@@ -66,7 +66,7 @@ def draw_braille(
 
 
 def _draw_line(
-    points: Sequence[Point], rows: int, columns: int, x: Axis, y: Axis
+    points: Sequence[Point], rows: int, columns: int, x: PlotAxis, y: PlotAxis
 ) -> np.ndarray:
     """The dots [rows, columns] that a curve passes, without gaps where it is steep."""
     dots = np.zeros((rows, columns), int)

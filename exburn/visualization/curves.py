@@ -66,7 +66,7 @@ def _height(point: Point) -> float:
     return point[1]
 
 
-class Axis:
+class PlotAxis:
     """Places of values between 0 and 1, linear or logarithmic.
 
     Args:
@@ -78,7 +78,7 @@ class Axis:
         low, high: The ends.
 
     Example:
-        >>> axis = Axis([0.0, 2.0])
+        >>> axis = PlotAxis([0.0, 2.0])
         >>> axis.place(1.0), axis.ticks(3)
         (0.5, [0.0, 1.0, 2.0])
     """
@@ -112,9 +112,9 @@ class Axis:
             whole: Whole numbers alone, as epochs are, if two fit, or the one value is.
 
         Example:
-            >>> Axis([0.53, 1.46]).ticks(4), Axis([1, 12]).ticks(5, whole=True)
+            >>> PlotAxis([0.53, 1.46]).ticks(4), PlotAxis([1, 12]).ticks(5, whole=True)
             ([0.6, 0.8, 1.0, 1.2, 1.4], [2.0, 4.0, 6.0, 8.0, 10.0, 12.0])
-            >>> Axis([0.03, 4.0]).ticks(4)
+            >>> PlotAxis([0.03, 4.0]).ticks(4)
             [0.03, 0.1, 0.3, 1.0, 3.0]
         """
         if self.logarithmic:

@@ -15,9 +15,9 @@ from exburn.core.printing import one_line, shorten
 from exburn.errors import ArgumentError, require
 from exburn.visualization import page
 from exburn.visualization.layered import (
+    DiagramLink,
     Key,
-    Link,
-    Place,
+    NodePlace,
     Point,
     TooLargeError,
     arrange,
@@ -144,7 +144,7 @@ class Diagram:
         self.name, self.boxes, self.frames = name, boxes, frames
         self.arrows = list(dict.fromkeys(arrows))
         self.direction, self.lines = direction, lines
-        self.places: dict[Key, Place] = {}
+        self.places: dict[Key, NodePlace] = {}
         self.paths: list[Path] = []
         try:
             self.width, self.height = self._lay_out()
@@ -212,28 +212,28 @@ class Diagram:
     def _lay_out_frame(
         self, frame: Key, children: list[Key], chains: dict, laid: dict[Key, _Laid]
     ) -> _Laid:
-        places: dict[Key, Place] = {}
+        places: dict[Key, NodePlace] = {}
         for child in children:
             kind, key = child
             if kind == "box":
-                places[child] = Place(*self._size(key))
+                places[child] = NodePlace(*self._size(key))
             else:
                 inner = laid[key]
-                places[child] = Place(
+                places[child] = NodePlace(
                     inner.width, inner.height, starts=inner.exits, ends=inner.entries
                 )
-        links: dict[Link, bool] = {}
+        links: dict[DiagramLink, bool] = {}
         for start, end in self.arrows:
             first, last = (self._child(frame, key, chains) for key in (start, end))
             if first is None and last is None or first == last:
                 continue
             if first is None:  # it comes in, and may go to several boxes
                 first = ("in", start)
-                places.setdefault(first, Place(2.0, 0.0, 0))
+                places.setdefault(first, NodePlace(2.0, 0.0, 0))
             if last is None:
                 last = ("out", start)
-                places.setdefault(last, Place(2.0, 0.0, -1))
-            links[Link(first, last, start)] = last[0] == "box"
+                places.setdefault(last, NodePlace(2.0, 0.0, -1))
+            links[DiagramLink(first, last, start)] = last[0] == "box"
         width, height, lines = arrange(places, list(links))
         head = 0.0 if frame is None else _HEAD
         side = 0.0 if frame is None else _EDGE
@@ -328,7 +328,7 @@ class Diagram:
             parts.append(self._box(self.places[key], box))
         return "".join([*parts, "</svg>"])
 
-    def _frame(self, place: Place, frame: Frame) -> str:
+    def _frame(self, place: NodePlace, frame: Frame) -> str:
         color = LIGHT["second"]
         return (
             f'<rect class="frame" fill="none" stroke="{color}" stroke-dasharray="5 4" '
@@ -337,7 +337,7 @@ class Diagram:
             + _text(place.x + _PAD, place.y + 15, frame.title, "second", _LINE, color)
         )
 
-    def _box(self, place: Place, box: Box) -> str:
+    def _box(self, place: NodePlace, box: Box) -> str:
         accent = _COLORS[box.kind]
         parts = [
             f"<g><title>{page.text(f'{box.title} {box.name}'.strip())}</title>"
@@ -464,7 +464,7 @@ class _Laid:
     height: float
     entries: dict[Key, float]
     exits: dict[Key, float]
-    places: dict[Key, Place]
+    places: dict[Key, NodePlace]
     paths: list[Path]
 
 
@@ -499,7 +499,7 @@ def _text(
 
 
 def _rounded(
-    patches: Any, place: Place, radius: float, face: str, edge: str, line: str = "-"
+    patches: Any, place: NodePlace, radius: float, face: str, edge: str, line: str = "-"
 ) -> Any:
     return patches.FancyBboxPatch(
         (place.x + radius, place.y + radius),

@@ -26,7 +26,7 @@ _ENTRY = 9.0  # pixels from a box's middle to where a line from the side enters
 
 
 @dataclasses.dataclass
-class Place:
+class NodePlace:
     """A box to place, and where it was placed.
 
     Attributes:
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class Link:
+class DiagramLink:
     """A line from one box to another one.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Part:
 
     above: Key
     below: Key
-    link: Link
+    link: DiagramLink
     weight: float
 
 
@@ -85,8 +85,8 @@ class TooLargeError(Exception):
 
 
 def arrange(
-    places: dict[Key, Place], links: Sequence[Link]
-) -> tuple[float, float, dict[Link, list[Point]]]:
+    places: dict[Key, NodePlace], links: Sequence[DiagramLink]
+) -> tuple[float, float, dict[DiagramLink, list[Point]]]:
     """Places boxes below one another, so that all links lead down.
 
     Args:
@@ -101,8 +101,8 @@ def arrange(
         TooLargeError: The links cross too many layers.
 
     Example:
-        >>> boxes = {name: Place(60.0, 20.0) for name in "abc"}
-        >>> lines = [Link("a", "b"), Link("b", "c"), Link("a", "c")]
+        >>> boxes = {name: NodePlace(60.0, 20.0) for name in "abc"}
+        >>> lines = [DiagramLink(*pair) for pair in ("ab", "bc", "ac")]
         >>> width, height, points = arrange(boxes, lines)
         >>> [boxes[name].layer for name in "abc"], len(points[lines[2]]) > 2
         ([0, 1, 2], True)
@@ -121,7 +121,7 @@ def arrange(
 
 
 # ----------------------------------------------------------------------- layers
-def _find_layers(places: dict[Key, Place], links: Sequence[Link]) -> None:
+def _find_layers(places: dict[Key, NodePlace], links: Sequence[DiagramLink]) -> None:
     above, below = defaultdict(list), defaultdict(list)
     for link in links:
         above[link.end].append(link.start)
@@ -160,15 +160,15 @@ def _sorted(places: Iterable[Key], above: dict, below: dict) -> list[Key]:
 
 
 def _split(
-    places: dict[Key, Place], links: Sequence[Link]
-) -> tuple[dict[Key, Place], list[list[Key]], list[_Part]]:
+    places: dict[Key, NodePlace], links: Sequence[DiagramLink]
+) -> tuple[dict[Key, NodePlace], list[list[Key]], list[_Part]]:
     """Bends where links cross layers, and the layers with them."""
     spans = sum(
         (places[k.end].layer or 0) - (places[k.start].layer or 0) for k in links
     )
     if spans > _MOST_LINKS:
         raise TooLargeError
-    nodes: dict[Key, Place] = dict(places)
+    nodes: dict[Key, NodePlace] = dict(places)
     depth = 1 + max((place.layer or 0 for place in places.values()), default=-1)
     layers: list[list[Key]] = [[] for _ in range(depth)]
     for key, place in places.items():
@@ -179,7 +179,7 @@ def _split(
         chain: list[Key] = [link.start]
         for layer in range(top + 1, bottom):
             key = ("bend", link, layer)
-            nodes[key] = Place(2.0, 0.0, layer)
+            nodes[key] = NodePlace(2.0, 0.0, layer)
             layers[layer].append(key)
             chain.append(key)
         chain.append(link.end)
@@ -232,7 +232,7 @@ def _crossings(layers: list[list[Key]], below: dict) -> int:
 
 # ----------------------------------------------------------------------- places
 def _center(
-    nodes: dict[Key, Place], layers: list[list[Key]], parts: list[_Part]
+    nodes: dict[Key, NodePlace], layers: list[list[Key]], parts: list[_Part]
 ) -> dict[Key, float]:
     """The middles of boxes and bends: near to their neighbours, apart in a layer."""
     above, below = defaultdict(list), defaultdict(list)
@@ -266,7 +266,7 @@ def _center(
 
 def _pack(
     layer: list[Key],
-    nodes: dict[Key, Place],
+    nodes: dict[Key, NodePlace],
     wishes: dict[Key, float],
     weights: dict[Key, float],
     centers: dict[Key, float],
@@ -296,16 +296,16 @@ def _pack(
 
 # ----------------------------------------------------------------------- routes
 def _route(
-    nodes: dict[Key, Place],
+    nodes: dict[Key, NodePlace],
     layers: list[list[Key]],
     parts: list[_Part],
-    links: Sequence[Link],
-) -> tuple[float, dict[Link, list[Point]]]:
+    links: Sequence[DiagramLink],
+) -> tuple[float, dict[DiagramLink, list[Point]]]:
     """Sets the tops of the layers, and leads the lines between and through them."""
     gaps: dict[int, list[_Part]] = defaultdict(list)
     for part in parts:
         gaps[nodes[part.above].layer or 0].append(part)
-    points: dict[Link, list[Point]] = {link: [] for link in links}
+    points: dict[DiagramLink, list[Point]] = {link: [] for link in links}
     top = 0.0
     for number, layer in enumerate(layers):
         tall = max((nodes[key].height for key in layer), default=0.0)
@@ -338,7 +338,7 @@ def _route(
 
 
 def _runs(
-    nodes: dict[Key, Place], parts: list[_Part]
+    nodes: dict[Key, NodePlace], parts: list[_Part]
 ) -> dict[_Part, tuple[float, float]]:
     """Where each part leaves the layer above, and where it enters the one below."""
     runs = {}

@@ -171,7 +171,7 @@ def plain_table(
 
 
 @dataclasses.dataclass
-class Row:
+class TableRow:
     """A row of a table.
 
     Attributes:
@@ -183,13 +183,13 @@ class Row:
 
     cells: Sequence[Any]
     aside: str = ""
-    inside: list[Row] = dataclasses.field(default_factory=list)
+    inside: list[TableRow] = dataclasses.field(default_factory=list)
     open: bool = False
 
 
 def table(
     head: Sequence[str],
-    rows: Sequence[Row],
+    rows: Sequence[TableRow],
     widths: Sequence[int],
     numbers: Iterable[int] = (),
 ) -> str:
@@ -219,7 +219,7 @@ def _columns(widths: Sequence[int]) -> str:
     return f"<colgroup>{columns}</colgroup>"
 
 
-def _line(row: Row, kinds: list[str], widths: Sequence[int], indent: int) -> str:
+def _line(row: TableRow, kinds: list[str], widths: Sequence[int], indent: int) -> str:
     """A row; ``indent`` is where its name begins, behind a triangle if it folds."""
     aside = f' <span class="kind">{text(row.aside)}</span>' if row.aside else ""
     # Long names may break behind their words.

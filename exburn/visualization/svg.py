@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from exburn.core.printing import shorten
 from exburn.errors import printable
-from exburn.visualization.curves import Axis, Panel, number_text, thin
+from exburn.visualization.curves import Panel, PlotAxis, number_text, thin
 
 _MOST_POINTS = 400  # of a curve: more than a panel has pixels to tell apart
 _MARKED = 12  # points up to which each has a dot
@@ -86,8 +86,8 @@ def draw_panel(
         x_title: What the horizontal axis counts.
     """
     curves = [(c.name, thin(c.points, _MOST_POINTS)) for c in panel.curves]
-    xs = Axis((x for _, points in curves for x, _ in points), logarithmic=False)
-    ys = Axis(y for _, points in curves for _, y in points)
+    xs = PlotAxis((x for _, points in curves for x, _ in points), logarithmic=False)
+    ys = PlotAxis(y for _, points in curves for _, y in points)
     inner, tall = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
 
     def x_at(x: float) -> float:

@@ -134,10 +134,10 @@ def test_points_of_a_loss_are_per_cent(model, monkeypatch):
     data = {"x": X, "y": Y}
     judge = compressing._Judge(model, data, "loss", 32, 5.0)
     assert not judge.is_share
-    assert judge.lost(1.04 * judge.exact) == pytest.approx(4.0)
+    assert judge.points_lost(1.04 * judge.exact) == pytest.approx(4.0)
     judge = compressing._Judge(model, data, None, 32, 5.0)
     assert judge.metric == "accuracy"
-    assert judge.lost(judge.exact - 0.02) == pytest.approx(2.0)
+    assert judge.points_lost(judge.exact - 0.02) == pytest.approx(2.0)
     assert not judge.is_within(Attempt(None, lost=float("nan")))
     with pytest.raises(UnknownNameError, match="auc"):
         compressing._Judge(model, data, "auc", 32, 5.0)

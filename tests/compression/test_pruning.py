@@ -253,7 +253,7 @@ def test_gptq_rounds_what_is_left():
     inputs += 0.1 * RNG.normal(size=inputs.shape)
     scheme = Scheme("int4", weight.shape, (0,), 8, method="gptq", bits=4)
     gram = (2 * inputs.T @ inputs / 200).astype(np.float32)
-    parts = round_by_gptq(weight * kept, scheme, gram, kept=kept)
+    parts = round_by_gptq(weight * kept, scheme, gram, mask=kept)
     read = np.asarray(scheme.decode(*parts))
     assert not read[~kept].any()
     later = round_by_gptq(weight * kept, scheme, gram)

@@ -7,7 +7,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.diagnostics.benchmark import Timing
+from exburn.diagnostics.benchmark import BenchmarkTimes
 from exburn.errors import ArgumentError, DataError
 
 
@@ -41,7 +41,7 @@ def test_the_times_are_those_of_the_runs():
 
 def test_statistics_are_numpys():
     seconds = np.array([5, 1, 3, 2, 9]) / 1e3
-    timing = Timing.of(seconds)
+    timing = BenchmarkTimes.of(seconds)
     assert timing.std_ms == pytest.approx(np.std([5, 1, 3, 2, 9]))
     assert timing.median_ms == pytest.approx(3)
     assert timing.p95_ms == pytest.approx(np.percentile([5, 1, 3, 2, 9], 95))

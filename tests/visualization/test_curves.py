@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exburn.visualization.curves import Axis, Curve, Panel, number_text
+from exburn.visualization.curves import Curve, Panel, PlotAxis, number_text
 from exburn.visualization.svg import draw_panel
 
 numbers = st.floats(-1e9, 1e9).map(lambda value: float(f"{value:.6g}"))
@@ -14,7 +14,7 @@ numbers = st.floats(-1e9, 1e9).map(lambda value: float(f"{value:.6g}"))
 @example(-1e308, 1e308, 3, False)
 @given(numbers, numbers, st.integers(3, 6), st.booleans())
 def test_every_axis_has_ticks(one, other, most, whole):
-    axis = Axis([one, other])
+    axis = PlotAxis([one, other])
     if axis.high - axis.low < 1e-5 * max(abs(one), abs(other)):
         return  # no picture tells them apart
     assert axis.place(axis.low) == 0 and axis.place(axis.high) == 1
@@ -39,7 +39,7 @@ def test_every_axis_has_ticks(one, other, most, whole):
     ],
 )
 def test_ticks_are_round(values, whole, ticks):
-    axis = Axis(values, logarithmic=False if whole else None)
+    axis = PlotAxis(values, logarithmic=False if whole else None)
     found = axis.ticks(5 if whole else 4, whole=whole)
     assert found == pytest.approx(ticks)
     assert len({number_text(value) for value in found}) == len(found)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from exburn.visualization import layered
-from exburn.visualization.layered import Link, Place, TooLargeError, arrange
+from exburn.visualization.layered import DiagramLink, NodePlace, TooLargeError, arrange
 
 
 def chain(count):
@@ -50,8 +50,10 @@ GRAPHS = {
 def laid_out(pairs):
     rng = random.Random(len(pairs))
     keys = {key for pair in pairs for key in pair} or {0}
-    places = {k: Place(rng.uniform(20, 200), rng.uniform(20, 80)) for k in sorted(keys)}
-    links = [Link(a, b) for a, b in pairs]
+    places = {
+        k: NodePlace(rng.uniform(20, 200), rng.uniform(20, 80)) for k in sorted(keys)
+    }
+    links = [DiagramLink(a, b) for a, b in pairs]
     return places, links, *arrange(places, links)
 
 
@@ -102,8 +104,8 @@ def test_a_chain_is_straight_and_trees_do_not_cross():
     assert {len(line) for line in points.values()} == {2}
     # Two chains whose boxes are given in turn, crossed at first.
     pairs = [("a", "d"), ("b", "c"), ("d", "e"), ("c", "f")]
-    places = {key: Place(50, 20) for key in "abcdef"}
-    arrange(places, [Link(*pair) for pair in pairs])
+    places = {key: NodePlace(50, 20) for key in "abcdef"}
+    arrange(places, [DiagramLink(*pair) for pair in pairs])
     left = [key for key in "abcdef" if places[key].x < 40]
     assert sorted(left) in (["a", "d", "e"], ["b", "c", "f"])
 

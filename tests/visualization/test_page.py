@@ -4,14 +4,14 @@ import pytest
 from tests.visualization.html_pages import Page
 
 from exburn.visualization import page
-from exburn.visualization.curves import Axis, Curve, Panel
+from exburn.visualization.curves import Curve, Panel, PlotAxis
 
 EVIL = "<script>alert(1)</script>\" onload='x' \x1b[2J\u202e&"
 
 
 def test_rows_fold_others():
-    inner = page.Row(["head", 2], inside=[page.Row(["dense", 1], "Dense")])
-    rows = [page.Row(["first", 3]), page.Row(["block", 2], inside=[inner])]
+    inner = page.TableRow(["head", 2], inside=[page.TableRow(["dense", 1], "Dense")])
+    rows = [page.TableRow(["first", 3]), page.TableRow(["block", 2], inside=[inner])]
     shown = page.fragment(page.table(["Layer", "Params"], rows, [70, 30], [1]))
     read = Page(shown).check()
     assert read.names.count("details") == read.names.count("summary") == 2
@@ -30,7 +30,7 @@ def test_rows_fold_others():
 
 
 def test_whatever_is_shown_is_no_html():
-    row = page.Row([EVIL, EVIL], EVIL, [page.Row([EVIL, EVIL])])
+    row = page.TableRow([EVIL, EVIL], EVIL, [page.TableRow([EVIL, EVIL])])
     panel = Panel(EVIL, (Curve(EVIL, [(1, 1.0)], (1, 1.0)), Curve(EVIL, [(1, 2.0)])))
     parts = page.title(EVIL, EVIL), page.note(EVIL), page.charts([panel])
     shown = page.fragment(*parts, page.table([EVIL, "b"], [row], [50, 50]))
@@ -63,7 +63,7 @@ def test_a_chart_has_axes_with_ticks_and_marks():
     assert all(word in read.text for word in ("loss", "epoch", "3", "6", "9", "12"))
     assert "best training: 0.08333, epoch 12" in read.text
     marks = [a for a in read.attributes if a.get("class") == "a"]
-    assert len(marks) == 2 + 6 + len(Axis([1, 1 / 12]).ticks(4))
+    assert len(marks) == 2 + 6 + len(PlotAxis([1, 1 / 12]).ticks(4))
     # Without a style the curve is a line, too.
     (curve,) = [a for a in read.attributes if a.get("class") == "l s0"]
     assert curve["fill"] == "none" and curve["stroke"].startswith("#")
@@ -74,4 +74,4 @@ def test_a_chart_has_axes_with_ticks_and_marks():
     [(1, [1]), (2, [1, 2]), (4, [1, 2, 3, 4]), (12, [2, 4, 6, 8]), (100, [20, 40])],
 )
 def test_epochs_are_whole_numbers(last, ticks):
-    assert Axis([1, last], False).ticks(6, whole=True)[: len(ticks)] == ticks
+    assert PlotAxis([1, last], False).ticks(6, whole=True)[: len(ticks)] == ticks

@@ -16,7 +16,7 @@ _WHOLE_ROWS = frozenset("softmax log_softmax sparsemax sparse_plus glu".split())
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class LayerCall:
     """A call of a layer, and what is known of the tensors that it is given.
 
     A rule takes the units of the model and a call. It returns the units of the output,
@@ -26,7 +26,7 @@ class Call:
     Attributes:
         layer: The layer.
         path: Its path in the model.
-        given: The units of the tensors that it is given, in the order of its arguments.
+        inputs: The units of its tensors, in the order of its arguments.
         shapes: Their shapes.
         out: The shapes of the outputs.
         names: For each of the tensors the name of the argument that holds it.
@@ -34,7 +34,7 @@ class Call:
 
     layer: Any
     path: str
-    given: list[Channels | None]
+    inputs: list[Channels | None]
     shapes: list[tuple]
     out: list[tuple]
     names: list[str]
@@ -42,12 +42,12 @@ class Call:
     @property
     def one(self) -> Channels | None:
         """The units of the first tensor."""
-        return self.given[0]
+        return self.inputs[0]
 
     @property
     def tensors(self) -> dict[str, Channels | None]:
         """The units of the tensors, by argument; of lists, of the last one."""
-        return dict(zip(self.names, self.given, strict=True))
+        return dict(zip(self.names, self.inputs, strict=True))
 
     def shape_of(self, name: str) -> tuple | None:
         """The shape of the tensor that is given as an argument, if one is."""
@@ -63,7 +63,7 @@ class Call:
         """Where the layer has the channels of its output."""
         return 1 if self.layer.data_format == "channels_first" else self.rank - 1
 
-    def of(self, part: str, **changes: Any) -> Call:
+    def of(self, part: str, **changes: Any) -> LayerCall:
         """The call of a layer within the layer."""
         inner = getattr(self.layer, part)
         path = f"{self.path}/{part}"
@@ -81,7 +81,7 @@ def lies_elsewhere(one: Channels | None, axis: int) -> bool:
 
 
 def make_units(
-    units: Units, call: Call, option: str, name: str, end: int, axis: int
+    units: Units, call: LayerCall, option: str, name: str, end: int, axis: int
 ) -> Channels:
     """The units that a layer makes, the same ones at each of its calls.
 
@@ -102,7 +102,7 @@ def make_units(
 
 
 def check_activation(
-    units: Units, call: Call, ids: np.ndarray, name: str = "activation"
+    units: Units, call: LayerCall, ids: np.ndarray, name: str = "activation"
 ) -> None:
     """Notes units that an activation sees together; those of outputs stay."""
     if not _by_entry(getattr(call.layer, name, None)):

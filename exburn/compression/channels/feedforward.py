@@ -8,7 +8,7 @@ import numpy as np
 
 from exburn.compression.channels.calls import (
     ELSEWHERE,
-    Call,
+    LayerCall,
     check_activation,
     ids_of,
     lies_elsewhere,
@@ -17,7 +17,7 @@ from exburn.compression.channels.calls import (
 from exburn.compression.channels.units import Channels, Units
 
 
-def dense(units: Units, call: Call) -> Any:
+def dense(units: Units, call: LayerCall) -> Any:
     """Makes units of sums over those it is given."""
     last = call.rank - 1
     if lies_elsewhere(call.one, last):
@@ -26,7 +26,7 @@ def dense(units: Units, call: Call) -> Any:
     return make_units(units, call, "units", "kernel", 1, last)
 
 
-def conv(units: Units, call: Call) -> Any:
+def conv(units: Units, call: LayerCall) -> Any:
     """A filter is a unit; a kernel is ``[*window, in, filters]``."""
     layer, axis = call.layer, call.channel_axis
     if lies_elsewhere(call.one, axis):
@@ -38,7 +38,7 @@ def conv(units: Units, call: Call) -> Any:
     return make_units(units, call, "filters", "kernel", end, axis)
 
 
-def transposed_conv(units: Units, call: Call) -> Any:
+def transposed_conv(units: Units, call: LayerCall) -> Any:
     """A kernel is ``[*window, filters, in]``."""
     if lies_elsewhere(call.one, call.channel_axis):
         return ELSEWHERE
@@ -47,7 +47,7 @@ def transposed_conv(units: Units, call: Call) -> Any:
     return make_units(units, call, "filters", "kernel", end - 1, call.channel_axis)
 
 
-def depthwise_conv(units: Units, call: Call) -> Any:
+def depthwise_conv(units: Units, call: LayerCall) -> Any:
     """Each unit has a window of its own, or ``depth_multiplier`` of them."""
     layer, one = call.layer, call.one
     units.lie(f"{call.path}/kernel", layer.kernel.ndim - 2, ids_of(one))
@@ -65,7 +65,7 @@ def depthwise_conv(units: Units, call: Call) -> Any:
     return Channels(ids, one.axis, call.rank)
 
 
-def separable_conv(units: Units, call: Call) -> Any:
+def separable_conv(units: Units, call: LayerCall) -> Any:
     """A depthwise convolution, whose channels a pointwise one sums over."""
     layer, one = call.layer, call.one
     if lies_elsewhere(one, call.channel_axis):
@@ -78,7 +78,7 @@ def separable_conv(units: Units, call: Call) -> Any:
     return make_units(units, call, "filters", name, end, call.channel_axis)
 
 
-def batch_norm(units: Units, call: Call) -> Any:
+def batch_norm(units: Units, call: LayerCall) -> Any:
     """Is cut along; what it multiplies a unit by is part of the unit's importance."""
     layer, one = call.layer, call.one
     if one is not None and layer.axis % call.rank != one.axis:
@@ -91,7 +91,7 @@ def batch_norm(units: Units, call: Call) -> Any:
     return one
 
 
-def layer_norm(units: Units, call: Call) -> Any:
+def layer_norm(units: Units, call: LayerCall) -> Any:
     """Is cut along; the mean is then one of fewer units."""
     one, axes = call.one, call.layer.axis
     axes = axes if isinstance(axes, list | tuple) else [axes]
@@ -101,14 +101,14 @@ def layer_norm(units: Units, call: Call) -> Any:
     return one
 
 
-def _lie_all(units: Units, call: Call, one: Channels | None) -> None:
+def _lie_all(units: Units, call: LayerCall, one: Channels | None) -> None:
     for name in ("gamma", "beta", "scale", "moving_mean", "moving_variance"):
         weight = vars(call.layer).get(name)
         if getattr(weight, "ndim", None) == 1:
             units.lie(f"{call.path}/{name}", 0, ids_of(one))
 
 
-def prelu(units: Units, call: Call) -> Any:
+def prelu(units: Units, call: LayerCall) -> Any:
     """Its slopes are cut along, where it has one for each unit."""
     one = call.one
     for axis, size in enumerate(call.layer.alpha.shape):
@@ -117,7 +117,7 @@ def prelu(units: Units, call: Call) -> Any:
     return one
 
 
-def by_entry(units: Units, call: Call) -> Any:
+def by_entry(units: Units, call: LayerCall) -> Any:
     """Computes each entry by itself, or over positions only."""
     layer, one = call.layer, call.one
     if one is None:
@@ -131,7 +131,7 @@ def by_entry(units: Units, call: Call) -> Any:
     return one
 
 
-def global_pooling(units: Units, call: Call) -> Any:
+def global_pooling(units: Units, call: LayerCall) -> Any:
     """Leaves one position of each unit."""
     one, layer = call.one, call.layer
     if one is None:

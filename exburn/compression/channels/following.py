@@ -12,7 +12,7 @@ import numpy as np
 
 from exburn import layers
 from exburn.compression.channels import feedforward, joining, sequences, shapes
-from exburn.compression.channels.calls import ELSEWHERE, Call
+from exburn.compression.channels.calls import ELSEWHERE, LayerCall
 from exburn.compression.channels.units import Channels, Units
 from exburn.core.batch_independence import is_foreign, our_class
 from exburn.layers.convolution.conv import Conv
@@ -97,26 +97,26 @@ class _Walk:
 
         for node in graph.nodes:
             refs = [leaf for leaf in node.leaves if isinstance(leaf, Ref)]
-            given = [fetch(ref) for ref in refs]
+            units_in = [fetch(ref) for ref in refs]
             layer: Any = nodes[node.target] if isinstance(node.target, str) else None
             inner = getattr(layer, "graph", None)
-            if inner is not None and len(given) == len(inner.inputs):
-                for number, one in enumerate(given):
+            if inner is not None and len(units_in) == len(inner.inputs):
+                for number, one in enumerate(units_in):
                     name = input_name(self._paths[id(layer)], number)
                     if one is not None:
                         self.units.lie(name, one.axis, one.ids)
-                produced.append(self._follow(inner, layer, given))
+                produced.append(self._follow(inner, layer, units_in))
                 continue
-            known = [shape(ref) for ref in refs]
+            sizes = [shape(ref) for ref in refs]
             if layer is None:
-                where, result = repr(node.name), self._operation(node, given, known)
+                where, result = repr(node.name), self._operation(node, units_in, sizes)
             else:
                 path = self._paths[id(layer)]
                 names, out = _argument_names(layer, node), list(node.shapes)
-                call = Call(layer, path, given, known, out, names)
+                call = LayerCall(layer, path, units_in, sizes, out, names)
                 where, result = f"{path!r} ({type(layer).__name__})", self._call(call)
             if isinstance(result, str):
-                for one in given:
+                for one in units_in:
                     if one is not None:
                         self.units.block(one.ids, f"{where} {result}")
                 result = None
@@ -124,7 +124,7 @@ class _Walk:
             produced.append(outputs + [None] * (len(node.shapes) - len(outputs)))
         return [fetch(ref) for ref in graph.outputs]
 
-    def _call(self, call: Call) -> Any:
+    def _call(self, call: LayerCall) -> Any:
         rule = _rule_of(call.layer)
         return (
             "is a layer that is not followed"
@@ -132,35 +132,35 @@ class _Walk:
             else rule(self.units, call)
         )
 
-    def _operation(self, node: Any, given: list, known: list) -> Any:
+    def _operation(self, node: Any, units_in: list, sizes: list) -> Any:
         """A function on symbols, as ``x + y`` or ``ops.relu(x)``."""
-        if all(one is None for one in given):
+        if all(one is None for one in units_in):
             return None
         name = node.target.name.rstrip("_0123456789")
         rank = len(node.shapes[0])
         args, kwargs = jax.tree.unflatten(node.treedef, node.leaves)
         rest = args[1:]
-        if name == "get_item" and len(given) == 1:
-            return shapes.get_item(given[0], rest[0], rank)
+        if name == "get_item" and len(units_in) == 1:
+            return shapes.get_item(units_in[0], rest[0], rank)
         if (
             name in _REDUCTIONS
-            and len(given) == 1
+            and len(units_in) == 1
             and kwargs.keys() <= {"axis", "keepdims"}
         ):
             axis = kwargs.get("axis", rest[0] if rest else None)
-            return shapes.reduction(given[0], axis, rank)
+            return shapes.reduction(units_in[0], axis, rank)
         axis = kwargs.get("axis", rest[0] if rest else 0)
-        whole = name == "concatenate" and len(jax.tree.leaves(args[0])) == len(given)
+        whole = name == "concatenate" and len(jax.tree.leaves(args[0])) == len(units_in)
         if whole and isinstance(axis, int):
-            return joining.join(self.units, given, known, axis % rank)
+            return joining.join(self.units, units_in, sizes, axis % rank)
         fixed = [
             leaf for leaf in jax.tree.leaves(node.leaves) if not isinstance(leaf, Ref)
         ]
         numbers = all(np.ndim(leaf) == 0 for leaf in fixed)
         if name in _JOINING and numbers:
-            return joining.tie_all(self.units, given, known, rank)
-        if name in _OPERATIONS and len(given) == 1 and numbers:
-            return given[0]
+            return joining.tie_all(self.units, units_in, sizes, rank)
+        if name in _OPERATIONS and len(units_in) == 1 and numbers:
+            return units_in[0]
         return "is an operation that is not followed"
 
 
@@ -177,32 +177,32 @@ def _argument_names(layer: Any, node: Node) -> list[str]:
     return [names[at] for at in places if isinstance(node.leaves[at], Ref)]
 
 
-def _time_distributed(units: Units, call: Call) -> Any:
+def _time_distributed(units: Units, call: LayerCall) -> Any:
     """A layer without the axis of time."""
     rule = _rule_of(call.layer.layer)
     if rule is None:
         return f"is around a {type(call.layer.layer).__name__}, which is not followed"
-    if any(one is not None and one.axis < 2 for one in call.given):
+    if any(one is not None and one.axis < 2 for one in call.inputs):
         return ELSEWHERE
 
-    def moved(one: Channels | None, by: int) -> Channels | None:
+    def move(one: Channels | None, by: int) -> Channels | None:
         return one and dataclasses.replace(one, axis=one.axis + by, rank=one.rank + by)
 
     result = rule(
         units,
         call.of(
             "layer",
-            given=[moved(one, -1) for one in call.given],
+            inputs=[move(one, -1) for one in call.inputs],
             shapes=[(shape[0], *shape[2:]) for shape in call.shapes],
             out=[(shape[0], *shape[2:]) for shape in call.out],
         ),
     )
     if isinstance(result, str):
         return result
-    return [moved(one, 1) for one in (result if isinstance(result, list) else [result])]
+    return [move(one, 1) for one in (result if isinstance(result, list) else [result])]
 
 
-def _bidirectional(units: Units, call: Call) -> Any:
+def _bidirectional(units: Units, call: LayerCall) -> Any:
     """Two layers that have the rule of recurrent ones."""
     for part in (call.layer.forward_layer, call.layer.backward_layer):
         if _rule_of(part) is not sequences.recurrent:
@@ -210,7 +210,7 @@ def _bidirectional(units: Units, call: Call) -> Any:
     return sequences.bidirectional(units, call)
 
 
-_Rule = Callable[[Units, Call], Any]
+_Rule = Callable[[Units, LayerCall], Any]
 _RULES: tuple[tuple[Any, _Rule | None], ...] = (
     (layers.Dense, feedforward.dense),
     (SeparableConv, feedforward.separable_conv),

@@ -144,10 +144,10 @@ def _build(model: Model, units: Units, gone: set[int]) -> Model:
         _resize(config, layer, path, options)
         return type(layer).from_config(config)
 
-    made = clone_model(model, clone_function=remake)
-    made.repeat_changes(model.changes)
+    narrow = clone_model(model, clone_function=remake)
+    narrow.repeat_changes(model.changes)
     old = layers | {"": model}
-    for path, layer in [("", made), *layer_paths(made).items()]:
+    for path, layer in [("", narrow), *layer_paths(narrow).items()]:
         layer._trainable = old[path]._trainable
     weights = {path: weight for path, weight, _ in iter_weights(model)}
 
@@ -158,12 +158,12 @@ def _build(model: Model, units: Units, gone: set[int]) -> Model:
                 value = value.compress(keep[ids], axis)
         return value
 
-    for path, weight, _ in iter_weights(made):
+    for path, weight, _ in iter_weights(narrow):
         weight.assign(cut(path, weights[path].get_value()))
         if weights[path].get_metadata().get("frozen"):
             weight.set_metadata("frozen", True)
-    carry_training(made, model, cut)
-    return made
+    carry_training(narrow, model, cut)
+    return narrow
 
 
 def _resize(config: dict, layer: Any, path: str, options: dict) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from exburn.compression.channels.calls import (
     ELSEWHERE,
-    Call,
+    LayerCall,
     check_activation,
     ids_of,
     lies_elsewhere,
@@ -18,12 +18,12 @@ from exburn.compression.channels.units import Channels, Units
 from exburn.layers import MultiHeadAttention
 
 
-def embedding(units: Units, call: Call) -> Any:
+def embedding(units: Units, call: LayerCall) -> Any:
     """Each entry of the vectors is a unit."""
     return make_units(units, call, "output_dim", "embeddings", 1, call.rank - 1)
 
 
-def position_embedding(units: Units, call: Call) -> Any:
+def position_embedding(units: Units, call: LayerCall) -> Any:
     """Vectors as wide as the tensor whose positions they are of."""
     if lies_elsewhere(call.one, call.rank - 1):
         return ELSEWHERE
@@ -31,7 +31,7 @@ def position_embedding(units: Units, call: Call) -> Any:
     return call.one
 
 
-def attention(units: Units, call: Call) -> Any:
+def attention(units: Units, call: LayerCall) -> Any:
     """Takes the units of its inputs, and puts out those of its query.
 
     Its heads are units of its own; of grouped heads, a head of keys and values with all
@@ -78,10 +78,10 @@ def attention(units: Units, call: Call) -> Any:
     return [query, *[None] * (len(call.out) - 1)]
 
 
-def dot_attention(units: Units, call: Call) -> Any:
+def dot_attention(units: Units, call: LayerCall) -> Any:
     """Sums over the units of query and key, and puts out those of the value."""
-    query, value = call.given[:2]
-    key = call.given[2] if call.names[2:3] == call.names[:1] else value
+    query, value = call.inputs[:2]
+    key = call.inputs[2] if call.names[2:3] == call.names[:1] else value
     for one in (query, key, value):
         if one is not None and one.axis != one.rank - 1:
             return ELSEWHERE
@@ -97,7 +97,7 @@ def dot_attention(units: Units, call: Call) -> Any:
     return [value, *[None] * (len(call.out) - 1)]
 
 
-def recurrent(units: Units, call: Call) -> Any:
+def recurrent(units: Units, call: LayerCall) -> Any:
     """Each number of the state is a unit, once for each gate of the cell."""
     layer, cell, path = call.layer, call.of("cell"), f"{call.path}/cell"
     if layer.stateful:
@@ -117,7 +117,7 @@ def recurrent(units: Units, call: Call) -> Any:
         units.lie(f"{path}/bias", cell.layer.bias.ndim - 1, wide)
     for name in ("activation", "recurrent_activation"):
         check_activation(units, cell, ids, name)
-    for state, name in zip(call.given, call.names, strict=True):
+    for state, name in zip(call.inputs, call.names, strict=True):
         if name != "initial_state":
             continue
         if state is None:
@@ -127,7 +127,7 @@ def recurrent(units: Units, call: Call) -> Any:
     return [Channels(ids, len(shape) - 1, len(shape)) for shape in call.out]
 
 
-def bidirectional(units: Units, call: Call) -> Any:
+def bidirectional(units: Units, call: LayerCall) -> Any:
     """Two recurrent layers, whose outputs lie behind or over each other."""
     layer, states = call.layer, call.out[1:]
     if layer.merge_mode is None:
@@ -135,7 +135,7 @@ def bidirectional(units: Units, call: Call) -> Any:
     if "initial_state" in call.names:
         return "is given states"
     half = len(states) // 2
-    found = []
+    results = []
     for part, own in (
         ("forward_layer", states[:half]),
         ("backward_layer", states[half:]),
@@ -143,8 +143,8 @@ def bidirectional(units: Units, call: Call) -> Any:
         result = recurrent(units, call.of(part, out=[call.out[0], *own]))
         if isinstance(result, str):
             return result
-        found.append(result)
-    (one, *first), (two, *second) = found
+        results.append(result)
+    (one, *first), (two, *second) = results
     if layer.merge_mode == "concat":
         both = np.concatenate([one.ids, two.ids])
         one = Channels(both, one.axis, one.rank)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from exburn.compression.channels.calls import Call
+from exburn.compression.channels.calls import LayerCall
 from exburn.compression.channels.units import Channels, Units
 
 
-def flatten(units: Units, call: Call) -> Any:
+def flatten(units: Units, call: LayerCall) -> Any:
     """Units once for each position."""
     first = getattr(call.layer, "data_format", "") == "channels_first"
     return _flat(call.one, call.shapes[0], first and len(call.shapes[0]) > 2)
@@ -30,7 +30,7 @@ def _flat(one: Channels | None, shape: tuple, moves: bool = False) -> Any:
     return Channels(ids, 1, 2)
 
 
-def reshape(units: Units, call: Call) -> Any:
+def reshape(units: Units, call: LayerCall) -> Any:
     """Flattens, or leaves the units in the last axis."""
     one, out = call.one, call.out[0]
     if one is None:
@@ -50,7 +50,7 @@ def reshape(units: Units, call: Call) -> Any:
     return "moves units to other axes"
 
 
-def permute(units: Units, call: Call) -> Any:
+def permute(units: Units, call: LayerCall) -> Any:
     """Moves the axis of the units."""
     one = call.one
     if one is None:
@@ -58,7 +58,7 @@ def permute(units: Units, call: Call) -> Any:
     return Channels(one.ids, call.layer.dims.index(one.axis) + 1, one.rank)
 
 
-def repeat_vector(units: Units, call: Call) -> Any:
+def repeat_vector(units: Units, call: LayerCall) -> Any:
     """``[batch, units]`` at each of several steps."""
     return None if call.one is None else Channels(call.one.ids, 2, 3)
 

@@ -138,13 +138,13 @@ class Units:
         fixed, reasons = self._fixed_roots(), {}
         for one, reason in self._blocked.items():
             reasons.setdefault(self.root(one), reason)
-        found: dict[str, str] = {}
+        reasons_by_path: dict[str, str] = {}
         for path in (p for p in self.producers if p in chosen):
             for one in self.producers[path].ids:
                 root = self.root(one)
                 if root in reasons and root not in fixed:
-                    found.setdefault(path, reasons[root])
-        return found
+                    reasons_by_path.setdefault(path, reasons[root])
+        return reasons_by_path
 
     def groups(self, chosen: set[str]) -> Iterator[tuple[float, list[int]]]:
         """Units that go together and may go, with their importance.

@@ -5,7 +5,7 @@ from exburn.compression.masking.masks import (
     iter_masks,
     join,
     mask_of,
-    masked,
+    mask_values,
     remove_mask,
     unpack,
 )
@@ -27,11 +27,11 @@ from exburn.compression.masking.schedules import (
     PolynomialSparsity,
     SparsitySchedule,
 )
-from exburn.compression.masking.training import Masking
+from exburn.compression.masking.training import WeightMasking
 
 __all__ = [
     "ConstantSparsity",
-    "Masking",
+    "WeightMasking",
     "PruningPlan",
     "PolynomialSparsity",
     "SparsitySchedule",
@@ -45,7 +45,7 @@ __all__ = [
     "join",
     "make_plan",
     "mask_of",
-    "masked",
+    "mask_values",
     "prunable",
     "records_of",
     "remove_mask",

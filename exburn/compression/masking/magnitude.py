@@ -35,7 +35,7 @@ def keys_of(weight: Any, bits: Any) -> jax.Array:
     return jnp.where(unpack(bits, weight.shape), key, np.uint32(0))
 
 
-def least(keys: Sequence[Any], groups: Sequence[int], wanted: Any) -> list[jax.Array]:
+def least(keys: Sequence[Any], groups: Sequence[int], sizes: Any) -> list[jax.Array]:
     """The least entries of their groups, of each array, as True in a bool array.
 
     Of equal ones the first go, so that there are as many as are wanted.
@@ -43,7 +43,7 @@ def least(keys: Sequence[Any], groups: Sequence[int], wanted: Any) -> list[jax.A
     Args:
         keys: Arrays of ``keys_of``.
         groups: The number of each one's group.
-        wanted: How many entries of each group, uint32 ``[groups]``.
+        sizes: How many entries of each group, uint32 ``[groups]``.
     """
     index = jnp.asarray(groups)
 
@@ -52,36 +52,36 @@ def least(keys: Sequence[Any], groups: Sequence[int], wanted: Any) -> list[jax.A
             jnp.sum(key < below[group], dtype=jnp.uint32)
             for key, group in zip(keys, groups, strict=True)
         ]
-        zeros = jnp.zeros(wanted.shape, jnp.uint32)
+        zeros = jnp.zeros(sizes.shape, jnp.uint32)
         return zeros.at[index].add(jnp.stack(counts))
 
     def narrow(number: Any, bound: Any) -> jax.Array:
         bit = (_BITS - 1 - number).astype(jnp.uint32)
         further = bound | (np.uint32(1) << bit)
-        return jnp.where(count(further) < wanted, further, bound)
+        return jnp.where(count(further) < sizes, further, bound)
 
-    bound = jax.lax.fori_loop(0, _BITS, narrow, jnp.zeros_like(wanted))
-    room = wanted - count(bound)  # for entries that equal the bound
-    found = []
+    bound = jax.lax.fori_loop(0, _BITS, narrow, jnp.zeros_like(sizes))
+    room = sizes - count(bound)  # for entries that equal the bound
+    masks = []
     for key, group in zip(keys, groups, strict=True):
         equal = key == bound[group]
         order = jnp.cumsum(equal.reshape(-1), dtype=jnp.uint32).reshape(key.shape)
-        found.append((key < bound[group]) | (equal & (order <= room[group])))
+        masks.append((key < bound[group]) | (equal & (order <= room[group])))
         taken = jnp.minimum(jnp.sum(equal, dtype=jnp.uint32), room[group])
         room = room.at[group].add(-taken)
-    return found
+    return masks
 
 
-def least_of_each(key: Any, axis: int, size: int, wanted: Any) -> jax.Array:
+def least_of_each(key: Any, axis: int, size: int, counts: Any) -> jax.Array:
     """The least entries among ``size`` neighbours along an axis, as True.
 
     Args:
         key: An array of ``keys_of``.
         axis: The axis, which ``size`` divides.
         size: Entries of a group.
-        wanted: How many of each group.
+        counts: How many of each group.
     """
     last = jnp.moveaxis(key, axis, -1)  # […, n]
     rows = last.reshape(-1, size)
     rank = jnp.argsort(jnp.argsort(rows, axis=-1, stable=True), axis=-1)
-    return jnp.moveaxis((rank < wanted).reshape(last.shape), -1, axis)
+    return jnp.moveaxis((rank < counts).reshape(last.shape), -1, axis)

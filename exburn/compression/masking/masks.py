@@ -45,7 +45,7 @@ def count_zeros(bits: Any) -> jax.Array:
     return np.uint32(8 * bits.size) - ones
 
 
-def masked(value: Any, bits: Any) -> jax.Array:
+def mask_values(value: Any, bits: Any) -> jax.Array:
     """A weight, or what is added to it, with zeros where the mask is zero."""
     return jnp.where(unpack(bits, value.shape), value, jnp.zeros((), value.dtype))
 
@@ -84,8 +84,8 @@ def places_of(model: Any, paths: Iterable[str]) -> Iterator[tuple[str, Any, str]
 
 def mask_of(layer: Any, attribute: str) -> Any:
     """The mask of a layer's weight, a variable; ``None`` if it has none."""
-    found = vars(layer).get(attribute + _SUFFIX)
-    return found if isinstance(found, nnx.Variable) and _is_mask(found) else None
+    mask = vars(layer).get(attribute + _SUFFIX)
+    return mask if isinstance(mask, nnx.Variable) and _is_mask(mask) else None
 
 
 def iter_masks(root: Any) -> Iterator[tuple[str, Any, str, Any]]:
@@ -108,7 +108,7 @@ def apply_masks(root: Any) -> None:
     """Sets weights to zero where their masks are."""
     for _, layer, attribute, mask in iter_masks(root):
         weight = exact_weight(getattr(layer, attribute))
-        weight.set_raw_value(masked(weight.get_raw_value(), mask.get_raw_value()))
+        weight.set_raw_value(mask_values(weight.get_raw_value(), mask.get_raw_value()))
 
 
 def _is_mask(variable: nnx.Variable) -> bool:

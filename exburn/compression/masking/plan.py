@@ -20,7 +20,7 @@ from exburn.compression.masking.masks import (
     iter_masks,
     join,
     mask_of,
-    masked,
+    mask_values,
     pack,
     places_of,
     remove_mask,
@@ -146,16 +146,16 @@ class PruningPlan:
             part = jnp.floor(share * final.astype(np.float32)).astype(jnp.uint32)
             return jnp.where(share >= 1, final, part)
 
-        wanted = count_wanted(share)
+        goal = count_wanted(share)
         zeros = jnp.stack([count_zeros(masks[name]) for name in names])
         have = jnp.zeros(len(sizes), jnp.uint32).at[groups].add(zeros)
-        due = jnp.any(wanted > have)
+        due = jnp.any(goal > have)
         if resting and before is not None:
-            due &= jnp.any(wanted > count_wanted(self._share(before)))
+            due &= jnp.any(goal > count_wanted(self._share(before)))
 
         def renew(weights: dict, masks: dict) -> dict[str, Any]:
             keys = [keys_of(weights[name], masks[name]) for name in names]
-            gone = least(keys, groups.tolist(), jnp.maximum(wanted, have))
+            gone = least(keys, groups.tolist(), jnp.maximum(goal, have))
             return {name: pack(~g) for name, g in zip(names, gone, strict=True)}
 
         return due, renew
@@ -170,12 +170,12 @@ class PruningPlan:
             return jnp.floor(share * (size - left) + 1e-4).astype(jnp.int32)
 
         def lacks(masks: dict) -> Any:
-            found = []
+            lacking = []
             for name, mask in masks.items():
                 alive = unpack(mask, self.shapes[name])
                 rows = jnp.moveaxis(alive, self.axes[name], -1).reshape(-1, size)
-                found.append(jnp.any(jnp.sum(~rows, axis=-1) < each))
-            return jnp.any(jnp.stack(found))
+                lacking.append(jnp.any(jnp.sum(~rows, axis=-1) < each))
+            return jnp.any(jnp.stack(lacking))
 
         each = of_each(step)
         if before is None:
@@ -185,8 +185,8 @@ class PruningPlan:
             # it was left, unless earlier masks had other zeros, too.
             zeros = jnp.stack([count_zeros(mask) for mask in masks.values()])
             rows = [math.prod(self.shapes[name]) // size for name in masks]
-            kept = jnp.all(zeros == each * jnp.asarray(rows, jnp.int32))
-            sure = kept & (of_each(before) == each)
+            zeros_stay = jnp.all(zeros == each * jnp.asarray(rows, jnp.int32))
+            sure = zeros_stay & (of_each(before) == each)
             due = jax.lax.cond(sure, lambda masks: jnp.bool_(False), lacks, masks)
 
         def renew(weights: dict, masks: dict) -> dict[str, Any]:
@@ -233,9 +233,9 @@ def make_plan(
     scope = check_choice(op, "scope", scope, _SCOPES)
     schedule = ConstantSparsity() if schedule is None else schedule
     check_schedule(op, schedule)
-    found = dict(_find_weights(model, chosen, named))
-    axes = {path: axis for path, (axis, _) in found.items()}
-    shapes = {path: shape for path, (_, shape) in found.items()}
+    weights = dict(_find_weights(model, chosen, named))
+    axes = {path: axis for path, (axis, _) in weights.items()}
+    shapes = {path: shape for path, (_, shape) in weights.items()}
     if not axes:
         raise ArgumentError(
             op,
@@ -348,17 +348,17 @@ def begin(model: Any, plan: PruningPlan) -> None:
     )
     for path, bits in new.items():
         masks[path].set_raw_value(bits)
-        weights[path].set_raw_value(masked(weights[path].get_value(), bits))
+        weights[path].set_raw_value(mask_values(weights[path].get_value(), bits))
 
 
 def iter_plans(root: Any) -> Iterator[tuple[str, Any, PruningPlan]]:
     """The plans of the models in a module: path, model, plan of the masks it has."""
     for path, module in iter_modules(root):
-        if (held := vars(module).get(_PLAN)) is None:
+        if (plan := vars(module).get(_PLAN)) is None:
             continue
         masks = {join(p, name) for p, _, name, _ in iter_masks(module)}
-        axes = {w: axis for w, axis in held.value.axes.items() if w in masks}
-        yield path, module, dataclasses.replace(held.value, axes=axes)
+        axes = {w: axis for w, axis in plan.value.axes.items() if w in masks}
+        yield path, module, dataclasses.replace(plan.value, axes=axes)
 
 
 def forget(model: Any) -> None:
@@ -392,15 +392,15 @@ def records_of(model: Any) -> Iterator[dict[str, Any]]:
 
     Masks of layers that came from another model have no plan here.
     """
-    told: set[str] = set()
+    recorded_paths: set[str] = set()
     for path, _, plan in iter_plans(model):
         record = plan.record
         for key in ("weights", "layers"):
             record[key] = [join(path, one) for one in record[key]]
-        told.update(record["weights"])
+        recorded_paths.update(record["weights"])
         yield record | {"model": path}
     masks = ((join(p, name), p) for p, _, name, _ in iter_masks(model))
-    rest = {weight: path for weight, path in masks if weight not in told}
+    rest = {weight: path for weight, path in masks if weight not in recorded_paths}
     yield {
         "kind": "pruning",
         "weights": list(rest),

@@ -136,7 +136,7 @@ def check_schedule(op: str, schedule: Any) -> None:
         )
     hint = "Write __call__ with JAX' functions: jnp.where(step < 100, 0.5, 1.0)."
     try:
-        found = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
+        share = jax.eval_shape(schedule, jax.ShapeDtypeStruct((), jnp.int32))
     except (TypeError, ValueError) as error:
         raise ArgumentError(
             op,
@@ -144,11 +144,11 @@ def check_schedule(op: str, schedule: Any) -> None:
             {"cause": str(error).partition("\n")[0]},
             hint=hint,
         ) from error
-    if getattr(found, "shape", None) != ():
+    if getattr(share, "shape", None) != ():
         raise ArgumentError(
             op,
             f"the schedule {type(schedule).__name__} must give one number from 0 to 1",
-            {"received": f"{found}"},
+            {"received": f"{share}"},
             hint=hint,
         )
 

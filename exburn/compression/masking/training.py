@@ -10,7 +10,7 @@ from exburn.compression.masking.masks import (
     iter_masks,
     join,
     mask_of,
-    masked,
+    mask_values,
     places_of,
 )
 from exburn.compression.masking.plan import STEP, PruningPlan, iter_plans
@@ -38,7 +38,7 @@ class Planned:
 
 
 @dataclasses.dataclass(frozen=True)
-class Masking:
+class WeightMasking:
     """The masks of a module's trained weights, and the plans that they follow.
 
     Attributes:
@@ -56,7 +56,7 @@ class Masking:
         names: Mapping[int, str],
         trained: list[str],
         frozen: list[str],
-    ) -> Masking:
+    ) -> WeightMasking:
         """The masks that a module has.
 
         Args:
@@ -65,11 +65,11 @@ class Masking:
             trained: Those of the trained parameters.
             frozen: Those of the others, which stay as they are.
         """
-        known, still = set(trained), set(frozen)
+        params, still = set(trained), set(frozen)
         pairs = {}
         for _, layer, attribute, mask in iter_masks(module):
             weight = names.get(id(exact_weight(getattr(layer, attribute))))
-            if weight in known:
+            if weight in params:
                 pairs[weight] = names[id(mask)]
         plans = []
         for path, model, plan in iter_plans(module):
@@ -91,7 +91,7 @@ class Masking:
         if not self.pairs:
             return params
         return params | {
-            name: masked(params[name], others[mask])
+            name: mask_values(params[name], others[mask])
             for name, mask in self.pairs.items()
             if name in params
         }

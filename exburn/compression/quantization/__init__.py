@@ -11,7 +11,7 @@ from exburn.compression.quantization.aware import (
     simulate,
 )
 from exburn.compression.quantization.blocks import Blocks
-from exburn.compression.quantization.calibrate import Calibration, calibrate
+from exburn.compression.quantization.calibrate import CalibrationData, calibrate
 from exburn.compression.quantization.convert import (
     carry_out,
     freeze_parameters,
@@ -35,7 +35,7 @@ from exburn.compression.quantization.quantized_layers import (
 from exburn.compression.quantization.ranging import METHODS, measure_ranges
 from exburn.compression.quantization.samples import token_windows
 from exburn.compression.quantization.scheme import Scheme
-from exburn.compression.quantization.settings import Settings
+from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.compression.quantization.simulated import (
     SimulatedWeight,
     simulated_schemes,
@@ -46,12 +46,12 @@ __all__ = [
     "METHODS",
     "AnyStandIn",
     "Blocks",
-    "Calibration",
+    "CalibrationData",
     "LowRank",
     "QuantizationPlan",
     "QuantizedWeight",
     "Scheme",
-    "Settings",
+    "QuantizationSettings",
     "SimulatedWeight",
     "add_ranges",
     "all_ranges",

@@ -8,9 +8,9 @@ from typing import Any
 from flax import nnx
 
 from exburn import activations
-from exburn.compression.quantization.plan import QuantizationPlan, Target
+from exburn.compression.quantization.plan import QuantizationPlan, QuantizationTarget
 from exburn.compression.quantization.ranges import PLACES, SUM, Range, Ranges
-from exburn.compression.quantization.settings import Settings
+from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.compression.quantization.simulated import (
     SimulatedWeight,
     simulated_schemes,
@@ -83,8 +83,8 @@ def all_ranges(model: Any) -> Iterator[tuple[str, str, Range]]:
     """The ranges of a model: the layer's path, the place, and the range."""
     for path, layer in layer_paths(model).items():
         if layer._ranges is not None:
-            for place, found in layer._ranges.items():
-                yield path, place, found
+            for place, range_ in layer._ranges.items():
+                yield path, place, range_
 
 
 def is_simulated(model: Any) -> bool:
@@ -104,7 +104,9 @@ def plan_as_trained(model: Any) -> QuantizationPlan:
         if schemes:
             one = next(iter(schemes.values()))
             settings = settings or _settings_of(one)
-            targets.append(Target(path, layer, schemes, layer.precision, one.name))
+            targets.append(
+                QuantizationTarget(path, layer, schemes, layer.precision, one.name)
+            )
     assert settings is not None
     return QuantizationPlan(settings, targets, [])
 
@@ -115,12 +117,12 @@ def require_known(model: Any, op: str) -> None:
     Raises:
         ArgumentError: There are ranges, and none is known.
     """
-    found = [each.known for _, _, each in all_ranges(model)]
-    if found and not any(found):
+    states = [each.is_known for _, _, each in all_ranges(model)]
+    if states and not any(states):
         raise ArgumentError(
             op,
             "the ranges of activations are not known yet: they saw nothing but 0",
-            {"ranges": len(found)},
+            {"ranges": len(states)},
             hint="Call fit() first, or quantize_aware(model, mode, calibration=x).",
         )
 
@@ -135,10 +137,10 @@ def settle(model: Any) -> tuple[str, ...]:
         The places of those, each the path of a layer and a name of `PLACES`.
     """
     layers, gone = layer_paths(model), []
-    for path, place, found in list(all_ranges(model)):
-        if found.known:
-            found.settled = True
-            for end in (found.low, found.high):
+    for path, place, range_ in list(all_ranges(model)):
+        if range_.is_known:
+            range_.settled = True
+            for end in (range_.low, range_.high):
                 if isinstance(end, nnx.Param):
                     end.set_metadata("frozen", True)
         else:
@@ -147,6 +149,8 @@ def settle(model: Any) -> tuple[str, ...]:
     return tuple(gone)
 
 
-def _settings_of(scheme: Any) -> Settings:
-    found = Settings(scheme.dtype, scheme.block_size, scales=scheme.scales)
-    return found.with_ranges() if scheme.static else found
+def _settings_of(scheme: Any) -> QuantizationSettings:
+    settings = QuantizationSettings(
+        scheme.dtype, scheme.block_size, scales=scheme.scales
+    )
+    return settings.with_ranges() if scheme.static else settings

@@ -26,26 +26,28 @@ class Blocks:
     reached: frozenset[str]
 
     @classmethod
-    def of(cls, model: Any, told: Any) -> Blocks:
+    def of(cls, model: Any, structure: Any) -> Blocks:
         """The blocks of a model.
 
         Args:
             model: The model.
-            told: ``{"pre_block_layers": […], "sequential_blocks": […]}``.
+            structure: ``{"pre_block_layers": […], "sequential_blocks": […]}``.
 
         Raises:
             ArgumentError: It is something else, or names no layer of the model.
         """
-        if not isinstance(told, Mapping):
+        if not isinstance(structure, Mapping):
             raise _refusal(
                 "the layers that the data goes through are needed as a dict, received "
-                f"{told!r}"
+                f"{structure!r}"
             )
-        unknown = set(told) - {"pre_block_layers", "sequential_blocks"}
-        lists = [told.get(k, ()) for k in ("pre_block_layers", "sequential_blocks")]
+        unknown = set(structure) - {"pre_block_layers", "sequential_blocks"}
+        lists = [
+            structure.get(k, ()) for k in ("pre_block_layers", "sequential_blocks")
+        ]
         if unknown or not all(isinstance(part, list | tuple) for part in lists):
             raise _refusal(
-                f"it holds lists of layers under two keys, received {told!r}"
+                f"it holds lists of layers under two keys, received {structure!r}"
             )
         first, blocks = lists
         if not blocks:

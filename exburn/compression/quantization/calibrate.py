@@ -17,7 +17,7 @@ from exburn.compression.quantization.awq import SAMPLE_ROWS, round_by_awq
 from exburn.compression.quantization.blocks import Blocks, within
 from exburn.compression.quantization.convert import exchange
 from exburn.compression.quantization.gptq import round_by_gptq
-from exburn.compression.quantization.plan import QuantizationPlan, Target
+from exburn.compression.quantization.plan import QuantizationPlan, QuantizationTarget
 from exburn.compression.quantization.probing import running
 from exburn.compression.quantization.quantized_layers import input_rows
 from exburn.core.forward_context import Interceptor
@@ -29,7 +29,7 @@ _Step = str | Callable[[Any], Any]  # the path of a layer, or a function
 
 
 @dataclasses.dataclass(frozen=True)
-class Calibration:
+class CalibrationData:
     """What weights are chosen on.
 
     Attributes:
@@ -69,7 +69,7 @@ class Calibration:
                 )
 
 
-def calibrate(model: Any, plan: QuantizationPlan, calibration: Calibration) -> None:
+def calibrate(model: Any, plan: QuantizationPlan, calibration: CalibrationData) -> None:
     """Carries a plan out in place, with weights that are chosen on data.
 
     Args:
@@ -89,9 +89,11 @@ def calibrate(model: Any, plan: QuantizationPlan, calibration: Calibration) -> N
         for batches in _in_batches(calibration.tokens, size)
     ]
     for number, block in enumerate(blocks.paths):
-        found = [t for path, t in left.items() if within(path, block) and t.schemes]
-        watched = _watch(model, block, found, x, plan.settings.config) if found else {}
-        for target in found:
+        targets = [t for path, t in left.items() if within(path, block) and t.schemes]
+        watched = (
+            _watch(model, block, targets, x, plan.settings.config) if targets else {}
+        )
+        for target in targets:
             (name,) = target.schemes
             parts = _round(target, name, watched[target.path], plan.settings.config)
             exchange(left.pop(target.path), plan.settings, {name: parts})
@@ -109,25 +111,27 @@ def _in_batches(tokens: np.ndarray, size: int) -> list[np.ndarray]:
     return [part for part in parts if part.size]
 
 
-def _round(target: Target, name: str, found: tuple, config: Any) -> tuple:
+def _round(
+    target: QuantizationTarget, name: str, statistics: tuple, config: Any
+) -> tuple:
     """The parts of a layer's weight, from what was found out about its inputs."""
-    if not all(np.isfinite(values).all() for values in found):
+    if not all(np.isfinite(values).all() for values in statistics):
         raise ArgumentError(
             "quantize", f"{target.path}: its inputs hold NaN or infinity on this data"
         )
     weight, scheme = np.asarray(getattr(target.layer, name)), target.schemes[name]
     mask = mask_of(target.layer, name)
     if config.mode == "awq":
-        return round_by_awq(weight, scheme, *found, points=config.num_grid_points)
+        return round_by_awq(weight, scheme, *statistics, points=config.num_grid_points)
     return round_by_gptq(
         weight,
         scheme,
-        *found,
+        *statistics,
         damping=config.hessian_damping,
         by_size=config.activation_order,
         symmetric=config.symmetric,
         per_channel=config.per_channel,
-        kept=None if mask is None else np.asarray(unpack(mask.value, weight.shape)),
+        mask=None if mask is None else np.asarray(unpack(mask.value, weight.shape)),
     )
 
 
@@ -144,7 +148,7 @@ def _flow(
 
     ``tables`` gets the rows of the tables that ``x`` itself is looked up in, by name.
     """
-    layers, given = {"": copied, **layer_paths(copied)}, x
+    layers, first = {"": copied, **layer_paths(copied)}, x
     with running(model, copied, *interceptors) as ctx:
         for step in steps:
             if isinstance(step, str):
@@ -154,7 +158,7 @@ def _flow(
             x = x[0] if isinstance(x, list | tuple) else x  # as Keras
         if tables is not None:
             for ids, rows, name in ctx.lookups:
-                if ids is given and rows is not None:
+                if ids is first and rows is not None:
                     tables[name] = rows
     return x
 
@@ -172,7 +176,7 @@ def _outputs(model: Any, steps: tuple[_Step, ...], x: Any) -> Any:
 
 
 def _watch(
-    model: Any, block: str, targets: list[Target], x: list[Any], config: Any
+    model: Any, block: str, targets: list[QuantizationTarget], x: list[Any], config: Any
 ) -> dict[str, tuple[np.ndarray, ...]]:
     """What the inputs of layers are like in a block, by path.
 
@@ -199,10 +203,10 @@ def _watch(
     def run(state, start, x):
         return lax.scan(lambda s, v: (one(state, dict(s), v), None), start, x)[0]
 
-    found = {path: statistics.start(n) for path, n in columns.items()}
+    totals = {path: statistics.start(n) for path, n in columns.items()}
     try:
         for batches in x:
-            found = run(state, found, batches)
+            totals = run(state, totals, batches)
     except jax.errors.UnexpectedTracerError as error:
         raise ArgumentError(
             "quantize",
@@ -210,8 +214,8 @@ def _watch(
             {"block": block or model.name, "layers": ", ".join(columns)},
             hint="Choose others with filters=….",
         ) from error
-    found = jax.device_get(found)
-    return {path: statistics.finish(*total) for path, total in found.items()}
+    totals = jax.device_get(totals)
+    return {path: statistics.finish(*total) for path, total in totals.items()}
 
 
 class _Products:

@@ -12,7 +12,7 @@ from flax import nnx
 from exburn.compression.masking.masks import remove_mask
 from exburn.compression.quantization.plan import (
     QuantizationPlan,
-    Target,
+    QuantizationTarget,
     packed_schemes,
     plan_layer,
 )
@@ -20,7 +20,11 @@ from exburn.compression.quantization.quantized_layers import (
     has_own_product,
     put_in_place,
 )
-from exburn.compression.quantization.settings import Settings, config_of, policy_of
+from exburn.compression.quantization.settings import (
+    QuantizationSettings,
+    config_of,
+    policy_of,
+)
 from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.core.methods import overridable
 from exburn.core.precision import QuantizedDTypePolicy
@@ -46,7 +50,9 @@ def carry_out(plan: QuantizationPlan) -> None:
 
 
 def exchange(
-    target: Target, settings: Settings, rounded: dict[str, tuple] | None = None
+    target: QuantizationTarget,
+    settings: QuantizationSettings,
+    rounded: dict[str, tuple] | None = None,
 ) -> None:
     """Exchanges weights and policy of one layer, in place.
 
@@ -128,7 +134,7 @@ def quantize(
         2176
     """
     op = f"{self.name}.quantize"
-    settings = Settings.of(mode, block_size, None, config, op=op)
+    settings = QuantizationSettings.of(mode, block_size, None, config, op=op)
     if settings.uses_calibration:
         raise ArgumentError(
             op,
@@ -149,7 +155,9 @@ def pack_new(layer: Any, policy: QuantizedDTypePolicy) -> None:
     parts = [layer, *layer_paths(layer).values()]
     if any(packed_schemes(part) for part in parts):
         return  # done before, or read from a file
-    settings = Settings.of_policy(policy, getattr(layer, "quantization_config", None))
+    settings = QuantizationSettings.of_policy(
+        policy, getattr(layer, "quantization_config", None)
+    )
     with contextlib.suppress(ArgumentError):
         carry_out(plan_layer(layer, settings))
 
@@ -160,7 +168,9 @@ def packed_policy(layer: Any) -> QuantizedDTypePolicy | None:
     return policy_of(schemes[0], layer.precision) if schemes else None
 
 
-def _not_finite(target: Target, name: str, op: str = "quantize") -> ArgumentError:
+def _not_finite(
+    target: QuantizationTarget, name: str, op: str = "quantize"
+) -> ArgumentError:
     path = f"{target.path}/{name}".removeprefix("/")
     return ArgumentError(op, f"{path} holds NaN or infinity")
 

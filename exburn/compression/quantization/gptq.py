@@ -22,7 +22,7 @@ def round_by_gptq(
     by_size: bool = False,
     symmetric: bool = False,
     per_channel: bool = True,
-    kept: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The parts of a weight that multiplies known inputs almost as the exact one.
 
@@ -40,7 +40,7 @@ def round_by_gptq(
             that of its exact weights, else that of its corrected ones.
         symmetric: Whether the zero points are in the middle.
         per_channel: Whether each row has ranges of its own.
-        kept: Where the weight may be other than zero; anywhere if None.
+        mask: Where the weight may be other than zero; anywhere if None.
 
     Raises:
         ArgumentError: The inputs depend on each other, and the damping is too small.
@@ -50,7 +50,7 @@ def round_by_gptq(
     forget that inputs before are fixed.
     """
     exact = scheme.matrix(weight).astype(np.float32)
-    kept = None if kept is None else scheme.matrix(kept)
+    mask = None if mask is None else scheme.matrix(mask)
     order = np.arange(scheme.columns)
     if by_size:
         order = np.argsort(-np.diagonal(gram), kind="stable")
@@ -74,8 +74,8 @@ def round_by_gptq(
             block = column // scheme.size
             one = Grid(scale[:, block], zero[:, block], scheme.bits)
             chosen = one.round(left[j][:, None])
-            if kept is not None:
-                chosen[:, 0] = np.where(kept[:, column], chosen[:, 0], one.zero)
+            if mask is not None:
+                chosen[:, 0] = np.where(mask[:, column], chosen[:, 0], one.zero)
             whole[:, column] = chosen[:, 0]
             error = (left[j] - one.read(chosen)[:, 0]) / factor[j, j]
             left[j + 1 : stop] -= np.outer(factor[j, j + 1 : stop], error)

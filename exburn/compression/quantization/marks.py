@@ -29,14 +29,14 @@ def visible() -> bool:
 def round_to_int8(x: Any, scale: Any, zero: Any) -> Any:
     """The multiples of ``scale`` nearest to a float32 array, of 256 about ``zero``."""
 
-    def rounded(x: Any, scale: Any, zero: Any) -> Any:
+    def nearest(x: Any, scale: Any, zero: Any) -> Any:
         whole = jnp.clip(jnp.rint(x / scale) + zero, -128, 127)
         return (whole - zero) * scale
 
     return (
-        lax.composite(rounded, ROUND)(x, scale, zero)
+        lax.composite(nearest, ROUND)(x, scale, zero)
         if visible()
-        else rounded(x, scale, zero)
+        else nearest(x, scale, zero)
     )
 
 

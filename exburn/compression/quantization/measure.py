@@ -109,14 +109,16 @@ def _nearest(path: str, errors: dict) -> str:
 
 
 def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
-    found = dict(own_weights(small))
+    exact_weights = dict(own_weights(small))
     pairs = []
     for key, weight in own_weights(exact):
         name = key.partition("/")[0]
         if isinstance(getattr(exact, name), Ranges):  # no weights of the layer's own
             continue
         if is_float(weight.get_raw_value().dtype):
-            other = found[key] if key in found else getattr(small, name)  # packed
+            other = (
+                exact_weights[key] if key in exact_weights else getattr(small, name)
+            )  # packed
             value = weight.get_value()
             if name == "kernel" and isinstance(exact, TernaryDense):
                 value = math.prod(exact.ternary_kernel())  # what it computes with

@@ -99,20 +99,20 @@ def find_places(
         targets: Paths of the layers whose weights are of few bits.
         chosen: Paths of all layers that may be changed.
     """
-    found: dict[str, set[str]] = {}
+    places: dict[str, set[str]] = {}
     seen: set[str] = set()
     if getattr(model, "graph", None) is not None:
-        _Walk(model, "", targets, found, seen).run([False] * len(model.graph.inputs))
+        _Walk(model, "", targets, places, seen).run([False] * len(model.graph.inputs))
     layers = layer_paths(model)
     loops = [path for path, layer in layers.items() if isinstance(layer, RNN)]
     for path in sorted(targets - seen):  # in layers whose structure is not known
         looped = any(within(path, loop) for loop in loops)
         if isinstance(layers[path], _PRODUCTS) and not looped:
-            found.setdefault(path, set()).add(INPUT)
+            places.setdefault(path, set()).add(INPUT)
     return {
-        path: tuple(place for place in PLACES if place in found[path])
+        path: tuple(place for place in PLACES if place in places[path])
         for path in layers
-        if found.get(path) and path in chosen
+        if places.get(path) and path in chosen
     }
 
 
@@ -123,7 +123,7 @@ class _Walk:
         model: The model whose graph it is.
         prefix: Its path, with a slash behind it.
         targets: Paths of the layers whose weights are of few bits.
-        found: The places so far, by the layer's path.
+        places: The places so far, by the layer's path.
         seen: The layers that were met.
     """
 
@@ -132,12 +132,12 @@ class _Walk:
         model: Any,
         prefix: str,
         targets: set[str],
-        found: dict[str, set[str]],
+        places: dict[str, set[str]],
         seen: set[str],
     ):
         self.graph: Graph = model.graph
         self.layers, self.prefix = dict(model.nodes), prefix
-        self.targets, self.found, self.seen = targets, found, seen
+        self.targets, self.places, self.seen = targets, places, seen
         self.users: dict[Ref, list[int]] = {}
         for number, node in enumerate(self.graph.nodes):
             for ref in _refs(node):
@@ -147,28 +147,28 @@ class _Walk:
 
     def run(self, inputs: list[bool]) -> list[bool]:
         """Which outputs are rounded already, for which inputs are."""
-        rounded = {Ref(-1, i): known for i, known in enumerate(inputs)}
+        rounded = {Ref(-1, i): is_rounded for i, is_rounded in enumerate(inputs)}
         for number, node in enumerate(self.graph.nodes):
-            given = [rounded.get(ref, False) for ref in _refs(node)]
-            done = self._call(number, node, given)
+            flags = [rounded.get(ref, False) for ref in _refs(node)]
+            done = self._call(number, node, flags)
             rounded |= {Ref(number, i): flag for i, flag in enumerate(done)}
         return [rounded.get(ref, False) for ref in self.graph.outputs]
 
-    def _call(self, number: int, node: Node, given: list[bool]) -> list[bool]:
+    def _call(self, number: int, node: Node, flags: list[bool]) -> list[bool]:
         count, layer = len(node.shapes), self._layer(number)
         if layer is None:
             return [False] * count
-        path, known = f"{self.prefix}{node.target}", bool(given) and all(given)
+        path, is_rounded = f"{self.prefix}{node.target}", bool(flags) and all(flags)
         if getattr(layer, "graph", None) is not None:
-            inner = _Walk(layer, f"{path}/", self.targets, self.found, self.seen)
-            return inner.run(given)
+            inner = _Walk(layer, f"{path}/", self.targets, self.places, self.seen)
+            return inner.run(flags)
         self.seen.add(path)
         if isinstance(layer, _MOVES):
-            return [known] * count
+            return [is_rounded] * count
         product = path in self.targets and isinstance(layer, _PRODUCTS)
-        if product and not known:
+        if product and not is_rounded:
             self._add(path, INPUT)
-        if not (product or self._computes(number, layer, known)):
+        if not (product or self._computes(number, layer, is_rounded)):
             return [False] * count
         if self._goes_on(number):
             return [False] * count  # the last of the group rounds
@@ -181,18 +181,18 @@ class _Walk:
         return [False] * count
 
     def _add(self, path: str, place: str) -> None:
-        self.found.setdefault(path, set()).add(place)
+        self.places.setdefault(path, set()).add(place)
 
     def _layer(self, number: int) -> Any:
         target = self.graph.nodes[number].target
         return self.layers[target] if isinstance(target, str) else None
 
-    def _computes(self, number: int, layer: Any, known: bool) -> bool:
+    def _computes(self, number: int, layer: Any, is_rounded: bool) -> bool:
         """Whether a layer without a weight of few bits is an operator of integers."""
         if isinstance(layer, (*_JOINS, *_OTHERS)):
-            return known or self._ends_groups(number)
+            return is_rounded or self._ends_groups(number)
         if isinstance(layer, BatchNormalization) or _is_relu(layer):
-            return known or self._ends_groups(number)
+            return is_rounded or self._ends_groups(number)
         return False
 
     def _ends_groups(self, number: int) -> bool:

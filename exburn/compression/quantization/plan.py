@@ -17,7 +17,7 @@ from exburn.compression.quantization.quantized_layers import (
     is_matrix_product,
 )
 from exburn.compression.quantization.scheme import Scheme
-from exburn.compression.quantization.settings import PACKED, Settings
+from exburn.compression.quantization.settings import PACKED, QuantizationSettings
 from exburn.compression.quantization.weight import Packed, QuantizedWeight
 from exburn.core.precision import DTypePolicy, is_float
 from exburn.errors import (
@@ -53,7 +53,7 @@ _NORMALIZATIONS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class QuantizationTarget:
     """A layer that is quantized.
 
     Attributes:
@@ -72,14 +72,14 @@ class Target:
 class QuantizationPlan:
     """The layers to quantize, and those with weights that are left alone."""
 
-    settings: Settings
-    targets: list[Target]
+    settings: QuantizationSettings
+    targets: list[QuantizationTarget]
     skipped: list[tuple[str, Layer, str]]
 
 
 def make_plan(
     model: Any,
-    settings: Settings,
+    settings: QuantizationSettings,
     chosen: set[str],
     *,
     again: bool = False,
@@ -136,7 +136,7 @@ def make_plan(
     return QuantizationPlan(settings, targets, skipped)
 
 
-def plan_layer(layer: Any, settings: Settings) -> QuantizationPlan:
+def plan_layer(layer: Any, settings: QuantizationSettings) -> QuantizationPlan:
     """The plan of a layer by itself: its weights, and those inside, are to be packed.
 
     Raises:
@@ -155,10 +155,10 @@ def plan_layer(layer: Any, settings: Settings) -> QuantizationPlan:
         raise NotBuiltError(op, "the layer has no weights before it is built")
     if any("lora" in weight.get_metadata() for weight in weights):
         raise ArgumentError(op, "the layer has a low-rank adapter")
-    found = [_packed_target(p, part, settings, parts) for p, part in parts.items()]
-    targets = [target for target, _ in found if target is not None]
+    pairs = [_packed_target(p, part, settings, parts) for p, part in parts.items()]
+    targets = [target for target, _ in pairs if target is not None]
     if not targets:
-        reason = next((r for _, r in reversed(found) if r), "nothing can be packed")
+        reason = next((r for _, r in reversed(pairs) if r), "nothing can be packed")
         raise ArgumentError(op, reason)
     return QuantizationPlan(settings, targets, [])
 
@@ -179,13 +179,13 @@ def choose(model: Any, selection: Any, *, op: str) -> set[str]:
     if selection is None:
         return set(layers)
     if callable(selection) and not isinstance(selection, Layer):
-        found = _by_function(selection, layers, op)
+        paths = _by_function(selection, layers, op)
     else:
         listed = isinstance(selection, list | tuple | set)
-        found = set()
+        paths = set()
         for pattern in selection if listed else (selection,):
-            found |= _select_named(model, pattern, layers, op)
-    return {p for p in layers if any(within(p, outer) for outer in found)}
+            paths |= _select_named(model, pattern, layers, op)
+    return {p for p in layers if any(within(p, outer) for outer in paths)}
 
 
 def _select_named(
@@ -196,24 +196,24 @@ def _select_named(
         return set(select_layers(model, (pattern,), op=op))
     except UnknownNameError:
         try:
-            found = {p for p, v in layers.items() if re.search(pattern, v.name)}
+            paths = {p for p, v in layers.items() if re.search(pattern, v.name)}
         except (re.error, TypeError):
-            found = set()
-        if not found:
+            paths = set()
+        if not paths:
             raise
-        return found
+        return paths
 
 
 def _by_function(selection: Callable, layers: dict[str, Any], op: str) -> set[str]:
-    found = {path for path, layer in layers.items() if selection(layer)}
-    if not found:
+    paths = {path for path, layer in layers.items() if selection(layer)}
+    if not paths:
         raise ArgumentError(
             op,
             "filters returned False for every layer",
             {"layers": ", ".join(layers)},
             hint="It is called with each layer, also those within others.",
         )
-    return found
+    return paths
 
 
 def packed_schemes(layer: Any) -> list[Scheme]:
@@ -235,17 +235,17 @@ def _own_weights(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _cast_target(path, layer, settings, again):
-    kept = _stays_float32(layer)
-    if kept == "preprocessing":
+    stays = _stays_float32(layer)
+    if stays == "preprocessing":
         return None, "preprocessing is computed in float32"
     if isinstance(layer, ModuleLayer):
         return None, "a flax module has dtypes of its own"
     before, dtype = layer.precision, settings.dtype
     if before.param == before.compute == dtype and not again:
         return None, f"is {dtype} already"
-    policy = before.replace(param="float32" if kept else dtype, compute=dtype)
-    reason = "normalization stays in float32" if kept else None
-    return Target(path, layer, {}, policy, dtype), reason
+    policy = before.replace(param="float32" if stays else dtype, compute=dtype)
+    reason = "normalization stays in float32" if stays else None
+    return QuantizationTarget(path, layer, {}, policy, dtype), reason
 
 
 def _packed_target(path, layer, settings, layers, reached=True):
@@ -263,9 +263,9 @@ def _packed_target(path, layer, settings, layers, reached=True):
         reason = "SpectralNormalization divides its kernel at every call"
     elif rule is None:
         reason = f"no rule for {type(layer).__name__}"
-    elif ternary and settings.stored != "ternary":
+    elif ternary and settings.storage != "ternary":
         reason = 'TernaryDense is stored by mode "ternary" alone'
-    elif settings.stored == "ternary" and not isinstance(layer, Dense | TernaryDense):
+    elif settings.storage == "ternary" and not isinstance(layer, Dense | TernaryDense):
         reason = "only Dense and TernaryDense are stored as -1, 0 and 1"
     elif not reached:
         reason = NOT_REACHED
@@ -287,7 +287,9 @@ def _packed_target(path, layer, settings, layers, reached=True):
     if not schemes and policy == layer.precision:
         return None, reason
     label = next(iter(schemes.values())).name if schemes else policy.compute
-    return Target(path, layer, schemes, policy, label), reason if not schemes else None
+    return QuantizationTarget(
+        path, layer, schemes, policy, label
+    ), reason if not schemes else None
 
 
 def _why_exact(layer: Layer) -> str | None:

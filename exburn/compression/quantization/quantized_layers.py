@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.compression.masking.masks import mask_of, masked
+from exburn.compression.masking.masks import mask_of, mask_values
 from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.layers import Dense, EinsumDense, Embedding, TernaryDense
 from exburn.module.layer import Layer
@@ -80,7 +80,7 @@ class AnyStandIn(Layer):
         a, b = super().cast(self.lora_a, dtype), super().cast(self.lora_b, dtype)
         exact = exact + term.delta(a, b)
         mask = mask_of(self, term.attribute)
-        return exact if mask is None else masked(exact, mask.get_value())
+        return exact if mask is None else mask_values(exact, mask.get_value())
 
 
 class DenseStandIn(Dense):
@@ -135,22 +135,22 @@ class EinsumDenseStandIn(EinsumDense):
 
     def _multiply(self, x, kernel: QuantizedWeight):
         letters, weight, result = self._terms
-        kept = [c for c in weight if c not in letters]
+        outer = [c for c in weight if c not in letters]
         out = _expand(result, _dotted_axes(self, x))
         x, rest = _summed_last(self, x)
         y = kernel.multiply(x)
-        sizes = [kernel.shape[weight.index(c)] for c in kept]
+        sizes = [kernel.shape[weight.index(c)] for c in outer]
         y = y.reshape(*y.shape[:-1], *sizes)
-        return y.transpose([(rest + kept).index(label) for label in out])
+        return y.transpose([(rest + outer).index(label) for label in out])
 
     def _low_rank_product(self, x):
         letters, weight, result = self._terms
         rank = next(c for c in "rzyxwvutsq" if c not in self.equation)
         summed = "".join(c for c in weight if c in letters and c not in result)
-        kept = "".join(c for c in weight if c not in summed)
+        outer = "".join(c for c in weight if c not in summed)
         inner = rank + "".join(c for c in letters if c not in summed)
         y = jnp.einsum(f"{letters},{summed}{rank}->{inner}", x, self.cast(self.lora_a))
-        return jnp.einsum(f"{inner},{rank}{kept}->{result}", y, self.cast(self.lora_b))
+        return jnp.einsum(f"{inner},{rank}{outer}->{result}", y, self.cast(self.lora_b))
 
 
 class EmbeddingStandIn(Embedding):
@@ -259,8 +259,8 @@ def put_in_place(layer: Layer, kind: type | None = None) -> None:
     """
     cls = type(layer)
     if not hasattr(cls, "stands_for"):
-        made = _stand_in(cls, kind or _kind(cls))
-        object.__setattr__(layer, "__class__", made)
+        stand_in = _stand_in(cls, kind or _kind(cls))
+        object.__setattr__(layer, "__class__", stand_in)
 
 
 def put_back(layer: Layer) -> None:
@@ -273,5 +273,5 @@ def put_back(layer: Layer) -> None:
 def _expand(term: str, hidden: int) -> list[str]:
     """The labels of a term, with numbers for what the dots stand for."""
     dots = [str(i) for i in range(hidden)]
-    before, found, after = term.partition("...")
-    return [*before, *dots, *after] if found else [*term]
+    before, ellipsis, after = term.partition("...")
+    return [*before, *dots, *after] if ellipsis else [*term]

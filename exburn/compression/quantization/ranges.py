@@ -63,7 +63,7 @@ class Range(nnx.Pytree):
             setattr(self, name, kind(jnp.zeros((), jnp.float32), **common))
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether something was seen: the ends differ."""
         low, high = (np.asarray(end.get_raw_value()) for end in (self.low, self.high))
         return bool(low < high)
@@ -100,14 +100,14 @@ class Range(nnx.Pytree):
     def _follow(self, x: Any) -> None:
         x = real_rows(jax.lax.stop_gradient(x).astype(jnp.float32))
         old = self.low.get_value(), self.high.get_value()
-        first, kept = old[0] == old[1], np.float32(self.momentum)
+        first, memory = old[0] == old[1], np.float32(self.momentum)
         for end, before, now in zip(
             (self.low, self.high),
             old,
             (jnp.minimum(x.min(), 0), jnp.maximum(x.max(), 0)),
             strict=True,
         ):
-            moved = kept * before + (1 - kept) * now
+            moved = memory * before + (1 - memory) * now
             moved = jnp.where(first, now, moved)
             end.assign(jnp.where(jnp.isfinite(moved), moved, before))
 
@@ -137,8 +137,8 @@ class Ranges(nnx.Pytree):
         self.output: Any
         for name in PLACES:
             there = name in places
-            made = Range(dtype, learned, momentum) if there else None
-            setattr(self, name, nnx.data(made) if there else None)
+            range_ = Range(dtype, learned, momentum) if there else None
+            setattr(self, name, nnx.data(range_) if there else None)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -170,11 +170,11 @@ class Ranges(nnx.Pytree):
             outputs = self._each(self.output, layer, outputs, ctx)
         return outputs
 
-    def _each(self, found: Range, layer: Any, values: Any, ctx: Any) -> Any:
+    def _each(self, range_: Range, layer: Any, values: Any, ctx: Any) -> Any:
         follows = ctx.training and layer.trainable
 
         def one(value: Any) -> Any:
-            rounded = found(value, follows)
+            rounded = range_(value, follows)
             if rounded is not value and (mask := ctx.mask_of(value)) is not None:
                 ctx.set_mask(rounded, mask)
             return rounded
@@ -213,13 +213,13 @@ def _forward(dtype, x, low, high):
     return y, (x, y, low, high)
 
 
-def _backward(dtype, kept, upstream):
+def _backward(dtype, saved, upstream):
     """Straight through within the range; the ends get what the steps' size changes.
 
     With ``y = s q`` and q fixed: ``dy/ds = y / s`` for what is cut off, and, as q
     follows x, ``(y - x) / s`` for all else (Esser et al., LSQ; Jain et al., TQT).
     """
-    x, y, low, high = kept
+    x, y, low, high = saved
     if dtype == "float8":
         size = jnp.maximum(-low, high)
         beyond = jnp.abs(x) > size
@@ -233,9 +233,9 @@ def _backward(dtype, kept, upstream):
         inner = (upstream * jnp.where(beyond, 0, y - x)).sum() / (high - low)
         d_low = jnp.where(below, upstream, 0).sum() - inner
         d_high = jnp.where(above, upstream, 0).sum() + inner
-    known = low < high
-    d_low, d_high = (jnp.where(known, end, 0) for end in (d_low, d_high))
-    return jnp.where(beyond & known, 0, upstream), d_low, d_high
+    usable = low < high
+    d_low, d_high = (jnp.where(usable, end, 0) for end in (d_low, d_high))
+    return jnp.where(beyond & usable, 0, upstream), d_low, d_high
 
 
 round_within.defvjp(_forward, _backward)

@@ -37,8 +37,8 @@ def measure_ranges(model: Any, batch: Any, method: str, percentile: float) -> No
         DataError: An activation is not finite.
     """
     ends: dict[str, tuple[float, float]] = {}
-    for found in _passes(model, batch, lambda x, _: jnp.stack([x.min(), x.max()])):
-        for key, (low, high) in found.items():
+    for readings in _passes(model, batch, lambda x, _: jnp.stack([x.min(), x.max()])):
+        for key, (low, high) in readings.items():
             before = ends.get(key, (0.0, 0.0))
             ends[key] = min(before[0], float(low)), max(before[1], float(high))
     for key, pair in ends.items():
@@ -49,8 +49,8 @@ def measure_ranges(model: Any, batch: Any, method: str, percentile: float) -> No
             )
     if method != "minmax":
         counts = {key: np.zeros(_BINS) for key in ends}
-        for found in _passes(model, batch, _histogram, ends):
-            for key, part in found.items():
+        for readings in _passes(model, batch, _histogram, ends):
+            for key, part in readings.items():
                 counts[key] += part
         ends = {
             key: _cut(pair, counts[key], percentile)
@@ -58,16 +58,16 @@ def measure_ranges(model: Any, batch: Any, method: str, percentile: float) -> No
             else _fit(pair, counts[key])
             for key, pair in ends.items()
         }
-    for path, place, found in all_ranges(model):
+    for path, place, range_ in all_ranges(model):
         if (pair := ends.get(f"{path}/{place}")) is not None and pair[0] < pair[1]:
-            found.set(*pair)
+            range_.set(*pair)
 
 
 def _passes(
     model: Any,
     batch: Any,
     look: Callable[[Any, Any], Any],
-    given: dict[str, tuple[float, float]] | None = None,
+    ends: dict[str, tuple[float, float]] | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """What a function sees of each activation, for parts of the batch.
 
@@ -93,7 +93,7 @@ def _passes(
 
     compiled = jax.jit(run)
     rows = jax.tree.leaves(batch)[0].shape[0]
-    pairs = None if given is None else {k: np.array(v, "f4") for k, v in given.items()}
+    pairs = None if ends is None else {k: np.array(v, "f4") for k, v in ends.items()}
     for start in range(0, rows, _ROWS):
         part = jax.tree.map(lambda v, start=start: v[start : start + _ROWS], batch)
         yield jax.device_get(compiled(state, part, pairs))

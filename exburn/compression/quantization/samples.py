@@ -76,15 +76,15 @@ def _pieces(item: Any, tokenizer: Any, op: str) -> Iterator[np.ndarray]:
 
 
 def _tokenizer(tokenizer: Any, op: str) -> Any:
-    found = getattr(tokenizer, "tokenize", tokenizer)
-    if not callable(found):
+    tokenize = getattr(tokenizer, "tokenize", tokenizer)
+    if not callable(tokenize):
         raise ArgumentError(
             op,
             "dataset holds strings, which need a tokenizer; received "
             f"tokenizer={tokenizer!r}",
             hint="Give an object with tokenize(text), or a function.",
         )
-    return found
+    return tokenize
 
 
 def _numbers(values: np.ndarray, op: str) -> np.ndarray:

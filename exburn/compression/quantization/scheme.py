@@ -159,12 +159,12 @@ class Scheme:
     @property
     def parts(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """Shapes and dtypes of all that is stored, by name."""
-        found = {"values": self.values_spec, "scale": self.scale_spec}
+        specs = {"values": self.values_spec, "scale": self.scale_spec}
         if self.method is not None:
-            found["zero"] = (self.rows, self.blocks), np.dtype(np.int8)
+            specs["zero"] = (self.rows, self.blocks), np.dtype(np.int8)
         if self.method == "awq":
-            found["factor"] = (self.columns,), np.dtype(np.float32)
-        return found
+            specs["factor"] = (self.columns,), np.dtype(np.float32)
+        return specs
 
     @property
     def nbytes(self) -> int:

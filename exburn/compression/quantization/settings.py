@@ -32,7 +32,7 @@ CALIBRATED: dict[str, type] = {"gptq": GPTQConfig, "awq": AWQConfig}
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class QuantizationSettings:
     """How a model is quantized.
 
     Attributes:
@@ -65,7 +65,7 @@ class Settings:
         config: Any = None,
         *,
         op: str = "quantize",
-    ) -> Settings:
+    ) -> QuantizationSettings:
         """The settings of a mode, or of a configuration.
 
         Raises:
@@ -122,7 +122,7 @@ class Settings:
     @classmethod
     def of_config(
         cls, config: Any, compute_dtype: Any = None, op: str = "quantize"
-    ) -> Settings:
+    ) -> QuantizationSettings:
         """The settings of one of Keras' configurations.
 
         Raises:
@@ -151,15 +151,15 @@ class Settings:
         if mode == "int4":
             size = getattr(config, "block_size", None)
             block_size = -1 if size is None else size
-        found = cls._of_mode(mode, block_size, compute_dtype, op)
+        settings = cls._of_mode(mode, block_size, compute_dtype, op)
         if config.weight_quantizer is None:
-            return found
+            return settings
         return dataclasses.replace(
-            found, scales="float32", quantizer=config.weight_quantizer
+            settings, scales="float32", quantizer=config.weight_quantizer
         )
 
     @classmethod
-    def of_policy(cls, policy: Any, config: Any = None) -> Settings:
+    def of_policy(cls, policy: Any, config: Any = None) -> QuantizationSettings:
         """The settings of a layer that is made with a quantized policy.
 
         Args:
@@ -178,7 +178,7 @@ class Settings:
         return cls(mode, (block or -1) if mode == "int4" else None)
 
     @classmethod
-    def of_record(cls, record: dict[str, Any]) -> Settings:
+    def of_record(cls, record: dict[str, Any]) -> QuantizationSettings:
         """The settings of what a file tells was done to a model.
 
         Raises:
@@ -189,14 +189,16 @@ class Settings:
         if dtype in CALIBRATED:
             kind, bits = CALIBRATED[dtype], record["bits"]
             config = kind(None, None, weight_bits=bits, group_size=block_size)
-            found = cls.of_config(config, compute_dtype)
-            return dataclasses.replace(found, config=None)  # the layers have it
-        found = cls.of(dtype.removesuffix(_STATIC), block_size, compute_dtype)
+            settings = cls.of_config(config, compute_dtype)
+            return dataclasses.replace(settings, config=None)  # the layers have it
+        settings = cls.of(dtype.removesuffix(_STATIC), block_size, compute_dtype)
         if dtype.endswith(_STATIC):
-            found = found.with_ranges()
-        return dataclasses.replace(found, scales=record.get("scales", found.scales))
+            settings = settings.with_ranges()
+        return dataclasses.replace(
+            settings, scales=record.get("scales", settings.scales)
+        )
 
-    def with_ranges(self) -> Settings:
+    def with_ranges(self) -> QuantizationSettings:
         """The same with activations that are rounded within fixed ranges.
 
         Raises:
@@ -212,7 +214,7 @@ class Settings:
         return dataclasses.replace(self, dtype=name, scales="float32")
 
     @property
-    def stored(self) -> str:
+    def storage(self) -> str:
         """How weights are stored: the mode without what is said of activations."""
         return self.dtype.removesuffix("_dynamic").removesuffix(_STATIC)
 
@@ -235,7 +237,7 @@ class Settings:
         self, shape: tuple[int, ...], summed: tuple[int, ...], dtype: Any
     ) -> Scheme:
         """How a weight of this shape is stored."""
-        stored = self.stored
+        stored = self.storage
         if self.uses_calibration:
             stored = "int8" if self.bits == 8 else "int4"
         return Scheme(
@@ -252,7 +254,9 @@ class Settings:
         )
 
 
-def config_of(settings: Settings, before: Any = None) -> QuantizationConfig | None:
+def config_of(
+    settings: QuantizationSettings, before: Any = None
+) -> QuantizationConfig | None:
     """Keras' configuration that says the same; ``None`` for a cast.
 
     Args:
@@ -261,10 +265,10 @@ def config_of(settings: Settings, before: Any = None) -> QuantizationConfig | No
             whose settings do not tell all of it.
     """
     if settings.uses_calibration:
-        kind, given = CALIBRATED[settings.dtype], settings.config
-        if given is not None:  # without data and layers, which a file cannot hold
-            told = {**given.get_config(), "quantization_layer_structure": None}
-            return type(given).from_config(told)
+        kind, config = CALIBRATED[settings.dtype], settings.config
+        if config is not None:  # without data and layers, which a file cannot hold
+            fields = {**config.get_config(), "quantization_layer_structure": None}
+            return type(config).from_config(fields)
         if isinstance(before, kind):
             return before
         return kind(
@@ -273,12 +277,12 @@ def config_of(settings: Settings, before: Any = None) -> QuantizationConfig | No
     if settings.dtype.startswith("int8"):
         inputs = AbsMaxQuantizer() if settings.dtype == "int8_dynamic" else None
         return Int8QuantizationConfig(settings.quantizer, inputs)
-    if settings.stored == "int4":
+    if settings.storage == "int4":
         size = None if settings.block_size == -1 else settings.block_size
         return Int4QuantizationConfig(settings.quantizer, None, size)
-    if settings.stored == "ternary":
+    if settings.storage == "ternary":
         return TernaryQuantizationConfig()
-    return Float8QuantizationConfig() if settings.stored == "float8" else None
+    return Float8QuantizationConfig() if settings.storage == "float8" else None
 
 
 def policy_of(scheme: Scheme, source: DTypePolicy) -> QuantizedDTypePolicy:
@@ -307,9 +311,9 @@ def _compute_dtype(dtype: Any, op: str) -> str | None:
     """The name of the dtype of computations, checked."""
     if dtype is None:
         return None
-    known, name = ("float32", *CASTS), dtype_name(dtype)
-    if name not in known:
-        raise unknown_name("compute dtype", name, known, op=op)
+    names, name = ("float32", *CASTS), dtype_name(dtype)
+    if name not in names:
+        raise unknown_name("compute dtype", name, names, op=op)
     return name
 
 

@@ -88,17 +88,17 @@ class QuantizedWeight(ReadWeight):
 
     def _read(self) -> jax.Array:
         """The weight as one operation of its integers and its scales."""
-        scheme, kept = self.scheme, self.scheme.kept_axes
+        scheme, axes = self.scheme, self.scheme.kept_axes
         values, scale = self._parts()
         whole = scheme.integers(values)
-        if kept and kept == tuple(range(kept[0], kept[-1] + 1)):
+        if axes and axes == tuple(range(axes[0], axes[-1] + 1)):
             # As one axis: runtimes have a scale for each entry of a single one.
-            sizes, place = list(scheme.shape), kept[0]
-            sizes[place : kept[-1] + 1] = [scheme.rows]
+            sizes, place = list(scheme.shape), axes[0]
+            sizes[place : axes[-1] + 1] = [scheme.rows]
             row = [scheme.rows if i == place else 1 for i in range(len(sizes))]
             whole, scale = whole.reshape(sizes), scale.reshape(row)
         else:
-            sizes = [n if i in kept else 1 for i, n in enumerate(scheme.shape)]
+            sizes = [n if i in axes else 1 for i, n in enumerate(scheme.shape)]
             scale = scale.reshape(sizes)
         bits = 4 if scheme.dtype == "int4" else 8
         return marks.read(whole, scale, bits).reshape(scheme.shape)
@@ -179,8 +179,8 @@ class QuantizedWeight(ReadWeight):
 def _is_vector(x: Any) -> bool:
     """Whether x is one row. On a CPU, XLA's matrix product is the faster one."""
     sizes = x.shape[:-1]
-    known = all(isinstance(size, int) for size in sizes)
-    return known and math.prod(sizes) == 1 and jax.default_backend() != "cpu"
+    fixed = all(isinstance(size, int) for size in sizes)
+    return fixed and math.prod(sizes) == 1 and jax.default_backend() != "cpu"
 
 
 def _dot(x: Any, matrix: Any, dtype: Any) -> jax.Array:
