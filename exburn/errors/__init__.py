@@ -665,37 +665,37 @@ class UnknownNameError(ExBurnError, ValueError):
 
 
 def unknown_name(
-    kind: str, name: Any, names: Iterable[str], *, op: str = "get", hint: str = ""
+    kind: str, name: Any, known: Iterable[str], *, op: str = "get", hint: str = ""
 ) -> UnknownNameError:
     """Builds the error for an unknown name, with the closest known ones and a hint.
 
     Args:
         kind: What is named: ``"loss"``.
         name: The name that was given.
-        names: All names there are.
+        known: All names there are.
         op: The operation that failed.
         hint: What to do next, beside the closest names.
 
     Example:
         >>> print(unknown_name("loss", "mze", ["mse", "mae"]))
         get: unknown loss 'mze'
-          names: mae, mse
+          known: mae, mse
           → Did you mean 'mse' or 'mae'?
     """
-    names = sorted(names)
-    if meant := did_you_mean(name, names):
+    known = sorted(known)
+    if meant := did_you_mean(name, known):
         hint = f"{meant} {hint}".strip()
     return UnknownNameError(
-        op, f"unknown {kind} {name!r}", {"known": ", ".join(names)}, hint=hint or None
+        op, f"unknown {kind} {name!r}", {"known": ", ".join(known)}, hint=hint or None
     )
 
 
-def did_you_mean(name: Any, names: Iterable[str]) -> str:
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """The question after a name that is not known; empty if none is like it.
 
     Args:
         name: The name that was given.
-        names: All names there are.
+        known: All names there are.
 
     Example:
         >>> did_you_mean("epoch", ["epochs", "verbose"])
@@ -704,7 +704,7 @@ def did_you_mean(name: Any, names: Iterable[str]) -> str:
         "Did you mean 'learning_rate'?"
     """
     word = str(name)[:_MAX_NAME]
-    short = [one for one in names if len(one) <= _MAX_NAME]
+    short = [one for one in known if len(one) <= _MAX_NAME]
     near = difflib.get_close_matches(word, short, n=3, cutoff=0.5)
     lowered = {one.lower(): one for one in short}
     lower = word.lower()
@@ -731,29 +731,29 @@ def _initials(name: str) -> str:
 
 
 def unknown_argument(
-    op: str, arguments: Iterable[str], names: Iterable[str]
+    op: str, arguments: Iterable[str], known: Iterable[str]
 ) -> SignatureError:
     """Builds the error for an argument that a call does not take.
 
     Args:
         op: What was called.
         arguments: The names that it was given; one at least is not known.
-        names: Those that it takes.
+        known: Those that it takes.
 
     Example:
         >>> print(unknown_argument("fit", ["epoch"], ["x", "y", "epochs"]))
         fit: unknown argument 'epoch'
-          names: x, y, epochs
+          known: x, y, epochs
           → Did you mean 'epochs'?
     """
-    names = list(names)
-    unknown = [name for name in arguments if name not in names]
+    known = list(known)
+    unknown = [name for name in arguments if name not in known]
     plural = "s" if len(unknown) > 1 else ""
-    meant = [did_you_mean(name, names) for name in unknown]
+    meant = [did_you_mean(name, known) for name in unknown]
     return SignatureError(
         op,
         f"unknown argument{plural} {', '.join(map(repr, unknown))}",
-        {"known": ", ".join(names) or "none: it takes no arguments"},
+        {"known": ", ".join(known) or "none: it takes no arguments"},
         hint=" ".join(filter(None, meant)) or f"help({op}) describes what it takes.",
     )
 

@@ -117,12 +117,12 @@ def _check(
         if not error <= rtol:
             if allowed is None and not typical:
                 allowed = reaches(program, inputs)
-            told = describe_difference(want, got, rtol)
+            text = describe_difference(want, got, rtol)
             if not allowed or not _within(want, got, allowed[place], rtol):
-                facts["error"] = f"{error:.2e} (rtol is {rtol:.0e}): {told}"
+                facts["error"] = f"{error:.2e} (rtol is {rtol:.0e}): {text}"
                 raise _difference("other values", facts)
             notes[name] = (
-                f"output {name}: {told}: floats half way between two integers are "
+                f"output {name}: {text}: floats half way between two integers are "
                 "rounded to either"
             )
             if want.dtype.kind in "iu":

@@ -2,8 +2,8 @@
 
 They are compilers in C++ that answer what they cannot express with an abort, write to
 the standard error, and bring versions of MLIR that must not meet JAX's in one process.
-So a conversion is a job: a folder with ``job.json`` and programs of StableHLO, which a
-script reads that imports nothing of ExBurn. It leaves files and ``result.json`` there.
+So a conversion is a job: a folder with ``job.json`` and programs of StableHLO, for a
+script that imports nothing of ExBurn. It leaves files and ``result.json`` there: `job`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from exburn.errors import ExportError, MissingDependencyError
 from exburn.runtime.portable import portable
 
 JOB, RESULT = "job.json", "result.json"
+_FRAME = Path(__file__).with_name("job.py")
 # How MLIR and the converters name an operation that they have no rule for.
 _OPERATION = re.compile(r"\b((?:stablehlo|chlo|vhlo|tfl)\.[a-z]\w*)", re.IGNORECASE)
 
@@ -76,7 +77,7 @@ def run_converter(
     """Runs a script over the job in a folder, and returns what it reports.
 
     Args:
-        script: A file of Python whose argument is the folder.
+        script: A file of Python that has what `job` calls.
         folder: Where the inputs are, and the outputs will be.
         job: What the script is to do; gets this process' ``sys.path``.
         target: What is converted to, as errors name it.
@@ -87,7 +88,7 @@ def run_converter(
     (folder / JOB).write_text(json.dumps({**job, "path": sys.path}))
     (folder / RESULT).unlink(missing_ok=True)
     run = subprocess.run(
-        [sys.executable, "-P", str(script), str(folder)],
+        [sys.executable, "-P", str(_FRAME), str(script), str(folder)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

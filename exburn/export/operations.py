@@ -157,17 +157,17 @@ def apply(
 
 def run(
     steps: Sequence[ProgramStep],
-    known: Mapping[int, Any],
+    slot_values: Mapping[int, Any],
     rules: Mapping[str, Rule] | None = None,
 ) -> dict[int, Any]:
     """Computes operations; the values of all slots, by the slots' ids.
 
     Args:
         steps: The operations.
-        known: Values of slots that none of them gives.
+        slot_values: Values of slots that none of them gives.
         rules: As of ``apply``.
     """
-    values = dict(known)
+    values = dict(slot_values)
     for step in steps:
         arguments = [
             slot.value if isinstance(slot, Known) else values[id(slot)]

@@ -383,10 +383,10 @@ def _measures(description: Any) -> Any:
     name = description.get("class_name")
     if not isinstance(name, str) or "config" not in description:
         return {key: _measures(one) for key, one in description.items()}
-    made = modernize(description)
-    if not isinstance(made["config"], dict):
-        return made
-    config = dict(made["config"])
+    modern = modernize(description)
+    if not isinstance(modern["config"], dict):
+        return modern
+    config = dict(modern["config"])
     if config.get("reduction") == "auto":
         config["reduction"] = "sum_over_batch_size"
     if name in ("MeanMetricWrapper", "LossFunctionWrapper"):
@@ -398,4 +398,4 @@ def _measures(description: Any) -> Any:
         registry.is_registered(f"{kind}>{name}") for kind in ("losses", "metrics")
     ):
         config.pop("fn", None)
-    return {**made, "config": config}
+    return {**modern, "config": config}

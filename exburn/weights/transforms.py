@@ -99,25 +99,25 @@ class _Each(Transform):
         return tuple(map(self.save_one, arrays))
 
     @abc.abstractmethod
-    def shape(self, shape: Shape, wanted: Shape) -> Shape: ...
+    def shape(self, shape: Shape, target: Shape) -> Shape: ...
 
     @abc.abstractmethod
-    def load_one(self, array: np.ndarray, wanted: Shape) -> np.ndarray: ...
+    def load_one(self, array: np.ndarray, target: Shape) -> np.ndarray: ...
 
     @abc.abstractmethod
     def save_one(self, array: np.ndarray) -> np.ndarray: ...
 
 
-def _at(wanted: Shapes, number: int) -> Shape:
+def _at(targets: Shapes, number: int) -> Shape:
     """The shape wanted of an array; where there are fewer weights, that of the last."""
-    return wanted[min(number, len(wanted) - 1)] if wanted else ()
+    return targets[min(number, len(targets) - 1)] if targets else ()
 
 
-class _IdentityTransform(_Each):
-    def shape(self, shape, wanted):
+class _Identity(_Each):
+    def shape(self, shape, target):
         return shape
 
-    def load_one(self, array, wanted):
+    def load_one(self, array, target):
         return array
 
     def save_one(self, array):
@@ -154,7 +154,7 @@ class _Transpose(_Each):
             )
         return _Transpose(*axes)
 
-    def shape(self, shape, wanted):
+    def shape(self, shape, target):
         axes = self._axes or tuple(reversed(range(len(shape))))
         if len(axes) != len(shape):
             raise ShapeError(
@@ -162,7 +162,7 @@ class _Transpose(_Each):
             )
         return tuple(shape[axis] for axis in axes)
 
-    def load_one(self, array, wanted):
+    def load_one(self, array, target):
         return array.transpose(self._axes or None)
 
     def save_one(self, array):
@@ -195,18 +195,18 @@ class _SplitHeads(_Each):
     def _place(self, rank: int) -> int:
         return self._axis + rank if self._axis < 0 else self._axis
 
-    def shape(self, shape, wanted):
+    def shape(self, shape, target):
         place, heads = self._place(len(shape)), self._heads
-        if heads is None and 0 <= place < len(wanted):
-            heads = wanted[place]
+        if heads is None and 0 <= place < len(target):
+            heads = target[place]
         if not (0 <= place < len(shape)) or not heads or shape[place] % heads:
             raise ShapeError(
                 "split_heads", f"{shape} has no axis of {heads} equal heads"
             )
         return (*shape[:place], heads, shape[place] // heads, *shape[place + 1 :])
 
-    def load_one(self, array, wanted):
-        return array.reshape(self.shape(array.shape, wanted))
+    def load_one(self, array, target):
+        return array.reshape(self.shape(array.shape, target))
 
     def save_one(self, array):
         place = self._place(array.ndim - 1)
@@ -217,7 +217,7 @@ class _SplitHeads(_Each):
         return f"split_heads(axis={self._axis})"
 
 
-class _ReshapeTransform(_Each):
+class _Reshape(_Each):
     """Reads the array, row by row, in the shape of the weight.
 
     Args:
@@ -234,15 +234,15 @@ class _ReshapeTransform(_Each):
 
     def __call__(self, *shape: int) -> Transform:
         """With the shape in the file, which saving needs; one size may be -1."""
-        return _ReshapeTransform(*shape)
+        return _Reshape(*shape)
 
-    def shape(self, shape, wanted):
-        if math.prod(shape) != math.prod(wanted):
-            raise ShapeError("reshape", f"{shape} cannot be read as {wanted}")
-        return wanted
+    def shape(self, shape, target):
+        if math.prod(shape) != math.prod(target):
+            raise ShapeError("reshape", f"{shape} cannot be read as {target}")
+        return target
 
-    def load_one(self, array, wanted):
-        return array.reshape(wanted)
+    def load_one(self, array, target):
+        return array.reshape(target)
 
     def save_one(self, array):
         return array.reshape(self._shape) if self._shape else array
@@ -251,13 +251,13 @@ class _ReshapeTransform(_Each):
         return f"reshape({', '.join(map(str, self._shape))})"
 
 
-class _PermuteTransform(_Each):
+class _Permute(_Each):
     """Reorders equal blocks along an axis, such as the gates of a recurrent layer."""
 
     def __init__(self, order: Sequence[int], axis: int):
         self._order, self._axis = tuple(order), axis
 
-    def shape(self, shape, wanted):
+    def shape(self, shape, target):
         rank, many = len(shape), len(self._order)
         if not -rank <= self._axis < rank or shape[self._axis] % many:
             raise ShapeError("permute", f"{shape} has no axis of {many} equal blocks")
@@ -267,7 +267,7 @@ class _PermuteTransform(_Each):
         blocks = np.split(array, len(order), self._axis)
         return np.concatenate([blocks[number] for number in order], self._axis)
 
-    def load_one(self, array, wanted):
+    def load_one(self, array, target):
         return self._take(array, self._order)
 
     def save_one(self, array):
@@ -369,7 +369,7 @@ class _Concat(Transform):
         return f"concat(axis={self._axis})"
 
 
-class _StackTransform(Transform):
+class _Stack(Transform):
     """Puts several arrays together along an axis that they do not have.
 
     Args:
@@ -386,7 +386,7 @@ class _StackTransform(Transform):
 
     def __call__(self, axis: int = 0) -> Transform:
         """Along another axis."""
-        return _StackTransform(axis)
+        return _Stack(axis)
 
     def shapes(self, shapes, wanted):
         first, rank = shapes[0], len(shapes[0]) + 1
@@ -405,7 +405,7 @@ class _StackTransform(Transform):
         return f"stack(axis={self._axis})"
 
 
-class _AddTransform(Transform):
+class _Add(Transform):
     """Makes one weight of the sum of several: the two biases of PyTorch's LSTM.
 
     The way back gives the first all of it, and the others zeros.
@@ -450,14 +450,14 @@ def permute(order: Sequence[int], axis: int = -1) -> Transform:
         raise ArgumentError(
             "permute", f"order must be one of 0, 1, …, received {order}"
         )
-    return _PermuteTransform(order, axis)
+    return _Permute(order, axis)
 
 
-identity: Transform = _IdentityTransform()
+identity: Transform = _Identity()
 transpose = _Transpose()
 split_heads = _SplitHeads()
-reshape = _ReshapeTransform()
+reshape = _Reshape()
 split = _Split(-1, None)
 concat = _Concat(-1)
-stack = _StackTransform(0)
-add: Transform = _AddTransform()
+stack = _Stack(0)
+add: Transform = _Add()

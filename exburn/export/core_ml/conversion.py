@@ -1,66 +1,62 @@
-"""Converts StableHLO to Core ML packages, and computes what is in them: a script.
+"""Converts StableHLO to Core ML packages, and computes what is in them.
 
-`exburn.export.converter` runs it in a process of its own, with the folder of a job as
-its argument. ``job.json`` holds one of these:
+`exburn.export.job` runs it in a process of its own. A job has one of these:
 
 ``file``
     The portable artifact of StableHLO that becomes ``model.mlpackage``, with the names
     of ``inputs`` and ``outputs``, the ``precision``, and texts that the package holds
     by key (``about``); then computed as below.
 ``package``
-    A package to be computed by NumPy: ``batch_0.npz`` becomes ``outputs_0.npz``.
-``pieces``
-    Programs to be converted and computed each by itself, whatever becomes of the
-    others.
-
-``result.json`` holds the stage that was reached, and an error or what was found.
-"""
+    A package to be computed by NumPy: ``batch_0.npz`` becomes ``outputs_0.npz``."""
 
 from __future__ import annotations
 
 import collections
-import json
-import os
+import functools
 import pathlib
 import sys
-import traceback
+from collections.abc import Callable
 from typing import Any
 
 
-def main(folder: pathlib.Path) -> None:
-    job = json.loads((folder / "job.json").read_text())
-    sys.path.extend(p for p in job["path"] if p not in sys.path)
-    sys.path.append(str(pathlib.Path(__file__).parent))  # where `evaluation` is
+def run(job: dict, folder: pathlib.Path, enter: Callable[[str], None]) -> dict:
+    """Does a job; reports how often each operator occurs in a new package."""
+    _leave_out_frameworks()
+    report, package = {}, job.get("package")
+    if package is None:
+        enter("converting")
+        model, report["operators"] = convert(folder / job["file"], job["precision"])
+        enter("writing the package")
+        package = str(folder / "model.mlpackage")
+        write(model, job, package)
+    enter("computing the package")
+    compute(folder, package, job["batches"])
+    return report
+
+
+def load_packages() -> None:
+    """Loads what converts and computes pieces."""
+    _leave_out_frameworks()
+    import coremltools  # noqa: F401
+    import evaluation  # noqa: F401
+    import stablehlo_coreml  # noqa: F401
+
+
+def load(program: pathlib.Path, piece: dict, target: pathlib.Path) -> Callable:
+    """Converts a piece; what computes its outputs."""
+    from evaluation import evaluate
+
+    package = str(target.with_suffix(".mlpackage"))
+    model, _ = convert(program, "float32")
+    write(model, piece, package)
+    return functools.partial(evaluate, package)
+
+
+def _leave_out_frameworks() -> None:
+    """Hides what coremltools would load, for seconds."""
     modules: dict[str, Any] = sys.modules
-    for other in ("sklearn", "tensorflow", "torch", "xgboost"):
-        modules.setdefault(other, None)  # coremltools would load them, for seconds
-    report: dict[str, Any] = {}
-
-    def enter(stage: str) -> None:
-        report["stage"] = stage
-        (folder / "result.json").write_text(json.dumps(report))
-
-    try:
-        if "pieces" in job:
-            enter("trying its operations")
-            try_each(folder, job["pieces"])
-        elif "package" in job:
-            enter("computing the package")
-            compute(folder, job["package"], job["batches"])
-        else:
-            enter("converting")
-            model, report["operators"] = convert(folder / job["file"], job["precision"])
-            enter("writing the package")
-            write(model, job, str(folder / "model.mlpackage"))
-            enter("computing the package")
-            compute(folder, str(folder / "model.mlpackage"), job["batches"])
-        report["done"] = True
-    except BaseException as error:
-        report["error"] = f"{type(error).__name__}: {error}"
-        traceback.print_exc()
-        raise
-    finally:
-        (folder / "result.json").write_text(json.dumps(report))
+    for name in ("sklearn", "tensorflow", "torch", "xgboost"):
+        modules.setdefault(name, None)
 
 
 def read(path: pathlib.Path) -> Any:
@@ -170,44 +166,3 @@ def operators(model: Any) -> dict[str, int]:
         for block in function.block_specializations.values():
             count(block)
     return dict(counts.most_common())
-
-
-def try_each(folder: pathlib.Path, pieces: list[dict]) -> None:
-    """Converts and computes each piece in a process of its own, one after another."""
-    import coremltools  # noqa: F401 - loaded once, before the forks
-    import evaluation  # noqa: F401
-    import stablehlo_coreml  # noqa: F401
-
-    for piece in pieces:
-        child = os.fork()
-        if not child:
-            os._exit(try_one(folder, piece))
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            cause = f"the converter died of signal {os.WTERMSIG(status)}"
-            (folder / f"{piece['name']}.json").write_text(json.dumps(cause))
-
-
-def try_one(folder: pathlib.Path, piece: dict) -> int:
-    """Writes a piece's outputs, or why there are none."""
-    import numpy as np
-    from evaluation import evaluate
-
-    name = piece["name"]
-    package = str(folder / f"{name}.mlpackage")
-    try:
-        model, _ = convert(folder / f"{name}.stablehlo", "float32")
-        write(model, piece, package)
-        for draw in range(2):
-            inputs = dict(np.load(folder / f"{name}.in_{draw}.npz"))
-            outputs: dict[str, Any] = evaluate(package, inputs)
-            np.savez(folder / f"{name}.out_{draw}.npz", **outputs)
-        return 0
-    except BaseException as error:
-        text = f"{type(error).__name__}: {error}"
-        (folder / f"{name}.json").write_text(json.dumps(" ".join(text.split())))
-        return 1
-
-
-if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))

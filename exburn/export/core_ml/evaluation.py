@@ -5,7 +5,7 @@ package: another axis, another padding, an operator that means something else. S
 package is read again, and its program is computed here, operator by operator, as their
 documentation in coremltools defines them. That is no test of Apple's kernels.
 
-It is imported by the script `conversion`, and imports nothing of ExBurn.
+`conversion` imports it, in a process without ExBurn.
 """
 
 from __future__ import annotations

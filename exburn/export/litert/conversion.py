@@ -1,7 +1,7 @@
-"""Converts StableHLO to LiteRT files, quantizes and runs them: a script.
+"""Converts StableHLO to LiteRT files, quantizes and runs them.
 
-`exburn.export.converter` runs it in a process of its own, which needs neither ExBurn
-nor JAX, with the folder of a job as its argument. ``job.json`` holds one of these:
+`exburn.export.job` runs it in a process of its own, which needs neither ExBurn nor
+JAX. A job has one of these:
 
 ``programs``
     Portable artifacts of StableHLO (``file``, ``signature``, ``rows``, names of
@@ -10,61 +10,48 @@ nor JAX, with the folder of a job as its argument. ``job.json`` holds one of the
     the keys of its metadata.
 ``runs``
     A ``model``, and batches for its signatures: ``batch_0.npz`` becomes
-    ``outputs_0.npz``.
-``pieces``
-    Programs to be converted and run each by itself, whatever becomes of the others.
-
-``result.json`` holds the stage that was reached, and an error or what was found.
-"""
+    ``outputs_0.npz``."""
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import sys
-import tempfile
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # What they compute in is a graph of its own, which the quantizer does not calibrate.
 WITH_BODIES = {"STABLEHLO_REDUCE_WINDOW"}
 
 
-def main(folder: pathlib.Path) -> None:
-    job = json.loads((folder / "job.json").read_text())
-    sys.path.extend(p for p in job["path"] if p not in sys.path)
-    report: dict[str, Any] = {}
+def run(job: dict, folder: pathlib.Path, enter: Callable[[str], None]) -> None:
+    """Does a job."""
+    if "runs" in job:
+        enter("running the file")
+        run_batches(folder, job["model"], job["runs"])
+        return
+    enter("converting")
+    artifacts = [(folder / p["file"]).read_bytes() for p in job["programs"]]
+    data = convert(artifacts, job["programs"], job["integers"])
+    if job["quantize"]:
+        enter("quantizing")
+        data = quantize(data, job, folder / "samples.npz")
+    for key, text in job["about"].items():
+        data = add_text(data, key, text)
+    (folder / "model.tflite").write_bytes(data)
 
-    def enter(stage: str) -> None:
-        report["stage"] = stage
-        (folder / "result.json").write_text(json.dumps(report))
 
-    try:
-        if "pieces" in job:
-            enter("trying its operations")
-            try_each(folder, job["pieces"])
-        elif "runs" in job:
-            enter("running the file")
-            run(folder, job["model"], job["runs"])
-        else:
-            enter("converting")
-            artifacts = [(folder / p["file"]).read_bytes() for p in job["programs"]]
-            data = convert(artifacts, job["programs"], job["integers"])
-            if job["quantize"]:
-                enter("quantizing")
-                data = quantize(data, job, folder / "samples.npz")
-            for key, text in job["about"].items():
-                data = add_text(data, key, text)
-            (folder / "model.tflite").write_bytes(data)
-        report["done"] = True
-    except BaseException as error:
-        report["error"] = f"{type(error).__name__}: {error}"
-        traceback.print_exc()
-        raise
-    finally:
-        (folder / "result.json").write_text(json.dumps(report))
+def load_packages() -> None:
+    """Loads what converts and runs pieces."""
+    import ai_edge_litert.interpreter  # noqa: F401
+    import litert_converter.mlir._mlir_libs  # noqa: F401
+
+
+def load(program: pathlib.Path, piece: dict, target: pathlib.Path) -> Callable:
+    """Converts a piece; what computes its outputs."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    content = convert([program.read_bytes()], [{"signature": "main", **piece}])
+    runner = Interpreter(model_content=content).get_signature_runner("main")
+    return lambda inputs: runner(**inputs)
 
 
 def convert(
@@ -203,7 +190,7 @@ def batches(program: dict, arrays: dict) -> list[dict]:
     return [{name: arrays[name][rows] for name in names} for rows in chosen]
 
 
-def run(folder: pathlib.Path, model: str, runs: list[dict]) -> None:
+def run_batches(folder: pathlib.Path, model: str, runs: list[dict]) -> None:
     """Outputs of each batch."""
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter
@@ -213,46 +200,3 @@ def run(folder: pathlib.Path, model: str, runs: list[dict]) -> None:
         runner = interpreter.get_signature_runner(about["signature"])
         outputs = runner(**dict(np.load(folder / f"batch_{number}.npz")))
         np.savez(folder / f"outputs_{number}.npz", **outputs)
-
-
-def try_each(folder: pathlib.Path, pieces: list[dict]) -> None:
-    """Converts and runs each piece in a process of its own, one after another."""
-    import ai_edge_litert.interpreter  # noqa: F401 - loaded once, before the forks
-    import litert_converter.mlir._mlir_libs  # noqa: F401
-
-    for piece in pieces:
-        child = os.fork()
-        if not child:
-            os._exit(try_one(folder, piece))
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            cause = f"the converter died of signal {os.WTERMSIG(status)}"
-            (folder / f"{piece['name']}.json").write_text(json.dumps(cause))
-
-
-def try_one(folder: pathlib.Path, piece: dict) -> int:
-    """Writes a piece's outputs, or why there are none."""
-    import numpy as np
-    from ai_edge_litert.interpreter import Interpreter
-
-    name = piece["name"]
-    with tempfile.TemporaryFile("w+") as stderr:
-        os.dup2(stderr.fileno(), 2)  # where MLIR says what it could not do
-        try:
-            data = (folder / f"{name}.stablehlo").read_bytes()
-            content = convert([data], [{"signature": "main", **piece}])
-            runner = Interpreter(model_content=content).get_signature_runner("main")
-            for draw in range(2):
-                outputs = runner(**dict(np.load(folder / f"{name}.in_{draw}.npz")))
-                np.savez(folder / f"{name}.out_{draw}.npz", **outputs)
-            return 0
-        except BaseException as error:
-            stderr.seek(0)
-            lines = [line for line in stderr.read().splitlines() if "error:" in line]
-            text = lines[0] if lines else f"{type(error).__name__}: {error}"
-            (folder / f"{name}.json").write_text(json.dumps(" ".join(text.split())))
-            return 1
-
-
-if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))

@@ -94,12 +94,12 @@ def path_of(value: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
         path, text, is_text = Path(), "", False
     if not is_text or not (path.name or text):
         raise ArgumentError(op, f"the path of a file is needed, received {value!r}")
-    found = os.path.exists(path)
-    if exists and found and path.name:
+    there = os.path.exists(path)
+    if exists and there and path.name:
         return path
     # "best" beside a folder "best" would be written where nobody looks for it.
     slashed = text.endswith(("/", os.sep)) or not path.name
-    if slashed or (found and not path.suffix and os.path.isdir(path)):
+    if slashed or (there and not path.suffix and os.path.isdir(path)):
         raise ArgumentError(
             op,
             f"the path of a file is needed, received that of a folder: {text!r}",

@@ -34,7 +34,7 @@ _PARTING = 20.0  # seconds in which all others let go of process 0
 class _Cluster:
     """What this process joined: the values it gave, and the seed that all share."""
 
-    given: tuple[str | None, int | None, int | None]
+    arguments: tuple[str | None, int | None, int | None]
     seed: int
 
 
@@ -81,11 +81,11 @@ def initialize(
     address, number, own = _find_cluster(job_addresses, num_processes, process_id)
     arguments = address, number, own
     if _cluster is not None:
-        if _cluster.given != arguments:
+        if _cluster.arguments != arguments:
             raise ArgumentError(
                 "initialize",
                 "this process has joined others already",
-                {"then": _describe(*_cluster.given), "now": _describe(*arguments)},
+                {"then": _describe(*_cluster.arguments), "now": _describe(*arguments)},
                 hint="Call it once, at the beginning of the program.",
             )
         return

@@ -554,7 +554,7 @@ def divide_axis(
     axes: tuple[str, ...],
     mesh: DeviceMesh,
     min_size: int,
-    given: Sequence[Any] = (),
+    present: Sequence[Any] = (),
 ) -> PartitionSpec:
     """The layout along the longest axis that can be divided evenly.
 
@@ -563,21 +563,21 @@ def divide_axis(
         axes: Axes of the mesh that divide it together.
         mesh: The mesh.
         min_size: Fewer elements are not divided.
-        given: The layout that it has already, whose axes stay as they are.
+        present: The layout that it has already, whose axes stay as they are.
 
     Example:
         >>> mesh = DeviceMesh((1, 1), ["data", "model"], ["cpu:0"])
         >>> tuple(divide_axis((3, 5), ("data",), mesh, min_size=1))
         (None, 'data')
-        >>> tuple(divide_axis((3, 5), ("data",), mesh, 1, given=(None, "model")))
+        >>> tuple(divide_axis((3, 5), ("data",), mesh, 1, present=(None, "model")))
         ('data', 'model')
     """
-    layout = [*given, *[None] * (len(shape) - len(given))]
+    layout = [*present, *[None] * (len(shape) - len(present))]
     parts = mesh.size(axes)
     free = [i for i, axis in enumerate(layout) if axis is None]
     even = [i for i in free if shape[i] and shape[i] % parts == 0]
     if not even or math.prod(shape) < min_size:
-        return PartitionSpec(*given)
+        return PartitionSpec(*present)
     longest = max(even, key=lambda i: shape[i])
     layout[longest] = _axis(axes)
     last = max(i for i, axis in enumerate(layout) if axis is not None)
