@@ -17,7 +17,6 @@ What it cannot express, ``write`` raises as an ``ExportError`` with layer and pr
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ class Format:
     Attributes:
         name: Its name.
         suffix: Of its files; empty if none tells it.
-        module: The module that writes it.
         target: The target of ``portable`` that its programs are traced for; ``None``
             if the writer decides.
         own_names: If it is a folder: the names that its writer puts into it.
@@ -41,7 +39,6 @@ class Format:
 
     name: str
     suffix: str
-    module: str
     target: str | None = None
     own_names: frozenset[str] | None = None
     fixed: bool = False
@@ -50,7 +47,10 @@ class Format:
     @property
     def writer(self) -> Any:
         """The module, imported when it is first asked for."""
-        return importlib.import_module(self.module)
+        from exburn.export import core_ml, litert, mobile, onnx, stablehlo
+
+        modules = {"stablehlo": stablehlo, "onnx": onnx, "litert": litert}
+        return (modules | {"coreml": core_ml, "mobile": mobile})[self.name]
 
     def check_options(self, options: dict[str, Any]) -> None:
         """Raises for an option that the format does not have.
@@ -71,23 +71,11 @@ class Format:
 FORMATS = {
     form.name: form
     for form in (
-        Format(
-            "stablehlo",
-            ".stablehlo",
-            "exburn.export.stablehlo",
-            options=frozenset({"platforms"}),
-        ),
-        Format(
-            "onnx",
-            ".onnx",
-            "exburn.export.onnx",
-            "onnx",
-            options=frozenset({"integers"}),
-        ),
+        Format("stablehlo", ".stablehlo", options=frozenset({"platforms"})),
+        Format("onnx", ".onnx", "onnx", options=frozenset({"integers"})),
         Format(
             "litert",
             ".tflite",
-            "exburn.export.litert",
             "litert",
             fixed=True,
             options=frozenset({"batch_sizes", "quantize"}),
@@ -95,7 +83,6 @@ FORMATS = {
         Format(
             "coreml",
             ".mlpackage",
-            "exburn.export.core_ml",
             "coreml",
             own_names=frozenset({"Manifest.json", "Data"}),
             fixed=True,
@@ -104,7 +91,6 @@ FORMATS = {
         Format(
             "mobile",
             "",
-            "exburn.export.mobile",
             own_names=frozenset(
                 {"contract.json", "golden.safetensors"}
                 | {"model.tflite", "model.mlpackage", "model.onnx"}

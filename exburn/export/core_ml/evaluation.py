@@ -90,12 +90,7 @@ def _compute(operation: Any, values: dict[str, np.ndarray]) -> Any:
 
 
 # Operators whose results are not of the type of their input.
-_OWN_TYPE = {"cast", "shape", "range_1d", "fill", "non_zero", "argsort"} | {
-    "reduce_argmax",
-    "reduce_argmin",
-    "select",
-    "one_hot",
-}
+_OWN_TYPE = {"cast", "shape", "range_1d", "fill", "non_zero", "argsort", "select"}
 
 
 def _as_the_first(value: Any, inputs: dict[str, Any]) -> Any:
@@ -141,27 +136,21 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "acos": np.arccos,
     "asin": np.arcsin,
     "atan": np.arctan,
-    "atanh": np.arctanh,
     "ceil": np.ceil,
     "cos": np.cos,
     "cosh": np.cosh,
     "erf": _erf,
     "exp": np.exp,
-    "exp2": np.exp2,
     "floor": np.floor,
     "identity": np.asarray,
     "logical_not": np.logical_not,
     "relu": lambda x: np.maximum(x, 0),
-    "relu6": lambda x: np.clip(x, 0, 6),
     "round": np.rint,
     "shape": lambda x: np.array(np.shape(x), np.int32),
     "sigmoid": _sigmoid,
     "sign": np.sign,
-    "silu": lambda x: x * _sigmoid(x),
     "sin": np.sin,
     "sinh": np.sinh,
-    "softplus": lambda x: np.logaddexp(x, 0),
-    "softsign": lambda x: x / (1 + np.abs(x)),
     "sqrt": np.sqrt,
     "square": np.square,
     "tan": np.tan,
@@ -187,39 +176,44 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "real_div": np.divide,
     "sub": np.subtract,
 }
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "expand_dims": lambda x, axes: np.expand_dims(x, _axes(axes)),
+    "fill": lambda shape, value=0.0: np.full(np.atleast_1d(shape), value),
+    "fill_like": lambda ref_tensor, value=0.0: np.full(np.shape(ref_tensor), value),
+    "gather_along_axis": lambda x, indices, axis=0, validate_indices=False: (
+        np.take_along_axis(x, indices, axis)
+    ),
+    "leaky_relu": lambda x, alpha=0.01: np.where(x >= 0, x, alpha * x),
+    "linear": lambda x, weight, bias=None: (
+        x @ np.transpose(weight) + (0 if bias is None else bias)
+    ),
+    "log": lambda x, epsilon=1e-45: np.log(x + np.float32(epsilon)),
+    "non_zero": lambda x: np.argwhere(x).astype(np.int32),
+    "prelu": lambda x, alpha: np.where(x >= 0, x, _by_channel(alpha, x) * x),
+    "range_1d": lambda start, end, step: np.arange(
+        start, end, step, dtype=np.asarray(start).dtype
+    ),
+    "reverse": lambda x, axes=None: np.flip(x, _axes(axes)),
+    "rsqrt": lambda x, epsilon=1e-12: 1 / np.sqrt(x + np.float32(epsilon)),
+    "scaled_tanh": lambda x, alpha=1.0, beta=1.0: alpha * np.tanh(beta * x),
+    "select": lambda cond, a, b: np.where(cond, a, b),
+    "squeeze": lambda x, axes=None: np.squeeze(x, _axes(axes)),
+    "tile": lambda x, reps: np.tile(x, np.atleast_1d(reps)),
+    "transpose": lambda x, perm: np.transpose(x, perm),
+}
 _OPERATORS |= {name: lambda x, f=f: f(x) for name, f in _UNARY.items()}
 _OPERATORS |= {name: lambda x, y, f=f: f(x, y) for name, f in _BINARY.items()}
+_OPERATORS |= _PLAIN
 
 
-@_operator("log")
-def _log(x, epsilon=1e-45):
-    return np.log(x + np.float32(epsilon))
-
-
-@_operator("rsqrt")
-def _rsqrt(x, epsilon=1e-12):
-    return 1 / np.sqrt(x + np.float32(epsilon))
-
-
-@_operator("inverse")
-def _inverse(x, epsilon=1e-4):
-    return 1 / (x + np.float32(epsilon))
-
-
-@_operator("clip")
-def _clip(x, alpha, beta):
-    return np.clip(x, alpha, beta)
+def _axes(axes: Any) -> tuple[int, ...] | None:
+    return None if axes is None else tuple(int(axis) for axis in np.atleast_1d(axes))
 
 
 @_operator("cast")
 def _cast(x, dtype):
     kinds = {"fp32": np.float32, "fp16": np.float16, "bool": np.bool_}
     return np.asarray(x).astype(kinds.get(dtype) or np.dtype(dtype))
-
-
-@_operator("select")
-def _select(cond, a, b):
-    return np.where(cond, a, b)
 
 
 @_operator("gelu")
@@ -231,47 +225,10 @@ def _gelu(x, mode="EXACT"):
     return x * _sigmoid(1.702 * x)
 
 
-@_operator("leaky_relu")
-def _leaky_relu(x, alpha=0.01):
-    return np.where(x >= 0, x, alpha * x)
-
-
-@_operator("elu")
-def _elu(x, alpha=1.0):
-    return np.where(x >= 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-@_operator("thresholded_relu")
-def _thresholded_relu(x, alpha=1.0):
-    return np.where(x >= alpha, x, 0)
-
-
-@_operator("prelu")
-def _prelu(x, alpha):
-    along = (-1,) + (1,) * (x.ndim - 2)
-    return np.where(x >= 0, x, np.reshape(alpha, along) * x)
-
-
-@_operator("sigmoid_hard")
-def _sigmoid_hard(x, alpha=0.2, beta=0.5):
-    return np.clip(alpha * x + beta, 0, 1)
-
-
-@_operator("scaled_tanh")
-def _scaled_tanh(x, alpha=1.0, beta=1.0):
-    return alpha * np.tanh(beta * x)
-
-
-@_operator("linear_activation")
-def _linear_activation(x, alpha=1.0, beta=0.0):
-    return alpha * x + beta
-
-
 # ---------------------------------------------------------------------- reductions
 def _reduction(function: Callable) -> Callable:
     def run(x, axes=None, keep_dims=False):
-        axes = None if axes is None else tuple(int(a) for a in np.atleast_1d(axes))
-        return function(x, axis=axes, keepdims=bool(keep_dims))
+        return function(x, axis=_axes(axes), keepdims=bool(keep_dims))
 
     return run
 
@@ -293,24 +250,6 @@ _OPERATORS |= {
     "reduce_l2_norm": _reduction(lambda x, **how: np.sqrt(np.sum(x * x, **how))),
     "reduce_l1_norm": _reduction(lambda x, **how: np.sum(np.abs(x), **how)),
 }
-
-
-@_operator("reduce_argmax")
-def _reduce_argmax(x, axis=-1, keep_dims=False, output_dtype="int32"):
-    return np.argmax(x, axis=axis, keepdims=bool(keep_dims)).astype(output_dtype)
-
-
-@_operator("reduce_argmin")
-def _reduce_argmin(x, axis=-1, keep_dims=False, output_dtype="int32"):
-    return np.argmin(x, axis=axis, keepdims=bool(keep_dims)).astype(output_dtype)
-
-
-@_operator("cumsum")
-def _cumsum(x, axis=0, exclusive=False, reverse=False):
-    x = np.flip(x, axis) if reverse else x
-    sums = np.cumsum(x, axis=axis)
-    sums = sums - x if exclusive else sums
-    return np.flip(sums, axis) if reverse else sums
 
 
 @_operator("softmax")
@@ -348,74 +287,11 @@ def _reshape(x, shape):
     return np.reshape(x, sizes)
 
 
-@_operator("transpose")
-def _transpose(x, perm):
-    return np.transpose(x, perm)
-
-
-@_operator("expand_dims")
-def _expand_dims(x, axes):
-    return np.expand_dims(x, tuple(np.atleast_1d(axes).tolist()))
-
-
-@_operator("squeeze")
-def _squeeze(x, axes=None):
-    return np.squeeze(x, None if axes is None else tuple(np.atleast_1d(axes).tolist()))
-
-
 @_operator("concat")
 def _concat(values, axis, interleave=False):
     if interleave:
         raise UnknownOperatorError("concat with interleave")
     return np.concatenate([np.atleast_1d(v) for v in values], axis=int(axis))
-
-
-@_operator("stack")
-def _stack(values, axis):
-    return np.stack(values, axis=int(axis))
-
-
-@_operator("split")
-def _split(x, axis, num_splits=1, split_sizes=None):
-    if split_sizes is None:
-        return np.split(x, int(num_splits), axis=axis)
-    return np.split(x, np.cumsum(split_sizes)[:-1], axis=axis)
-
-
-@_operator("tile")
-def _tile(x, reps):
-    return np.tile(x, np.atleast_1d(reps))
-
-
-@_operator("reverse")
-def _reverse(x, axes=None):
-    return np.flip(x, None if axes is None else tuple(np.atleast_1d(axes).tolist()))
-
-
-@_operator("fill")
-def _fill(shape, value=0.0):
-    return np.full(np.atleast_1d(shape), value)
-
-
-@_operator("fill_like")
-def _fill_like(ref_tensor, value=0.0):
-    return np.full(np.shape(ref_tensor), value)
-
-
-@_operator("range_1d")
-def _range_1d(start, end, step):
-    return np.arange(start, end, step, dtype=np.asarray(start).dtype)
-
-
-@_operator("non_zero")
-def _non_zero(x):
-    return np.argwhere(x).astype(np.int32)
-
-
-@_operator("one_hot")
-def _one_hot(indices, one_hot_vector_size, axis=-1, on_value=1, off_value=0):
-    hit = np.expand_dims(indices, -1) == np.arange(one_hot_vector_size)
-    return np.moveaxis(np.where(hit, on_value, off_value), -1, axis)
 
 
 @_operator("pad")
@@ -503,11 +379,6 @@ def _gather(x, indices, axis=0, batch_dims=0, validate_indices=False):
     )
 
 
-@_operator("gather_along_axis")
-def _gather_along_axis(x, indices, axis=0, validate_indices=False):
-    return np.take_along_axis(x, indices, axis)
-
-
 @_operator("gather_nd")
 def _gather_nd(x, indices, batch_dims=0, validate_indices=False):
     if batch_dims:
@@ -544,16 +415,6 @@ def _scatter_nd(data, indices, updates, mode="add", validate_indices=False):
 def _matmul(x, y, transpose_x=False, transpose_y=False):
     x = np.swapaxes(x, -1, -2) if transpose_x else x
     return np.matmul(x, np.swapaxes(y, -1, -2) if transpose_y else y)
-
-
-@_operator("linear")
-def _linear(x, weight, bias=None):
-    return x @ np.transpose(weight) + (0 if bias is None else bias)
-
-
-@_operator("einsum")
-def _einsum(values, equation):
-    return np.einsum(equation, *values)
 
 
 @_operator("scaled_dot_product_attention")
@@ -604,7 +465,7 @@ def _conv(
         feature_group_count=int(groups),
         precision=lax.Precision.HIGHEST,
     )
-    return np.asarray(result) + _along_channels(bias, rank)
+    return np.asarray(result) + (0 if bias is None else _by_channel(bias, x))
 
 
 @_operator("conv_transpose")
@@ -658,80 +519,62 @@ def _conv_transpose(
             edges[axis] = (0, missing)
             result = np.pad(result, edges)
         result = np.take(result, np.arange(low, low + size), axis=axis)
-    return result.astype(np.float32) + _along_channels(bias, rank)
+    return result.astype(np.float32) + (0 if bias is None else _by_channel(bias, x))
 
 
 def _sizes(sizes: Any, rank: int) -> list[int]:
     return [1] * rank if sizes is None else [int(n) for n in sizes]
 
 
-def _along_channels(bias: Any, rank: int) -> Any:
-    return 0 if bias is None else np.reshape(bias, (-1,) + (1,) * rank)
+def _by_channel(value: Any, x: Any) -> Any:
+    return np.reshape(value, (-1,) + (1,) * (x.ndim - 2))
 
 
 @_operator("max_pool")
 def _max_pool(
     x, kernel_sizes, strides=None, pad_type="valid", pad=None, ceil_mode=False
 ):
-    return _pool(x, -np.inf, lax.max, kernel_sizes, strides, pad_type, pad, ceil_mode)
-
-
-@_operator("avg_pool")
-def _avg_pool(
-    x,
-    kernel_sizes,
-    strides=None,
-    pad_type="valid",
-    pad=None,
-    exclude_padding_from_average=False,
-    ceil_mode=False,
-):
-    how = (kernel_sizes, strides, pad_type, pad, ceil_mode)
-    total = _pool(x, 0.0, lax.add, *how)
-    if not exclude_padding_from_average:
-        return total / math.prod(int(n) for n in kernel_sizes)
-    return total / _pool(np.ones_like(x), 0.0, lax.add, *how)
-
-
-def _pool(x, initial, operation, kernel_sizes, strides, pad_type, pad, ceil_mode):
     if ceil_mode:
         raise UnknownOperatorError("pooling with ceil_mode")
     rank = x.ndim - 2
     sizes, strides = [int(n) for n in kernel_sizes], _sizes(strides, rank)
     pairs = _pairs(pad_type, pad, x.shape[2:], sizes, strides)
     window = (1, 1, *sizes), (1, 1, *strides), ((0, 0), (0, 0), *pairs)
-    return np.asarray(lax.reduce_window(x, np.float32(initial), operation, *window))
+    return np.asarray(lax.reduce_window(x, np.float32(-np.inf), lax.max, *window))
 
 
 # -------------------------------------------------------------------- normalization
+def _scale(x, gamma, beta, along):
+    x = x if gamma is None else x * along(gamma)
+    return x if beta is None else x + along(beta)
+
+
 @_operator("batch_norm")
 def _batch_norm(x, mean, variance, gamma=None, beta=None, epsilon=1e-5):
     def along(value):
-        return np.reshape(value, (-1,) + (1,) * (x.ndim - 2))
+        return _by_channel(value, x)
 
     result = (x - along(mean)) / np.sqrt(along(variance) + epsilon)
-    result = result if gamma is None else result * along(gamma)
-    return result if beta is None else result + along(beta)
+    return _scale(result, gamma, beta, along)
+
+
+def _standardize(x, axes, epsilon):
+    mean, variance = np.mean(x, axes, keepdims=True), np.var(x, axes, keepdims=True)
+    return (x - mean) / np.sqrt(variance + epsilon)
 
 
 @_operator("layer_norm")
 def _layer_norm(x, axes=None, gamma=None, beta=None, epsilon=1e-5):
     axes = tuple(range(x.ndim)) if axes is None else tuple(a % x.ndim for a in axes)
-    mean = np.mean(x, axes, keepdims=True)
-    result = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
-    along = [n if i in axes else 1 for i, n in enumerate(x.shape)]
-    result = result if gamma is None else result * np.reshape(gamma, along)
-    return result if beta is None else result + np.reshape(beta, along)
+    sizes = [n if i in axes else 1 for i, n in enumerate(x.shape)]
+    result = _standardize(x, axes, epsilon)
+    return _scale(result, gamma, beta, lambda value: np.reshape(value, sizes))
 
 
 @_operator("instance_norm")
 def _instance_norm(x, gamma=None, beta=None, epsilon=1e-5):
-    axes = tuple(range(2, x.ndim))
-    mean = np.mean(x, axes, keepdims=True)
-    result = (x - mean) / np.sqrt(np.var(x, axes, keepdims=True) + epsilon)
-    along = (-1,) + (1,) * (x.ndim - 2)
-    result = result if gamma is None else result * np.reshape(gamma, along)
-    return result if beta is None else result + np.reshape(beta, along)
+    result = _standardize(x, tuple(range(2, x.ndim)), epsilon)
+    return _scale(result, gamma, beta, lambda value: _by_channel(value, x))
 
 
 @_operator("l2_norm")

@@ -62,10 +62,6 @@ CASES = {
         | dict(end_mask=[False, False, False, True]),
         lambda x: x[:, 1, ::-2],
     ),
-    "cumsum": (
-        dict(x=X, axis=2, exclusive=True, reverse=True),
-        lambda x: jnp.cumsum(x[:, :, ::-1], 2)[:, :, ::-1] - x,
-    ),
     "scaled_dot_product_attention": (
         dict(query=X, key=X, value=X, attn_mask=np.tri(7, dtype=bool)),
         lambda x: (
