@@ -14,7 +14,7 @@ from exburn.models.training_settings import require_idle, require_trainer
 from exburn.module.building import reseed
 from exburn.module.traversal import held_metrics
 from exburn.runtime.device import device_of
-from exburn.runtime.sharding.strategies import make_distribution
+from exburn.runtime.sharding.strategies import Distribution, make_distribution
 from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.training.objective.objective import Objective
 from exburn.training.overrides import overrides
@@ -108,30 +108,15 @@ def compile(
         BusyError: The model is being trained.
     """
     require_idle(self, "compile")
-    given = {
-        "steps_per_execution": steps_per_execution,
-        "unroll": unroll,
-        "join_batches": join_batches,
-    }
-    counts: dict[str, Any] = {
-        name: value if value == "auto" else check_count("compile", name, value)
-        for name, value in given.items()
-    }
+    steps_per_execution = _check_steps("steps_per_execution", steps_per_execution)
+    unroll = _check_steps("unroll", unroll)
+    join_batches = _check_steps("join_batches", join_batches)
     eager = is_eager(run_eagerly) or is_eager(jit_compile, "jit_compile")
-    if seed is not None:
-        seed = check_count("compile", "seed", seed, least=0)
-        if seed >= 2**32:
-            raise ArgumentError("compile", f"seed must be below 2**32, received {seed}")
+    seed = _check_seed(seed)
     metrics = with_accuracy(metrics) if accuracy else metrics
     objective = Objective(loss, loss_weights, metrics, weighted_metrics)
-    chosen, device = optimizers.get(optimizer), device_of(device, "compile")
-    divided = None
-    if mesh is not None or layout is not None:
-        divided = make_distribution(mesh, layout)
-        if device is not None:
-            raise ArgumentError(
-                "compile", "device= is one device, mesh= are several: pass one of them"
-            )
+    chosen, device = _optimizer_for(self, optimizer), device_of(device, "compile")
+    distribution = _distribution_of(mesh, layout, device)
     set_options(
         chosen,
         learning_rate=learning_rate,
@@ -142,11 +127,9 @@ def compile(
         accumulate_gradients=accumulate_gradients,
         nesterov=nesterov,
     )
-    if not overrides(self, "train_step"):
-        _refuse_own_apply(chosen)
     run = self._run.value
     before = run.trainer
-    run.optimizer, run.variants = chosen, {}
+    run.optimizer, run.variants, run.check_numerics = chosen, {}, check_numerics
     run.loss = run.loss if loss is None else loss
     run.warmup = warm_up(warmup, "compile")
     run.settings = {
@@ -158,12 +141,8 @@ def compile(
         "seed": seed,
         "auto_scale_loss": bool(auto_scale_loss),
     }
-    run.check_numerics = check_numerics
-    run.distribution = divided
-    if divided is not None:
-        run.device = None
-    if seed is not None and self.built:
-        reseed(self, seed)
+    run.divide(distribution)
+    _reseed(self, seed)
     run.trainer = Trainer(
         self,
         objective=objective,
@@ -171,11 +150,12 @@ def compile(
         seed=seed,
         eager=eager,
         auto_scale_loss=bool(auto_scale_loss),
-        **counts,
+        steps_per_execution=steps_per_execution,
+        unroll=unroll,
+        join_batches=join_batches,
     )
     if before is not None:
-        run.trainer.holder.placement = before.holder.placement
-        run.trainer.holder.take_over(before.holder)
+        run.trainer.take_over(before)
     if device is not None:
         self.to_device(device)
 
@@ -211,8 +191,46 @@ def replace_optimizer(model: Network, optimizer: Any) -> None:
     run.trainer = old.with_optimizer(run.optimizer)
 
 
-def _refuse_own_apply(optimizer: Any) -> None:
-    """Training computes an optimizer's ``update``; what is around it would be lost."""
+def _check_steps(name: str, value: int | str) -> Any:
+    return value if value == "auto" else check_count("compile", name, value)
+
+
+def _check_seed(seed: int | None) -> int | None:
+    if seed is None:
+        return None
+    seed = check_count("compile", "seed", seed, least=0)
+    if seed >= 2**32:
+        raise ArgumentError("compile", f"seed must be below 2**32, received {seed}")
+    return seed
+
+
+def _distribution_of(mesh: Any, layout: Any, device: Any) -> Distribution | None:
+    """The distribution that ``mesh`` and ``layout`` name, if there is one."""
+    if mesh is None and layout is None:
+        return None
+    distribution = make_distribution(mesh, layout)
+    if device is not None:
+        raise ArgumentError(
+            "compile", "device= is one device, mesh= are several: pass one of them"
+        )
+    return distribution
+
+
+def _reseed(model: Network, seed: int | None) -> None:
+    """Draws weights that nobody has changed, if a seed was given."""
+    if seed is not None and model.built:
+        reseed(model, seed)
+
+
+def _optimizer_for(model: Network, optimizer: Any) -> Any:
+    """The optimizer, of which training computes ``update``, not what is around it.
+
+    Raises:
+        ArgumentError: It has an ``apply`` of its own, which would be lost.
+    """
+    optimizer = optimizers.get(optimizer)
+    if overrides(model, "train_step"):
+        return optimizer
     for name in ("apply", "stateless_apply"):
         if is_foreign(getattr(optimizer, name)):
             raise ArgumentError(
@@ -222,3 +240,4 @@ def _refuse_own_apply(optimizer: Any) -> None:
                 hint="Override transformation(self, learning_rate, count), derive from "
                 "Optimizer and write update_step, or call it in a train_step.",
             )
+    return optimizer

@@ -9,6 +9,7 @@ from exburn.callbacks.contract import History
 from exburn.core import lazy_names
 from exburn.core.methods import with_methods
 from exburn.core.registry import register_builtin
+from exburn.errors import ArgumentError
 from exburn.models import (
     adapting,
     averaging,
@@ -43,8 +44,10 @@ from exburn.models.training_settings import (
     require_trainer,
 )
 from exburn.module.selection import frozen_paths
+from exburn.module.variable import Static
 from exburn.optimizers.contract.optimizer import Optimizer
 from exburn.quantizers import QuantizationReport
+from exburn.text import Tokenizer
 from exburn.training.objective.compile_metrics import CompileMetrics
 
 
@@ -138,6 +141,29 @@ class Model(Network):
     def _with_graph(self, inputs: Any, outputs: Any) -> Model:
         """A model of the same name and kind, with another graph."""
         return Model(inputs, outputs, name=self.name)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The ``exburn.text.Tokenizer``, with which ``generate`` takes texts.
+
+        It goes into the model's file.
+
+        Raises:
+            ArgumentError: It is set to something else.
+        """
+        held = vars(self).get("_tokenizer")
+        return None if held is None else held.value
+
+    @tokenizer.setter
+    def tokenizer(self, value: Any) -> None:
+        if value is not None and not isinstance(value, Tokenizer):
+            raise ArgumentError(
+                "tokenizer",
+                f"an exburn.text.Tokenizer or None is needed, received {value!r}",
+                hint="exburn.text.Tokenizer.load(path) reads a tokenizer.json.",
+            )
+        if value != self.tokenizer:
+            self._tokenizer = Static(value)
 
     def set_weights(self, weights: Any) -> None:
         """Sets all weights; while another thread trains the model they would be lost.

@@ -30,7 +30,6 @@ from exburn.module.layer_options import ModelOptions
 from exburn.module.policies import follow_map, spread_precision
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.variable import OwnState, Static
-from exburn.text import Tokenizer
 
 
 class Network(Layer):
@@ -138,29 +137,6 @@ class Network(Layer):
             self._run.value.reset()
 
     @property
-    def tokenizer(self) -> Any:
-        """The ``exburn.text.Tokenizer``, with which ``generate`` takes texts.
-
-        It goes into the model's file.
-
-        Raises:
-            ArgumentError: It is set to something else.
-        """
-        held = vars(self).get("_tokenizer")
-        return None if held is None else held.value
-
-    @tokenizer.setter
-    def tokenizer(self, value: Any) -> None:
-        if value is not None and not isinstance(value, Tokenizer):
-            raise ArgumentError(
-                "tokenizer",
-                f"an exburn.text.Tokenizer or None is needed, received {value!r}",
-                hint="exburn.text.Tokenizer.load(path) reads a tokenizer.json.",
-            )
-        if value != self.tokenizer:
-            self._tokenizer = Static(value)
-
-    @property
     def graph(self) -> graphs.Graph | None:
         """The calls of a functional model; ``None`` for a subclass."""
         held = vars(self).get("_graph")
@@ -178,9 +154,8 @@ class Network(Layer):
     @property
     def program_inputs(self) -> Any:
         """Specs of what the program of a functional model takes."""
-        host = self.host_graph
-        if host is not None:
-            return host.specs
+        if self.host_graph is not None:
+            return self.host_graph.specs
         return jax.tree.map(lambda symbol: symbol.spec, self.input)
 
     @property
@@ -345,12 +320,12 @@ class Network(Layer):
             layers = self._direct_layers()
             graphs.assign_names(layers)
             return layers
-        found = [
+        layers = (
             self.nodes[key] if isinstance(key, str) else input_layer(self.inputs[key])
             for key in self.graph.order
             if isinstance(key, str) or key >= 0
-        ]
-        return [layer for layer in found if layer is not None]
+        )
+        return [layer for layer in layers if layer is not None]
 
     @property
     def operations(self) -> list[Any]:
@@ -358,21 +333,19 @@ class Network(Layer):
 
         An operation has a ``name``. The order is that of ``layers``.
         """
-        self._require_symbols("operations")
-        graph, names = self.graph, entry_names(self)
-        assert graph is not None
-        found: list[Any] = []
+        graph, names = self._require_graph("operations"), entry_names(self)
+        operations: list[Any] = []
         for target in graph.order:
             if isinstance(target, str):
-                found.append(self.nodes[target])
+                operation: Any = self.nodes[target]
             elif target >= 0:
-                found.append(input_layer(self.inputs[target]))
+                operation = input_layer(self.inputs[target])
             else:
-                operation: Any = graph.nodes[-1 - target].target
+                operation = graph.nodes[-1 - target].target
                 if isinstance(operation, Lifted):
                     operation = operation.with_name(names[target])
-                found.append(operation)
-        return [operation for operation in found if operation is not None]
+            operations.append(operation)
+        return [operation for operation in operations if operation is not None]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name, or by its place in ``layers``.
@@ -393,8 +366,7 @@ class Network(Layer):
             )
         layers = self.layers
         if index is not None:
-            whole = isinstance(index, int)
-            if not whole or not -len(layers) <= index < len(layers):
+            if not isinstance(index, int) or not -len(layers) <= index < len(layers):
                 raise ArgumentError(
                     "get_layer",
                     f"index must be below {len(layers)}, the number of layers, "
@@ -440,26 +412,26 @@ class Network(Layer):
             return super().output
         return self._require_symbols("output")[1]
 
-    def _require_symbols(self, what: str) -> tuple[Any, Any]:
+    def _require_graph(self, what: str) -> graphs.Graph:
         if self.graph is None:
             raise UncalledLayerError(
                 self.name,
                 f"{what}: the model has no symbols: it was not made from Input()",
                 hint="Call it on a symbol: model(exburn.Input(shape)).",
             )
+        return self.graph
+
+    def _require_symbols(self, what: str) -> tuple[Any, Any]:
+        self._require_graph(what)
         return self._symbols.value
 
     @property
     def input_names(self) -> list[str]:
-        self._require_symbols("input_names")
-        assert self.graph is not None
-        return list(self.graph.input_names)
+        return list(self._require_graph("input_names").input_names)
 
     @property
     def output_names(self) -> list[str]:
-        self._require_symbols("output_names")
-        assert self.graph is not None
-        return list(self.graph.output_names)
+        return list(self._require_graph("output_names").output_names)
 
     @property
     def input_shape(self):

@@ -43,6 +43,12 @@ class TrainingSettings:
         names = ["loss", *objective.parts]
         return {n: self._trackers.setdefault(n, Mean(name=n)) for n in names}
 
+    def divide(self, distribution: Distribution | None) -> None:
+        """Lets a distribution of the model's own hold, instead of its device."""
+        self.distribution = distribution
+        if distribution is not None:
+            self.device = None
+
     @property
     def distribution_in_force(self) -> Distribution | None:
         """Its own distribution, or that of all models; none on a device of its own."""

@@ -86,9 +86,13 @@ class Trainer:
             eager=preparer.eager,
             auto_scale_loss=holder.auto_scale_loss,
         )
-        new.holder.placement = holder.placement
-        new.holder.take_over(holder)
+        new.take_over(self)
         return new
+
+    def take_over(self, other: Trainer) -> None:
+        """Goes on with the arrays of another one of the same module."""
+        self.holder.placement = other.holder.placement
+        self.holder.take_over(other.holder)
 
     # ------------------------------------------------------------------ whole data
     def begin_fit(

@@ -17,7 +17,7 @@ from exburn.tuning.checkpoint import (
 from exburn.tuning.optuna import StudySampler
 from exburn.tuning.result import SweepResult
 from exburn.tuning.run import SweepRun, build_model
-from exburn.tuning.set_up import Lane, SweepRequest, notes_of, set_up
+from exburn.tuning.set_up import Lane, SetUp, SweepRequest, notes_of, set_up
 from exburn.tuning.width_choice import WidthChoice
 
 
@@ -152,12 +152,16 @@ def sweep(
         callbacks=callbacks,
         verbose=verbose,
     )
-    ready = set_up(model, request)
-    data, space = ready.data, ready.space
+    return _train(set_up(model, request))
+
+
+def _train(ready: SetUp) -> SweepResult:
+    """Trains the lanes of a sweep, in as many rounds as its sampler asks for."""
+    data, space, request = ready.data, ready.space, ready.request
     saver = None
-    if checkpoint is not None:
+    if request.checkpoint is not None:
         check_resumable(data.dataset, space.asks)
-        saver = SweepCheckpoint(checkpoint, ready)
+        saver = SweepCheckpoint(request.checkpoint, ready)
     if isinstance(space.sampler, StudySampler):
         space.sampler.compare(provenance_of_scores(ready))
     width = WidthChoice(request.lanes, request.own_order)
@@ -173,7 +177,9 @@ def sweep(
             list(notes),
         )
 
-    with guard_run(model, "sweep", data.dataset, data.batch_size, data.validation):
+    with guard_run(
+        ready.model, "sweep", data.dataset, data.batch_size, data.validation
+    ):
         for trials in ready.rounds():
             run_lanes = ready.make_lanes(trials)
             own_notes = notes_of([lane.variant for lane in run_lanes])
