@@ -27,8 +27,9 @@ from exburn.module import graph as graphs
 from exburn.module.building import intact, materialize, place
 from exburn.module.layer import Layer
 from exburn.module.layer_options import ModelOptions
-from exburn.module.policies import follow_map, spread_precision
+from exburn.module.policies import follow_map, spread_policy, spread_precision
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
+from exburn.module.traversal import direct_layers
 from exburn.module.variable import OwnState, Static
 
 
@@ -230,7 +231,7 @@ class Network(Layer):
             self.build(*shapes)
             self._own_build = "done"
         self._note_shapes(*shapes)
-        self._spread_policy()
+        spread_policy(self)
         follow_map(self)
         self.built = True
         place(self)
@@ -317,7 +318,7 @@ class Network(Layer):
         from the outputs.
         """
         if self.graph is None:
-            layers = self._direct_layers()
+            layers = direct_layers(self)
             graphs.assign_names(layers)
             return layers
         layers = (

@@ -32,8 +32,8 @@ from exburn.core.symbolic_shapes import (
 from exburn.errors import ArgumentError, NotBuiltError, OutOfMemoryError
 from exburn.module.copying import own_classes, paths_of, standing_for
 from exburn.module.deferred_placement import place_value
-from exburn.module.meta import is_layer
-from exburn.module.policies import follow_map
+from exburn.module.meta import is_layer, spread_freezing
+from exburn.module.policies import follow_map, spread_policy
 from exburn.module.reached import Discovery
 from exburn.module.signature import build_names, init_names
 from exburn.module.stateless_scope import set_values
@@ -474,8 +474,8 @@ def complete_build(build: Callable) -> Callable:
 
 def _finish(layer: Any) -> None:
     """Has the layers that ``build`` made follow this one, which is built now."""
-    layer._spread_policy()
-    layer._spread_freezing()
+    spread_policy(layer)
+    spread_freezing(layer)
     layer.built = True
     follow_map(layer)
 

@@ -18,14 +18,13 @@ from exburn.core.catalogue_class import complete_docstring
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
 from exburn.core.methods import overridable, with_methods
-from exburn.core.precision import DTypePolicy, PrecisionPolicy, get_precision
+from exburn.core.precision import DTypePolicy
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.core.tensorflow_graphs import as_node, has_graph_tensor
 from exburn.errors import (
     ArgumentError,
-    UncalledLayerError,
     printable,
     unknown_argument,
 )
@@ -45,13 +44,11 @@ from exburn.module.cloning import clone
 from exburn.module.copying import set_owner
 from exburn.module.layer_options import InputOptions
 from exburn.module.meta import LayerMeta, LayerType, note_arguments
-from exburn.module.policies import spread_precision
 from exburn.module.signature import CallInfo, init_names
 from exburn.module.symbolic_tensor import Operation, has_symbol
 from exburn.module.traversal import (
     children,
     held_metrics,
-    in_tracked_order,
     iter_modules,
 )
 from exburn.module.variable import Static, Weight
@@ -161,18 +158,19 @@ class Layer(nnx.Module, metaclass=LayerType):
         name: str | None = None,
         **kwargs: Unpack[InputOptions],
     ):
+        cls: Any = type(self)
         others: dict[str, Any] = {**kwargs}
         for key in ("input_shape", "batch_input_shape", "input_dim"):
             if (value := others.pop(key, None)) is not None:
-                shape = checked_sizes(type(self).__name__, value)
+                shape = checked_sizes(cls.__name__, value)
                 self._given_shape = shape[1:] if key.startswith("batch") else shape
         if others:
-            raise unknown_argument(type(self).__name__, others, init_names(type(self)))
+            raise unknown_argument(cls.__name__, others, init_names(cls))
         if name is not None:
-            self._name, self._auto_name = check_name(type(self).__name__, name), False
-        if not check_flag(type(self).__name__, "trainable", trainable):
+            self._name, self._auto_name = check_name(cls.__name__, name), False
+        if not check_flag(cls.__name__, "trainable", trainable):
             self._trainable = False
-        self._take_policy(PrecisionPolicy.of(dtype))
+        policies.take(self, dtype)
         if dtype is not None:
             self._own_policy = True
         if (rule := remat.rule_in_scope()) is not None:
@@ -248,17 +246,6 @@ class Layer(nnx.Module, metaclass=LayerType):
             if isinstance(module, Layer) and module is not self:
                 module._trainable = bool(value)
 
-    def _spread_freezing(self) -> None:
-        """Freezes the layers inside that nobody froze or thawed, if this one is frozen.
-
-        Those of a layer that was made frozen, and those that its ``build`` makes.
-        """
-        if self._trainable:
-            return
-        for _, module in iter_modules(self):
-            if isinstance(module, Layer) and "_trainable" not in vars(module):
-                module._trainable = False
-
     @property
     def autocast(self) -> bool:
         """Whether floating inputs are cast to the policy's compute dtype."""
@@ -275,9 +262,7 @@ class Layer(nnx.Module, metaclass=LayerType):
 
     @rematerialized.setter
     def rematerialized(self, rule: remat.Remat | bool) -> None:
-        if isinstance(rule, bool):
-            rule = remat.Remat() if rule else None  # type: ignore[assignment]
-        self._remat = rule  # type: ignore[assignment]
+        self._remat = remat.Remat() if rule is True else rule or None
 
     @property
     def precision(self) -> DTypePolicy:
@@ -286,17 +271,12 @@ class Layer(nnx.Module, metaclass=LayerType):
         A quantized policy packs the weights, if the layer has any.
         """
         if self._policy is None:  # a subclass that did not call super().__init__()
-            self._take_policy(PrecisionPolicy.of(None))
+            policies.take(self, None)
         return self._policy  # type: ignore[return-value]
 
     @precision.setter
     def precision(self, policy: Any) -> None:
-        before = self.precision
-        self._take_policy(PrecisionPolicy.of(policy))
-        self._own_policy = self._policy_was_set = True
-        spread_precision(self, self.precision, before)
-        policies.follow_map(self)
-        self._pack()
+        policies.change(self, policy)
 
     @property
     def dtype_policy(self) -> DTypePolicy:
@@ -306,15 +286,6 @@ class Layer(nnx.Module, metaclass=LayerType):
     @dtype_policy.setter
     def dtype_policy(self, policy: Any) -> None:
         policies.replace(self, policy)
-
-    def _take_policy(self, policy: DTypePolicy) -> None:
-        self._policy = policy.plain
-        self._given_policy = None if policy is self._policy else policy
-
-    def _spread_policy(self) -> None:
-        """Has layers that were made in ``build`` follow this one, not the process."""
-        if self._own_policy or self.precision != get_precision().plain:
-            spread_precision(self, self.precision)
 
     @property
     def dtype(self) -> str:
@@ -339,11 +310,7 @@ class Layer(nnx.Module, metaclass=LayerType):
     @property
     def quantization_mode(self) -> str | None:
         """How ``quantize`` has stored the layer's own weights: ``"int8"``, or None."""
-        for value in vars(self).values():
-            scheme = getattr(value, "scheme", None)
-            if scheme is not None and not isinstance(value, nnx.Module):
-                return getattr(scheme, "mode", None)
-        return None
+        return policies.storage_mode(self)
 
     # ------------------------------------------------------------------ building
     @overridable
@@ -392,10 +359,9 @@ class Layer(nnx.Module, metaclass=LayerType):
     ) -> Iterator[Layer]:
         """The layers in this one. Packages written for Keras call it by this name."""
         below = iter_modules(self) if recursive else children(self)
-        found = (module for _, module in below if isinstance(module, Layer))
         if include_self:
             yield self
-        yield from (layer for layer in found if layer is not self)
+        yield from (m for _, m in below if isinstance(m, Layer) and m is not self)
 
     # ------------------------------------------------------------------ weights
     @property
@@ -489,34 +455,18 @@ class Layer(nnx.Module, metaclass=LayerType):
             >>> [round(float(loss), 3) for loss in layer.losses]  # 0.01 · (1 + 1 + 1)
             [0.03]
         """
-        penalties = [
-            regularizer(weight.get_value())
-            for weight in self.trainable_weights
-            if (regularizer := weight.get_metadata().get("regularizer"))
-        ]
-        return [*calls.added_losses(self), *penalties]
+        return [*calls.added_losses(self), *own_weights.penalties(self)]
 
     # ------------------------------------------------------------------ symbols
     @property
     def input(self):
         """The symbols the layer was called on; one call only."""
-        args = self._the_call("input").args
-        return args[0] if len(args) == 1 else list(args)
+        return symbolic_calls.read_inputs(self)
 
     @property
     def output(self):
         """The symbols the layer's call returned; one call only."""
-        return self._the_call("output").outputs
-
-    def _the_call(self, what: str):
-        made = self._meta.value.calls
-        if not made:
-            raise UncalledLayerError(
-                self.name,
-                f"{what}: the layer was not called in a functional model",
-                hint="Call it on a symbol: layer(exburn.Input(shape)).",
-            )
-        return made[0]
+        return symbolic_calls.read_call(self, "output").outputs
 
     @property
     def input_shape(self):
@@ -525,11 +475,6 @@ class Layer(nnx.Module, metaclass=LayerType):
     @property
     def output_shape(self):
         return jax.tree.map(lambda s: s.shape, self.output)
-
-    def _direct_layers(self) -> list[Layer]:
-        found = in_tracked_order(self, children(self))
-        layers = {id(part): part for _, part in found if isinstance(part, Layer)}
-        return list(layers.values())  # each once, whatever else it is held by
 
     # ------------------------------------------------------------------ copies
     @classmethod

@@ -12,6 +12,7 @@ from flax import nnx
 
 from exburn.core.substitution import clone_scope, moment
 from exburn.errors.boundary import boundary_itself, leave_boundary
+from exburn.module.traversal import iter_modules
 
 if TYPE_CHECKING:  # the type of a call is no base class to every checker
     from flax.nnx.module import ModuleMeta
@@ -90,7 +91,7 @@ class LayerType(ModuleMeta):
         try:
             layer = super().__call__(*args, **kwargs)
             layer._meta.value.made = True
-            layer._spread_freezing()
+            spread_freezing(layer)
         except BaseException as error:
             if (refusal := leave_boundary(error, cls, args, kwargs)) is None:
                 raise
@@ -105,6 +106,18 @@ class LayerType(ModuleMeta):
 def is_layer(part: Any) -> bool:
     """Whether an object is a layer, for modules that ``Layer`` itself is built on."""
     return isinstance(type(part), LayerType)
+
+
+def spread_freezing(layer: Any) -> None:
+    """Freezes the layers inside that nobody froze or thawed, if this one is frozen.
+
+    Those of a layer that was made frozen, and those that its ``build`` makes.
+    """
+    if layer._trainable:
+        return
+    for _, module in iter_modules(layer):
+        if is_layer(module) and "_trainable" not in vars(module):
+            module._trainable = False
 
 
 def note_arguments(cls: type, init: Callable) -> Callable:

@@ -139,6 +139,15 @@ def require_weights(self: Any) -> list[Weight]:
     return [weight for weight, _ in _fill_weights(self, iter_weights(self))]
 
 
+def penalties(layer: Any) -> list[jax.Array]:
+    """The regularizers' values of the weights that are trained."""
+    return [
+        regularizer(weight.get_value())
+        for weight in layer.trainable_weights
+        if (regularizer := weight.get_metadata().get("regularizer"))
+    ]
+
+
 def get_weights(self: Any) -> list[np.ndarray]:
     """Host copies of the weights, in the order of ``weights``."""
     return [np.array(to_host(alive(w.get_value()))) for w in self.weights]

@@ -15,7 +15,9 @@ from exburn.core import lazy_names, registry
 from exburn.core.precision import (
     DTypePolicy,
     DTypePolicyMap,
+    PrecisionPolicy,
     QuantizedDTypePolicy,
+    get_precision,
     is_float,
 )
 from exburn.core.precision.policies import CLASSES
@@ -23,6 +25,38 @@ from exburn.module.traversal import children, iter_modules, iter_weights
 
 for _policy in CLASSES.values():
     registry.register_builtin(_policy)
+
+
+def take(layer: Any, policy: Any) -> None:
+    """Gives a layer a policy, or what stands for one; nothing follows it yet."""
+    policy = PrecisionPolicy.of(policy)
+    layer._policy = policy.plain
+    layer._given_policy = None if policy is layer._policy else policy
+
+
+def change(layer: Any, policy: Any) -> None:
+    """Gives a layer another policy, which its weights and the layers inside follow."""
+    before = layer.precision
+    take(layer, policy)
+    layer._own_policy = layer._policy_was_set = True
+    spread_precision(layer, layer.precision, before)
+    follow_map(layer)
+    layer._pack()
+
+
+def spread_policy(layer: Any) -> None:
+    """Has layers that were made in ``build`` follow this one, not the process."""
+    if layer._own_policy or layer.precision != get_precision().plain:
+        spread_precision(layer, layer.precision)
+
+
+def storage_mode(layer: Any) -> str | None:
+    """How the layer's own weights are stored in few bits: ``"int8"`` …, or ``None``."""
+    for value in vars(layer).values():
+        scheme = getattr(value, "scheme", None)
+        if scheme is not None and not isinstance(value, nnx.Module):
+            return getattr(scheme, "mode", None)
+    return None
 
 
 def policy_for_keras(layer: Any) -> DTypePolicy:

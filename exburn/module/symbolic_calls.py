@@ -18,7 +18,7 @@ from exburn.core.symbolic_shapes import (
     public_shape,
     spec_of,
 )
-from exburn.errors import ArgumentError, DTypeError, ShapeError
+from exburn.errors import ArgumentError, DTypeError, ShapeError, UncalledLayerError
 from exburn.module.building import infer, intact, waits_inside, with_masks
 from exburn.module.symbolic_tensor import (
     Symbol,
@@ -69,6 +69,32 @@ def call_symbols(
     for symbol, mask in zip(made, found or [None] * len(made), strict=True):
         symbol.mask = mask
     return symbols
+
+
+def read_call(layer: Any, what: str) -> Any:
+    """The first call of a layer on symbols.
+
+    Args:
+        layer: The layer.
+        what: The attribute that is read of it, for errors.
+
+    Raises:
+        UncalledLayerError: There is none.
+    """
+    calls = layer._meta.value.calls
+    if not calls:
+        raise UncalledLayerError(
+            layer.name,
+            f"{what}: the layer was not called in a functional model",
+            hint="Call it on a symbol: layer(exburn.Input(shape)).",
+        )
+    return calls[0]
+
+
+def read_inputs(layer: Any) -> Any:
+    """The symbols that a layer was called on: one, or a list of them."""
+    args = read_call(layer, "input").args
+    return args[0] if len(args) == 1 else list(args)
 
 
 def _tells_its_shapes(layer: Any, masks: list[Any]) -> bool:

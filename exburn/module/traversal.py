@@ -270,6 +270,13 @@ def own_weights(layer: Any) -> Iterator[tuple[str, Weight]]:
             yield key, child
 
 
+def direct_layers(layer: Any) -> list[Any]:
+    """The layers directly inside, each once, in Keras' order."""
+    found = in_tracked_order(layer, children(layer))
+    layers = {id(part): part for _, part in found if hasattr(part, "_meta")}
+    return list(layers.values())
+
+
 def held_metrics(root: Any) -> list[Any]:
     """Metrics in attributes of the modules, directly or in lists, tuples and dicts."""
     found: dict[int, Any] = {}
