@@ -193,8 +193,8 @@ class Recommender(Cell):
             if self.shared:
                 h = p["tables"][0][x].reshape(len(x), -1)
             else:
-                found = [table[x[:, i]] for i, table in enumerate(p["tables"])]
-                h = jnp.concatenate(found, -1)
+                rows = [table[x[:, i]] for i, table in enumerate(p["tables"])]
+                h = jnp.concatenate(rows, -1)
             for layer in p["layers"][:-1]:
                 h = jax.nn.relu(dense(layer, h))
             return dense(p["layers"][-1], h)[:, 0]
@@ -223,8 +223,8 @@ class Recommender(Cell):
                 if cell.shared:
                     h = self.tables[0](x).flatten(1)
                 else:
-                    found = [table(x[:, i]) for i, table in enumerate(self.tables)]
-                    h = torch.cat(found, -1)
+                    rows = [table(x[:, i]) for i, table in enumerate(self.tables)]
+                    h = torch.cat(rows, -1)
                 return self.top(h)[:, 0]
 
         return Net()
@@ -847,9 +847,9 @@ _EMBEDDINGS: dict[str, Cell] = {
 
 
 def _vit(tokens: int, patch: int, dtype: str, width=192, heads=3, **more: int) -> Cell:
-    given: Any = {"blocks": 6, "batch": 128, "samples": 12_800} | more
+    options: Any = {"blocks": 6, "batch": 128, "samples": 12_800} | more
     return Transformer(
-        tokens=tokens, patch=patch, width=width, heads=heads, dtype=dtype, **given
+        tokens=tokens, patch=patch, width=width, heads=heads, dtype=dtype, **options
     )
 
 

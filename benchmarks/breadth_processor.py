@@ -98,11 +98,11 @@ class ResidualTable(Cell):
             for i, block in enumerate(p["blocks"]):
                 z = jax.nn.relu(_batch_norm(block["norm"], h) if self.norm else h)
                 if self.rate:
-                    kept = 1 - self.rate
+                    share = 1 - self.rate
                     mask = jax.random.bernoulli(
-                        jax.random.fold_in(key, i), kept, z.shape
+                        jax.random.fold_in(key, i), share, z.shape
                     )
-                    z = jnp.where(mask, z / kept, 0)
+                    z = jnp.where(mask, z / share, 0)
                 h = h + dense(block["out"], z)
             return dense(p["out"], h)
 

@@ -244,9 +244,9 @@ def main() -> None:
 
 def show(work: str, runs: dict[str, list]) -> None:
     median = {
-        peer: statistics.median(run["seconds"] for run in kept)
-        for peer, kept in runs.items()
-        if kept
+        peer: statistics.median(run["seconds"] for run in starts)
+        for peer, starts in runs.items()
+        if starts
     }
     for peer, seconds in median.items():
         parts = ", ".join(

@@ -23,7 +23,7 @@ def exposed(folder: Path) -> dict[str, float] | None:
     """
     from jax.profiler import ProfileData
 
-    found = []
+    runs = []
     for file in folder.glob("**/*.xplane.pb"):
         for plane in ProfileData.from_file(str(file)).planes:
             if not plane.name.startswith("/device:GPU"):
@@ -35,9 +35,9 @@ def exposed(folder: Path) -> dict[str, float] | None:
                 for event in stream.events
             ]
             if kernels:
-                found.append(_measure(kernels))
-    names = dict.fromkeys(name for one in found for name in one)
-    return {n: sum(one[n] for one in found) / len(found) / 1e9 for n in names} or None
+                runs.append(_measure(kernels))
+    names = dict.fromkeys(name for one in runs for name in one)
+    return {n: sum(one[n] for one in runs) / len(runs) / 1e9 for n in names} or None
 
 
 def _measure(kernels: Iterable[tuple[str, Span]]) -> dict[str, float]:
@@ -68,13 +68,13 @@ def merged(spans: Iterable[Span]) -> list[Span]:
         >>> merged([(4, 6), (0, 2), (1, 3)])
         [(0, 3), (4, 6)]
     """
-    made: list[Span] = []
+    parts: list[Span] = []
     for begin, end in sorted(spans):
-        if made and begin <= made[-1][1]:
-            made[-1] = made[-1][0], max(end, made[-1][1])
+        if parts and begin <= parts[-1][1]:
+            parts[-1] = parts[-1][0], max(end, parts[-1][1])
         else:
-            made.append((begin, end))
-    return made
+            parts.append((begin, end))
+    return parts
 
 
 def length(spans: Iterable[Span]) -> float:

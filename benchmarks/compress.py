@@ -73,7 +73,7 @@ def measure(work: str, folder: str | None) -> dict[str, Any]:
     exact = accuracy(model, test)
     plan = exburn.compression.plan(model)
     print(f"\n{work}: {exact:.2f} % on the test rows\n{plan}", flush=True)
-    found: dict[str, Any] = {"accuracy": exact, "bytes": plan.attempts[0].bytes}
+    results: dict[str, Any] = {"accuracy": exact, "bytes": plan.attempts[0].bytes}
     for target in TARGETS[work]:
         began = time.perf_counter()
         with warnings.catch_warnings():
@@ -88,7 +88,7 @@ def measure(work: str, folder: str | None) -> dict[str, Any]:
         score = accuracy(small, test)
         print(f"{report}\n{score:.2f} % on the test rows, {seconds:.0f} s", flush=True)
         chosen = report.chosen
-        found[target] = {
+        results[target] = {
             "way": "none" if chosen is None else chosen.name,
             "reached": report.reached,
             "bytes": None if chosen is None else chosen.bytes,
@@ -99,7 +99,7 @@ def measure(work: str, folder: str | None) -> dict[str, Any]:
             "seconds": seconds,
         }
         jax.clear_caches()
-    return found
+    return results
 
 
 def main() -> None:
@@ -108,15 +108,15 @@ def main() -> None:
     parser.add_argument("--folder")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "device": jax.devices()[0].device_kind,
         "jax": jax.__version__,
         "python": platform.python_version(),
     }
     for work in asked.work.split(","):
-        found[work] = measure(work, asked.folder)
+        results[work] = measure(work, asked.folder)
         if asked.json is not None:
-            asked.json.write_text(json.dumps(found, indent=1) + "\n")
+            asked.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -66,18 +66,20 @@ def measure(seed: int, epochs: int) -> dict[str, list[float]]:
     compile_anew(model, RATE, seed)
     model.fit(x, y, epochs=epochs, **options)
     exact = model.evaluate(x_test, y_test, verbose=0, return_dict=True)["accuracy"]
-    found = {"the model": [exact]}
+    curves = {"the model": [exact]}
     for way, change in WAYS.items():
         for start, share in STARTS:
-            made = change(model)
+            small = change(model)
             if start == "anew":
-                compile_anew(made, RATE * share)
-            made.optimizer.learning_rate = RATE * share
+                compile_anew(small, RATE * share)
+            small.optimizer.learning_rate = RATE * share
             held_out = x_test, y_test
-            history = made.fit(x, y, epochs=EPOCHS, validation_data=held_out, **options)
+            history = small.fit(
+                x, y, epochs=EPOCHS, validation_data=held_out, **options
+            )
             accuracies = history.history["val_accuracy"]
-            found[f"{way}, {start}, {RATE * share:g}"] = accuracies
-    return found
+            curves[f"{way}, {start}, {RATE * share:g}"] = accuracies
+    return curves
 
 
 def main() -> None:
@@ -85,18 +87,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--json", type=Path, help="a file for the results")
-    given = parser.parse_args()
+    options = parser.parse_args()
     runs = []
-    for seed in range(given.seeds):
-        runs.append(measure(seed, given.epochs))
+    for seed in range(options.seeds):
+        runs.append(measure(seed, options.epochs))
         print(f"seed {seed} is measured", flush=True)
     for name in runs[0]:
         rows = np.array([run[name] for run in runs])  # [seeds, epochs]
         ends = ", ".join(f"{value:.4f}" for value in rows[:, -1])
         means = " ".join(f"{value:.4f}" for value in rows.mean(0))
         print(f"{name:40} mean by epoch {means}   last, by seed: {ends}", flush=True)
-    if given.json is not None:
-        write(given.json, runs)
+    if options.json is not None:
+        write(options.json, runs)
 
 
 if __name__ == "__main__":

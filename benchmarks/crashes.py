@@ -109,9 +109,9 @@ def _save(system: System, folder: str, value: int) -> None:
 def _judge(
     system: System, case: dict[str, Any], names: list[str], seen: dict[str, Any]
 ) -> dict[str, Any]:
-    found, outcome = set(seen["found"]), case["outcome"]
+    steps, outcome = set(seen["found"]), case["outcome"]
     newest = 3 if outcome == "saved" else case.get("last", 2)
-    lost = max(found, default=0) < newest or (system.keeps_best and 1 not in found)
+    lost = max(steps, default=0) < newest or (system.keeps_best and 1 not in steps)
     failed = outcome not in (None, "saved")
     left = [n for n in names if failed and n.startswith(system.hidden or "/")]
     litter = [*seen["litter"], *left]
@@ -134,7 +134,7 @@ def _hit(
 
     An error's name, or ``"saved"``; None and None if it was killed.
     """
-    told = os.path.join(os.path.dirname(work), "told")
+    marker = os.path.join(os.path.dirname(work), "told")
 
     def tell() -> None:
         try:
@@ -143,16 +143,16 @@ def _hit(
         except Exception as refused:
             outcome = type(refused).__name__
         done = faults.done()
-        with open(told, "w") as file:
+        with open(marker, "w") as file:
             json.dump([outcome, done], file)
 
     options: dict[str, bool] = {"reads": kind == "error", "stays": kind == "full"}
     status = faults.child(tell, work, at=place, error=error, **options)
     if status == faults.KILLED and not error:
         return None, None
-    with contextlib.suppress(FileNotFoundError), open(told) as file:
+    with contextlib.suppress(FileNotFoundError), open(marker) as file:
         outcome, done = json.load(file)
-        os.unlink(told)
+        os.unlink(marker)
         return outcome, done
     return f"the process ended with {status}", None
 

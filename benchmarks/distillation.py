@@ -74,9 +74,9 @@ def measure(
     train: tuple, test: tuple, teacher: Any, seeds: int, epochs: int, units: int
 ) -> dict[str, list[float]]:
     """Test accuracy of each way for each seed, in per cent."""
-    found: dict[str, list[float]] = {"alone": []} | {way: [] for way in WAYS}
+    accuracies: dict[str, list[float]] = {"alone": []} | {way: [] for way in WAYS}
     for seed in range(seeds):
-        for way, scores in found.items():
+        for way, scores in accuracies.items():
             student = make_student(seed, units)
             model = student
             if way != "alone":
@@ -88,7 +88,7 @@ def measure(
             scores.append(100 * result["accuracy"])
             jax.clear_caches()
             print(f"seed {seed}, {way}: {scores[-1]:.2f} %", flush=True)
-    return found
+    return accuracies
 
 
 def main() -> None:
@@ -106,11 +106,11 @@ def main() -> None:
     score = 100 * teacher.evaluate(*test, verbose=0, return_dict=True)["accuracy"]
     few, epochs = (len(x), 10) if asked.all else (FEW, EPOCHS)
     train = x[:few], y[:few]
-    found = measure(train, test, teacher, asked.seeds, epochs, asked.units)
+    accuracies = measure(train, test, teacher, asked.seeds, epochs, asked.units)
     print(f"\nteacher {score:.2f} %; students of {few:,} images, {epochs} epochs")
     summary = {}
-    for way, scores in found.items():
-        gains = [a - b for a, b in zip(scores, found["alone"], strict=True)]
+    for way, scores in accuracies.items():
+        gains = [a - b for a, b in zip(scores, accuracies["alone"], strict=True)]
         own, gain = confidence_interval(scores), confidence_interval(gains)
         summary[way] = {"mean": own.mean, "gain": gain.mean, "low": gain.low}
         print(f"{way:26} {own} %   {gain.mean:+.2f} [{gain.low:.2f}, {gain.high:.2f}]")
@@ -120,7 +120,7 @@ def main() -> None:
             "images": few,
             "units": asked.units,
             "epochs": epochs,
-            "scores": found,
+            "scores": accuracies,
             "summary": summary,
             "seconds": time.perf_counter() - began,
             "device": jax.devices()[0].device_kind,

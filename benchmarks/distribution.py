@@ -211,10 +211,10 @@ class Runner:
             count = see.stop - see.start
             flags = f"--xla_force_host_platform_device_count={count}"
             return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-        made = {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus[see])}
+        variables = {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus[see])}
         if (fraction := self.args.memory_fraction) is not None:
-            made["XLA_PYTHON_CLIENT_MEM_FRACTION"] = str(fraction)
-        return made
+            variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = str(fraction)
+        return variables
 
 
 def scaling(runner: Runner) -> None:
@@ -251,15 +251,15 @@ def scaling(runner: Runner) -> None:
             free.put(gpu)
 
     for work in args.work.split(","):
-        known = results.get(work, {})
-        left = [peer for peer in bases if f"{peer}@1" not in known]
+        present = results.get(work, {})
+        left = [peer for peer in bases if f"{peer}@1" not in present]
         with ThreadPoolExecutor(together) as pool:
-            found = pool.map(alone, [work] * len(left), left)
-            for peer, result in zip(left, found, strict=True):
+            values = pool.map(alone, [work] * len(left), left)
+            for peer, result in zip(left, values, strict=True):
                 keep(work, peer, 1, result)
         for count in counts:
             for peer in peers:
-                if f"{peer}@{count}" not in known and peer not in bases:
+                if f"{peer}@{count}" not in present and peer not in bases:
                     keep(work, peer, count, runner.run(work, peer, count))
     print("\n".join(report.distribution(results)), flush=True)
 
@@ -351,11 +351,11 @@ def profile(runner: Runner) -> None:
                 result = runner.run(work, peer, count, *options)
                 if result is None:
                     continue
-                found = exposed(Path(folder))
-            if found is None:
+                shares = exposed(Path(folder))
+            if shares is None:
                 print(f"{work} {peer}: the trace has no streams of a GPU", flush=True)
                 continue
-            per_step = {name: 1e3 * s / result["steps"] for name, s in found.items()}
+            per_step = {name: 1e3 * s / result["steps"] for name, s in shares.items()}
             results.setdefault(work, {})[peer] = per_step
             covered = ("span", "busy", "collectives", "exposed")
             kinds = [name for name in per_step if name not in covered]

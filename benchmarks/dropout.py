@@ -55,14 +55,14 @@ def masks(shape: tuple, rounds: int) -> None:
         "hash": lambda key: keep_mask(key, 0.1, shape)[0],
         "bernoulli": lambda key: jax.random.bernoulli(key, 0.9, shape),
     }
-    found = {}
+    times = {}
     for name, mask in by.items():
 
         def loss(x, key, mask=mask):
             return jnp.sum(jnp.where(mask(key), x * 3, 0) ** 2)
 
-        found[name] = program_times(jax.jit(jax.grad(loss)), shape, rounds)
-    (a, b), (c, d) = found["hash"], found["bernoulli"]
+        times[name] = program_times(jax.jit(jax.grad(loss)), shape, rounds)
+    (a, b), (c, d) = times["hash"], times["bernoulli"]
     print(
         f"{shape!s:20} compile {a:.2f} s, {c / a:.1f} × as fast; "
         f"run {b:.3f} ms, {d / b:.1f} × as fast"

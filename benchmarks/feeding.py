@@ -174,10 +174,10 @@ def measure(
     """Source, device and fit alone, in turn."""
     model = model_of(work)
     rates: dict[str, list[float]] = {"source": [], "device": [], "fit": []}
-    size, held = len(arrays[0]), len(resident[0])
+    size, resident_size = len(arrays[0]), len(resident[0])
     spans, _ = epochs_of(model, *resident, batch, epochs, resident=True)
-    rates["device"] += [held / s for s in spans]
-    if work == "mlp" and size == held:
+    rates["device"] += [resident_size / s for s in spans]
+    if work == "mlp" and size == resident_size:
         read_all(source)  # a loader's processes start now
     rates["source"].append(size / read_all(source))
     spans, waits = fit(model, epochs)

@@ -76,10 +76,10 @@ def by_transformers(batch: int, compiled: bool = False) -> Write:
 
     @torch.inference_mode()
     def run(count: int) -> np.ndarray:
-        given = ids.to(device)
+        prompt = ids.to(device)
         out = model.generate(
-            given,
-            attention_mask=torch.ones_like(given),
+            prompt,
+            attention_mask=torch.ones_like(prompt),
             max_new_tokens=count,
             min_new_tokens=count,
             do_sample=False,
@@ -152,7 +152,7 @@ def seconds_of(call: Callable[[], Any], rounds: int) -> list[float]:
 
 
 def child(peer: str, batches: list[int], rounds: int, tokens: int) -> None:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for batch in batches:
         try:
             run = RUNNERS[peer](batch)
@@ -164,10 +164,10 @@ def child(peer: str, batches: list[int], rounds: int, tokens: int) -> None:
             whole = seconds_of(lambda run=run: run(tokens), rounds)
             one = seconds_of(lambda run=run: run(1), rounds)
         except Exception as error:  # of a peer that cannot: the others go on
-            found[str(batch)] = {"error": f"{type(error).__name__}: {error}"[:300]}
+            results[str(batch)] = {"error": f"{type(error).__name__}: {error}"[:300]}
             continue
         steps = statistics.median(whole) - statistics.median(one)
-        found[str(batch)] = {
+        results[str(batch)] = {
             "seconds": whole,
             "first_call_s": first,
             "tokens_per_s": batch * tokens / statistics.median(whole),
@@ -175,8 +175,8 @@ def child(peer: str, batches: list[int], rounds: int, tokens: int) -> None:
             "prompt_s": statistics.median(one),
         }
     if peer == "exburn":
-        found["copy_bytes_per_s"] = copy_bandwidth()
-    print("RESULT " + json.dumps(found), flush=True)
+        results["copy_bytes_per_s"] = copy_bandwidth()
+    print("RESULT " + json.dumps(results), flush=True)
 
 
 def bandwidth_of(device: str) -> float | None:
@@ -223,10 +223,10 @@ def main() -> None:
     words += ["--tokens", str(args.tokens)]
     for peer in args.peers.split(","):
         if peer not in report:
-            found = result_of(__file__, peer, "-", *words)
-            if found is not None:
-                report[peer] = found
-                print(peer, json.dumps(found), flush=True)
+            result = result_of(__file__, peer, "-", *words)
+            if result is not None:
+                report[peer] = result
+                print(peer, json.dumps(result), flush=True)
         if args.json:
             write(args.json, report)
     from process import versions

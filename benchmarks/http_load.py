@@ -139,7 +139,7 @@ async def run_triton(port: int, width: int, clients: int, seconds: float) -> dic
     row = np.random.default_rng(0).random((1, width), np.float32)
     x = triton.InferInput("x", row.shape, "FP32")
     x.set_data_from_numpy(row)
-    wanted = [triton.InferRequestedOutput("y")]
+    outputs = [triton.InferRequestedOutput("y")]
     begin = time.perf_counter() + min(1.0, seconds / 3)
     end, times, answered = begin + seconds, [], 0
     url = f"127.0.0.1:{port}"
@@ -148,7 +148,7 @@ async def run_triton(port: int, width: int, clients: int, seconds: float) -> dic
         async def ask() -> None:
             nonlocal answered
             while (began := time.perf_counter()) < end:
-                await server.infer("m", [x], outputs=wanted)
+                await server.infer("m", [x], outputs=outputs)
                 now, answered = time.perf_counter(), answered + 1
                 if begin <= now <= end:
                     times.append(now - began)
@@ -161,7 +161,7 @@ def summary(
     times: list[float], seconds: float, answered: int, failed: int
 ) -> dict[str, float]:
     """Rate and quantiles of requests, by the seconds that each took."""
-    found = {
+    figures = {
         "requests": len(times),
         "answered": answered,
         "failed": failed,
@@ -170,8 +170,8 @@ def summary(
     if len(times) > 1:
         cuts = statistics.quantiles(times, n=1000, method="inclusive")
         for name, at in (("p50_ms", 499), ("p99_ms", 989), ("p999_ms", 998)):
-            found[name] = cuts[at] * 1e3
-    return found
+            figures[name] = cuts[at] * 1e3
+    return figures
 
 
 def main() -> None:

@@ -133,7 +133,7 @@ def beside(
             used = processor_seconds(port) - used
             run["cpu_us"] = used / max(run["answered"], 1) * 1e6
             rounds[name].append(run)
-    found = {}
+    figures = {}
     for name, runs in rounds.items():
         failed = sum(run["failed"] for run in runs)
         few = not all("p50_ms" in run for run in runs)
@@ -141,15 +141,15 @@ def beside(
             what = f"{failed} requests failed" if failed else "hardly an answer"
             print(f"  {clients:4} clients, {name}: {what}", flush=True)
             continue
-        found[name] = {
+        figures[name] = {
             kind: statistics.median(run[kind] for run in runs) for kind in FIGURES
         }
-    if len(found) == 2:
+    if len(figures) == 2:
         pairs = list(zip(rounds["exburn"], rounds[peer], strict=True))
         for name, kind in RATIOS.items():
             ratios = [a[kind] / b[kind] for a, b in pairs if b[kind]]
-            found[peer][name] = statistics.median(ratios or [float("nan")])
-    return found
+            figures[peer][name] = statistics.median(ratios or [float("nan")])
+    return figures
 
 
 def compare(args: Any, results: dict[str, Any]) -> None:
@@ -170,18 +170,18 @@ def compare(args: Any, results: dict[str, Any]) -> None:
                             print(f"  left out: {error}", flush=True)
                             continue
                     for clients in counts:
-                        found = beside(ours, theirs, peer, work, clients, args)
+                        figures = beside(ours, theirs, peer, work, clients, args)
                         place = results.setdefault(work, {})
                         runs = place.setdefault(str(clients), {})
-                        runs.update({k: v for k, v in found.items() if k == peer})
-                        runs.setdefault("exburn", found.get("exburn", {}))
-                        show(clients, found)
+                        runs.update({k: v for k, v in figures.items() if k == peer})
+                        runs.setdefault("exburn", figures.get("exburn", {}))
+                        show(clients, figures)
                 if args.json:
                     write(args.json, results)
 
 
-def show(clients: int, found: dict[str, dict[str, float]]) -> None:
-    for name, run in found.items():
+def show(clients: int, figures: dict[str, dict[str, float]]) -> None:
+    for name, run in figures.items():
         cells = [f"{run['requests_per_s']:7,.0f} requests/s"]
         cells += [f"{kind[:-3]} {run[kind]:8.2f} ms" for kind in FIGURES[1:-1]]
         cells.append(f"{run['cpu_us']:6,.0f} µs of processor time")
@@ -241,8 +241,8 @@ def main() -> None:
     results = read(args.json)
     if not args.overhead:
         compare(args, results)
-    found = results["overhead"] = overhead(args)
-    print("a lone request:", *(f"{k[:-3]} {v:,.0f} µs" for k, v in found.items()))
+    costs = results["overhead"] = overhead(args)
+    print("a lone request:", *(f"{k[:-3]} {v:,.0f} µs" for k, v in costs.items()))
     if args.json:
         write(args.json, results)
 

@@ -115,8 +115,8 @@ def by_scan(forward, params, x, y, batch, some) -> tuple[Callable, Callable]:
 
     @jax.jit
     def evaluated(params, xs, ys):
-        found = jax.lax.scan(lambda c, b: (c, judged(params, *b)), None, (xs, ys))[1]
-        return jax.tree.map(lambda v: v.mean(), found)
+        values = jax.lax.scan(lambda c, b: (c, judged(params, *b)), None, (xs, ys))[1]
+        return jax.tree.map(lambda v: v.mean(), values)
 
     @jax.jit
     def predicted(params, xs):
@@ -149,8 +149,8 @@ def run_steps(work, x, y, batch, rounds):
     cuts = [slice(i, i + batch) for i in range(0, len(x), batch)]
 
     def evaluate():
-        found = [evaluating(params, x[c], y[c]) for c in cuts]
-        return np.mean(jax.device_get(found), 0)
+        values = [evaluating(params, x[c], y[c]) for c in cuts]
+        return np.mean(jax.device_get(values), 0)
 
     def predict():
         return np.concatenate(jax.device_get([predicting(params, x[c]) for c in cuts]))

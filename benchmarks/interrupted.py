@@ -86,9 +86,9 @@ def train(system: str, folder: str, save_freq: str) -> tuple[str, str]:
     )
     weights = b"".join(weight.tobytes() for weight in model.get_weights())
     state = b"".join(bytes(memoryview(v.numpy())) for v in model.optimizer.variables)
-    told = [history.history, history.epoch]
-    told += [[callback.wait, callback.best] for callback in (stopping, plateau)]
-    everything = weights + state + repr(told).encode()
+    record = [history.history, history.epoch]
+    record += [[callback.wait, callback.best] for callback in (stopping, plateau)]
+    everything = weights + state + repr(record).encode()
     return _digest(weights), _digest(everything)
 
 
@@ -120,8 +120,8 @@ class Process:
 
     def end(self) -> list[str]:
         """Its digests; an empty list if it did not come to its end."""
-        found = self.process.communicate()[0].split()
-        return found if self.process.returncode == 0 else []
+        words = self.process.communicate()[0].split()
+        return words if self.process.returncode == 0 else []
 
 
 def cases(

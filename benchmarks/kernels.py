@@ -46,22 +46,22 @@ def cases(tokens: int, dtype: str) -> dict[str, tuple[Callable[..., Any], tuple]
 
         return both
 
-    found: dict[str, tuple[Callable[..., Any], tuple]] = {}
+    functions: dict[str, tuple[Callable[..., Any], tuple]] = {}
     for width in (384, 768, 1024, 2048, 4096):
         layer = exburn.layers.LayerNormalization(dtype=f"mixed_{dtype}")
         x = normal(tokens, width)
         layer(x)
-        found[f"layer normalization, {width}"] = with_gradients(layer), (x, x)
+        functions[f"layer normalization, {width}"] = with_gradients(layer), (x, x)
         if width not in (768, 1024):
             continue
         wide, bias = normal(tokens, 4 * width), normal(4 * width)
-        found[f"GELU of a sum, {4 * width}"] = (
+        functions[f"GELU of a sum, {4 * width}"] = (
             with_gradients(biased_gelu),
             (wide, wide, bias),
         )
     for width in (128, 512):
         scores = normal(tokens, width).astype("float32")
-        found[f"softmax of rows, {width}"] = (
+        functions[f"softmax of rows, {width}"] = (
             with_gradients(lambda scores: masked_softmax(scores, None, "kernels")),
             (scores, scores),
         )
@@ -76,7 +76,7 @@ def cases(tokens: int, dtype: str) -> dict[str, tuple[Callable[..., Any], tuple]
         slope = layer(x)
         weights = [weight.value for weight in layer.trainable_variables]
         others = [weight.value for weight in layer.non_trainable_variables]
-        found[f"{kind.__name__}, {units} units, {steps} steps"] = (
+        functions[f"{kind.__name__}, {units} units, {steps} steps"] = (
             with_gradients(
                 lambda weights, x, layer=layer, others=others: layer.stateless_call(
                     weights, others, x
@@ -86,11 +86,11 @@ def cases(tokens: int, dtype: str) -> dict[str, tuple[Callable[..., Any], tuple]
         )
     labels = jax.random.randint(next(keys), (tokens // 4,), 0, 50_304)
     loss = exburn.losses.CrossEntropy()
-    found["cross-entropy, 50,304 classes"] = (
+    functions["cross-entropy, 50,304 classes"] = (
         lambda scores: jax.value_and_grad(lambda s: loss(labels, s))(scores),
         (normal(tokens // 4, 50_304),),
     )
-    return found
+    return functions
 
 
 def measured(function: Callable[..., Any], args: tuple) -> tuple[Any, float]:
@@ -108,12 +108,12 @@ def measured(function: Callable[..., Any], args: tuple) -> tuple[Any, float]:
 
 
 @jax.jit
-def error(found: Any, expected: Any) -> jax.Array:
+def error(values: Any, expected: Any) -> jax.Array:
     def of(a: jax.Array, b: jax.Array) -> jax.Array:
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
         return jnp.abs(a - b).max() / jnp.maximum(jnp.abs(b).max(), 1e-30)
 
-    return jnp.stack(jax.tree.leaves(jax.tree.map(of, found, expected))).max()
+    return jnp.stack(jax.tree.leaves(jax.tree.map(of, values, expected))).max()
 
 
 def main() -> None:

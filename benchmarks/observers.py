@@ -138,7 +138,7 @@ def measure(seconds: float, rounds: int) -> dict[str, Any]:
     fit(2, [])
     epochs = max(round(seconds * fit(4, [])["epoch"] / samples), 3)
     terminal = Terminal()
-    found: dict[str, dict[str, list]] = {
+    rates: dict[str, dict[str, list]] = {
         peer: {"steady": [], "fit": [], "epoch": [], "records": []} for peer in PEERS
     }
     for number in range(rounds):
@@ -147,24 +147,24 @@ def measure(seconds: float, rounds: int) -> dict[str, Any]:
                 warnings.simplefilter("ignore")  # of the slow logger's records
                 watchers, options = observers(peer, folder, terminal)
                 for what, rate in fit(epochs, watchers, **options).items():
-                    found[peer][what].append(rate)
-                found[peer]["records"].append(count(watchers))
+                    rates[peer][what].append(rate)
+                rates[peer]["records"].append(count(watchers))
                 for path in Path(folder).glob("run/report.html"):
-                    found[peer]["report_bytes"] = [path.stat().st_size]
+                    rates[peer]["report_bytes"] = [path.stat().st_size]
     return {
         "device": str(jax.devices()[0].device_kind),
         "samples": samples,
         "batch": work.batch,
         "epochs": epochs,
         "terminal_bytes": terminal.bytes,
-        "peers": found,
+        "peers": rates,
         "cost_percent": {
             peer: {
                 what: round(
                     100
                     * (
-                        statistics.median(found["plain"][what])
-                        / statistics.median(found[peer][what])
+                        statistics.median(rates["plain"][what])
+                        / statistics.median(rates[peer][what])
                         - 1
                     ),
                     2,
@@ -186,8 +186,8 @@ def main() -> None:
     for peer, values in result["peers"].items():
         rate = statistics.median(values["steady"])
         costs = result["cost_percent"].get(peer, {})
-        told = "".join(f"  {what} {cost:+.2f} %" for what, cost in costs.items())
-        print(f"{peer:8} {rate:12,.0f} samples/s{told}  {values['records'][-1]}")
+        text = "".join(f"  {what} {cost:+.2f} %" for what, cost in costs.items())
+        print(f"{peer:8} {rate:12,.0f} samples/s{text}  {values['records'][-1]}")
     print(f"{result['device']}, {result['epochs']} epochs of {result['samples']} rows")
     if options.json:
         options.json.write_text(json.dumps(result, indent=1))

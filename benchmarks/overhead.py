@@ -85,11 +85,11 @@ def hand_written_costs(calls: int) -> dict[str, Any]:
         return optax.apply_updates(params, updates), state, loss, mae
 
     params = {"w": jnp.zeros((4, 1)), "b": jnp.zeros(1)}
-    held = [params, optimizer.init(params)]
+    arrays = [params, optimizer.init(params)]
     x, y = jax.device_put((X, Y))
 
     def epoch() -> None:
-        held[0], held[1], *logs = step(held[0], held[1], x, y)
+        arrays[0], arrays[1], *logs = step(arrays[0], arrays[1], x, y)
         jax.device_get(logs)
 
     epoch()

@@ -57,8 +57,8 @@ def gpt(tokens: int, vocabulary: int, width: int, blocks: int, heads: int) -> An
 
 def text(samples: int, tokens: int, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    found = rng.integers(0, vocabulary, (samples, tokens + 1)).astype(np.int32)
-    return found[:, :-1].copy(), found[:, 1:].copy()
+    draws = rng.integers(0, vocabulary, (samples, tokens + 1)).astype(np.int32)
+    return draws[:, :-1].copy(), draws[:, 1:].copy()
 
 
 def compiled(policy: PrecisionPolicy, size: dict[str, int]) -> Any:

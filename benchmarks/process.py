@@ -79,10 +79,10 @@ def environment_of(**more: str) -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """Of the packages, the commit and the device, as they are noted with results."""
-    found = {"python": sys.version.split()[0]}
+    names = {"python": sys.version.split()[0]}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            names[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     root = Path(__file__).parent
@@ -90,7 +90,7 @@ def versions() -> dict[str, str]:
         ["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True
     )
     if commit.returncode == 0:
-        found["commit"] = commit.stdout.decode().strip()
+        names["commit"] = commit.stdout.decode().strip()
     # In a process of its own: a parent that holds the device leaves no memory to it.
     # Nor does it take the memory of one that measures meanwhile.
     asked = subprocess.run(
@@ -98,8 +98,8 @@ def versions() -> dict[str, str]:
         capture_output=True,
         env=environment_of(XLA_PYTHON_CLIENT_PREALLOCATE="false"),
     )
-    found["device"] = asked.stdout.decode().strip() or "unknown"
-    return found
+    names["device"] = asked.stdout.decode().strip() or "unknown"
+    return names
 
 
 def read(file: Path | None) -> dict[str, Any]:

@@ -119,20 +119,20 @@ def variants(model: Any, steps: int) -> dict[str, Any]:
 
 
 def accuracy(model: Any, x: Any, y: Any) -> float:
-    found = model.predict(x, batch_size=1000, verbose=0).argmax(-1)
-    return 100 * float((found == y).mean())
+    classes = model.predict(x, batch_size=1000, verbose=0).argmax(-1)
+    return 100 * float((classes == y).mean())
 
 
 def rows_a_second(models: dict[str, Any], x: Any, rounds: int) -> dict[str, list]:
     x = jnp.asarray(x)
-    found: dict[str, list[float]] = {name: [] for name in models}
+    rates: dict[str, list[float]] = {name: [] for name in models}
     for turn in range(rounds + 1):
         for name, model in models.items():
             start = time.perf_counter()
             model.predict(x, batch_size=500, verbose=0)
             if turn:  # the first one compiles
-                found[name].append(len(x) / (time.perf_counter() - start))
-    return found
+                rates[name].append(len(x) / (time.perf_counter() - start))
+    return rates
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
@@ -203,8 +203,8 @@ def products(rounds: int) -> dict[str, Any]:
             jax.block_until_ready(out)
             if turn > 1:
                 times[name].append(100 * (time.perf_counter() - start))
-    for name, found in times.items():
-        print(f"{name:>6}: {statistics.median(found):.3f} ms for three products")
+    for name, milliseconds in times.items():
+        print(f"{name:>6}: {statistics.median(milliseconds):.3f} ms for three products")
     return times
 
 

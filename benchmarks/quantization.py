@@ -280,7 +280,7 @@ def keras_peer(size: str, rounds: int) -> dict[str, Any]:
         train, _ = digits()
         model.compile(exburn.optimizers.Adam(2e-3), "cross_entropy", seed=0)
         model.fit(*train, batch_size=64, epochs=15, verbose=0)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "weights.npz"))
         np.savez(path, *model.get_weights())
@@ -292,16 +292,16 @@ def keras_peer(size: str, rounds: int) -> dict[str, Any]:
             )
             lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
             if not lines:
-                found[mode] = {"error": done.stderr.strip().splitlines()[-1:]}
+                results[mode] = {"error": done.stderr.strip().splitlines()[-1:]}
                 continue
-            found[mode] = json.loads(lines[-1].removeprefix("RESULT "))
-    exact = found["float32"].get("answers")
-    for entry in found.values():
+            results[mode] = json.loads(lines[-1].removeprefix("RESULT "))
+    exact = results["float32"].get("answers")
+    for entry in results.values():
         answers = entry.pop("answers", None)
         if answers is not None and exact is not None:
             same = np.mean(np.array(answers) == np.array(exact))
             entry["same_answer"] = float(same)
-    return found
+    return results
 
 
 # ------------------------------------------------------------------------- kernels
@@ -378,8 +378,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.child:
         mode, weights = args.child
-        found = keras_child(args.size, mode, weights, args.rounds)
-        print("RESULT", json.dumps(found))
+        answers = keras_child(args.size, mode, weights, args.rounds)
+        print("RESULT", json.dumps(answers))
         return
     start = time.perf_counter()
     peers = args.peers.split(",")
@@ -422,8 +422,8 @@ def main() -> None:
         report["works"][work] = result
         show(work, result)
         save()
-    known = importlib.util.find_spec("keras") is not None
-    if "keras" in peers and known and "mlp" in works and not late("keras"):
+    has_keras = importlib.util.find_spec("keras") is not None
+    if "keras" in peers and has_keras and "mlp" in works and not late("keras"):
         report["keras"] = {"mlp": keras_peer(args.size, args.rounds)}
         print("\nKeras' mlp:", json.dumps(report["keras"]["mlp"], indent=1))
         save()

@@ -65,7 +65,7 @@ def by_onnxruntime(path: Path, x):
     from onnxruntime import InferenceSession
 
     session: Any = InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    (name,) = (given.name for given in session.get_inputs())
+    (name,) = (spec.name for spec in session.get_inputs())
     return np.concatenate(
         [session.run(None, {name: part})[0] for part in np.split(x, len(x) // ROWS)]
     )
@@ -101,7 +101,7 @@ def main() -> None:
 
     def tell(name: str, model, files: bool = False) -> None:
         outputs = model.predict(x_test, batch_size=500, verbose=0)
-        found = {"model": share(outputs)}
+        shares = {"model": share(outputs)}
         with tempfile.TemporaryDirectory() as folder:
             for suffix, run in (("onnx", by_onnxruntime), ("tflite", by_litert)):
                 if not files:
@@ -109,12 +109,12 @@ def main() -> None:
                 path = Path(folder, f"model.{suffix}")
                 sizes = {"batch_sizes": ROWS} if suffix == "tflite" else {}
                 report = model.export(path, samples=x[:ROWS], **sizes)
-                given = run(path, x_test)
-                apart = int((given.argmax(-1) != outputs.argmax(-1)).sum())
-                found[suffix] = share(given)
-                found |= {f"{suffix} apart": apart, f"{suffix} bytes": report.bytes}
-        results[name] = found
-        print(f"{name:>34}: {found}", flush=True)
+                answers = run(path, x_test)
+                apart = int((answers.argmax(-1) != outputs.argmax(-1)).sum())
+                shares[suffix] = share(answers)
+                shares |= {f"{suffix} apart": apart, f"{suffix} bytes": report.bytes}
+        results[name] = shares
+        print(f"{name:>34}: {shares}", flush=True)
 
     def tune(model):
         rate = 3e-4

@@ -115,12 +115,14 @@ def errors(
     }
     worst = []
     for step in epsilons:
-        found = numerical(programs, state, tree, method, step, "float32", chosen=chosen)
+        slopes = numerical(
+            programs, state, tree, method, step, "float32", chosen=chosen
+        )
         shares = []
         for path, rows in chosen.items():
-            wanted = np.ravel(exact[path])[rows]
-            wrong = np.asarray(found[path]) - wanted
-            shares.append(float(np.linalg.norm(wrong) / np.linalg.norm(wanted)))
+            expected = np.ravel(exact[path])[rows]
+            wrong = np.asarray(slopes[path]) - expected
+            shares.append(float(np.linalg.norm(wrong) / np.linalg.norm(expected)))
         worst.append(max(shares))
     return worst
 

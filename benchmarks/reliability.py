@@ -93,15 +93,15 @@ def source(command: list[str]) -> str:
     if command[1].startswith("ExBurn"):
         parts = MEASURED + RESUMED * (command[0] == "interrupted.py")
         paths += [path for part in parts for path in HERE.parent.glob(part)]
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(paths):
-        made.update(path.read_bytes())
-    return made.hexdigest()[:16]
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:
-    found = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    return {"python": sys.version.split()[0], **found}
+    libraries = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {"python": sys.version.split()[0], **libraries}
 
 
 def new_row(command: list[str]) -> dict[str, Any]:
@@ -211,11 +211,11 @@ def table(head: tuple, rows: list[tuple]) -> str:
 
 
 def conditions(rows: list[dict[str, Any]]) -> str:
-    found = Counter(
+    dates = Counter(
         (row["date"], ", ".join(f"{k} {v}" for k, v in row["versions"].items()))
         for row in rows
     )
-    return "\n".join(f"{date}: {names}." for date, names in sorted(found))
+    return "\n".join(f"{date}: {names}." for date, names in sorted(dates))
 
 
 def write_page(page: Path, rows: list[dict[str, Any]]) -> None:
@@ -224,8 +224,8 @@ def write_page(page: Path, rows: list[dict[str, Any]]) -> None:
     for name, content in tables(rows).items():
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(start)
-        _, found, after = rest.partition(end)
-        if not found:
+        _, marker, after = rest.partition(end)
+        if not marker:
             sys.exit(f"{page} has no place for the table {name!r}")
         text = f"{before}{start}{content}\n{end}{after}"
     page.write_text(text, encoding="utf-8")
@@ -243,8 +243,8 @@ def main() -> None:
     rows: dict[str, dict[str, Any]] = {}
     failures = []
     if (options.resume or options.tables or options.only) and options.json.exists():
-        kept = json.loads(options.json.read_text())["rows"]
-        rows = {row["command"]: row for row in kept}
+        earlier = json.loads(options.json.read_text())["rows"]
+        rows = {row["command"]: row for row in earlier}
     if not options.tables:
         commands = {" ".join(command): command for command in plan()}
         rows = {name: rows.get(name) or new_row(commands[name]) for name in commands}

@@ -48,19 +48,19 @@ def device_tag(device: str) -> str:
 
 def tables(folder: Path = RESULTS) -> dict[str, list[str]]:
     """A table in Markdown for each file of results that one is known for."""
-    made = {}
+    pages = {}
     for file in sorted(folder.glob("*.json")):
         kind = file.stem.rpartition("-")[0]
         if kind in MAKERS:
-            held = json.loads(file.read_text())
-            lines = list(MAKERS[kind](held["results"]))
+            content = json.loads(file.read_text())
+            lines = list(MAKERS[kind](content["results"]))
             if kind == "scaling":
                 picture = (
                     f"![Time per epoch along each axis](../images/{file.stem}.png)"
                 )
                 lines = [picture, "", *lines]
-            made[file.stem] = [*lines, "", _ran_with(held["versions"])]
-    return made
+            pages[file.stem] = [*lines, "", _ran_with(content["versions"])]
+    return pages
 
 
 def _ran_with(versions: dict[str, str]) -> str:
@@ -466,13 +466,13 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
 
 def filled(page: str, folder: Path = RESULTS) -> str:
     """The page with the tables that the results say now."""
-    made = tables(folder)
+    pages = tables(folder)
 
     def part(match: re.Match) -> str:
         begin, name, end = match.groups()
-        if name not in made:  # not measured here yet: what stands there stays
+        if name not in pages:  # not measured here yet: what stands there stays
             return match.group()
-        return begin + "\n".join(made[name]) + "\n" + end
+        return begin + "\n".join(pages[name]) + "\n" + end
 
     return _PART.sub(part, page)
 

@@ -72,8 +72,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure all anew")
     parser.add_argument("--dry", action="store_true", help="say what would run")
     args = parser.parse_args()
-    found = versions()
-    tag, begun = device_tag(found["device"]), time.monotonic()
+    environment = versions()
+    tag, begun = device_tag(environment["device"]), time.monotonic()
     args.results.mkdir(parents=True, exist_ok=True)
     book = args.results / f"finished-{tag}.json"
     finished = json.loads(book.read_text()) if book.exists() else {}
@@ -81,7 +81,7 @@ def main() -> None:
         if case.name not in args.only.split(","):
             continue
         file = args.results / f"{case.name}-{tag}.json"
-        if finished.get(case.name) == found and not args.again:
+        if finished.get(case.name) == environment and not args.again:
             print(f"{case.name}: finished before", flush=True)
             continue
         left = args.seconds - (time.monotonic() - begun)
@@ -93,11 +93,11 @@ def main() -> None:
         print("===", " ".join(command), flush=True)
         if args.dry:
             continue
-        stale = file.exists() and _versions_of(file) != found
+        stale = file.exists() and _versions_of(file) != environment
         if stale or args.again:
             file.unlink(missing_ok=True)
         if subprocess.run(command, env=environment_of()).returncode == 0:
-            finished[case.name] = found
+            finished[case.name] = environment
             book.write_text(json.dumps(finished, indent=1))
     for name, lines in tables(args.results).items():
         if name.endswith(f"-{tag}"):

@@ -27,14 +27,14 @@ def content(value: int, shapes: Iterable[tuple[int, ...]]) -> list[np.ndarray]:
     return drawn
 
 
-def value_of(found: Any) -> int:
+def value_of(arrays: Any) -> int:
     """The state that these arrays, in order, are; -1 if they are none."""
-    found = [np.asarray(array) for array in found]
-    value = found[0].flat[0] if found and found[0].size else 0
+    arrays = [np.asarray(array) for array in arrays]
+    value = arrays[0].flat[0] if arrays and arrays[0].size else 0
     if not 0 < value < 10**6 or value != int(value):
         return -1
-    wanted = content(int(value), [array.shape for array in found])
-    return int(value) if all(map(np.array_equal, found, wanted)) else -1
+    expected = content(int(value), [array.shape for array in arrays])
+    return int(value) if all(map(np.array_equal, arrays, expected)) else -1
 
 
 def arrays(value: int) -> dict[str, np.ndarray]:
@@ -43,8 +43,8 @@ def arrays(value: int) -> dict[str, np.ndarray]:
     return {f"layer_{i}": array for i, array in enumerate(drawn)}
 
 
-def named(found: dict[str, Any]) -> int:
-    return value_of([found[name] for name in sorted(found)])
+def named(arrays: dict[str, Any]) -> int:
+    return value_of([arrays[name] for name in sorted(arrays)])
 
 
 def score(value: int) -> float:
@@ -220,8 +220,8 @@ class ModelFiles(ModelFile):
         from exburn.callbacks import ModelCheckpoint
 
         callback = ModelCheckpoint(str(self.folder / "{epoch}.exburn"), "loss", keep=1)
-        kept = sorted({1, value}) if value else []
-        written = [[self.path(number), score(number)] for number in kept]
+        numbers = sorted({1, value}) if value else []
+        written = [[self.path(number), score(number)] for number in numbers]
         callback.load_state_dict(callback.state_dict() | {"written": written})
         callback.set_model(self.model)
         self.callback = callback
@@ -354,8 +354,8 @@ class Keras(System):
     def look(self, folder: str) -> Look:
         look = Look()
         look.add(lambda: (self._restored if self.backup else self._loaded)(folder))
-        known = ("m.keras", "backup")
-        look.litter = [n for n in os.listdir(folder) if n not in known]
+        own = ("m.keras", "backup")
+        look.litter = [n for n in os.listdir(folder) if n not in own]
         return look
 
     def _loaded(self, folder: str) -> int:

@@ -80,16 +80,16 @@ def measure(megabytes: int, rounds: int, folder: Path) -> dict[str, Any]:
         "exburn load": load,
         "safetensors load_file": read,
     }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    times_by_work: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for _ in range(rounds + 1):
         for name, work in works.items():  # by turns, so that noise meets all of them
-            found[name].append(timed(work))
+            times_by_work[name].append(timed(work))
     medians = {
         name: {
             "seconds": statistics.median(t for t, _ in times[1:]),
             "cpu_seconds": statistics.median(c for _, c in times[1:]),
         }
-        for name, times in found.items()
+        for name, times in times_by_work.items()
     }
     size = sum(array.nbytes for array in arrays.values())
     return {"bytes": size, "tensors": len(arrays), "medians": medians}

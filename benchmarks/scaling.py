@@ -114,7 +114,7 @@ def run_scan(point: Point, epochs: int) -> list[float]:
     return run_epochs(jax.device_put(params), forward, x, y, point.batch, epochs, True)
 
 
-def child(peer: str, axes: list[str], epochs: int, known: set[str]) -> None:
+def child(peer: str, axes: list[str], epochs: int, present: set[str]) -> None:
     import jax
 
     cpu = jax.default_backend() == "cpu"
@@ -122,9 +122,9 @@ def child(peer: str, axes: list[str], epochs: int, known: set[str]) -> None:
     for axis in axes:
         listed = chosen[axis]
         for point in sparse(listed) if peer == "keras" else listed:
-            if point.name in known:
+            if point.name in present:
                 continue
-            known.add(point.name)
+            present.add(point.name)
             if peer == "scan":
                 times = run_scan(point, epochs)
             elif peer == "exburn":
@@ -157,9 +157,9 @@ def main() -> None:
         return
     results: dict[str, dict[str, dict]] = read(args.json)
     for peer in args.peers.split(","):
-        kept = results.setdefault(peer, {})
+        entries = results.setdefault(peer, {})
         command = [sys.executable, __file__, "--child", peer, "--axes", args.axes]
-        command += ["--epochs", str(args.epochs), "--known", json.dumps(list(kept))]
+        command += ["--epochs", str(args.epochs), "--known", json.dumps(list(entries))]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment_of()
         ) as running:
@@ -168,7 +168,7 @@ def main() -> None:
                 if not line.startswith("RESULT "):
                     continue
                 out = json.loads(line[7:])
-                kept[out["name"]] = out
+                entries[out["name"]] = out
                 epoch = statistics.median(out["warm"])
                 print(f"{peer:7} {out['name']:50} {epoch * 1e3:10.2f} ms", flush=True)
                 if args.json:

@@ -156,17 +156,17 @@ def throughput(model, serving, x, rounds: int) -> dict[str, dict[str, list[float
     for make in peers.values():
         make()()
     kinds = ("clock", "processor")
-    found = {name: {k: [] for k in (*kinds, "per call")} for name in NAMES}
+    rates = {name: {k: [] for k in (*kinds, "per call")} for name in NAMES}
     for _ in range(rounds):
         for name, make in peers.items():
             work = make()
             serving.reset_statistics()
             for kind, spent in zip(kinds, clock(work), strict=True):
-                found[name][kind].append(len(x) / spent)
+                rates[name][kind].append(len(x) / spent)
             seen = serving.statistics()
-            found[name]["per call"].append(seen.batches / max(seen.calls, 1))
+            rates[name]["per call"].append(seen.batches / max(seen.calls, 1))
     assert serving.trace_counts == traces, "something was compiled after the start"
-    return found
+    return rates
 
 
 def latency(model, serving, x, rounds: int) -> dict[str, list[float]]:
@@ -179,14 +179,14 @@ def latency(model, serving, x, rounds: int) -> dict[str, list[float]]:
         key = jax.random.key(0)
         return split.forward(groups, x, training=False, key=key)[0]
 
-    found: dict[str, list[float]] = {"own": [], "lone": []}
+    waits: dict[str, list[float]] = {"own": [], "lone": []}
     for i in range(rounds * 30 + 5):
         own, _ = clock(lambda: np.asarray(program(groups, one)))
         lone, _ = clock(lambda: serving(one))
         if i >= 5:
-            found["own"].append(own * 1e3)
-            found["lone"].append(lone * 1e3)
-    return found
+            waits["own"].append(own * 1e3)
+            waits["lone"].append(lone * 1e3)
+    return waits
 
 
 def main() -> None:

@@ -328,21 +328,21 @@ def halving_to_accuracy(lanes: int = 243, epochs: int = 27) -> dict[str, Any]:
     }
     fit = {"batch_size": 32, "validation_split": 0.2, "verbose": 0}
     shared = {"over": over, "sampler": tuning.random(lanes), "epochs": epochs, **fit}
-    found: dict[str, Any] = {"lanes": lanes, "epochs": epochs}
+    figures: dict[str, Any] = {"lanes": lanes, "epochs": epochs}
     for name, halving in (("whole", None), ("halving", tuning.Halving(3))):
         began = time.perf_counter()
         result = tuning.sweep(
             make(), x, y, monitor="val_accuracy", halving=halving, **shared
         )
-        found[name] = {
+        figures[name] = {
             "seconds": time.perf_counter() - began,
             "accuracy": result.best_score,
             "lane_epochs": sum(record.epochs for record in result.records),
         }
         if name == "whole":
             scores = np.array([record.score for record in result.records])
-            found["target"] = float(np.nanquantile(scores, 0.95))
-            reach = int((scores >= found["target"]).sum())
+            figures["target"] = float(np.nanquantile(scores, 0.95))
+            reach = int((scores >= figures["target"]).sum())
     times = []
     for _ in range(3):  # the last are warm
         model = make()
@@ -350,8 +350,8 @@ def halving_to_accuracy(lanes: int = 243, epochs: int = 27) -> dict[str, Any]:
         model.fit(x, y, epochs=epochs, **fit)
         times.append(time.perf_counter() - began)
     fits = (lanes + 1) / (reach + 1)
-    found["alone"] = {"seconds": fits * times[-1], "fits": fits, "fit_s": times[-1]}
-    return found
+    figures["alone"] = {"seconds": fits * times[-1], "fits": fits, "fit_s": times[-1]}
+    return figures
 
 
 def child(work: str, peer: str, lanes: int, folder: str) -> dict[str, Any]:
@@ -395,12 +395,12 @@ def main() -> None:
     if args.child:
         work, peer = args.child
         if peer == "bytes":
-            found = bytes_of_an_epoch()
+            result = bytes_of_an_epoch()
         elif peer == "halving":
-            found = halving_to_accuracy()
+            result = halving_to_accuracy()
         else:
-            found = child(work, peer, int(extra[0]), extra[1])
-        print("RESULT " + json.dumps(found))
+            result = child(work, peer, int(extra[0]), extra[1])
+        print("RESULT " + json.dumps(result))
         return
     measure(args)
 
@@ -414,17 +414,17 @@ def measure(args: argparse.Namespace) -> None:
     results = read(args.json)
     file = str(Path(__file__))
 
-    def note(work: str, name: str, found: Any) -> None:
-        if found is not None:
-            results.setdefault(work, {})[name] = found
+    def note(work: str, name: str, result: Any) -> None:
+        if result is not None:
+            results.setdefault(work, {})[name] = result
             if args.json is not None:
                 write(args.json, results)
 
     for name, asked in (("bytes", args.bytes), ("halving", args.halving)):
         if asked and name not in results.get("mlp", {}):
-            found = result_of(file, "mlp", name, env=env, timeout=args.timeout)
-            note(name, name, found)
-            print(name, json.dumps(found, indent=1), flush=True)
+            result = result_of(file, "mlp", name, env=env, timeout=args.timeout)
+            note(name, name, result)
+            print(name, json.dumps(result, indent=1), flush=True)
     for work in args.work.split(","):
         for lanes in map(int, args.lanes.split(",")):
             for peer in filter(None, args.peers.split(",")):
@@ -435,11 +435,11 @@ def measure(args: argparse.Namespace) -> None:
                     continue  # their models a second do not depend on how many
                 with tempfile.TemporaryDirectory() as folder:
                     words = (work, peer, str(lanes), folder)
-                    found = result_of(file, *words, env=env, timeout=args.timeout)
-                note(work, name, found)
-                if found is not None:
-                    rate = found.get("models_per_s", float("nan"))
-                    whole = found["models_per_s_with_start"]
+                    result = result_of(file, *words, env=env, timeout=args.timeout)
+                note(work, name, result)
+                if result is not None:
+                    rate = result.get("models_per_s", float("nan"))
+                    whole = result["models_per_s_with_start"]
                     line = f"{rate:9.2f} models/s warm, {whole:9.2f} with its start"
                     print(f"{work:<12} {lanes:>5} {peer:<14} {line}", flush=True)
 

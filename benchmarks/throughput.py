@@ -237,17 +237,17 @@ def main() -> None:
     report: dict[str, dict] = read(args.json)
     for work in args.work.split(","):
         results: dict[str, dict] = report.setdefault(work, {})
-        known = set(results)
+        names = set(results)
         for _ in range(args.rounds):
             for peer in args.peers.split(","):
-                if peer in known:
+                if peer in names:
                     continue
                 new = in_own_process(__file__, work, peer, args.epochs, args.samples)
                 if new is None:
                     continue
-                held = results.setdefault(peer, new)
-                if held is not new:
-                    held["warm"] += new["warm"]
+                entry = results.setdefault(peer, new)
+                if entry is not new:
+                    entry["warm"] += new["warm"]
         for r in results.values():
             r["samples_per_s"] = r["samples"] / statistics.median(r["warm"])
         ours = results.get("exburn")

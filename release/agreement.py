@@ -26,10 +26,10 @@ def disagreements(tree: Path, version: str) -> list[str]:
         "exburn/core/version.py": _first(r'^__version__ = "(.+)"$', package),
         "CITATION.cff": _first(r"^version: (\S+)$", citation),
     }
-    found = [f"{file} says {is_}" for file, is_ in said.items() if is_ != version]
+    faults = [f"{file} says {is_}" for file, is_ in said.items() if is_ != version]
     if version not in changelog.released((tree / "CHANGELOG.md").read_text("utf-8")):
-        found.append(f"CHANGELOG.md has no heading `## [{version}] - YYYY-MM-DD`")
-    return found
+        faults.append(f"CHANGELOG.md has no heading `## [{version}] - YYYY-MM-DD`")
+    return faults
 
 
 def overdue(package: Path, today: datetime.date) -> list[str]:
@@ -43,12 +43,12 @@ def hasty(package: Path, changelog_text: str, today: datetime.date) -> list[str]
     That is the one that ``since`` names, or, if it has none yet, the one of today.
     """
     days = changelog.released(changelog_text)
-    found = []
+    calls = []
     for told, call in _found(package):
         first = days.get(_literal(call, "since"), today.isoformat())
         if _day(call) < datetime.date.fromisoformat(first) + NOTICE:
-            found.append(told)
-    return found
+            calls.append(told)
+    return calls
 
 
 def _found(package: Path) -> Iterator[tuple[str, ast.Call]]:
@@ -86,5 +86,5 @@ def _literal(call: ast.Call, name: str) -> str:
 
 
 def _first(pattern: str, text: str) -> str | None:
-    found = re.search(pattern, text, re.MULTILINE)
-    return found and found[1]
+    match = re.search(pattern, text, re.MULTILINE)
+    return match and match[1]

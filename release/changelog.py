@@ -19,13 +19,13 @@ def items(text: str, above: str, *kinds: str) -> list[str]:
     An item is a list's, with the lines that go on below it.
     """
     recent = re.split(rf"^## \[{re.escape(above)}\]", text, flags=re.MULTILINE)[0]
-    found = []
+    entries = []
     for part in re.split(r"^### ", recent, flags=re.MULTILINE)[1:]:
         kind, _, body = part.partition("\n")
         if kind.strip() in kinds:
             body = re.split(r"^## ", body, flags=re.MULTILINE)[0]
-            found += [item.strip() for item in re.split(r"^- ", body, flags=re.M)[1:]]
-    return found
+            entries += [item.strip() for item in re.split(r"^- ", body, flags=re.M)[1:]]
+    return entries
 
 
 def names_in(item: str) -> set[str]:

@@ -16,16 +16,16 @@ def faults(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         members = archive.infolist()
     names = {member.filename for member in members}
-    found = []
+    reasons = []
     if (size := wheel.stat().st_size) > MOST_BYTES:
-        found.append(f"{size:,} bytes are more than {MOST_BYTES:,}")
+        reasons.append(f"{size:,} bytes are more than {MOST_BYTES:,}")
     links = [m.filename for m in members if stat.S_ISLNK(m.external_attr >> 16)]
-    found += [f"{name} is a link" for name in links]
+    reasons += [f"{name} is a link" for name in links]
     if "exburn/py.typed" not in names:
-        found.append("exburn/py.typed is missing")
+        reasons.append("exburn/py.typed is missing")
     if not any(name.endswith(".dist-info/sboms/exburn.cdx.json") for name in names):
-        found.append("there is no bill of materials")
-    return found
+        reasons.append("there is no bill of materials")
+    return reasons
 
 
 def bill_fault(wheel: Path) -> str | None:

@@ -53,8 +53,8 @@ class Environment:
 
     @property
     def packages(self) -> Path:
-        (found,) = self.folder.glob("[Ll]ib/**/site-packages")
-        return found
+        (folder,) = self.folder.glob("[Ll]ib/**/site-packages")
+        return folder
 
     def install(self, *packages: object) -> None:
         quiet = ("--quiet", "--disable-pip-version-check")

@@ -63,8 +63,8 @@ def digest(path: Path) -> str:
 
 def refuse(faults: Iterable[str], what: str) -> None:
     """Ends the release if there is something to mend."""
-    if found := list(faults):
-        raise SystemExit("\n  ".join([f"{what}:", *found]))
+    if reasons := list(faults):
+        raise SystemExit("\n  ".join([f"{what}:", *reasons]))
 
 
 def check_tree(tree: Path, version: str) -> None:
@@ -103,9 +103,9 @@ def try_and_audit(wheel: Path, tree: Path, folder: Path, unaudited: bool) -> Non
     for version, python in pythons.items():
         place = trial.try_wheel(wheel, readme, python, folder / f"on {version}")
         print(f"{version}: the doctor and README's program are content", flush=True)
-        known, unknown = audit(place.packages, folder / f"audit of {version}.json")
+        count, unknown = audit(place.packages, folder / f"audit of {version}.json")
         print(
-            f"{version}: no hole of {known} packages is known, {len(unknown)} unasked"
+            f"{version}: no hole of {count} packages is known, {len(unknown)} unasked"
         )
         if unknown and not unaudited:
             refuse(unknown, "the index tells nothing of these (--unaudited goes on)")
@@ -118,10 +118,10 @@ def audit(packages: Path, report: Path) -> tuple[int, list[str]]:
     """
     words = ("--path", packages, "--progress-spinner=off", "-f", "json", "-o", report)
     run(TOOLS / "pip-audit", *words, cwd=report.parent)
-    found = json.loads(report.read_text("utf-8"))["dependencies"]
-    found = [one for one in found if one["name"] != "exburn"]  # is new to any index
-    unknown = [one["name"] for one in found if "skip_reason" in one]
-    return len(found) - len(unknown), unknown
+    entries = json.loads(report.read_text("utf-8"))["dependencies"]
+    entries = [one for one in entries if one["name"] != "exburn"]  # is new to any index
+    unknown = [one["name"] for one in entries if "skip_reason" in one]
+    return len(entries) - len(unknown), unknown
 
 
 def main() -> int:

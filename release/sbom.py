@@ -50,7 +50,7 @@ def bill_of_materials(metadata: str) -> str:
 def _package(fields: Message) -> dict[str, Any]:
     name, version = fields["Name"], fields["Version"]
     purl = f"pkg:pypi/{_normalized(name)}@{version}"
-    found = {
+    entry = {
         "type": "library",
         "bom-ref": purl,
         "name": name,
@@ -59,11 +59,11 @@ def _package(fields: Message) -> dict[str, Any]:
         "licenses": [{"license": {"id": fields["License-Expression"]}}],
         "purl": purl,
     }
-    if found["description"] is None:
-        del found["description"]
+    if entry["description"] is None:
+        del entry["description"]
     if fields["License-Expression"] is None:
-        del found["licenses"]
-    return found
+        del entry["licenses"]
+    return entry
 
 
 def _requirements(texts: list[str]) -> list[dict[str, Any]]:

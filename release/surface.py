@@ -53,8 +53,8 @@ class Change:
 def last_release(repository: Path) -> str | None:
     """The newest tag of a version before this commit."""
     tags = ("tag", "--merged", "HEAD", "--no-contains", "HEAD")
-    found = _git(repository, *tags, "--list", "v[0-9]*", "--sort=-v:refname")
-    return found.splitlines()[0] if found else None
+    listing = _git(repository, *tags, "--list", "v[0-9]*", "--sort=-v:refname")
+    return listing.splitlines()[0] if listing else None
 
 
 def changes(repository: Path, tag: str, package: str = PACKAGE) -> list[Change]:
@@ -65,14 +65,14 @@ def changes(repository: Path, tag: str, package: str = PACKAGE) -> list[Change]:
     options |= {"search_paths": [repository], "try_relative_path": False}
     now = griffe.load(package, **options)
     before, after = public(then), public(now)
-    found = {Change(path, "was removed"): None for path in before.keys() - after.keys()}
+    rows = {Change(path, "was removed"): None for path in before.keys() - after.keys()}
     home = _homes(after) | _homes({p: o for p, o in before.items() if p in after})
     for path in set(home.values()) & before.keys():
         old, new = before[path], after[path]
         if old is not None and new is not None:
             for broken in griffe.find_breaking_changes(_boxed(old), _boxed(new)):
-                found.update(dict.fromkeys(_told(broken, path, new, home)))
-    return sorted(found, key=str)
+                rows.update(dict.fromkeys(_told(broken, path, new, home)))
+    return sorted(rows, key=str)
 
 
 class Bound(griffe.Extension):
@@ -97,25 +97,25 @@ def public(package: griffe.Object | griffe.Alias) -> dict[str, griffe.Object | N
 
     That is None where another package has it, into which griffe does not look.
     """
-    found: dict[str, griffe.Object | None] = {}
+    objects: dict[str, griffe.Object | None] = {}
     waiting, seen = [(package.path, package)], {package.path}
     while waiting:
         path, namespace = waiting.pop()
         for name in _listed(namespace):
             target = _target(namespace.members.get(name))
             if target is None or not target.is_module:
-                found[f"{path}.{name}"] = target
+                objects[f"{path}.{name}"] = target
             elif target.path not in seen and target.package is package:
                 seen.add(target.path)
                 waiting.append((f"{path}.{name}", target))
-    return found
+    return objects
 
 
-def unnamed(found: list[Change], text: str, tag: str) -> list[Change]:
+def unnamed(rows: list[Change], text: str, tag: str) -> list[Change]:
     """Those changes that no item of the changelog above the release names."""
     items = changelog.items(text, tag.removeprefix("v"), "Changed", "Removed")
-    told = [changelog.names_in(item) for item in items]
-    return [one for one in found if not any(one.names <= names for names in told)]
+    mentions = [changelog.names_in(item) for item in items]
+    return [one for one in rows if not any(one.names <= names for names in mentions)]
 
 
 def _listed(namespace: griffe.Object | griffe.Alias) -> list[str]:
@@ -159,21 +159,21 @@ def _assigned(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
                 pairs = zip(target.elts, value.elts, strict=True)
             else:
                 pairs = iter([(target, value)])
-            for name, given in pairs:
-                if isinstance(name, ast.Name) and isinstance(given, _NAMES):
-                    yield name.id, given
+            for name, expression in pairs:
+                if isinstance(name, ast.Name) and isinstance(expression, _NAMES):
+                    yield name.id, expression
 
 
 def _homes(names: dict[str, griffe.Object | None]) -> dict[str, str]:
     """The shortest public path of each object, by where it is written."""
-    found: dict[str, str] = {}
+    homes: dict[str, str] = {}
     for path, target in names.items():
         if target is None:
             continue
-        known = found.get(target.path)
-        if known is None or (len(path), path) < (len(known), known):
-            found[target.path] = path
-    return found
+        home = homes.get(target.path)
+        if home is None or (len(path), path) < (len(home), home):
+            homes[target.path] = path
+    return homes
 
 
 def _told(
@@ -239,8 +239,8 @@ def _git(repository: Path, *words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def _lines(found: list[Change]) -> Iterator[str]:
-    for change in found:
+def _lines(rows: list[Change]) -> Iterator[str]:
+    for change in rows:
         yield f"  {change}"
 
 
@@ -253,15 +253,15 @@ def main(words: list[str] | None = None, repository: Path = ROOT) -> int:
     tag = asked.against or last_release(repository)
     if tag is None:
         shallow = _git(repository, "rev-parse", "--is-shallow-repository").strip()
-        told = " here (a shallow clone has no tags)" if shallow == "true" else ""
-        print(f"no release yet{told}: nothing to compare with")
+        note = " here (a shallow clone has no tags)" if shallow == "true" else ""
+        print(f"no release yet{note}: nothing to compare with")
         return 0
-    found = changes(repository, tag)
+    broken = changes(repository, tag)
     text = (repository / "CHANGELOG.md").read_text("utf-8")
-    missing = unnamed(found, text, tag)
+    missing = unnamed(broken, text, tag)
     print(
-        f"{len(found)} changes that programs of {tag} may notice:",
-        *_lines(found),
+        f"{len(broken)} changes that programs of {tag} may notice:",
+        *_lines(broken),
         sep="\n",
     )
     if missing:

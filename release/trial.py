@@ -16,22 +16,22 @@ VERSIONS = ("3.11", "3.12", "3.13")
 
 def interpreters() -> dict[str, Path]:
     """The supported Pythons that are here, by version: on PATH, or of pyenv."""
-    found = {}
+    paths = {}
     for version in VERSIONS:
         for path in _candidates(version):
             if _version(path) == version:
-                found[version] = path
+                paths[version] = path
                 break
-    return found
+    return paths
 
 
 def fifteen_lines(readme: str) -> str:
     """The program that README shows first."""
-    found = re.search(
+    match = re.search(
         r"^## Fifteen lines$.*?^```python\n(.*?)^```$", readme, re.M | re.S
     )
-    assert found, "README.md has no program under `## Fifteen lines`"
-    return found[1]
+    assert match, "README.md has no program under `## Fifteen lines`"
+    return match[1]
 
 
 def try_wheel(wheel: Path, readme: str, python: Path, folder: Path) -> Environment:

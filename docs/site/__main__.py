@@ -41,12 +41,12 @@ def gather(source: Path) -> None:
     pages.write(ROOT, source)
     shown = notebooks.write(ROOT / "notebooks", source / "notebooks")
     gallery.write(source, shown)
-    known = reference.write(source / "reference", ROOT)
-    table.write(source / "keras_names", known)
+    names = reference.write(source / "reference", ROOT)
+    table.write(source / "keras_names", names)
     here = Path(__file__).parent
     shutil.copy(here / "site.css", source)
     shutil.copytree(here / "fonts", source / "fonts")
-    config.write(source.parent / "zensical.toml", ROOT, shown, known)
+    config.write(source.parent / "zensical.toml", ROOT, shown, names)
 
 
 def build(folder: Path = BUILD) -> Path:

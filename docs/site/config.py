@@ -79,7 +79,7 @@ _FEATURES = [
 
 
 def write(
-    target: Path, root: Path, shown: list[tuple[str, str]], known: dict[str, Name]
+    target: Path, root: Path, shown: list[tuple[str, str]], names: dict[str, Name]
 ) -> None:
     """Writes ``zensical.toml``.
 
@@ -87,19 +87,19 @@ def write(
         target: The file.
         root: The checkout, where mkdocstrings finds the package.
         shown: ``(stem, title)`` of the notebooks.
-        known: The public names by path.
+        names: The public names by path.
     """
     target.write_text(
         _TEMPLATE.format(
             root=root.as_posix(),
-            nav=_value(_nav(root, shown, known)),
+            nav=_value(_nav(root, shown, names)),
             features=_value(_FEATURES),
         ),
         encoding="utf-8",
     )
 
 
-def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> list:
+def _nav(root: Path, shown: list[tuple[str, str]], public: dict[str, Name]) -> list:
     titles = dict(shown)
     decisions = sorted((root / "docs" / "decisions").glob("*.md"))
     reference = [
@@ -109,7 +109,7 @@ def _nav(root: Path, shown: list[tuple[str, str]], known: dict[str, Name]) -> li
                 *_names(space, {name.short: name for name in names}),
             ]
         }
-        for space, names in _by_home(known).items()
+        for space, names in _by_home(public).items()
     ]
     return [
         {"Home": "index.md"},
@@ -187,12 +187,12 @@ def _names(space: str, names: dict[str, Name]) -> list[dict[str, object]]:
     return [{title: [pages[name] for name in listed]} for title, listed in divided]
 
 
-def _by_home(known: dict[str, Name]) -> dict[str, list[Name]]:
+def _by_home(public: dict[str, Name]) -> dict[str, list[Name]]:
     """The names by namespace; each is where its page is, and nowhere else."""
     spaces: dict[str, list[Name]] = {
-        path.rpartition(".")[0]: [] for path in sorted(known)
+        path.rpartition(".")[0]: [] for path in sorted(public)
     }
-    for name in {name.path: name for name in known.values()}.values():
+    for name in {name.path: name for name in public.values()}.values():
         spaces[name.path.rpartition(".")[0]].append(name)
     return {
         space: sorted(names, key=lambda name: name.short.lower())

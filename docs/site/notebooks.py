@@ -95,5 +95,5 @@ def _output(output: dict[str, Any], name: str, target: Path) -> list[str]:
 def _text(lines: Any) -> str:
     text = _ESCAPES.sub("", "".join(lines)).rstrip()
     # A line that was written over holds only what was there last.
-    kept = [line.split("\r")[-1] for line in text.split("\n")]
-    return f'<pre class="output">{html.escape(chr(10).join(kept))}</pre>'
+    lines_left = [line.split("\r")[-1] for line in text.split("\n")]
+    return f'<pre class="output">{html.escape(chr(10).join(lines_left))}</pre>'

@@ -59,8 +59,8 @@ def groups_of(doc: str) -> dict[str, list[str]]:
         >>> groups_of("Layers.\\n\\n- Core: `Dense`,\\n  `Input`.\\n- Merging: `Add`.")
         {'Core': ['Dense', 'Input'], 'Merging': ['Add']}
     """
-    found = _GROUP.findall(doc)
-    return {title: re.findall(r"`+([^`]+)`+", names) for title, names in found}
+    groups = _GROUP.findall(doc)
+    return {title: re.findall(r"`+([^`]+)`+", names) for title, names in groups}
 
 
 def in_parts(

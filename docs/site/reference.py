@@ -71,21 +71,21 @@ def write(target: Path, root: Path) -> dict[str, Name]:
     Returns:
         The names by all of their paths.
     """
-    known, guides = public_names(), Guides(root)
-    for name in {id(n.value): n for n in known.values()}.values():
+    names, guides = public_names(), Guides(root)
+    for name in {id(n.value): n for n in names.values()}.values():
         place = target / name.page
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(page(name, guides), encoding="utf-8")
-    for space in sorted({path.rpartition(".")[0] for path in known}):
+    for space in sorted({path.rpartition(".")[0] for path in names}):
         folder = target / folder_of(space)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "index.md").write_text(_index(space, known), encoding="utf-8")
-    return known
+        (folder / "index.md").write_text(_index(space, names), encoding="utf-8")
+    return names
 
 
 def public_names() -> dict[str, Name]:
     """All public objects by each of their paths."""
-    found: dict[int, list[str]] = {}
+    paths_by_id: dict[int, list[str]] = {}
     values: dict[str, Any] = {}
     waiting, seen = [_OWN], {_OWN}
     while waiting:
@@ -101,15 +101,15 @@ def public_names() -> dict[str, Name]:
             elif callable(value):
                 path = f"{space}.{name}"
                 values[path] = value
-                found.setdefault(id(value), []).append(path)
-    known: dict[str, Name] = {}
-    for paths in found.values():
+                paths_by_id.setdefault(id(value), []).append(path)
+    names: dict[str, Name] = {}
+    for paths in paths_by_id.values():
         home, *_ = sorted(paths, key=_rank)
         doc = (inspect.getdoc(values[home]) or "").split("\n\n")[0]
         for path in paths:
             others = [other for other in paths if other != home]
-            known[path] = Name(home, values[home], others, _line(doc))
-    return known
+            names[path] = Name(home, values[home], others, _line(doc))
+    return names
 
 
 def _line(doc: str) -> str:
@@ -126,26 +126,26 @@ def _rank(path: str) -> tuple:
 def _members(module: ModuleType) -> dict[str, Any]:
     if (names := getattr(module, "__all__", None)) is not None:
         return {name: getattr(module, name) for name in names}
-    found = {}
+    members = {}
     for name in dir(module):
         value = getattr(module, name)
         home = getattr(value, "__module__", None) or ""
         ours = home.split(".")[0] in (_OWN, *_FOREIGN)
         if not name.startswith("_") and (ours or inspect.ismodule(value)):
-            found[name] = value
+            members[name] = value
     if module.__name__ == f"{_OWN}.ops":  # rooms of its own are no namespaces
-        found = {n: v for n, v in found.items() if not inspect.ismodule(v)}
-    return found
+        members = {n: v for n, v in members.items() if not inspect.ismodule(v)}
+    return members
 
 
-def _index(space: str, known: dict[str, Name]) -> str:
+def _index(space: str, public: dict[str, Name]) -> str:
     """The page of a namespace: its names, with a line for each."""
     doc = _prepared(inspect.getdoc(importlib.import_module(space)) or "")
     up = "../" * (folder_of(space).count("/") + 1)
     rows = {
         path.rpartition(".")[2]: f"| [`{path.rpartition('.')[2]}`]({up}"
-        f"{known[path].page}) | {known[path].line.replace('|', chr(92) + '|')} |"
-        for path in sorted(known, key=str.lower)
+        f"{public[path].page}) | {public[path].line.replace('|', chr(92) + '|')} |"
+        for path in sorted(public, key=str.lower)
         if path.rpartition(".")[0] == space
     }
     head = doc.split("Examples:")[0].strip()
@@ -169,8 +169,8 @@ def page(name: Name, guides: Guides | None = None) -> str:
     where += f", in [{space}](index.md)"
     parts = [f"# {name.short}", where]
     up = "../" * (name.page.count("/") + 1)
-    if guides is not None and (found := guides.of(name.path)):
-        links = (f"[{title}]({up}{place})" for title, place in found)
+    if guides is not None and (guide_links := guides.of(name.path)):
+        links = (f"[{title}]({up}{place})" for title, place in guide_links)
         parts.append(f"Guides: {' · '.join(links)}")
     if name.short == "Model":
         parts += _model(name)
@@ -276,12 +276,12 @@ def _without_docstrings(code: str) -> str:
         if ast.get_docstring(node, clean=False) is not None:
             doc = node.body[0]
             indent = " " * doc.col_offset
-            kept = [f"{indent}..."] if len(node.body) == 1 else []
+            body = [f"{indent}..."] if len(node.body) == 1 else []
             end = doc.end_lineno or doc.lineno
             following = lines[end:]
-            while following and not kept and not following[0].strip():
+            while following and not body and not following[0].strip():
                 following = following[1:]
-            lines = [*lines[: doc.lineno - 1], *kept, *following]
+            lines = [*lines[: doc.lineno - 1], *body, *following]
     return "\n".join(lines)
 
 
@@ -313,8 +313,8 @@ def _types(value: Any) -> dict[str, str]:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return {}
-    told = [p for p in parameters if p.annotation is not p.empty]
-    return {p.name: inspect.formatannotation(p.annotation).strip("'") for p in told}
+    typed = [p for p in parameters if p.annotation is not p.empty]
+    return {p.name: inspect.formatannotation(p.annotation).strip("'") for p in typed}
 
 
 def _sections(doc: str, value: Any) -> Iterator[str]:

@@ -29,19 +29,19 @@ What is not there:
 """
 
 
-def write(folder: Path, known: dict[str, Name]) -> None:
+def write(folder: Path, names: dict[str, Name]) -> None:
     """Writes a summary, and a page for each namespace right below ``keras``.
 
     Args:
         folder: Where the pages are written.
-        known: The public names of ExBurn by path.
+        names: The public names of ExBurn by path.
     """
     os.environ.setdefault("KERAS_BACKEND", "jax")
     keras = importlib.import_module("keras")
     folder.mkdir()
     pages: dict[str, dict[str, list[tuple[str, str]]]] = {}
     for space in _namespaces(keras):
-        if rows := _rows(space, known):
+        if rows := _rows(space, names):
             page = ".".join(space.split(".")[:2])
             pages.setdefault(page, {})[space] = rows
     lines, absent, count = [], [], 0
@@ -74,7 +74,7 @@ def _lines(rows: list[tuple[str, str]]) -> str:
 
 def _namespaces(keras: ModuleType) -> list[str]:
     """The public namespaces of Keras, in alphabetical order, the root first."""
-    found, waiting = ["keras"], ["keras"]
+    spaces, waiting = ["keras"], ["keras"]
     while waiting:
         path = waiting.pop()
         module = importlib.import_module(path)
@@ -82,13 +82,13 @@ def _namespaces(keras: ModuleType) -> list[str]:
             inside = f"{path}.{name}"
             if not inspect.ismodule(value) or name.startswith("_") or name == "src":
                 continue
-            if getattr(value, "__name__", "") == inside and inside not in found:
-                found.append(inside)
+            if getattr(value, "__name__", "") == inside and inside not in spaces:
+                spaces.append(inside)
                 waiting.append(inside)
-    return sorted(found)
+    return sorted(spaces)
 
 
-def _rows(space: str, known: dict[str, Name]) -> list[tuple[str, str]]:
+def _rows(space: str, names: dict[str, Name]) -> list[tuple[str, str]]:
     """``(name of Keras, what ExBurn has for it)`` of a namespace."""
     rows = []
     for name, value in sorted(vars(importlib.import_module(space)).items()):
@@ -101,13 +101,13 @@ def _rows(space: str, known: dict[str, Name]) -> list[tuple[str, str]]:
         ):
             continue
         ours = f"exburn{space.removeprefix('keras')}.{name}"
-        rows.append((f"{space}.{name}", _entry(ours, known)))
+        rows.append((f"{space}.{name}", _entry(ours, names)))
     return rows
 
 
-def _entry(path: str, known: dict[str, Name]) -> str:
-    if path in known:
-        return f"[`{path}`](../reference/{known[path].page})"
+def _entry(path: str, names: dict[str, Name]) -> str:
+    if path in names:
+        return f"[`{path}`](../reference/{names[path].page})"
     space, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(space)
