@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import functools
 import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# The declared way up the levels: names of higher rooms, imported when they are used.
-TABLE = "exburn.core.lazy_names"
-CATALOGUES = ("layers", "optimizers", "callbacks", "datasets")
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # started as a script
+from tests.project.levels import CATALOGUES, ROOT, TABLE, upward_everywhere
+
 # Folders whose modules are a menu, each entry imported by the folder's list alone.
 MENUS = ("exburn.command_line", "exburn.export.onnx", "exburn.applications")
 # Two names that Keras gives twice itself.
@@ -46,7 +46,7 @@ _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPE = (*_FUNCTION, ast.ClassDef, ast.Lambda)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Source:
     """A file of the product: its import name, its lines and its tree."""
 
@@ -344,6 +344,9 @@ LISTS: dict[str, Callable[[Path], Iterable[str]]] = {
     "frames from Model.fit to a layer": training_walk,
     "traces of a layer at a first fit": lambda root: [" ".join(w) for w in walks(root)],
     "calls of locals()": passed_locals,
+    "imports and names that point up": lambda root: (
+        upward_everywhere() if root == ROOT else ["not counted of another checkout"]
+    ),
     "modules in the largest circle of imports": lambda root: next(
         iter(circles(root)), []
     ),
@@ -360,8 +363,7 @@ NUMBERS = {"lines of the product": product_lines, "lines of the tests": test_lin
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    here = Path(__file__).resolve().parents[2]
-    parser.add_argument("--root", type=Path, default=here, help="a checkout")
+    parser.add_argument("--root", type=Path, default=ROOT, help="a checkout")
     parser.add_argument("--list", action="store_true", help="print the names, too")
     options = parser.parse_args()
     root = options.root.resolve()
