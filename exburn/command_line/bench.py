@@ -60,10 +60,10 @@ def run(options: argparse.Namespace) -> None:
         return
     from exburn.saving import load_model
 
-    found = examine(options.file)
-    if not found.is_model:
+    artifact = examine(options.file)
+    if not artifact.is_model:
         raise ArgumentError(
-            "bench", f"a model is timed, {str(options.file)!r} holds {found.kind}"
+            "bench", f"a model is timed, {str(options.file)!r} holds {artifact.kind}"
         )
     model = load_model(options.file, compile=False)
     x = _inputs(model, options.rows, options.length)

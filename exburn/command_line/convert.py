@@ -56,11 +56,11 @@ def run(options: argparse.Namespace) -> None:
 
     import_modules("convert", options.modules)
     source, target = options.source, options.target
-    found = examine(source)
-    if not found.is_model:
+    artifact = examine(source)
+    if not artifact.is_model:
         raise ArgumentError(
             "convert",
-            f"IN must be a whole model, {str(source)!r} holds {found.kind}",
+            f"IN must be a whole model, {str(source)!r} holds {artifact.kind}",
             hint="Weights alone do not tell the layers that they belong to.",
         )
     suffix = target.suffix.lower()

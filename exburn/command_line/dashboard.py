@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> None:
     """
     from exburn.runs import read
 
-    found = read(options.run_folder)
+    record = read(options.run_folder)
     if options.json:
-        show(options, found.to_dict(), "")
+        show(options, record.to_dict(), "")
         return
     from rich import get_console
 
@@ -56,21 +56,21 @@ def run(options: argparse.Namespace) -> None:
     console = get_console()
     if options.once or not console.is_terminal or console.is_dumb_terminal:
         lines = draw_frame(
-            state_of(found), console.width, 22, plain=console.options.ascii_only
+            state_of(record), console.width, 22, plain=console.options.ascii_only
         )
         print("\n".join(line.rstrip() for line in to_text(lines, console)))
         return
-    view = TerminalView(state_of(found), console)
+    view = TerminalView(state_of(record), console)
     try:
         while True:
             view.draw()
-            if found.state != "running":
+            if record.state != "running":
                 break
             later = time.monotonic() + max(options.every, 0.1)
             while time.monotonic() < later and not view.is_stale():
                 time.sleep(0.05)
-            found = read(options.run_folder)
-            view.state = state_of(found)
+            record = read(options.run_folder)
+            view.state = state_of(record)
     except KeyboardInterrupt:
         pass  # the way to leave
     finally:

@@ -16,7 +16,7 @@ from exburn.errors import ArgumentError, MissingFileError
 from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.runtime.files.zip_directory import open_zip
 
-__all__ = ["Found", "examine"]
+__all__ = ["Artifact", "examine"]
 
 _MODEL_FORMAT = "exburn-model-1"
 _SUFFIXES = (
@@ -31,7 +31,7 @@ _SUFFIXES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Artifact:
     """A file or folder of a kind that is known.
 
     Attributes:
@@ -53,7 +53,7 @@ class Found:
         return self.kind in ("model", "keras model")
 
 
-def examine(path: Path) -> Found:
+def examine(path: Path) -> Artifact:
     """Tells what a file or folder is.
 
     Raises:
@@ -66,7 +66,7 @@ def examine(path: Path) -> Found:
     if kind is None:
         from exburn.runs.reading import runs_in
 
-        runs = [str(found) for found in runs_in(path)]
+        runs = [str(run) for run in runs_in(path)]
         details = {"runs in it": ", ".join(runs[:5])} if runs else None
         reason = "is nothing that is known here"
         if path.is_file() and not path.stat().st_size:
@@ -79,7 +79,7 @@ def examine(path: Path) -> Found:
             details,
             hint="Known are models, weights, runs, checkpoints and exported programs.",
         )
-    return Found(path, kind, sum(_sizes(path)))
+    return Artifact(path, kind, sum(_sizes(path)))
 
 
 def _folder_kind(path: Path) -> str | None:
@@ -158,9 +158,9 @@ def _sizes(path: Path) -> Iterator[int]:
     for parent, _, names in os.walk(path):
         for name in names:
             with contextlib.suppress(OSError):
-                found = os.lstat(os.path.join(parent, name))
-                if stat.S_ISREG(found.st_mode):
-                    yield found.st_size
+                entry = os.lstat(os.path.join(parent, name))
+                if stat.S_ISREG(entry.st_mode):
+                    yield entry.st_size
 
 
 def tensors_of(path: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from exburn.command_line.files import Found, examine, tensors_of
+from exburn.command_line.files import Artifact, examine, tensors_of
 from exburn.command_line.modules import add_import, import_modules
 from exburn.command_line.output import show
 from exburn.core.printing import size_text
@@ -38,28 +38,28 @@ def run(options: argparse.Namespace) -> None:
         MissingFileError, ArgumentError, ModelFormatError: It cannot be told.
     """
     import_modules("info", options.modules)
-    found = examine(options.file)
+    artifact = examine(options.file)
     facts: dict[str, Any] = {
-        "path": str(found.path),
-        "kind": found.kind,
-        "bytes": found.bytes,
+        "path": str(artifact.path),
+        "kind": artifact.kind,
+        "bytes": artifact.bytes,
     }
-    more, text = _describe(found, options.tensors)
-    head = f"{found.path}: {found.kind}, {size_text(found.bytes)}"
+    more, text = _describe(artifact, options.tensors)
+    head = f"{artifact.path}: {artifact.kind}, {size_text(artifact.bytes)}"
     show(options, facts | more, f"{head}\n{text}".rstrip())
 
 
-def _describe(found: Found, tensors: bool) -> tuple[dict[str, Any], str]:
-    if found.is_model:
-        return _model(found.path)
-    if found.kind == "run":
-        return _run(found.path)
-    if found.kind in ("checkpoint", "checkpoints"):
-        return _checkpoints(found)
-    if found.kind == "weights" and found.path.suffix not in (".h5", ".npz"):
-        return _weights(found.path, tensors)
-    if found.kind == "onnx":
-        return _onnx(found.path)
+def _describe(artifact: Artifact, tensors: bool) -> tuple[dict[str, Any], str]:
+    if artifact.is_model:
+        return _model(artifact.path)
+    if artifact.kind == "run":
+        return _run(artifact.path)
+    if artifact.kind in ("checkpoint", "checkpoints"):
+        return _checkpoints(artifact)
+    if artifact.kind == "weights" and artifact.path.suffix not in (".h5", ".npz"):
+        return _weights(artifact.path, tensors)
+    if artifact.kind == "onnx":
+        return _onnx(artifact.path)
     return {}, ""
 
 
@@ -105,16 +105,16 @@ def _model(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _weights(path: Path, listed: bool) -> tuple[dict[str, Any], str]:
-    found = tensors_of(path)
-    total = sum(tensor["numbers"] for tensor in found)
-    dtypes = sorted({tensor["dtype"] for tensor in found})
-    facts = {"tensors": len(found), "numbers": total, "dtypes": dtypes}
-    text = f"{len(found)} tensors, {total:,} numbers, {', '.join(dtypes)}"
+    tensors = tensors_of(path)
+    total = sum(tensor["numbers"] for tensor in tensors)
+    dtypes = sorted({tensor["dtype"] for tensor in tensors})
+    facts = {"tensors": len(tensors), "numbers": total, "dtypes": dtypes}
+    text = f"{len(tensors)} tensors, {total:,} numbers, {', '.join(dtypes)}"
     if listed:
-        facts["list"] = found
-        width = max((len(tensor["name"]) for tensor in found), default=0)
+        facts["list"] = tensors
+        width = max((len(tensor["name"]) for tensor in tensors), default=0)
         text += "".join(
-            f"\n  {t['name']:{width}}  {t['dtype']} {t['shape']}" for t in found
+            f"\n  {t['name']:{width}}  {t['dtype']} {t['shape']}" for t in tensors
         )
     return facts, text
 
@@ -138,13 +138,13 @@ def _run(path: Path) -> tuple[dict[str, Any], str]:
     return facts, "\n".join(lines)
 
 
-def _checkpoints(found: Found) -> tuple[dict[str, Any], str]:
+def _checkpoints(artifact: Artifact) -> tuple[dict[str, Any], str]:
     from exburn.saving.checkpoint.directory import CheckpointDirectory
 
-    place = found.path if found.kind == "checkpoints" else found.path.parent
+    place = artifact.path if artifact.kind == "checkpoints" else artifact.path.parent
     listed = CheckpointDirectory(place).checkpoints()
-    if found.kind == "checkpoint":
-        listed = [c for c in listed if c.path.name == found.path.resolve().name]
+    if artifact.kind == "checkpoint":
+        listed = [c for c in listed if c.path.name == artifact.path.resolve().name]
     facts = [
         {
             "name": c.path.name,

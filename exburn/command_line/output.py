@@ -72,10 +72,10 @@ def show(options: argparse.Namespace, result: Any, text: Any) -> None:
 def show_error(options: argparse.Namespace, error: BaseException) -> None:
     """Prints an error on the standard error, and as JSON where that was asked for."""
     if getattr(options, "json", False):
-        told: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+        facts: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
         if isinstance(error, ExBurnError):
-            told |= {"reason": error.reason, "hint": error.hint}
-        show(options, told, "")
+            facts |= {"reason": error.reason, "hint": error.hint}
+        show(options, facts, "")
     said = str(error)
     command = options.command or ""
     for op in (command.partition(" ")[0], "exburn"):  # once is enough

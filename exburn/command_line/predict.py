@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> None:
     model = load(options.file)
     inputs, names = _interface(model)
     x = _arrange(rows, inputs, options.columns, options.data.name)
-    outputs = _named(predict(model, x, batch_size=options.batch_size), names)
+    outputs = _name_outputs(predict(model, x, batch_size=options.batch_size), names)
     count = len(next(iter(outputs.values())))
     facts: dict[str, Any] = {"rows": count}
     if target is None:
@@ -109,8 +109,8 @@ def run(options: argparse.Namespace) -> None:
         _write(target, outputs, rows.sources)
         shapes = {name: list(array.shape) for name, array in outputs.items()}
         facts |= {"to": str(target), "outputs": shapes}
-        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        text = f"{options.data} → {options.output}: {told}"
+        sizes = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        text = f"{options.data} → {options.output}: {sizes}"
     show(options, facts, text)
 
 
@@ -180,11 +180,11 @@ def _arrange(
         _require(chosen, columns, file)
         columns = {name: columns[name] for name in chosen}
     if inputs is None:
-        return _joined(columns, Input("x", (None,), None))
+        return _join_columns(columns, Input("x", (None,), None))
     arrays = {spec.name: _by_name(spec, columns) for spec in inputs}
     missing = [name for name, array in arrays.items() if array is None]
     if missing and only is not None and only.name not in columns:
-        return _joined(columns, only, file)
+        return _join_columns(columns, only, file)
     if missing:
         _require(missing, columns, file)
     return arrays[only.name] if only is not None else arrays
@@ -208,10 +208,12 @@ def _by_name(spec: Input, columns: Mapping[str, np.ndarray]) -> np.ndarray | Non
     parts = [f"{spec.name}_{place}" for place in range(spec.width or 0)]
     if not parts or not all(part in columns for part in parts):
         return None
-    return _joined({part: columns[part] for part in parts}, spec)
+    return _join_columns({part: columns[part] for part in parts}, spec)
 
 
-def _joined(columns: Mapping[str, np.ndarray], spec: Input, file: str = "") -> Any:
+def _join_columns(
+    columns: Mapping[str, np.ndarray], spec: Input, file: str = ""
+) -> Any:
     """The columns side by side, as the one input."""
     if spec.width not in (None, len(columns)):
         raise ShapeError(
@@ -272,7 +274,7 @@ def _pictures(files: Sequence[Path], only: Input | None) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------- the outputs
-def _named(outputs: Any, names: Sequence[str] | None) -> dict[str, np.ndarray]:
+def _name_outputs(outputs: Any, names: Sequence[str] | None) -> dict[str, np.ndarray]:
     """The arrays of a tree by name: a dict's keys, the model's names, or places."""
     import jax
 

@@ -66,15 +66,15 @@ def _list(options: argparse.Namespace) -> int:
     folder = options.folder
     _check_folder(folder)
     read, errors = read_all(folder)
-    found = [run.to_dict() for run in read]
+    records = [run.to_dict() for run in read]
     lost = [
         {"path": str(path), "error": error.reason} for path, error in errors.items()
     ]
-    text = [page_text(_table(found), 110).rstrip()] if found else []
-    if not found and not lost:
+    text = [page_text(_table(records), 110).rstrip()] if records else []
+    if not records and not lost:
         text = [f"there are no runs in {str(folder)!r}"]
     text += [f"{one['path']}: {one['error']}" for one in lost]
-    show(options, {"runs": found, "unreadable": lost}, "\n".join(text))
+    show(options, {"runs": records, "unreadable": lost}, "\n".join(text))
     return 1 if lost else 0
 
 
@@ -147,15 +147,15 @@ def _compare(options: argparse.Namespace) -> int:
 def _remove(options: argparse.Namespace) -> int:
     from exburn.runs import read
 
-    found = [read(path) for path in options.runs]
-    if going := [run for run in found if run.state == "running"]:
+    runs = [read(path) for path in options.runs]
+    if going := [run for run in runs if run.state == "running"]:
         raise ArgumentError(
             "runs", "a run that goes on is not removed", {"run": going[0].path}
         )
     if options.yes:
-        for run in found:
+        for run in runs:
             shutil.rmtree(run.path)
     said = "removed" if options.yes else "would be removed, with --yes"
-    facts = {"removed": options.yes, "runs": [run.path for run in found]}
-    show(options, facts, "\n".join(f"{run.path}: {said}" for run in found))
+    facts = {"removed": options.yes, "runs": [run.path for run in runs]}
+    show(options, facts, "\n".join(f"{run.path}: {said}" for run in runs))
     return 0 if options.yes else 1

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from exburn.command_line.files import Found, examine
+from exburn.command_line.files import Artifact, examine
 from exburn.command_line.output import show
 from exburn.errors import ExBurnError
 from exburn.runtime.files.ordinary import read_whole
@@ -50,47 +50,47 @@ def _verify(path: Path) -> dict[str, Any]:
     wrong: list[str] = []
     result: dict[str, Any] = {"path": str(path), "checked": checked, "wrong": wrong}
     try:
-        found = examine(path)
-        result["kind"] = found.kind
-        _VERIFIERS.get(found.kind, _structure)(found, checked, wrong)
+        artifact = examine(path)
+        result["kind"] = artifact.kind
+        _VERIFIERS.get(artifact.kind, _structure)(artifact, checked, wrong)
     except (ExBurnError, OSError, ValueError) as error:
         wrong.append(str(error))
     result["ok"] = not wrong
     return result
 
 
-def _tensors(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _tensors(artifact: Artifact, checked: list[str], wrong: list[str]) -> None:
     """Reads every tensor, which compares it with its digest."""
     from exburn.saving import read_weights
     from exburn.saving.shards import TensorFile
 
-    if found.path.suffix in (".h5", ".hdf5", ".npz"):
-        with read_weights(found.path) as arrays:
+    if artifact.path.suffix in (".h5", ".hdf5", ".npz"):
+        with read_weights(artifact.path) as arrays:
             for name in arrays:
                 arrays[name]
             checked.append(f"{len(arrays)} arrays; such files have no digests of ours")
         return
-    with TensorFile(found.path, op="verify") as file:
+    with TensorFile(artifact.path, op="verify") as file:
         for name in file.entries:
             file.read([name])
         digests = "with digests" if file.format else "without digests"
         checked.append(f"{len(file.entries)} tensors, {digests}")
 
 
-def _archive(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _archive(artifact: Artifact, checked: list[str], wrong: list[str]) -> None:
     from exburn.saving import load_model
 
-    model = load_model(found.path, compile=False)
+    model = load_model(artifact.path, compile=False)
     checked.append(f"{model.count_params():,} parameters were read")
 
 
-def _checkpoints(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _checkpoints(artifact: Artifact, checked: list[str], wrong: list[str]) -> None:
     from exburn.saving.checkpoint.directory import CheckpointDirectory
 
-    one = found.kind == "checkpoint"
-    place = found.path.resolve().parent if one else found.path
+    one = artifact.kind == "checkpoint"
+    place = artifact.path.resolve().parent if one else artifact.path
     _each_checkpoint(
-        CheckpointDirectory(place), found.path if one else None, checked, wrong
+        CheckpointDirectory(place), artifact.path if one else None, checked, wrong
     )
 
 
@@ -110,53 +110,55 @@ def _each_checkpoint(
             wrong.append(str(error))
 
 
-def _run(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _run(artifact: Artifact, checked: list[str], wrong: list[str]) -> None:
     from exburn.runs import read
     from exburn.runs.directory import CHECKPOINTS
     from exburn.saving.checkpoint.directory import CheckpointDirectory
 
-    run = read(found.path)
+    run = read(artifact.path)
     checked.append(f"{run.state}; {len(run.epochs)} epochs, {len(run.events)} events")
     if run.damaged:
         wrong.append(f"damaged lines of metrics and events: {run.damaged}")
     if (predictions := run.predictions) is not None:
         checked.append(f"predictions of {predictions['rows']} rows, with a digest")
     _each_checkpoint(
-        CheckpointDirectory(found.path / CHECKPOINTS), None, checked, wrong
+        CheckpointDirectory(artifact.path / CHECKPOINTS), None, checked, wrong
     )
 
 
-def _bundle(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _bundle(artifact: Artifact, checked: list[str], wrong: list[str]) -> None:
     """Compares digests, and outputs with the golden ones."""
     from exburn.export.mobile.verification import verify
 
-    checked += [f"{name}: {text}" for name, text in verify(found.path).items()]
+    checked += [f"{name}: {text}" for name, text in verify(artifact.path).items()]
 
 
-def _archive_of_programs(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _archive_of_programs(
+    artifact: Artifact, checked: list[str], wrong: list[str]
+) -> None:
     from exburn.export import load_archive
 
-    archive = load_archive(found.path)
+    archive = load_archive(artifact.path)
     programs, variables = len(archive.endpoints), len(archive.variables)
     checked.append(f"{programs} programs, {variables} variables, with digests")
 
 
-def _sweep(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _sweep(artifact: Artifact, checked: list[str], wrong: list[str]) -> None:
     from exburn.tuning import SweepResult
 
-    checked.append(f"{len(SweepResult.load(found.path))} lanes, with a digest")
+    checked.append(f"{len(SweepResult.load(artifact.path))} lanes, with a digest")
 
 
-def _structure(found: Found, checked: list[str], wrong: list[str]) -> None:
+def _structure(artifact: Artifact, checked: list[str], wrong: list[str]) -> None:
     """Has the reader of the format look at the file."""
-    if found.kind == "stablehlo":
+    if artifact.kind == "stablehlo":
         from exburn.models.interop import stablehlo
 
-        stablehlo.load(read_whole(found.path, "verify"))
-    elif found.kind == "onnx":
+        stablehlo.load(read_whole(artifact.path, "verify"))
+    elif artifact.kind == "onnx":
         from exburn.models.interop import onnx_models
 
-        onnx_models.load(str(found.path))
+        onnx_models.load(str(artifact.path))
     checked.append("structure; such files have no digests of ours")
 
 

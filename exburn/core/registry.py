@@ -190,14 +190,14 @@ def leaving_functions() -> AbstractContextManager[Any]:
     return value_scope(_leaving, True)
 
 
-def copying(kept: Iterable[Any]) -> AbstractContextManager[Any]:
+def copying(shared_parts: Iterable[Any]) -> AbstractContextManager[Any]:
     """Within the block, descriptions make copies in this process, by no names.
 
     Modules are described with their classes; other objects of users' classes, such as
     an initializer, stand for themselves as deep copies.
 
     Args:
-        kept: What stays as it is in a deep copy: the parts of what is copied.
+        shared_parts: What stays as it is in a deep copy: parts of what is copied.
 
     Example:
         >>> from argparse import Namespace
@@ -207,7 +207,7 @@ def copying(kept: Iterable[Any]) -> AbstractContextManager[Any]:
         >>> one == half, one is two, one is half
         (True, True, False)
     """
-    parts = {id(part): part for part in kept}
+    parts = {id(part): part for part in shared_parts}
     if (around := _copying.get()) is not None:  # what is shared there is shared here
         around.update(parts)
     return value_scope(_copying, parts if around is None else around)
@@ -247,8 +247,8 @@ def sharing() -> AbstractContextManager[Any]:
 
 def lookup(name: str, kind: str = "object") -> Any:
     """The class or function registered under ``name``."""
-    if (found := custom(name)) is not None:
-        return found
+    if (obj := custom(name)) is not None:
+        return obj
     bare = name.rpartition(">")[2]
     for scope in reversed(_scopes.get()):
         if bare in scope:
@@ -259,9 +259,9 @@ def lookup(name: str, kind: str = "object") -> Any:
         return _registry[name]
     if (function := jax_dispatch.function_named(name)) and _is_one(name):
         return function
-    known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
+    names = [*_registry, *(key for scope in _scopes.get() for key in scope)]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
-    raise unknown_name(kind, name, known, hint=hint)
+    raise unknown_name(kind, name, names, hint=hint)
 
 
 def find(config: Mapping[str, Any], kind: str = "class") -> Any:
@@ -283,15 +283,17 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
         >>> find({"class_name": "Poisson", "module": "keras.losses"}) is losses.Poisson
         True
     """
-    name, given = config.get("class_name"), config.get("registered_name")
-    if not isinstance(name, str) or not isinstance(given, str | None):
+    name, full_name = config.get("class_name"), config.get("registered_name")
+    if not isinstance(name, str) or not isinstance(full_name, str | None):
         raise FileFormatError("deserialize", f"{name!r} is no name of a class")
-    if (found := custom_class(config)) is not None:
-        return found
+    if (cls := custom_class(config)) is not None:
+        return cls
     for package in reversed(str(config.get("module")).split(".")):
-        if (found := _registry.get(f"{package}>{name}")) is not None:
-            return found
-    return lookup(given if given is not None and ">" in given else name, kind)
+        if (cls := _registry.get(f"{package}>{name}")) is not None:
+            return cls
+    if full_name is not None and ">" in full_name:
+        name = full_name
+    return lookup(name, kind)
 
 
 def custom_class(config: Mapping[str, Any]) -> Any:
@@ -306,8 +308,8 @@ def custom_class(config: Mapping[str, Any]) -> Any:
     if isinstance(config.get(_CLASS), type):  # no file holds one
         return config[_CLASS]
     names = (config.get("registered_name"), config.get("class_name"))
-    found = (custom(name) for name in names if isinstance(name, str))
-    return next((one for one in found if one is not None), None)
+    objects = (custom(name) for name in names if isinstance(name, str))
+    return next((one for one in objects if one is not None), None)
 
 
 def find_function(name: Any) -> Any:
@@ -325,11 +327,11 @@ def find_function(name: Any) -> Any:
     """
     if not isinstance(name, str):
         raise FileFormatError("deserialize", f"{name!r} is no name of a function")
-    if (found := custom(name)) is not None:
-        return found
+    if (function := custom(name)) is not None:
+        return function
     for package in _PACKAGES:
-        if (found := _registry.get(f"{package}>{name}")) is not None:
-            return found
+        if (function := _registry.get(f"{package}>{name}")) is not None:
+            return function
     return lookup(name, "function")
 
 
@@ -404,8 +406,8 @@ def serialize(value: Any) -> Any:
         if not array.ndim:
             return array.item()
         kind = "__tensor__" if isinstance(value, jax.Array) else "__numpy__"
-        told = {"value": _values(array), "dtype": str(array.dtype)}
-        return {"class_name": kind, "config": told}
+        contents = {"value": _values(array), "dtype": str(array.dtype)}
+        return {"class_name": kind, "config": contents}
     name = registered_name(value) or _name_in_scope(value)
     name = name or jax_dispatch.name_of(value)
     if name is not None and _is_one(name):
@@ -444,9 +446,9 @@ def describe(value: Any) -> dict[str, Any]:
         described["build_config"] = serialize(built)
     shared = _shared.get()
     if shared is not None and not isinstance(value, Configured):  # no plain value
-        known = shared.numbers
-        described["shared_object_id"] = known.setdefault(
-            id(value), (len(known), value)
+        numbers = shared.numbers
+        described["shared_object_id"] = numbers.setdefault(
+            id(value), (len(numbers), value)
         )[0]
     return described
 
@@ -507,16 +509,16 @@ def _describe_constant(value: Any) -> dict[str, Any]:
         return {"class_name": "__ellipsis__", "config": {}}
     if isinstance(value, bytes):
         return {"class_name": "__bytes__", "config": {"value": value.decode()}}
-    told = {key: serialize(getattr(value, key)) for key in ("start", "stop", "step")}
-    return {"class_name": "__slice__", "config": told}
+    bounds = {key: serialize(getattr(value, key)) for key in ("start", "stop", "step")}
+    return {"class_name": "__slice__", "config": bounds}
 
 
 def _values(array: np.ndarray) -> Any:
-    kept = _arrays.get()
-    if kept is None or array.size < _LONG or array.dtype.kind == "c":
+    arrays = _arrays.get()
+    if arrays is None or array.size < _LONG or array.dtype.kind == "c":
         return array.tolist()
-    name = f"/arrays/{len(kept)}"
-    kept[name] = array
+    name = f"/arrays/{len(arrays)}"
+    arrays[name] = array
     return {"$array": name}
 
 
@@ -658,15 +660,15 @@ class Catalogue:
         if name in self.names:
             return self.names[name]
         try:
-            found = lookup(name, self.kind)
+            obj = lookup(name, self.kind)
         except UnknownNameError:
-            found = None
-        fits = callable(found) if self.base is None else found is not None
-        if isinstance(found, type):
-            fits = self.base is not None and issubclass(found, self.base)
+            obj = None
+        fits = callable(obj) if self.base is None else obj is not None
+        if isinstance(obj, type):
+            fits = self.base is not None and issubclass(obj, self.base)
         if not fits:
             raise unknown_name(self.kind, name, self.names, op=f"{self.kind}s.get")
-        return found
+        return obj
 
     def resolve(self, identifier: Any, hint: str) -> Any:
         """What a name, a configuration or a class stands for; a function and ``None``
@@ -707,12 +709,12 @@ class Catalogue:
         inner: Any = config.get("config") or {}
         if config["class_name"] == "function":
             return self.lookup(inner)
-        found = custom_class(config)
-        if found is None or (self.base and not _is_kind(found, self.base)):
-            found = self.lookup(config["class_name"])
-        return found.from_config(inner) if hasattr(found, "from_config") else found
+        obj = custom_class(config)
+        if obj is None or (self.base and not _is_kind(obj, self.base)):
+            obj = self.lookup(config["class_name"])
+        return obj.from_config(inner) if hasattr(obj, "from_config") else obj
 
 
-def _is_kind(found: Any, base: type) -> bool:
+def _is_kind(obj: Any, base: type) -> bool:
     """Whether a registered object is a function, or a class of that kind."""
-    return not isinstance(found, type) or issubclass(found, base)
+    return not isinstance(obj, type) or issubclass(obj, base)

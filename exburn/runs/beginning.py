@@ -62,9 +62,9 @@ def begin_run(
 
     if together:
         # A function on process 0 alone; the others learn of its error, too.
-        made: list[RunDirectory] = []
-        processes.on_main(lambda: made.append(begin()), "a run's folder")
-        directory = made[0] if made else None
+        directories: list[RunDirectory] = []
+        processes.on_main(lambda: directories.append(begin()), "a run's folder")
+        directory = directories[0] if directories else None
         chosen = processes.broadcast(None if directory is None else str(directory.path))
         place = Path(chosen)
     else:

@@ -112,10 +112,10 @@ def compare(*runs: Any) -> Comparison:
     """
     if len(runs) < 2:
         raise ArgumentError("runs", f"two runs are compared, received {len(runs)}")
-    found = tuple(run if isinstance(run, Run) else read(run) for run in runs)
+    records = tuple(run if isinstance(run, Run) else read(run) for run in runs)
     described = [
         {**_flatten(run.config), **_flatten(run.environment, "environment.")}
-        for run in found
+        for run in records
     ]
     names = dict.fromkeys(name for one in described for name in one)
     different = {}
@@ -123,27 +123,27 @@ def compare(*runs: Any) -> Comparison:
         values = [one.get(name) for one in described]
         if any(value != values[0] for value in values):
             different[name] = values
-    logged = dict.fromkeys(name for run in found for name in run.last)
+    logged = dict.fromkeys(name for run in records for name in run.last)
     return Comparison(
-        found,
+        records,
         different,
-        {name: [run.last.get(name) for run in found] for name in logged},
-        {name: [run.best.get(name) for run in found] for name in logged},
+        {name: [run.last.get(name) for run in records] for name in logged},
+        {name: [run.best.get(name) for run in records] for name in logged},
     )
 
 
 def _flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Values by dotted names; an architecture as one, and lists as they are."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, one in value.items():
         if name in _OWN:
             continue
         if isinstance(one, Mapping) and name not in _LONG:
             inner = prefix if name == "config" else f"{prefix}{name}."
-            found |= _flatten(one, inner)
+            settings |= _flatten(one, inner)
         else:
-            found[prefix + name] = one
-    return found
+            settings[prefix + name] = one
+    return settings
 
 
 def _short(value: Any) -> str:

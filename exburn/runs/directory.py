@@ -169,7 +169,7 @@ class RunDirectory:
         Raises:
             SaveError: The system refuses.
         """
-        data = _sealed(name, value)
+        data = _seal(name, value)
         write_atomically(self.path / name, lambda file: file.write(data), op="fit")
 
     def close(self) -> None:
@@ -275,12 +275,12 @@ def absent(path: Path, cause: MissingFileError) -> ModelFormatError:
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
     with open(path, "wb") as file:
-        file.write(_sealed(path.name, value))
+        file.write(_seal(path.name, value))
         file.flush()
         os.fsync(file.fileno())
 
 
-def _sealed(name: str, value: Mapping[str, Any]) -> bytes:
+def _seal(name: str, value: Mapping[str, Any]) -> bytes:
     return seal_document(_FORMATS[name], plain(value), indent=1)
 
 

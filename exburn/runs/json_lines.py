@@ -96,16 +96,16 @@ def read_lines(
         FileFormatError: It is too large.
         LoadError: The system refuses to read it.
     """
-    found, damaged = [], 0
+    records, damaged = [], 0
     for line in read_whole(path, "runs", _MOST_BYTES).split(b"\n"):
         if not line.strip():
             continue
         record = open_line(line)
         if record is not None and wrong_field(record, types) is None:
-            found.append(record)
+            records.append(record)
         else:
             damaged += 1
-    return found, damaged
+    return records, damaged
 
 
 def plain(value: Any) -> Any:
@@ -148,16 +148,16 @@ def wrong_field(record: Mapping[str, Any], types: Mapping[str, Any]) -> str | No
         'fit.epochs'
         >>> wrong_field({"step": 3, "fit": None}, {"step": int, "fit": {}})
     """
-    for name, wanted in types.items():
+    for name, kind in types.items():
         value = record.get(name)
         if value is None:
             continue
-        if isinstance(wanted, Mapping):
+        if isinstance(kind, Mapping):
             if not isinstance(value, Mapping):
                 return name
-            if (found := wrong_field(value, wanted)) is not None:
-                return f"{name}.{found}"
-        elif not isinstance(value, wanted):
+            if (field := wrong_field(value, kind)) is not None:
+                return f"{name}.{field}"
+        elif not isinstance(value, kind):
             return name
         elif isinstance(value, int | float) and not abs(value) < _MOST_NUMBER:
             return name

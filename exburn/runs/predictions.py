@@ -102,11 +102,11 @@ class RunPredictions(Callback):
         batch_size = (self.params or {}).get("batch_size") or 32
         try:
             parts = _batches(self.rows, batch_size)
-            found = predictions_of(self.model, parts, classifier, room)
-            if found is not None:
+            predictions = predictions_of(self.model, parts, classifier, room)
+            if predictions is not None:
                 names = getattr(self.rows, "class_names", None)
-                found |= {"part": self.part, "names": names}
-                self.directory.keep(PREDICTIONS, plain(found))
+                predictions |= {"part": self.part, "names": names}
+                self.directory.keep(PREDICTIONS, plain(predictions))
         except Exception as error:  # whoever watches a training does not end it
             text = f"the predictions of the run are not recorded: {error}"
             warn(text, RuntimeWarning)
@@ -165,7 +165,7 @@ def predictions_of(
                 "probability": float(share[row, predicted[row]]),
                 **shown,
             }
-            for row, shown in zip(chosen, _shown(inputs, chosen), strict=True)
+            for row, shown in zip(chosen, _views(inputs, chosen), strict=True)
         ],
     }
 
@@ -190,9 +190,9 @@ def _counts(true: np.ndarray, predicted: np.ndarray, classes: int) -> dict[str, 
         return {"matrix": confusion_matrix(true, predicted, classes).tolist()}
     wrong = true != predicted
     pairs = np.stack([true[wrong], predicted[wrong]], axis=1)
-    found, counts = np.unique(pairs, axis=0, return_counts=True)
+    distinct, counts = np.unique(pairs, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_MOST_LISTED]
-    return {"errors": [[*found[i].tolist(), int(counts[i])] for i in order]}
+    return {"errors": [[*distinct[i].tolist(), int(counts[i])] for i in order]}
 
 
 def _choose(true: np.ndarray, predicted: np.ndarray, share: np.ndarray) -> list[int]:
@@ -205,7 +205,7 @@ def _choose(true: np.ndarray, predicted: np.ndarray, share: np.ndarray) -> list[
     return [int(row) for row in (*wrong, *right[places.astype(int)])]
 
 
-def _shown(inputs: Sequence[Any], rows: Sequence[int]) -> list[dict[str, Any]]:
+def _views(inputs: Sequence[Any], rows: Sequence[int]) -> list[dict[str, Any]]:
     """Views of some rows: a picture, a text, or a few values."""
     first = inputs[0]
     if isinstance(first, Mapping):
@@ -232,8 +232,8 @@ def _column(parts: Sequence[Any]) -> np.ndarray:
 
 def _values(values: Mapping[str, Any]) -> dict[str, Any]:
     few = itertools.islice(values.items(), _MOST_VALUES)
-    told = {name: np.ravel(value)[:_MOST_VALUES].tolist() for name, value in few}
-    single = {n: v[0] if len(v) == 1 else v for n, v in told.items()}
+    columns = {name: np.ravel(value)[:_MOST_VALUES].tolist() for name, value in few}
+    single = {n: v[0] if len(v) == 1 else v for n, v in columns.items()}
     return {"values": single, "more": max(len(values) - _MOST_VALUES, 0)}
 
 

@@ -126,8 +126,10 @@ class Run:
         """Its time so far; of a resumed run the time since it was resumed."""
         ended = [e for e in self.events[-1:] if e.get("event") in _ENDS]
         last = [*self.epochs[-1:], *self.chunks[-1:], *ended]
-        told = (number_of(record.get("seconds")) or 0.0 for record in last)
-        return max((seconds for seconds in told if math.isfinite(seconds)), default=0.0)
+        durations = (number_of(record.get("seconds")) or 0.0 for record in last)
+        return max(
+            (seconds for seconds in durations if math.isfinite(seconds)), default=0.0
+        )
 
     @property
     def metrics(self) -> list[str]:
@@ -166,22 +168,22 @@ class Run:
     @property
     def last(self) -> dict[str, float]:
         """The last value of each logged number, also where not all epochs log it."""
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for record in self.epochs or self.chunks:
             for name, value in _logs(record).items():
                 if (number := number_of(value)) is not None:
-                    found[name] = number
-        return found
+                    values[name] = number
+        return values
 
     @property
     def best(self) -> dict[str, tuple[float, int]]:
         """The best value and its epoch, from 1, of names whose direction is known."""
-        found = {}
+        values = {}
         for name in self.last:
             points = [(x, y) for x, y in self.curve(name) if x == int(x)]
             if (best := best_point(name, points)) is not None:
-                found[name] = (best[1], int(best[0]))
-        return found
+                values[name] = (best[1], int(best[0]))
+        return values
 
     @property
     def predictions(self) -> dict[str, Any] | None:
@@ -267,14 +269,16 @@ def read(path: Any) -> Run:
     config = read_description(folder / CONFIG)
     environment = read_description(folder / ENVIRONMENT)
     try:
-        held = is_held(folder)  # before the lines: its last ones come before it lets go
+        alive = is_held(
+            folder
+        )  # before the lines: its last ones come before it lets go
     except OSError as error:
         reason = "the run cannot be read"
         raise LoadError("runs", reason, {"run": folder, "cause": error}) from error
     lines, damaged = _lines(folder / METRICS, _METRIC_TYPES)
     events, more = _lines(folder / EVENTS, _EVENT_TYPES)
     epochs, chunks, void = _valid(lines)
-    state = _state(events, held)
+    state = _state(events, alive)
     return Run(
         folder,
         state,
@@ -315,13 +319,13 @@ def read_all(folder: Any) -> tuple[list[Run], dict[Path, ExBurnError]]:
         >>> read_all("no such folder")
         ([], {})
     """
-    found, errors = [], {}
+    records, errors = [], {}
     for path in runs_in(Path(folder)):
         try:
-            found.append(read(path))
+            records.append(read(path))
         except ExBurnError as error:
             errors[path] = error
-    return sorted(found, key=lambda run: run.config.get("created") or ""), errors
+    return sorted(records, key=lambda run: run.config.get("created") or ""), errors
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -329,11 +333,11 @@ def runs_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     inner = sorted(path for path in folder.iterdir() if path.is_dir())
-    found = [path for path in inner if is_run(path)]
+    folders = [path for path in inner if is_run(path)]
     for path in inner:
-        if path not in found and not path.name.startswith("."):
-            found += sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
-    return found
+        if path not in folders and not path.name.startswith("."):
+            folders += sorted(p for p in path.iterdir() if p.is_dir() and is_run(p))
+    return folders
 
 
 def _valid(lines: list[dict[str, Any]]) -> tuple[list[dict], list[dict], int]:
@@ -355,8 +359,8 @@ def _valid(lines: list[dict[str, Any]]) -> tuple[list[dict], list[dict], int]:
     return [epochs[number] for number in sorted(epochs)], chunks, void
 
 
-def _state(events: list[dict[str, Any]], held: bool) -> str:
-    if held:
+def _state(events: list[dict[str, Any]], alive: bool) -> str:
+    if alive:
         return "running"
     for event in reversed(events):
         kind = event.get("event")

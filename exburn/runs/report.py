@@ -123,9 +123,9 @@ def write_report(run: Any, path: Any = None, *, ends: bool = False) -> Path:
         >>> write_report(folder).name
         'report.html'
     """
-    found = run if isinstance(run, Run) else read(run)
-    target = found.path / REPORT if path is None else Path(path)
-    data = make_report(found, ends=ends).encode()
+    record = run if isinstance(run, Run) else read(run)
+    target = record.path / REPORT if path is None else Path(path)
+    data = make_report(record, ends=ends).encode()
     write_atomically(target, lambda file: file.write(data), op="report")
     return target
 
@@ -162,8 +162,8 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
     if summary := model.get("summary"):
         parts.append(f"<h2>Model</h2><pre>{_text(summary, most_text)}</pre>")
     if layers := layer_rows(model.get("architecture")):
-        told = sum(len(text) for row in layers for text in row)
-        layers = layers if told <= most_text else []
+        letters = sum(len(text) for row in layers for text in row)
+        layers = layers if letters <= most_text else []
         table = _rows("Layers", ("layer", "class", "options"), layers, most_text)
         parts.append(table)
     others = {k: v for k, v in run.config.items() if k not in _PARTS}
@@ -240,10 +240,10 @@ def _failure(run: Run, most: int) -> str:
 def _panels(run: Run) -> list[Panel]:
     panels = []
     for name in run.metrics:
-        found = {"training": run.curve(name), "validation": run.curve(f"val_{name}")}
+        parts = {"training": run.curve(name), "validation": run.curve(f"val_{name}")}
         curves = tuple(
             Curve(label, points)
-            for label, points in found.items()
+            for label, points in parts.items()
             if any(math.isfinite(y) for _, y in points)
         )
         if curves:
@@ -285,26 +285,28 @@ def _best_text(run: Run, name: str) -> tuple[str, str]:
 def _predictions(run: Run, most_text: int) -> str:
     """A classifier's matrix, or its errors, and some of its rows."""
     try:
-        found = run.predictions
+        predictions = run.predictions
     except ExBurnError as error:
         return f"<h2>Predictions</h2><p class=bad>{_text(error.reason, _MOST_NAME)}</p>"
-    if found is None or most_text < _MOST_TEXT // 10:
+    if predictions is None or most_text < _MOST_TEXT // 10:
         return ""
-    names = found.get("names") or []
+    names = predictions.get("names") or []
 
     def name(label: Any) -> str:
-        known = isinstance(label, int) and 0 <= label < len(names)
-        return _text(names[label] if known else label, 40)
+        has_name = isinstance(label, int) and 0 <= label < len(names)
+        return _text(names[label] if has_name else label, 40)
 
-    share, rows = float(found.get("correct") or 0), found.get("rows") or 0
-    told = f"{share:.1%} of {rows:,} {found.get('part')} rows are right."
-    parts = [f"<h2>Predictions</h2><p class=sub>{_text(told, _MOST_NAME)}</p>"]
-    parts.append(_matrix(found.get("matrix") or [], name))
-    errors = [(name(a), name(b), f"{n:,}") for a, b, n in _triples(found.get("errors"))]
+    share, rows = float(predictions.get("correct") or 0), predictions.get("rows") or 0
+    sentence = f"{share:.1%} of {rows:,} {predictions.get('part')} rows are right."
+    parts = [f"<h2>Predictions</h2><p class=sub>{_text(sentence, _MOST_NAME)}</p>"]
+    parts.append(_matrix(predictions.get("matrix") or [], name))
+    errors = [
+        (name(a), name(b), f"{n:,}") for a, b, n in _triples(predictions.get("errors"))
+    ]
     if errors:
         head = ("class", "taken for", "rows")
         parts.append(plain_table(errors, ["n"], head))
-    shown = [one for one in found.get("examples") or [] if isinstance(one, dict)]
+    shown = [one for one in predictions.get("examples") or [] if isinstance(one, dict)]
     cards = "".join(_example(one, name) for one in shown[:_MOST_EXAMPLES])
     parts.append(f"<div class=examples>{cards}</div>" if cards else "")
     return "".join(parts)
@@ -349,9 +351,9 @@ def _example(one: dict[str, Any], name: Callable[[Any], str]) -> str:
         pairs = values.items() if isinstance(values, dict) else enumerate(values)
         figures = {key: _figure_text(value) for key, value in pairs}
         named = isinstance(values, dict)
-        told = setting_text(figures if named else [*figures.values()])
+        sentence = setting_text(figures if named else [*figures.values()])
         more = f", {one['more']} more" if one.get("more") else ""
-        shown = f"<span>{_text(told + more, _MOST_NAME)}</span>"
+        shown = f"<span>{_text(sentence + more, _MOST_NAME)}</span>"
     else:
         shown = f"<span>{_text(text or '', 300)}</span>"
     probability = number_of(one.get("probability"))

@@ -23,9 +23,9 @@ def setting_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in list(settings.items())[:_MOST]:
         if isinstance(value, bool):
-            rows.append((_spaced(name), "yes" if value else "no"))
+            rows.append((_words(name), "yes" if value else "no"))
         elif text := setting_text(value):
-            rows.append((_spaced(name), text))
+            rows.append((_words(name), text))
     return rows
 
 
@@ -41,9 +41,9 @@ def setting_text(value: Any, depth: int = 0) -> str:
     if isinstance(value, Mapping):
         if "class_name" in value:
             options = value.get("config")
-            told = _options(options, depth) if isinstance(options, Mapping) else ""
+            details = _options(options, depth) if isinstance(options, Mapping) else ""
             name = str(value["class_name"])
-            return f"{name} ({told})" if told else name
+            return f"{name} ({details})" if details else name
         return _options(value, depth)
     if isinstance(value, list | tuple):
         texts = [setting_text(one, depth + 1) for one in value[:_MOST]]
@@ -87,5 +87,5 @@ def layer_rows(architecture: Any) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _spaced(name: Any) -> str:
+def _words(name: Any) -> str:
     return str(name).replace("_", " ")

@@ -47,7 +47,7 @@ class Answer(concurrent.futures.Future):
         self._queue: Any = None
         self._request: Callable[[], Any] = _nothing
 
-    def queued(self, queue: Any, request: Any) -> None:
+    def note_queue(self, queue: Any, request: Any) -> None:
         """Tells where the request waits.
 
         It is referred to weakly: with a cycle, its arrays would stay until the garbage
@@ -59,7 +59,7 @@ class Answer(concurrent.futures.Future):
         """Drops the request, if none of it is in a batch yet."""
         cancelled = super().cancel()
         if cancelled and (request := self._request()) is not None:
-            self._queue.cancelled(request)
+            self._queue.drop(request)
         return cancelled
 
     def add_done_callback(self, fn: Callable[[Any], Any]) -> None:

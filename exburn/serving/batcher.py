@@ -159,7 +159,7 @@ class Batcher:
             QueueFullError: Too many wait.
             ServingClosedError: ``close`` was called.
         """
-        request.answer.queued(self, request)
+        request.answer.note_queue(self, request)
         with self._lock:
             if self.closing:
                 self.recorder.count("refused")
@@ -217,7 +217,7 @@ class Batcher:
         """Fails a request whose deadline has passed."""
         self._withdraw(request, _late(), "expired")
 
-    def cancelled(self, request: Request) -> None:
+    def drop(self, request: Request) -> None:
         """Drops a request whose caller cancelled it."""
         self._withdraw(request, None, "cancelled")
 
@@ -415,10 +415,10 @@ class Batcher:
     def abandon(self) -> None:
         """Fails every request that is still waiting, wholly or in part."""
         with self._lock:
-            held = [r for s in self._stacks.values() for r in s.requests.values()]
+            requests = [r for s in self._stacks.values() for r in s.requests.values()]
             probes = [probe for each in self._probes.values() for probe in each]
             self._probes.clear()
-        for request in held:
+        for request in requests:
             self._withdraw(request, _closed_error(), "failed")
         for probe in probes:
             if probe.set_running_or_notify_cancel():

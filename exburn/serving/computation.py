@@ -19,7 +19,7 @@ from exburn.models.arguments import check_rows
 from exburn.module.building import spec_like
 from exburn.module.layer import Layer
 from exburn.runtime.cost_model import Cost, count
-from exburn.serving.hooks import Hooks
+from exburn.serving.hooks import StreamHooks
 from exburn.serving.inputs import Inputs
 from exburn.training.check import check_ids
 from exburn.training.feed.plan import choose_unroll
@@ -50,7 +50,11 @@ class Computation:
     """
 
     def __init__(
-        self, model: Any, examples: Mapping[Hashable, Any], weights: Any, hooks: Hooks
+        self,
+        model: Any,
+        examples: Mapping[Hashable, Any],
+        weights: Any,
+        hooks: StreamHooks,
     ):
         self.model, self.hooks = model, hooks
         self.name = getattr(model, "name", None) or getattr(
@@ -133,10 +137,10 @@ class Computation:
 
     def _discover(self, key: Hashable) -> Any:
         """Traces one abstract pass: errors of shapes come now."""
-        told: dict[str, Any] = {}
+        extras: dict[str, Any] = {}
 
         def forward(weights, values):
-            outputs, told["lookups"] = self._forward(weights, values, key)
+            outputs, extras["lookups"] = self._forward(weights, values, key)
             return outputs
 
         inputs = self.inputs[key]
@@ -149,7 +153,7 @@ class Computation:
         self._costs[key] = count(jaxpr)
         both = [*values, *map(spec_like, jax.tree.leaves(outputs))]
         self.row_bytes[key] = sum(v.size * v.dtype.itemsize for v in both) // _ROWS
-        return told["lookups"]
+        return extras["lookups"]
 
     def _forward(self, weights: Any, values: Any, key: Hashable) -> tuple[Any, Any]:
         x = self.inputs[key].pack(values)

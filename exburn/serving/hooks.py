@@ -18,7 +18,7 @@ from exburn.errors import unknown_name
 from exburn.errors.boundary import api_boundary
 
 
-class Hooks:
+class StreamHooks:
     """The hooks of one serving, and the batches that listen to them now.
 
     Args:
@@ -73,8 +73,8 @@ class Hooks:
                 raise unknown_name("hook", name, self.met, op="Serving")
 
 
-_sink: contextvars.ContextVar[tuple[Hooks, Any, int] | None] = contextvars.ContextVar(
-    "exburn_serving_hooks", default=None
+_sink: contextvars.ContextVar[tuple[StreamHooks, Any, int] | None] = (
+    contextvars.ContextVar("exburn_serving_hooks", default=None)
 )
 
 

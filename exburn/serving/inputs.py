@@ -120,10 +120,10 @@ class Inputs:
         if value.shape[1:] != shape and value.shape[1:] + (1,) == shape:
             value = value[..., None]  # Keras adds a missing last axis of size 1
         if value.shape[1:] != shape:
-            wanted = describe(spec_of((None, *shape), dtype))
+            spec = describe(spec_of((None, *shape), dtype))
             raise ShapeError(
                 "serving",
-                f"{name} must be {wanted}, received {describe(leaf)}",
+                f"{name} must be {spec}, received {describe(leaf)}",
                 hint="The first axis counts the rows of the request.",
             )
         if value.dtype != dtype:

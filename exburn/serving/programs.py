@@ -83,14 +83,14 @@ def compile_bursts(
         alone = {key: partitions[0].time(key, full) for key in computation.inputs}
         for key, seconds in alone.items():
             batch_bytes = full * computation.row_bytes[key]
-            if found := _candidates(seconds, batch_bytes, partitions[0]):
-                counts[key] = found
-        compile_counts({key: found[:1] for key, found in counts.items()})
-        for key, found in counts.items():
-            burst = partitions[0].time(key, found[0] * full)
-            counts[key] = _those_that_pay(found, alone[key], burst)
-        compile_counts({key: found[1:] for key, found in counts.items()})
-    return {key: found[::-1] for key, found in counts.items()}
+            if candidates := _candidates(seconds, batch_bytes, partitions[0]):
+                counts[key] = candidates
+        compile_counts({key: candidates[:1] for key, candidates in counts.items()})
+        for key, candidates in counts.items():
+            burst = partitions[0].time(key, candidates[0] * full)
+            counts[key] = _those_that_pay(candidates, alone[key], burst)
+        compile_counts({key: candidates[1:] for key, candidates in counts.items()})
+    return {key: candidates[::-1] for key, candidates in counts.items()}
 
 
 def _candidates(seconds: float, batch_bytes: int, where: Partition) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from exburn.errors.boundary import guard_methods
 from exburn.serving.answer import Answer
 from exburn.serving.batcher import Batcher, Request
 from exburn.serving.computation import Computation
-from exburn.serving.hooks import Hooks
+from exburn.serving.hooks import StreamHooks
 from exburn.serving.lifecycle import Lifecycle
 from exburn.serving.options import (
     ServingOptions,
@@ -133,7 +133,7 @@ class Serving(Streams, Lifecycle):
         self.check_numerics = options.check_numerics
         places = places_of(options.partitions, options.mesh, options.layout, model)
         self.devices = [device for place in places for device in place.devices]
-        self._hooks = Hooks(tuple(options.hooks))
+        self._hooks = StreamHooks(tuple(options.hooks))
         inputs = options.examples
         self._computation = Computation(model, inputs, options.weights, self._hooks)
         self._recorder = Recorder(self.batch_size, self.buckets)
@@ -341,15 +341,15 @@ class Serving(Streams, Lifecycle):
         self, x: Any, key: Hashable | None, *, copy: bool
     ) -> tuple[Hashable, list[np.ndarray]]:
         """The request's batch key and arrays."""
-        known, match = self._computation.inputs, self._computation.match
-        if key is None and len(known) == 1:
-            key = next(iter(known))
+        by_key, match = self._computation.inputs, self._computation.match
+        if key is None and len(by_key) == 1:
+            key = next(iter(by_key))
         if key is not None:
-            if key not in known:
-                raise unknown_name("batch key", key, map(str, known), op="serving")
+            if key not in by_key:
+                raise unknown_name("batch key", key, map(str, by_key), op="serving")
             return key, match(x, key, finite=self.check_numerics, copy=copy)
         other: Exception | None = None
-        for name in known:
+        for name in by_key:
             try:
                 return name, match(x, name, finite=self.check_numerics, copy=copy)
             except ShapeError:
@@ -363,7 +363,7 @@ class Serving(Streams, Lifecycle):
             "the request fits none of the batch keys",
             {
                 str(name): ", ".join(map(str, inputs.shapes))
-                for name, inputs in known.items()
+                for name, inputs in by_key.items()
             },
             hint="Pad its rows to one of these shapes.",
         )

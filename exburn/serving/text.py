@@ -104,41 +104,43 @@ class TextStream:
             ArgumentError: It has something else, or a number is out of range.
             DataError: The text has no tokens.
         """
-        known = {"text_input", "parameters", "id"}
-        if unknown := sorted(set(request) - known):
+        entries = {"text_input", "parameters", "id"}
+        if unknown := sorted(set(request) - entries):
             raise ArgumentError(_OP, f"unknown entry {unknown[0]!r} of the request")
-        text, told = request.get("text_input"), request.get("parameters")
+        text, parameters = request.get("text_input"), request.get("parameters")
         if not isinstance(text, str):
             raise ArgumentError(_OP, f"text_input must be a text, received {text!r}")
-        told = {} if told is None else told
-        if not isinstance(told, Mapping):
-            raise ArgumentError(_OP, f"parameters must be an object, received {told!r}")
+        parameters = {} if parameters is None else parameters
+        if not isinstance(parameters, Mapping):
+            raise ArgumentError(
+                _OP, f"parameters must be an object, received {parameters!r}"
+            )
         for name, value, kind, what in (
             ("id", request.get("id"), str, "a text"),
-            ("stream", told.get("stream"), bool, "true or false"),
+            ("stream", parameters.get("stream"), bool, "true or false"),
         ):
             if not isinstance(value, kind | None):
                 raise ArgumentError(_OP, f"{name} must be {what}, received {value!r}")
-        for name in told:
+        for name in parameters:
             if name not in (*_OWN, *_OF_SAMPLERS):
                 raise ArgumentError(
                     _OP,
                     f"unknown parameter {name!r}",
                     {"known": ", ".join((*_OWN, *_OF_SAMPLERS))},
                 )
-        asked = told.get("max_tokens")
+        asked = parameters.get("max_tokens")
         asked = self._usual(text) if asked is None else asked
         count = check_count(_OP, "max_tokens", asked)
         if count > self.max_tokens:
             raise ArgumentError(
                 _OP, f"max_tokens must be at most {self.max_tokens}, received {count}"
             )
-        stop = told.get("stop")
+        stop = parameters.get("stop")
         words = stop if isinstance(stop, list) else [] if stop is None else [stop]
         if not all(isinstance(word, str) for word in words):
             raise ArgumentError(_OP, f"stop is a text or several, received {stop!r}")
-        options = {"stop": words or None, "seed": told.get("seed")}
-        return self._generate(text, count, told, stream=self.chunk, **options)
+        options = {"stop": words or None, "seed": parameters.get("seed")}
+        return self._generate(text, count, parameters, stream=self.chunk, **options)
 
     def _usual(self, text: str) -> int:
         """How many tokens are written where a request does not say.
@@ -150,15 +152,17 @@ class TextStream:
         size = (
             0 if defaults.max_length is None else len(self.model.tokenizer.encode(text))
         )
-        told = defaults.new_tokens(size)
-        return self.max_tokens if told is None else min(told, self.max_tokens)
+        count = defaults.new_tokens(size)
+        return self.max_tokens if count is None else min(count, self.max_tokens)
 
-    def _generate(self, prompt: Any, count: int, told: Mapping[str, Any], **options):
+    def _generate(
+        self, prompt: Any, count: int, parameters: Mapping[str, Any], **options
+    ):
         with self._starting:
             return self.model.generate(
                 prompt,
                 count,
-                sampler=_sampler_of(told, generation_defaults(self.model)),
+                sampler=_sampler_of(parameters, generation_defaults(self.model)),
                 room=(self.max_prompt, self.max_tokens),
                 **options,
             )
@@ -200,24 +204,24 @@ def _parameters_of(defaults: GenerationDefaults) -> dict[str, Any]:
     return parameters | {"top_k": defaults.top_k or 1 << 30}
 
 
-def _sampler_of(told: Mapping[str, Any], defaults: GenerationDefaults) -> Sampler:
+def _sampler_of(parameters: Mapping[str, Any], defaults: GenerationDefaults) -> Sampler:
     """The sampler that parameters ask for, else the one of the model's folder.
 
     Raises:
         ArgumentError: A number is out of range.
     """
-    given = {n: told[n] for n in _OF_SAMPLERS if told.get(n) is not None}
-    if not {"temperature", "top_k", "top_p", "min_p"} & given.keys():
-        given = _parameters_of(defaults) | given
-    heat = check_number(_OP, "temperature", given.get("temperature", 1.0))
-    penalty = given.get("repetition_penalty", 1.0)
-    drawn = {"temperature", "top_k", "top_p", "min_p"} & given.keys()
-    p = check_number(_OP, "top_p", given.get("top_p", 1.0), high=1, open_low=True)
+    numbers = {n: parameters[n] for n in _OF_SAMPLERS if parameters.get(n) is not None}
+    if not {"temperature", "top_k", "top_p", "min_p"} & numbers.keys():
+        numbers = _parameters_of(defaults) | numbers
+    heat = check_number(_OP, "temperature", numbers.get("temperature", 1.0))
+    penalty = numbers.get("repetition_penalty", 1.0)
+    drawn = {"temperature", "top_k", "top_p", "min_p"} & numbers.keys()
+    p = check_number(_OP, "top_p", numbers.get("top_p", 1.0), high=1, open_low=True)
     return _AnySampler(
         int(heat == 0 or not drawn),
-        min(check_count(_OP, "top_k", given.get("top_k", 1 << 30)), 1 << 30),
+        min(check_count(_OP, "top_k", numbers.get("top_k", 1 << 30)), 1 << 30),
         p,
-        check_number(_OP, "min_p", given.get("min_p", 0.0), high=1),
+        check_number(_OP, "min_p", numbers.get("min_p", 0.0), high=1),
         temperature=heat or 1.0,
         repetition_penalty=check_number(
             _OP, "repetition_penalty", penalty, open_low=True

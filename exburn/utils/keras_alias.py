@@ -104,12 +104,12 @@ class _AliasModule(types.ModuleType):
             if namespace in _root and name in _OWN_NAMES:
                 return _OWN_NAMES[name]
             try:
-                found = getattr(namespace, name)
+                value = getattr(namespace, name)
             except AttributeError:
                 continue
             _alias.settle(self.__name__)
-            if not _is_namespace(found):
-                return found
+            if not _is_namespace(value):
+                return value
             return importlib.import_module(full)
         if self._may_have(name):
             if _resolve(_public(full.split(".")[1:])) is None:
@@ -168,8 +168,8 @@ def _namespaces(module: str) -> Iterator[types.ModuleType]:
     parts = module.split(".")[1:]
     private, parts = parts[:1] == [_SOURCE], _public(parts)
     while True:
-        if (found := _resolve(parts)) is not None:
-            yield found
+        if (namespace := _resolve(parts)) is not None:
+            yield namespace
         if not private or not parts:
             break
         parts = parts[:-1]

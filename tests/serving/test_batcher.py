@@ -165,7 +165,7 @@ def test_a_timer_on_an_empty_stack_finds_nothing():
     thread.start()
     first = put(queue, 1)
     assert first.answer.cancel()
-    queue.cancelled(first)  # the stack is empty, its time goes on
+    queue.drop(first)  # the stack is empty, its time goes on
     time.sleep(0.1)
     assert not taken
     put(queue, 3)  # fills the batch at once, before any timer
@@ -214,7 +214,7 @@ def test_the_queue_is_bounded_and_says_so():
     with pytest.raises(QueueFullError, match="2 requests wait"):
         put(queue, 1)
     first.answer.cancel()
-    queue.cancelled(first)
+    queue.drop(first)
     put(queue, 1)
     assert queue.depth() == {"a": (2, 2)}
 

@@ -120,12 +120,12 @@ def parse_object(text: bytes) -> dict[str, Any]:
         RequestFailure: It is none.
     """
     try:
-        found = orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise RequestFailure(400, f"the body is no JSON: {error}") from None
-    if type(found) is not dict:
+    if type(value) is not dict:
         raise RequestFailure(400, "the body must be a JSON object")
-    return found
+    return value
 
 
 async def is_complete(receive: Receive, exchange: Exchange) -> bool:

@@ -75,8 +75,8 @@ class HeadHolder:
         if self._end is None:
             self._end = self._loop.call_later(self._seconds, self._abort)
 
-    def lost(self) -> None:
-        """The connection is gone."""
+    def forget(self) -> None:
+        """Waits no more: the connection is gone."""
         if self._end is not None:
             self._end.cancel()
 
@@ -180,7 +180,7 @@ class WatchedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._unwatch()
-        self._holder.lost()
+        self._holder.forget()
         if self._unread is not None:
             self._unread.cancel()
         super().connection_lost(exc)

@@ -64,8 +64,8 @@ class Endpoint:
             raise ArgumentError("Endpoint", "a model or a stream is needed")
         for name, (datatype, shape) in (self.inputs or {}).items():
             sizes = [n for n in shape if isinstance(n, int) and n >= -1]
-            known = datatype in (*DATATYPES, BYTES)
-            if not known or len(sizes) != len(shape) or list(shape[:1]) != [-1]:
+            is_datatype = datatype in (*DATATYPES, BYTES)
+            if not is_datatype or len(sizes) != len(shape) or list(shape[:1]) != [-1]:
                 raise ArgumentError(
                     "Endpoint",
                     f"the input {name!r} must have a datatype and a shape that begins "

@@ -13,7 +13,7 @@ from exburn.serving.http.body import ClientLeft, discard_body, is_complete
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure, failure_of
 from exburn.serving.http.health import Health
-from exburn.serving.http.limits import Keys, Rate
+from exburn.serving.http.limits import ApiKeys, Rate
 from exburn.serving.http.logs import LOGGER, request_id
 from exburn.serving.http.origins import Hosts, Origins
 
@@ -45,7 +45,7 @@ class Entrance:
         app: ASGIApp,
         *,
         open_paths: Container[str],
-        keys: Keys,
+        keys: ApiKeys,
         rate: Rate | None,
         health: Health,
         hosts: Hosts,

@@ -17,7 +17,7 @@ from exburn.errors import DeadlineExceededError, ServingClosedError
 from exburn.serving.answer import Answer
 from exburn.serving.http.body import ClientLeft, read_body
 from exburn.serving.http.failures import RequestFailure
-from exburn.serving.http.limits import Memory, Reservation
+from exburn.serving.http.limits import RequestMemory, Reservation
 from exburn.serving.http.protocol import (
     InferenceRequest,
     encode_answer,
@@ -63,7 +63,7 @@ class Inference:
     def __init__(
         self,
         registry: Registry,
-        memory: Memory,
+        memory: RequestMemory,
         *,
         max_body: int,
         max_rows: int | None,

@@ -18,8 +18,8 @@ from exburn.saving.shards import byte_count
 from exburn.serving.http.failures import RequestFailure
 
 __all__ = [
-    "Keys",
-    "Memory",
+    "ApiKeys",
+    "RequestMemory",
     "Rate",
     "Reservation",
     "most_connections",
@@ -73,7 +73,7 @@ def most_connections(op: str, count: int | None) -> int:
     return min(_CONNECTIONS, max(files // 2, 1))
 
 
-class Keys:
+class ApiKeys:
     """The API keys of a server; without any, everybody may ask.
 
     A key comes as ``Authorization: Bearer <key>`` or ``X-API-Key: <key>``. Digests of
@@ -108,20 +108,20 @@ class Keys:
         Raises:
             RequestFailure: 401, it is none of ours.
         """
-        given = headers.get(b"x-api-key")
-        if given is None:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        key = headers.get(b"x-api-key")
+        if key is None:
+            scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer":
-                given = b""
-        digest, found = _digest(given.strip()), None
-        for known in self._digests:
-            if hmac.compare_digest(digest, known):
-                found = known
-        if found is None:
+                key = b""
+        digest, match = _digest(key.strip()), None
+        for own in self._digests:
+            if hmac.compare_digest(digest, own):
+                match = own
+        if match is None:
             raise RequestFailure(
                 401, "a valid API key is needed", {"www-authenticate": "Bearer"}
             )
-        return found.hex()[:8]
+        return match.hex()[:8]
 
 
 def _digest(key: bytes) -> bytes:
@@ -165,7 +165,7 @@ class Rate:
             )
 
 
-class Memory:
+class RequestMemory:
     """Host memory for the requests that are under way.
 
     Args:
@@ -206,7 +206,7 @@ class Reservation:
 
     __slots__ = ("_memory", "_over", "_size")
 
-    def __init__(self, memory: Memory):
+    def __init__(self, memory: RequestMemory):
         self._memory, self._size, self._over = memory, 0, False
 
     def grow(self, body: int) -> None:

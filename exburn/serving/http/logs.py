@@ -29,9 +29,9 @@ def request_id(headers: Mapping[bytes, bytes]) -> str:
         >>> len(request_id({b"x-request-id": b"no id: " + bytes(3)}))
         16
     """
-    given = headers.get(b"x-request-id")
-    if given is not None and _ID.fullmatch(given):
-        return given.decode()
+    text = headers.get(b"x-request-id")
+    if text is not None and _ID.fullmatch(text):
+        return text.decode()
     return secrets.token_hex(8)
 
 

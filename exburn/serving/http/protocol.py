@@ -282,14 +282,14 @@ def _parse_shape(shape: Any, tensor: Tensor) -> tuple[int, ...]:
         raise RequestFailure(
             400, f"input {tensor.name!r}: 'shape' must be a list of sizes"
         )
-    wanted = tensor.shape
-    fits = len(shape) == len(wanted) and all(
-        size in (-1, n) for size, n in zip(wanted, shape, strict=True)
+    sizes = tensor.shape
+    fits = len(shape) == len(sizes) and all(
+        size in (-1, n) for size, n in zip(sizes, shape, strict=True)
     )
     if not fits:
         raise RequestFailure(
             400,
-            f"input {tensor.name!r} has the shape {list(wanted)}, where -1 is any "
+            f"input {tensor.name!r} has the shape {list(sizes)}, where -1 is any "
             f"size, received {_short(shape)}",
         )
     return tuple(shape)
@@ -321,8 +321,8 @@ def _parse_data(data: Any, tensor: Tensor, shape: tuple[int, ...]) -> np.ndarray
             f"input {tensor.name!r}: {len(flat)} values for the shape {list(shape)}",
         )
     types, words = _TYPES[kind_of(tensor.datatype)]
-    found = set(map(type, flat))
-    if not found <= types:
+    kinds = set(map(type, flat))
+    if not kinds <= types:
         other = next(v for v in flat if type(v) not in types)
         raise RequestFailure(
             400,
@@ -362,18 +362,18 @@ def _flatten(data: list, name: str, shape: tuple[int, ...]) -> list:
     return flat
 
 
-def _parse_outputs(given: Any, signature: Signature, binary: bool) -> dict[str, bool]:
-    if given is None:
+def _parse_outputs(entries: Any, signature: Signature, binary: bool) -> dict[str, bool]:
+    if entries is None:
         return {}
-    if type(given) is not list or any(type(entry) is not dict for entry in given):
+    if type(entries) is not list or any(type(entry) is not dict for entry in entries):
         raise RequestFailure(400, "'outputs' must be a list of objects")
     outputs: dict[str, bool] = {}
-    for entry in given:
+    for entry in entries:
         name, parameters = entry.get("name"), _parameters(entry)
         if type(name) is not str or name not in signature.outputs:
-            known = ", ".join(map(repr, signature.outputs))
+            names = ", ".join(map(repr, signature.outputs))
             raise RequestFailure(
-                400, f"the model has no output {_short(name)}; its outputs: {known}"
+                400, f"the model has no output {_short(name)}; its outputs: {names}"
             )
         if parameters.get("classification"):
             raise RequestFailure(400, "this server does not sort outputs into classes")

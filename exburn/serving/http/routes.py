@@ -61,12 +61,17 @@ class Routes:
     ):
         self._registry, self._page = registry, read_page()
         self._health, self._metrics = health, metrics
+        infer = _Infer(registry, inference)
+        generate = _Generate(registry, inference, generation)
+        self.table = (*self._of_models(infer, generate), *self._of_server())
+
+    def _of_models(self, infer: _Infer, generate: _Generate) -> tuple[ServerRoute, ...]:
         model = "/v2/models/{model}"
-        self.table = (
+        return (
             ServerRoute(
                 model + "/infer",
                 "infer",
-                _Infer(registry, inference),
+                infer,
                 "The outputs for some rows of inputs.",
                 method="POST",
                 takes=(JSON, BINARY),
@@ -77,7 +82,7 @@ class Routes:
             ServerRoute(
                 model + "/generate_stream",
                 "generate_stream",
-                _Generate(registry, inference, generation),
+                generate,
                 "An answer in parts, as server-sent events.",
                 method="POST",
                 takes=(JSON,),
@@ -85,6 +90,24 @@ class Routes:
                 failures=tuple(FAILURES),
                 models="stream",
             ),
+            ServerRoute(
+                model + "/ready",
+                "model_ready",
+                self.model_ready,
+                "Whether the model answers.",
+                failures=(404, 503),
+            ),
+            ServerRoute(
+                model,
+                "model",
+                self.describe_model,
+                "Inputs and outputs of the model.",
+                failures=(404,),
+            ),
+        )
+
+    def _of_server(self) -> tuple[ServerRoute, ...]:
+        return (
             ServerRoute(
                 "/v2/health/live",
                 "live",
@@ -106,20 +129,6 @@ class Routes:
                 "server",
                 self.describe_server,
                 "Name, version and extensions of the server.",
-            ),
-            ServerRoute(
-                model + "/ready",
-                "model_ready",
-                self.model_ready,
-                "Whether the model answers.",
-                failures=(404, 503),
-            ),
-            ServerRoute(
-                model,
-                "model",
-                self.describe_model,
-                "Inputs and outputs of the model.",
-                failures=(404,),
             ),
             ServerRoute(
                 "/metrics",

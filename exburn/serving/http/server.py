@@ -24,7 +24,7 @@ from exburn.serving.http.entrance import ASGIApp, Entrance
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.health import Health
 from exburn.serving.http.inference import Inference
-from exburn.serving.http.limits import Keys, Memory, Rate, most_connections
+from exburn.serving.http.limits import ApiKeys, Rate, RequestMemory, most_connections
 from exburn.serving.http.logs import LOGGER, log_to
 from exburn.serving.http.metrics import Metrics
 from exburn.serving.http.options import ServerOptions
@@ -163,7 +163,7 @@ class Server:
         memory = options.max_memory or free_host_bytes() // 2
         self._inference = Inference(
             self._registry,
-            Memory(memory),
+            RequestMemory(memory),
             max_body=options.max_body,
             max_rows=options.max_rows,
             timeout=options.timeout,
@@ -211,7 +211,7 @@ class Server:
         return Entrance(
             route,
             open_paths=routes.open_paths,
-            keys=Keys(options.api_keys),
+            keys=ApiKeys(options.api_keys),
             rate=None if options.rate is None else Rate(options.rate),
             health=self._health,
             hosts=Hosts(options.host, options.allowed_hosts or ()),

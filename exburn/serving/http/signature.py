@@ -58,28 +58,28 @@ class Signature:
             self._named = True
         self.images = self._find_images(serving._computation.model, endpoint.images)
 
-    def _find_images(self, model: Any, given: Any) -> dict[str, Images]:
+    def _find_images(self, model: Any, choice: Any) -> dict[str, Images]:
         """The inputs that may be image files: those that are named, or that fit."""
-        if given is False:
+        if choice is False:
             return {}
-        if isinstance(given, Mapping):
-            for name, images in given.items():
+        if isinstance(choice, Mapping):
+            for name, images in choice.items():
                 if name not in self.inputs:
                     raise unknown_name("input", name, self.inputs, op="Endpoint")
                 images.check(name, self.inputs[name].shape)
-            return dict(given)
-        found = {}
+            return dict(choice)
+        by_name = {}
         for index, (name, tensor) in enumerate(self.inputs.items()):
-            images = given or Images()
-            wanted = given is not None or begins_with_rescaling(model, index)
-            if wanted and tensor.datatype != BYTES and len(tensor.shape) == 4:
-                if given is None and (tensor.shape[3] not in (1, 3, 4)):
+            images = choice or Images()
+            takes_images = choice is not None or begins_with_rescaling(model, index)
+            if takes_images and tensor.datatype != BYTES and len(tensor.shape) == 4:
+                if choice is None and (tensor.shape[3] not in (1, 3, 4)):
                     continue
                 images.check(name, tensor.shape)
-                found[name] = images
-        if given is not None and not found:
+                by_name[name] = images
+        if choice is not None and not by_name:
             raise ArgumentError("Endpoint", "the model has no input that is an image")
-        return found
+        return by_name
 
     def _read_model(self, computation: Computation) -> None:
         graph: Any = getattr(computation.model, "graph", None)

@@ -6,7 +6,7 @@ import pytest
 
 from exburn.serving.http.body import ClientLeft, discard_body, read_body
 from exburn.serving.http.failures import RequestFailure
-from exburn.serving.http.limits import Memory
+from exburn.serving.http.limits import RequestMemory
 
 
 class Sender:
@@ -31,7 +31,7 @@ class Sender:
 
 def read(sender, most=100, seconds=5.0, memory=None, **headers):
     headers = {k.replace("_", "-").encode(): v.encode() for k, v in headers.items()}
-    memory = memory or Memory(1 << 30)
+    memory = memory or RequestMemory(1 << 30)
 
     async def run():
         with memory.reserve() as reservation:
@@ -86,7 +86,7 @@ def test_compressed_bodies_are_limited_by_what_is_in_them():
 
 
 def test_a_body_takes_memory_of_the_host():
-    memory = Memory(2400)
+    memory = RequestMemory(2400)
     memory.change(1)
     assert status(Sender(b"x" * 60, b"x" * 40), memory=memory) == 503
     assert memory.used == 1

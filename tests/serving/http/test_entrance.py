@@ -8,7 +8,7 @@ from exburn.serving.http.body import ClientLeft
 from exburn.serving.http.entrance import Entrance
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
-from exburn.serving.http.limits import Keys, Rate
+from exburn.serving.http.limits import ApiKeys, Rate
 from exburn.serving.http.origins import Hosts, Origins
 
 OPEN = {"/", "/v2/health/live", "/v2/health/ready"}
@@ -41,7 +41,7 @@ class Call:
         entrance = Entrance(
             app,
             open_paths=OPEN,
-            keys=Keys(keys),
+            keys=ApiKeys(keys),
             rate=rate,
             health=health,
             hosts=Hosts("127.0.0.1"),

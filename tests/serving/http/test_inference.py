@@ -10,7 +10,7 @@ from tests.serving.http.conftest import FAST, tensor
 from exburn.errors import BatchFailedError, DeadlineExceededError, ServingClosedError
 from exburn.serving.http.body import ClientLeft
 from exburn.serving.http.inference import Inference
-from exburn.serving.http.limits import Memory
+from exburn.serving.http.limits import RequestMemory
 from exburn.serving.http.registry import Registry
 from exburn.serving.options import ServingOptions
 
@@ -22,7 +22,7 @@ def inference(model, timeout=5.0, **options):
     models = Registry(ServingOptions(**{**OPTIONS, **options}))
     models.load("m", model)
     limits = {"max_body": 1 << 24, "max_rows": None, "read_timeout": 5.0}
-    return models, Inference(models, Memory(1 << 32), timeout=timeout, **limits)
+    return models, Inference(models, RequestMemory(1 << 32), timeout=timeout, **limits)
 
 
 def ask(asked, x, *, leaves=None, **message):

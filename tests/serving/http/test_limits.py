@@ -5,9 +5,9 @@ import pytest
 from exburn.errors import ArgumentError
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.limits import (
-    Keys,
-    Memory,
+    ApiKeys,
     Rate,
+    RequestMemory,
     most_connections,
     size_in_bytes,
 )
@@ -16,7 +16,7 @@ KEY, OTHER = "a-key-of-sixteen", "another-key-of-some-length"
 
 
 def test_a_key_comes_in_either_header():
-    keys = Keys([KEY, OTHER])
+    keys = ApiKeys([KEY, OTHER])
     names = {
         keys.check({b"authorization": b"Bearer " + KEY.encode()}),
         keys.check({b"authorization": b"bearer  " + OTHER.encode()}),
@@ -39,8 +39,8 @@ def test_a_key_comes_in_either_header():
 @pytest.mark.parametrize("key", ["", "short", "ä" * 20, " " + KEY, 7, None])
 def test_keys_that_can_be_guessed_are_refused(key):
     with pytest.raises(ArgumentError, match="16 ASCII characters"):
-        Keys([KEY, key])
-    assert not Keys([]) and Keys(KEY)
+        ApiKeys([KEY, key])
+    assert not ApiKeys([]) and ApiKeys(KEY)
 
 
 def test_the_rate_is_each_callers_own(monkeypatch):
@@ -83,7 +83,7 @@ def test_a_rate_is_a_number_above_zero(rate):
 
 
 def test_memory_is_that_of_all_requests():
-    memory = Memory(1000)
+    memory = RequestMemory(1000)
     with memory.reserve() as first:
         first.grow(40)
         with memory.reserve() as second, pytest.raises(RequestFailure) as caught:
@@ -106,7 +106,7 @@ def test_sizes_have_units(size):
 
 
 def test_what_a_thread_takes_for_a_request_that_is_over_is_given_back():
-    memory = Memory(100)
+    memory = RequestMemory(100)
     with memory.reserve() as reservation:
         reservation.take(60)
     assert memory.used == 0
