@@ -13,7 +13,7 @@ from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError
 from exburn.layers import BatchNormalization
 from exburn.module.traversal import iter_modules
-from exburn.training.feed.chunking import make_feed
+from exburn.training.feed.chunking import FeedRequest, make_feed
 from exburn.training.module import Arrays
 from exburn.training.prepare import Preparer
 from exburn.training.program import Programs
@@ -97,7 +97,9 @@ def update_statistics(
     names = find_statistics(holder)
     if not names:
         return
-    feed = make_feed(preparer, dataset, batch_size, training=False, steps=steps)
+    feed = make_feed(
+        preparer, dataset, batch_size, FeedRequest(training=False, steps=steps)
+    )
     programs = preparer.programs
     program = programs.further(
         "statistics", lambda: _statistics_program(programs, tuple(names))

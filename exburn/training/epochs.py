@@ -103,7 +103,7 @@ class Epochs(Watch):
         state = holder.own(state) if resume is None else resume.state_for_hooks(state)
         self._fresh = state.metrics
         with self.points, holder.telling(self.callbacks):
-            preparer.begin_run(state)
+            holder.begin_run(state)
             try:
                 with allow_signals():
                     first, last, logs = self._begin()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 
-from exburn.core.substitution import substituting
 from exburn.data import check_finite
-from exburn.errors import ArgumentError, ExBurnError
+from exburn.errors import ArgumentError
 from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
 from exburn.runtime.cost_model import Cost
@@ -22,12 +20,12 @@ from exburn.training.fingerprint import Slot
 from exburn.training.forward import Forward
 from exburn.training.forward_cache import ForwardCache
 from exburn.training.memory import state_specs
+from exburn.training.objective.matching import Matching
 from exburn.training.objective.objective import Objective
 from exburn.training.objective.readings import Readings
-from exburn.training.objective.stateful_metrics import OwnMetrics
 from exburn.training.overrides import overrides
 from exburn.training.placement import OneDevice
-from exburn.training.prepared_cache import PreparedCache, Ready, form_of
+from exburn.training.prepared_cache import PreparedCache, Ready
 from exburn.training.program import Programs
 from exburn.training.program_cache import ProgramCache
 from exburn.training.splitting import Splitter
@@ -52,6 +50,7 @@ class Preparer:
         splitter: Builds and splits the module; its numbers that are arguments.
         passes: What a forward pass tells.
         program_cache: The programs that were made.
+        matching: What losses and metrics are matched to.
         custom: The module's own steps.
         readings: What there is of logs, of the last step.
         chunk: What was trained on last, while hooks of batches run.
@@ -81,9 +80,7 @@ class Preparer:
         self._ready = PreparedCache()
         self._predictions = 0
         self._names: Any = None  # function of the outputs, for a step of its own
-        self._built_for: Any = None  # what the objective is
-        self._unmatched: Any = None  # the last that knows no targets
-        self._run_revision = 0  # of the optimizer, in a run
+        self.matching = Matching(holder, self._ready)
 
     @property
     def eager(self) -> bool:
@@ -175,11 +172,12 @@ class Preparer:
             if own:
                 self._names = names
                 self._prepare_own(kind, specs, names)
-                self._built_for = None
+                self.matching.purpose = None
             else:
                 seen = self.forward(x, kind)
                 if kind != "predict":
-                    self._build_objective(kind, seen, y, w, names)
+                    named_op = "fit" if kind == "train" else "evaluate"
+                    self.matching.match(self.objective, seen, y, w, names, named_op)
                 if self.owns(kind):
                     self._discover(kind, specs)
         if beside:
@@ -199,7 +197,7 @@ class Preparer:
             self.splitter.accept(self.objective.settings),
             holder.split,
             self.objective,
-            self._built_for,
+            self.matching.purpose,
             self.objective.built_parts(),
             self.custom.names(kind),
         )
@@ -222,7 +220,7 @@ class Preparer:
         self.batch_specs[kind] = ready.specs
         if kind != "predict":
             self.objective.recall(ready.built)
-            self._built_for = ready.built_for
+            self.matching.purpose = ready.built_for
         assert self.custom is not None
         self.custom.recall(kind, ready.logs)
         if ready.seen is not None:
@@ -247,38 +245,6 @@ class Preparer:
             self.program_cache.clear()
             self.passes.clear()
             self.custom = CustomSteps(self.holder.split, self.holder.optimizer)
-
-    def _build_objective(
-        self, kind: str, seen: Forward, y: Any, w: Any, names: Any
-    ) -> None:
-        """Fits losses and metrics to the outputs, unless that is done."""
-        # A compute_loss of the model's own builds it, too, for all of a batch.
-        own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
-        form = form_of((seen.outputs, y, w), rows=own_loss)
-        purpose = self.objective, self.holder.split, form, seen.ends
-        if purpose == self._built_for:
-            return
-        ready = self._ready.find_built(purpose, self.objective)
-        if ready is not None:
-            self.objective.recall(ready.built)
-            self._built_for = purpose
-            return
-        self._built_for = None  # until this succeeds
-        outputs = names(seen.outputs) if names else None
-        op = "fit" if kind == "train" else "evaluate"
-        with substituting(self.holder.split.reading()):
-            try:
-                self.objective.build(seen.outputs, y, w, outputs, seen.ends, op)
-            except ExBurnError:  # it may pass on targets of another form
-                if not own_loss or self.objective.has_metrics:
-                    raise
-                nothing = seen.outputs, None, None, outputs, seen.ends
-                self.objective.build(*nothing, op)
-                self._unmatched = purpose
-        metrics = [meter.metric for meter in self.objective.meters]
-        self.objective.own = OwnMetrics(self.holder.module, metrics)
-        self.objective.logged = getattr(self.holder.module, "logged_names", None)
-        self._built_for = purpose
 
     def _prepare_own(self, kind: str, batch: tuple, names: Any) -> None:
         """Builds what the model's own step may use, and traces it."""
@@ -326,11 +292,6 @@ class Preparer:
         self.splitter.unproven = set()
 
     # ------------------------------------------------------------------ in a run
-    def begin_run(self, state: TrainState) -> None:
-        """Trains from a state on, which was made for all as it is now."""
-        self.holder.state, self.holder.run_split = state, self.holder.current_split
-        self._run_revision = self.holder.optimizer.revision
-
     def follow(self) -> None:
         """Goes on with the settings that hooks have changed, in a run.
 
@@ -343,10 +304,10 @@ class Preparer:
         if not current or self.splitter.has_new_constants():
             self.holder.end_run()
             self._resplit()
-            self.begin_run(self.initial_state().replace(metrics=state.metrics))
-        elif self._run_revision != self.holder.optimizer.revision:
+            self.holder.begin_run(self.initial_state().replace(metrics=state.metrics))
+        elif self.holder.run_revision != self.holder.optimizer.revision:
             opt_state = self.holder.refit(state.opt_state, state.params)
-            self.begin_run(state.replace(opt_state=opt_state))
+            self.holder.begin_run(state.replace(opt_state=opt_state))
 
     def follow_freezing(self) -> bool:
         """Goes on with the layers that are to be trained from now on.
@@ -360,7 +321,7 @@ class Preparer:
             return False
         self.holder.end_run()
         self._resplit()
-        self.begin_run(self.initial_state())
+        self.holder.begin_run(self.initial_state())
         return True
 
     def freeze_as(self, trained: set[str]) -> bool:
@@ -409,18 +370,6 @@ class Preparer:
         own = own_steps(self.custom, kind)
         return None if own is None else own.costs.get(kind)
 
-    def step_cost(self, kind: str, x: Any) -> Cost:
-        """What chunks of steps are planned by: the cost of a forward pass.
-
-        Of the model's own step that trains it is a third of the step's.
-        """
-        if (cost := self.own_cost(kind)) is None:
-            return self.cost(x)
-        share = 3 if kind == "train" else 1
-        equations = cost.equations // share
-        cost = cost.times(1 / share / self.holder.placement.parts)
-        return dataclasses.replace(cost, equations=equations)
-
     def next_draw(self) -> int:
         """Where a ``predict`` begins to count its batches, for what layers draw.
 
@@ -466,7 +415,7 @@ class Preparer:
         if pred_spec is None or self.passes.latest is None:
             return
         check_ids(batch[0], self.passes.latest.lookups, op)
-        if targets and self._built_for != self._unmatched:
+        if targets and self.matching.has_targets:
             self.objective.check_targets(batch[1], pred_spec)
 
     # ------------------------------------------------------------------ programs
@@ -498,7 +447,7 @@ class Preparer:
             with starting():
                 init = holder.optimizer.init
                 holder.opt_state = holder.placement.init(init, params)
-        elif self._run_revision != holder.optimizer.revision:  # momentum from 0 on, say
+        elif holder.run_revision != holder.optimizer.revision:  # momentum, say
             holder.opt_state = holder.refit(holder.opt_state, params)
         arrays = params, frozen, others, holder.opt_state, self.fresh_totals("train")
         state = TrainState(*arrays, *holder.take_place())

@@ -23,7 +23,7 @@ class Ready:
         specs: Of the batch, ``(x, y, sample_weight)``.
         seen: What a forward pass told; ``None`` if the module's own step takes it.
         fingerprint, split, objective: The module and its losses, as they were.
-        built_for: What the objective was built for.
+        built_for: What the objective was matched to: ``Matching.purpose``.
         built: What it made for that: ``Objective.built_parts``.
         logs: Names of the logs of the module's own step.
     """

@@ -65,6 +65,7 @@ class StateHolder:
         self.own_params: Arrays | None = None  # meanwhile, between runs
         self.current_split: SplitModule | None = None
         self.run_split: SplitModule | None = None  # that the state is of, in a run
+        self.run_revision = 0  # of the optimizer, when the last run began
         self.hooked = False
         self.changed_in_fit: dict[str, tuple[str | None, str | None]] = {}
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
@@ -356,6 +357,11 @@ class StateHolder:
         if place is not None and place[0] == now:
             return place[1]
         return jax.device_put((np.int32(self.step), seed_data(self.seed)))
+
+    def begin_run(self, state: TrainState) -> None:
+        """Trains from a state on, which was made for all as it is now."""
+        self.state, self.run_split = state, self.current_split
+        self.run_revision = self.optimizer.revision
 
     def end_run(self) -> None:
         """Gives the arrays of the run under way back to the module."""

@@ -19,7 +19,7 @@ from exburn.training.checkpoint.provenance import Provenance, provenance_of
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
 from exburn.training.feed.base import Feed
-from exburn.training.feed.chunking import make_feed, single_chunk
+from exburn.training.feed.chunking import FeedRequest, make_feed, single_chunk
 from exburn.training.feed.plan import Decision, as_it_ran, decisions, power_of_two
 from exburn.training.objective.objective import Objective
 from exburn.training.output_collector import OutputCollector
@@ -125,10 +125,7 @@ class Trainer:
         if resume is not None:
             first, earlier = resume.first, resume.earlier
             self._restore(resume, request, data, callbacks)
-        feed = make_feed(
-            self.preparer,
-            data.dataset,
-            data.batch_size,
+        order = FeedRequest(
             training=True,
             shuffle=data.shuffle,
             steps=data.steps,
@@ -139,6 +136,7 @@ class Trainer:
             earlier=earlier,
             first=first,
         )
+        feed = make_feed(self.preparer, data.dataset, data.batch_size, order)
         validation_feed = None
         if data.validation is not None:
             validation_feed = self._feed(
@@ -181,10 +179,7 @@ class Trainer:
         """Takes up a run, if its result depends on nothing else than this one's."""
         assert self._provenance is not None
         resume.compare(self._provenance, request.may_differ)
-        feed = make_feed(
-            self.preparer,
-            data.dataset,
-            data.batch_size,
+        order = FeedRequest(
             training=True,
             shuffle=data.shuffle,
             steps=data.steps,
@@ -192,6 +187,7 @@ class Trainer:
             earlier=resume.earlier,
             first=resume.first,
         )
+        feed = make_feed(self.preparer, data.dataset, data.batch_size, order)
         resume.check(feed)
         resume.restore(self.preparer, callbacks, request.may_differ)
 
@@ -308,16 +304,14 @@ class Trainer:
         **options: Any,
     ) -> Feed:
         """The chunks of an evaluation, ``"test"``, or of a prediction."""
-        feed = make_feed(
-            self.preparer,
-            dataset,
-            batch_size,
+        request = FeedRequest(
             training=False,
             steps=steps,
             most=callbacks.batch_interval(use),
             use=use,
             **options,
         )
+        feed = make_feed(self.preparer, dataset, batch_size, request)
         op = "predict" if use == "predict" else "evaluate"
         agreement = Agreement(self.holder, None, op)
         agreement.check_alike(lambda: {"data": data_facts(dataset, feed)})

@@ -16,7 +16,7 @@ from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError
 from exburn.runtime.failures import is_exhausted
 from exburn.runtime.signals import defer_signals
-from exburn.training.feed.chunking import make_feed, single_chunk
+from exburn.training.feed.chunking import FeedRequest, make_feed, single_chunk
 from exburn.training.feed.gather import HostGather
 from exburn.training.objective.readings import Readings
 from exburn.training.state import TrainState, seed_data
@@ -91,7 +91,9 @@ def try_rates(
     programs = preparer.programs
     program = programs.further("find_learning_rate", lambda: programs.steps.try_rates)
     state, totals = trial_state(trainer), preparer.fresh_totals("train")
-    feed = make_feed(preparer, dataset, batch_size, training=True, shuffle=True)
+    feed = make_feed(
+        preparer, dataset, batch_size, FeedRequest(training=True, shuffle=True)
+    )
     losses: list[float] = []
     average, epoch = _Average(worst), 0
     with contextlib.closing(feed), holder.placement.scope():

@@ -23,7 +23,7 @@ from exburn.module.building import redraw
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.device import host
 from exburn.training.feed.base import Feed
-from exburn.training.feed.chunking import make_feed
+from exburn.training.feed.chunking import FeedRequest, make_feed
 from exburn.training.fingerprint import Slot
 from exburn.training.memory import state_specs
 from exburn.training.numbers import holding, is_number
@@ -420,10 +420,7 @@ class Variant:
                 key = *key, len(self._feeds)  # each group reads a loader for itself
             if key not in self._feeds:
                 part = dataset if key[2] is None else dataset.rows(0, count)
-                self._feeds[key] = make_feed(
-                    self.preparer,
-                    part,
-                    batch_size,
+                request = FeedRequest(
                     training=training,
                     shuffle=data.shuffle if training else False,
                     steps=data.steps if training else data.validation_steps,
@@ -432,6 +429,8 @@ class Variant:
                     earlier=self.holder.epochs_before(0) if training else 0,
                     use=None if training else "test",
                 )
+                feed = make_feed(self.preparer, part, batch_size, request)
+                self._feeds[key] = feed
             return self._feeds[key]
 
         dataset_size = getattr(dataset, "size", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import DataError, warn
 from exburn.module.building import spec_like
+from exburn.runtime.cost_model import Cost
 from exburn.runtime.sharding import processes
 from exburn.runtime.transfer import device_constant
 from exburn.training import memory
@@ -23,28 +25,11 @@ from exburn.training.placement import OneDevice
 from exburn.training.prepare import Preparer
 
 
-def make_feed(
-    prepared: Preparer,
-    dataset: ArrayDataset | StreamDataset,
-    batch_size: int,
-    *,
-    training: bool,
-    shuffle: bool | str = False,
-    steps: int | None = None,
-    most: int | None = None,
-    reused: bool = False,
-    resume: Resume | None = None,
-    resident: bool | None = None,
-    earlier: int = 0,
-    first: int = 0,
-    use: str | None = None,
-) -> Feed:
-    """Plans the chunks of a run.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeedRequest:
+    """How a run goes through a data set.
 
-    Args:
-        prepared: The module, prepared for the data.
-        dataset: The data.
-        batch_size: Rows of a step.
+    Attributes:
         training: Whether programs of training take the chunks.
         shuffle: As for ``ArrayFeed``; of a loader that can be shuffled, the batches.
         steps: Steps of an epoch, if not all.
@@ -56,74 +41,120 @@ def make_feed(
         first: Number of the run's first epoch.
         use: ``"test"`` or ``"predict"`` for programs of evaluation or prediction.
     """
-    exact = prepared.exact_rows(training)
-    plan = resume.plan if resume is not None and most is None else None
-    allowed = training and most is None
-    fixed = bool(most or plan) or prepared.steps_per_execution != "auto"
+
+    training: bool
+    shuffle: bool | str = False
+    steps: int | None = None
+    most: int | None = None
+    reused: bool = False
+    resume: Resume | None = None
+    resident: bool | None = None
+    earlier: int = 0
+    first: int = 0
+    use: str | None = None
+
+    @property
+    def plan(self) -> dict[str, int] | None:
+        """The plan of the run that is taken up, where callbacks allow it."""
+        taken_up = self.resume is not None and self.most is None
+        return self.resume.plan if taken_up and self.resume is not None else None
+
+    def fixes_steps(self, prepared: Preparer) -> bool:
+        """Whether something has fixed how many steps a chunk has."""
+        return bool(self.most or self.plan) or prepared.steps_per_execution != "auto"
+
+
+def make_feed(
+    prepared: Preparer,
+    dataset: ArrayDataset | StreamDataset,
+    batch_size: int,
+    request: FeedRequest,
+) -> Feed:
+    """Plans the chunks of a run.
+
+    Args:
+        prepared: The module, prepared for the data.
+        dataset: The data.
+        batch_size: Rows of a step.
+        request: How the run goes through them.
+    """
     if isinstance(dataset, StreamDataset):
-        seed = (
-            prepared.holder.seed if shuffle else None
-        )  # without one, a loader keeps order
-        dataset.earlier = earlier
-        batch = dataset.peek(seed)
-        x = jax.tree.map(spec_like, batch[0])
-        size = sum(v.nbytes for v in jax.tree.leaves(batch))
-        longest = most or _steps(prepared, x, size, False, training, use)
-        if not fixed:
-            known = steps if steps is not None else dataset.batches
-            longest = min(longest, loader_steps(known))
-        if prepared.holder.placement.own_data:
-            known = steps if steps is not None else dataset.batches
-            steps = agree_steps(known, training, exact, "batches")
-            if steps is None:  # whoever is the first to have none ends the epoch
-                longest, fixed = 1, True
-        longest, group = _group_steps(prepared, longest, allowed, plan)
-        return StreamFeed(
-            dataset,
-            longest,
-            steps=steps,
-            anew=not training,
-            exact_rows=exact,
-            seed=seed,
-            group=group,
-            fixed=fixed,
-            placement=prepared.holder.placement,
-        )
-    placement = prepared.holder.placement
+        return _make_stream_feed(prepared, dataset, request)
+    return _make_array_feed(prepared, dataset, batch_size, request)
+
+
+def _make_stream_feed(
+    prepared: Preparer, dataset: StreamDataset, request: FeedRequest
+) -> StreamFeed:
+    exact, placement = prepared.exact_rows(request.training), prepared.holder.placement
+    fixed, steps = request.fixes_steps(prepared), request.steps
+    seed = prepared.holder.seed if request.shuffle else None  # else it keeps its order
+    dataset.earlier = request.earlier
+    batch = dataset.peek(seed)
+    x = jax.tree.map(spec_like, batch[0])
+    size = sum(v.nbytes for v in jax.tree.leaves(batch))
+    longest = request.most or _steps(prepared, x, size, False, request)
+    known = steps if steps is not None else dataset.batches
+    if not fixed:
+        longest = min(longest, loader_steps(known))
+    if placement.own_data:
+        steps = agree_steps(known, request.training, exact, "batches")
+        if steps is None:  # whoever is the first to have none ends the epoch
+            longest, fixed = 1, True
+    longest, group = _group_steps(prepared, longest, request)
+    return StreamFeed(
+        dataset,
+        longest,
+        steps=steps,
+        anew=not request.training,
+        exact_rows=exact,
+        seed=seed,
+        group=group,
+        fixed=fixed,
+        placement=placement,
+    )
+
+
+def _make_array_feed(
+    prepared: Preparer, dataset: ArrayDataset, batch_size: int, request: FeedRequest
+) -> ArrayFeed:
+    exact, placement = prepared.exact_rows(request.training), prepared.holder.placement
+    resident, steps = request.resident, request.steps
     rows = min(batch_size, dataset.size)
     joined = 1
     if placement.own_data:
         rows, resident = batch_size, False
         known = dataset.size // rows if exact else -(-dataset.size // rows)
         known = known if steps is None else min(known, steps)
-        steps = agree_steps(known, training, exact, "rows")
-    elif use is not None and most is None and steps is None:
-        joined = merged_batches(prepared, dataset, rows, use)
+        steps = agree_steps(known, request.training, exact, "rows")
+    elif request.use is not None and request.most is None and steps is None:
+        joined = merged_batches(prepared, dataset, rows, request.use)
     rows = rows if placement.own_data else min(joined * batch_size, dataset.size)
-    resident, reason = _place(dataset, resident, reused, placement)
+    resident, reason = _place(dataset, resident, request.reused, placement)
     x = jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
     size = max(1, dataset.nbytes // dataset.size * rows)
-    longest = most or _steps(prepared, x, size, resident, training, use)
-    longest, group = _group_steps(prepared, longest, allowed, plan)
+    longest = request.most or _steps(prepared, x, size, resident, request)
+    longest, group = _group_steps(prepared, longest, request)
+    done = 0 if request.resume is None else request.resume.batch
     return ArrayFeed(
         dataset,
         joined * batch_size,
         longest,
-        shuffle=shuffle,
+        shuffle=request.shuffle,
         exact_rows=exact,
         resident=resident,
-        few_shapes=not training and not resident,
-        fixed=fixed,
+        few_shapes=not request.training and not resident,
+        fixed=request.fixes_steps(prepared),
         steps=steps,
         group=group,
-        phase=phase_of(prepared, group, 0 if resume is None else resume.batch),
+        phase=phase_of(prepared, group, done),
         joined=joined,
         reason=reason,
-        earlier=earlier,
-        first=first,
-        placement=prepared.holder.placement,
+        earlier=request.earlier,
+        first=request.first,
+        placement=placement,
     )
 
 
@@ -150,34 +181,47 @@ def _place(
 
 
 def _steps(
-    prepared: Preparer,
-    x: Any,
-    batch_bytes: int,
-    resident: bool,
-    training: bool,
-    use: str | None,
+    prepared: Preparer, x: Any, batch_bytes: int, resident: bool, request: FeedRequest
 ) -> int:
+    """Steps of a chunk, by what a step costs."""
     asked = prepared.steps_per_execution
     if asked != "auto":
         return int(asked)
     if prepared.eager:
         return 1
-    cost = prepared.step_cost("train" if training else use or "test", x)
+    kind = "train" if request.training else request.use or "test"
+    cost = _step_cost(prepared, kind, x)
     platform = jax.default_backend()
-    fetched, size = use == "predict", batch_bytes // prepared.holder.placement.parts
-    return chunk_steps(cost, platform, size, resident, training, fetched)
+    fetched = request.use == "predict"
+    size = batch_bytes // prepared.holder.placement.parts
+    return chunk_steps(cost, platform, size, resident, request.training, fetched)
+
+
+def _step_cost(prepared: Preparer, kind: str, x: Any) -> Cost:
+    """What chunks of steps are planned by: the cost of a forward pass.
+
+    Of the model's own step that trains it is a third of the step's.
+    """
+    if (cost := prepared.own_cost(kind)) is None:
+        return prepared.cost(x)
+    share = 3 if kind == "train" else 1
+    equations = cost.equations // share
+    cost = cost.times(1 / share / prepared.holder.placement.parts)
+    return dataclasses.replace(cost, equations=equations)
 
 
 def _group_steps(
-    prepared: Preparer, steps: int, allowed: bool, plan: dict[str, int] | None
+    prepared: Preparer, steps: int, request: FeedRequest
 ) -> tuple[int, int]:
     """Steps of a chunk, and of them those that make one update.
 
     A resumed run keeps its plan, and so its last bits.
     """
+    plan = request.plan
     if plan is not None and plan["group"] in (1, prepared.holder.optimizer.accumulate):
         return plan["length"], plan["group"]
-    group = prepared.holder.optimizer.accumulate if allowed else 1
+    groups = request.training and request.most is None
+    group = prepared.holder.optimizer.accumulate if groups else 1
     state = prepared.holder.opt_state
     missing = state is not None and "accumulated" not in state
     if group == 1 or missing or prepared.owns("train"):

@@ -204,18 +204,11 @@ class Objective:
         self._weigh()
         names, taken = self.output_names, {"loss"}
         for place, (i, loss, label, _) in enumerate(self._losses()):
-            if loss is None or targets[i] is None:
-                if (
-                    loss is not None
-                    and targets[i] is None
-                    and any(t is not None for t in targets)
-                ):
-                    raise DataError(
-                        self._op,
-                        "every output with a loss needs targets: those of "
-                        f"{names[i]!r} are missing",
-                        hint=f"Pass y[{names[i]!r}], or compile without a loss for it.",
-                    )
+            if loss is None:
+                continue
+            if targets[i] is None:
+                if any(target is not None for target in targets):
+                    raise _missing_targets(self._op, names[i])
                 continue
             given, end = loss, ends[i] if ends else None
             likely = end in ("softmax", "sigmoid")
@@ -235,12 +228,7 @@ class Objective:
             name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
             terms.append(_Term(i, unused_name(name, taken), given, place, likely))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
-                raise DataError(
-                    self._op,
-                    f"sample_weight has rank {len(weights[i].shape)}, the loss of "
-                    f"{names[i]!r} has rank {len(values.shape)}",
-                    hint="One number weighs each row: sample_weight of shape (rows,).",
-                )
+                raise _wide_weights(self._op, names[i], weights[i], values)
         return terms
 
     def _one_of_several(self, output: int) -> str | None:
@@ -478,6 +466,23 @@ class Objective:
     @property
     def wants_targets(self) -> bool:
         return self._loss is not None
+
+
+def _missing_targets(op: str, output: str) -> DataError:
+    return DataError(
+        op,
+        f"every output with a loss needs targets: those of {output!r} are missing",
+        hint=f"Pass y[{output!r}], or compile without a loss for it.",
+    )
+
+
+def _wide_weights(op: str, output: str, weights: Any, values: Any) -> DataError:
+    return DataError(
+        op,
+        f"sample_weight has rank {len(weights.shape)}, the loss of {output!r} has rank "
+        f"{len(values.shape)}",
+        hint="One number weighs each row: sample_weight of shape (rows,).",
+    )
 
 
 def _seen_by(reader: Any, target: Any, pred: Any, filled: Any) -> tuple[Any, Any]:
