@@ -120,18 +120,18 @@ def _numbers(data: Any) -> np.ndarray:
 
 def _dtype(value: Any) -> np.dtype:
     try:
-        found = jnp.dtype(value)
+        dtype = jnp.dtype(value)
     except TypeError as error:
         raise DTypeError(
             "buffer", f"unknown dtype {value!r}", {"known": ", ".join(_DTYPES)}
         ) from error
-    if found.name in _WIDE and not jax.config.read("jax_enable_x64"):
+    if dtype.name in _WIDE and not jax.config.read("jax_enable_x64"):
         raise DTypeError(
             "buffer",
-            f"JAX is set up for 32 bits, {found.name} would be cut",
+            f"JAX is set up for 32 bits, {dtype.name} would be cut",
             hint='jax.config.update("jax_enable_x64", True) at the start.',
         )
-    return found
+    return dtype
 
 
 @api_boundary

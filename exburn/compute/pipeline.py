@@ -111,38 +111,40 @@ class ComputePipeline:
             raise ArgumentError(
                 "ComputePipeline.run", "outputs must be a list of slots"
             )
-        wanted = [self._steps[-1][0]] if outputs is None else list(outputs)
-        self._require_own("ComputePipeline.run", wanted)
-        key = tuple(slot.index for slot in wanted)
+        slots = [self._steps[-1][0]] if outputs is None else list(outputs)
+        self._require_own("ComputePipeline.run", slots)
+        key = tuple(slot.index for slot in slots)
         if key not in self._programs:
             self._programs[key] = self._compile(key)
-        found = self._programs[key](inputs, self._constants())
-        return found[0] if outputs is None else found
+        results = self._programs[key](inputs, self._constants())
+        return results[0] if outputs is None else results
 
     def _require_own(self, op: str, slots: Sequence[Slot]) -> None:
-        known = [*self._inputs, *(step[0] for step in self._steps)]
+        own = [*self._inputs, *(step[0] for step in self._steps)]
         for value in slots:
-            if not any(value is slot for slot in known):
+            if not any(value is slot for slot in own):
                 raise ArgumentError(op, f"{value} belongs to another pipeline, or none")
 
     def _constants(self) -> list[Any]:
         """Recorded arrays: arguments of the program, which would copy them else."""
-        return [v for _, _, given, _ in self._steps for v in given if not _is_slot(v)]
+        return [v for _, _, inputs, _ in self._steps for v in inputs if not _is_slot(v)]
 
-    def _compile(self, wanted: tuple[int, ...]) -> Any:
+    def _compile(self, indices: tuple[int, ...]) -> Any:
         slots, steps = list(self._inputs), list(self._steps)
 
         def program(inputs, constants):
             self.traces += 1
             rest = iter(constants)
             values = {slot.index: inputs[slot.name] for slot in slots}
-            for slot, fn, given, params in steps:
-                arrays = [values[v.index] if _is_slot(v) else next(rest) for v in given]
+            for slot, fn, arguments, params in steps:
+                arrays = [
+                    values[v.index] if _is_slot(v) else next(rest) for v in arguments
+                ]
                 try:
                     values[slot.index] = fn(*arrays, **params)
                 except (TypeError, ValueError) as error:
                     raise refusal(slot.name, arrays, params, error) from error
-            return [values[index] for index in wanted]
+            return [values[index] for index in indices]
 
         return jax.jit(program)
 

@@ -304,9 +304,9 @@ def _average_ms(run: Callable[[], Any], iterations: int) -> float:
 
 def _one_of_each() -> list[Any]:
     """The default device, and the CPU where that is another."""
-    found = [jax.local_devices()[0]]
+    devices = [jax.local_devices()[0]]
     host = jax.local_devices(backend="cpu")[:1]
-    return found + [device for device in host if device not in found]
+    return devices + [device for device in host if device not in devices]
 
 
 def _inference(model: Any, x: Any) -> tuple[Callable[[], Any], int]:

@@ -154,26 +154,26 @@ def numerical(
     }
     # A program of its own, so that the moved values are rounded to their dtype.
     high, low = programs.further("moved", lambda: _step_ends)(state.params, epsilon)
-    found = programs.further(
+    quotients = programs.further(
         f"{method} 2**{bits} bytes{' scaled' if scaled else ''}",
         lambda: _differences(programs, method, 2**bits, scaled),
     )(state, data, high, low, rows)
     if chosen is not None:
-        return found
-    return {path: found[path].reshape(v.shape) for path, v in state.params.items()}
+        return quotients
+    return {path: quotients[path].reshape(v.shape) for path, v in state.params.items()}
 
 
 def _step_ends(params: dict[str, jax.Array], epsilon: Any) -> tuple[Any, Any]:
     """Both ends of the step of every element; at least the numbers beside it."""
 
     def ends(step: Any, limit: float) -> dict[str, jax.Array]:
-        found = {}
+        neighbours = {}
         for path, value in params.items():
             value = value.ravel()
             moved = value + step
             beside = jnp.nextafter(value, jnp.full_like(value, limit))
-            found[path] = jnp.where(moved == value, beside, moved)
-        return found
+            neighbours[path] = jnp.where(moved == value, beside, moved)
+        return neighbours
 
     return ends(epsilon, jnp.inf), ends(-epsilon, -jnp.inf)
 

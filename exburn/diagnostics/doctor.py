@@ -90,14 +90,14 @@ def smoke_test() -> float:
     def loss(w, x):
         return jnp.sum(jnp.tanh(x @ w) ** 2)
 
-    wanted = np.tanh(x @ w)
-    gradient = x.T @ (2 * wanted * (1 - wanted**2))
+    expected = np.tanh(x @ w)
+    gradient = x.T @ (2 * expected * (1 - expected**2))
     try:
         with jax.default_matmul_precision("highest"):
-            value, found = jax.jit(jax.value_and_grad(loss))(
+            value, slope = jax.jit(jax.value_and_grad(loss))(
                 np.float32(w), np.float32(x)
             )
-        value, found = float(value), np.asarray(found)
+        value, slope = float(value), np.asarray(slope)
     except Exception as error:  # plug-ins fail with whatever their driver raises
         raise ExBurnError(
             "smoke_test",
@@ -105,7 +105,7 @@ def smoke_test() -> float:
             {"device": device_info()["name"], "cause": error},
             hint="exburn.doctor() tells what is missing.",
         ) from error
-    error = max(abs(value - (wanted**2).sum()), np.abs(found - gradient).max())
+    error = max(abs(value - (expected**2).sum()), np.abs(slope - gradient).max())
     if not error < 1e-3:
         raise ExBurnError(
             "smoke_test",
@@ -223,7 +223,7 @@ def doctor() -> DoctorReport:
 
 def _package(name: str) -> Check:
     """A required package, in the version that ExBurn's metadata ask for."""
-    found = _version_of(name)
+    version = _version_of(name)
     least = next(
         (
             match[1]
@@ -232,12 +232,14 @@ def _package(name: str) -> Check:
         ),
         None,
     )
-    if found is None:
+    if version is None:
         return Check(name, "broken", "not installed", f"pip install {name}")
-    if least is not None and _numbers(found) < _numbers(least):
-        wanted = f"{name}>={least}"
-        return Check(name, "broken", f"{found} < {least}", f'pip install "{wanted}"')
-    return Check(name, "ok", found)
+    if least is not None and _numbers(version) < _numbers(least):
+        requirement = f"{name}>={least}"
+        return Check(
+            name, "broken", f"{version} < {least}", f'pip install "{requirement}"'
+        )
+    return Check(name, "ok", version)
 
 
 def _requirements() -> list[str]:
@@ -262,8 +264,8 @@ def _folder() -> Check:
     """The cache of data sets: whether it, or the folder above it, can be written."""
     chosen = os.environ.get("EXBURN_CACHE")
     folder = Path(os.path.expanduser(chosen or "~/.cache/exburn"))
-    known = str(folder)[0] != "~"  # there may be no home
-    if known and os.access(nearest(folder), os.W_OK):
+    has_home = str(folder)[0] != "~"  # there may be no home
+    if has_home and os.access(nearest(folder), os.W_OK):
         return Check("cache", "ok", str(folder))
     return Check(
         "cache",

@@ -162,10 +162,12 @@ def check_gradients(
         step = check_number("check_gradients", "epsilon", epsilon, open_low=True)
 
     def slopes(method: str, step: float) -> dict[str, np.ndarray]:
-        found = numerical(
+        quotients = numerical(
             programs, state, data, method, step, model.compute_dtype, chosen=chosen
         )
-        return {name: np.asarray(value, np.float64) for name, value in found.items()}
+        return {
+            name: np.asarray(value, np.float64) for name, value in quotients.items()
+        }
 
     noise = 8 * unit * max(abs(loss), 1.0) / step
     grads = {
@@ -201,8 +203,8 @@ def _compare(
     """The check without the elements at corners, unless a parameter has only these."""
     rows = []
     for name, a in grads.items():
-        kept = ~corners[name] if not corners[name].all() else slice(None)
-        a, c = a[kept], slopes[name][kept]
+        smooth = ~corners[name] if not corners[name].all() else slice(None)
+        a, c = a[smooth], slopes[name][smooth]
         error = float(np.abs(a - c).max())
         size = float(max(np.abs(a).max(), np.abs(c).max()))
         relative = max(error - noise, 0.0) / size if size else 0.0

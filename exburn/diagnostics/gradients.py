@@ -194,10 +194,10 @@ def profile_step(
     update = programs.further("update", lambda: programs.steps.optimizer.update)
     grads = both(state, data)
     chunk = jax.tree.map(lambda v: v[None], data)
-    held = [jax.tree.map(jnp.copy, state)]  # each step consumes the one it is given
+    current = [jax.tree.map(jnp.copy, state)]  # each step consumes the one it is given
 
     def step():
-        held[0], done = programs.train(held[0], chunk, None, None)
+        current[0], done = programs.train(current[0], chunk, None, None)
         return done
 
     parts: dict[str, Callable[[], Any]] = {
@@ -213,20 +213,22 @@ def profile_step(
             jax.block_until_ready(run())
             if i >= warmup:
                 times[name].append(1e3 * (time.perf_counter() - start))
-    found = {name: statistics.median(values) for name, values in times.items()}
+    medians = {name: statistics.median(values) for name, values in times.items()}
     return {
-        "forward_ms": found["forward"],
-        "backward_ms": max(found["gradient"] - found["forward"], 0.0),
-        "optimizer_ms": found["optimizer"],
-        "total_ms": found["total"],
+        "forward_ms": medians["forward"],
+        "backward_ms": max(medians["gradient"] - medians["forward"], 0.0),
+        "optimizer_ms": medians["optimizer"],
+        "total_ms": medians["total"],
         "loss": float(forward(state, data)),
     }
 
 
 def exact_gradients(programs: Programs, state: TrainState, data: Any) -> dict[str, Any]:
     """By calculus, in the order of the parameters: JAX sorts dictionaries by name."""
-    found = programs.further("gradients", lambda: gradients_of(programs))(state, data)
-    return {path: found[path] for path in state.params}
+    gradients = programs.further("gradients", lambda: gradients_of(programs))(
+        state, data
+    )
+    return {path: gradients[path] for path in state.params}
 
 
 def update_of(programs: Programs) -> Callable:

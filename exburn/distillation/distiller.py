@@ -266,7 +266,7 @@ class Distiller(Model):
         self, loss: Any, theirs: dict, mine: dict, taught: Any, y_pred: Any
     ) -> tuple[Any, Any]:
         """The teacher's and the student's outputs that a loss compares."""
-        found = []
+        outputs_of = []
         for name, features, outputs in (
             (loss.teacher_layer_name, theirs, taught),
             (loss.student_layer_name, mine, y_pred),
@@ -277,8 +277,8 @@ class Distiller(Model):
                     f"the layer {name!r} must be called in the open, not inside a loop",
                     hint="Compare the layer around it, for example the RNN of a cell.",
                 )
-            found.append(outputs if name is None else features[name])
-        return found[0], found[1]
+            outputs_of.append(outputs if name is None else features[name])
+        return outputs_of[0], outputs_of[1]
 
     def _observe(self, which: str, x: Any, training: bool) -> tuple[Any, dict]:
         """Outputs of a model, and those of its layers that losses compare, by name.
@@ -288,20 +288,20 @@ class Distiller(Model):
         ctx = forward_context.current()
         assert ctx is not None
         if which == "student":
-            found = self._captured_outputs(which, ctx)
-            if found or not self._compared_paths(which):
-                return None, found
+            outputs = self._captured_outputs(which, ctx)
+            if outputs or not self._compared_paths(which):
+                return None, outputs
         with _capturing(self, which):
             outputs = getattr(self, which)(x, training=training)
         return outputs, self._captured_outputs(which, ctx)
 
     def _compared_paths(self, which: str) -> dict[str, str]:
         """Paths in this model of the layers of one of both that losses compare."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for loss in self.distillation_losses:
             if name := getattr(loss, f"{which}_layer_name"):
-                found[name] = f"{which}/{path_of_layer(getattr(self, which), name)}"
-        return found
+                paths[name] = f"{which}/{path_of_layer(getattr(self, which), name)}"
+        return paths
 
     def _captured_outputs(
         self, which: str, ctx: forward_context.Context

@@ -83,12 +83,12 @@ def deserialize_keras_object(
             f"{identifier!r} describes no {printable_module_name}",
         )
     if custom_objects and identifier in custom_objects:
-        found = custom_objects[identifier]
+        value = custom_objects[identifier]
     else:
-        found = registry.custom(identifier)
-        found = tables.get(identifier) if found is None else found
-    if found is None:
+        value = registry.custom(identifier)
+        value = tables.get(identifier) if value is None else value
+    if value is None:
         raise unknown_name(
             printable_module_name, identifier, tables, op="deserialize_keras_object"
         )
-    return found() if isinstance(found, type) else found
+    return value() if isinstance(value, type) else value

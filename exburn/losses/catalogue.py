@@ -86,10 +86,10 @@ def get(identifier: Any) -> Any:
             return FUNCTIONS[identifier]
         cls = _NAMES.get(identifier)
         return get(_lookup_registered(identifier)) if cls is None else cls.formula
-    made = as_loss(identifier)
+    loss = as_loss(identifier)
     if callable(identifier) and not inspect.isclass(identifier):
         return identifier
-    return made.loss if isinstance(made, OwnCall) else made
+    return loss.loss if isinstance(loss, OwnCall) else loss
 
 
 @overload
@@ -120,10 +120,10 @@ def as_loss(identifier: Any) -> Loss | None:
     check_not_of_keras("losses.get", identifier)
     if callable(identifier):
         try:
-            known = _class_of.get(identifier)
+            loss_class = _class_of.get(identifier)
         except TypeError:  # a callable object that cannot be hashed
-            known = None
-        return known() if known is not None else FunctionLoss(identifier)
+            loss_class = None
+        return loss_class() if loss_class is not None else FunctionLoss(identifier)
     raise DTypeError(
         "get",
         "a loss must be a name, a Loss, a function of (y_true, y_pred), or a config",
@@ -141,13 +141,13 @@ def _by_name(name: str) -> Loss:
 def _lookup_registered(name: str) -> Any:
     """What the user has registered; it is no other name."""
     try:
-        found = registry.lookup(name, "loss")
+        entry = registry.lookup(name, "loss")
     except ValueError:
-        found = None
-    of_kind = issubclass(found, Loss) if inspect.isclass(found) else callable(found)
+        entry = None
+    of_kind = issubclass(entry, Loss) if inspect.isclass(entry) else callable(entry)
     if not of_kind:
         raise unknown_name("loss", name, _NAMES, op="losses.get")
-    return found
+    return entry
 
 
 @api_boundary

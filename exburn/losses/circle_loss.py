@@ -163,10 +163,10 @@ class Circle(FormulaLoss):
     ) -> jax.Array:
         y_true, y_pred = self._convert(y_true, y_pred)
         rows = None
-        for given in (mask, row_mask):
-            if given is not None:
-                kept = jnp.asarray(given).astype(bool).reshape(-1)
-                rows = kept if rows is None else rows & kept
+        for valid in (mask, row_mask):
+            if valid is not None:
+                valid_rows = jnp.asarray(valid).astype(bool).reshape(-1)
+                rows = valid_rows if rows is None else rows & valid_rows
         if rows is not None:
             y_pred = jnp.where(rows[:, None], y_pred, 0)
         values, complete = _circle(

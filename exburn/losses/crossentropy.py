@@ -148,12 +148,12 @@ def sparse_categorical_crossentropy(
     labels = class_labels(op, y_true, y_pred, axis)
     if ignore_class is None:
         return -label_log_likelihood(labels, y_pred, from_logits, axis, label_smoothing)
-    kept, y_pred = labels != ignore_class, as_float(y_pred)
+    valid, y_pred = labels != ignore_class, as_float(y_pred)
     # Neutral inputs, so that non-finite predictions there leave no trace in gradients.
-    y_pred = jnp.where(jnp.expand_dims(kept, axis), y_pred, 0.5)
-    labels = jnp.where(kept, labels, 0)
+    y_pred = jnp.where(jnp.expand_dims(valid, axis), y_pred, 0.5)
+    labels = jnp.where(valid, labels, 0)
     value = label_log_likelihood(labels, y_pred, from_logits, axis, label_smoothing)
-    return jnp.where(kept, -value, 0)
+    return jnp.where(valid, -value, 0)
 
 
 class BinaryCrossentropy(FormulaLoss):

@@ -49,8 +49,8 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
 
 def _check(op: str, y_true: Any, y_pred: Any) -> None:
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
-    known = all(isinstance(n, int) for n in (*t[:1], *p[:1]))
-    if len(t) != 2 or len(p) != 3 or (known and t[0] != p[0]):
+    fixed = all(isinstance(n, int) for n in (*t[:1], *p[:1]))
+    if len(t) != 2 or len(p) != 3 or (fixed and t[0] != p[0]):
         raise ShapeError(
             op,
             "targets must be [batch, length], predictions [batch, time, classes]",

@@ -186,12 +186,12 @@ def sparse_categorical_focal_crossentropy(
     y_pred = as_float(y_pred)
     labels = class_labels(op, y_true, y_pred, axis)
     weight = _weights(op, alpha, y_pred, axis)
-    kept = None
+    valid = None
     if ignore_class is not None:
-        kept = labels != ignore_class
+        valid = labels != ignore_class
         # Neutral inputs, so that predictions there that are not finite leave no trace.
-        y_pred = jnp.where(jnp.expand_dims(kept, axis), y_pred, 0.5)
-        labels = jnp.where(kept, labels, 0)
+        y_pred = jnp.where(jnp.expand_dims(valid, axis), y_pred, 0.5)
+        labels = jnp.where(valid, labels, 0)
     if from_logits:
         log = label_log_likelihood(labels, y_pred, True, axis)
         p = jnp.exp(log)
@@ -202,7 +202,7 @@ def sparse_categorical_focal_crossentropy(
     if weight.ndim:  # a label that is no class has NaN for its logarithm
         weight = jnp.take(weight, labels, mode="clip")
     values = -weight * _power(1 - p, gamma) * log
-    return values if kept is None else jnp.where(kept, values, 0)
+    return values if valid is None else jnp.where(valid, values, 0)
 
 
 def _weights(op: str, alpha: Any, y_pred: jax.Array, axis: int) -> jax.Array:

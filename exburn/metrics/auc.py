@@ -221,9 +221,9 @@ class AUC(ThresholdMetric):
         return config
 
 
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        details = {"received": value, "known": ", ".join(map(repr, known))}
+def _one_of(option: str, value: str, names: tuple[str, ...]) -> str:
+    if value not in names:
+        details = {"received": value, "known": ", ".join(map(repr, names))}
         raise ArgumentError("AUC", f"unknown {option}", details)
     return value
 

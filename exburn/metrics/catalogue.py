@@ -127,10 +127,10 @@ def _by_name(name: str) -> Metric:
     if function is not None:
         return MeanMetricWrapper(function)
     try:
-        found = registry.lookup(name, "metric")
+        entry = registry.lookup(name, "metric")
     except ValueError:
         raise _unknown(name) from None
-    return get(found)
+    return get(entry)
 
 
 def _make(cls: type[Metric]) -> Metric:
@@ -149,8 +149,8 @@ def _make(cls: type[Metric]) -> Metric:
 
 
 def _unknown(name: str) -> Exception:
-    known = {*_NAMES, *FUNCTIONS, *LOSS_FUNCTIONS, *_BY_SHAPES}
-    return unknown_name("metric", name, known, op="metrics.get")
+    names = {*_NAMES, *FUNCTIONS, *LOSS_FUNCTIONS, *_BY_SHAPES}
+    return unknown_name("metric", name, names, op="metrics.get")
 
 
 @api_boundary

@@ -263,10 +263,10 @@ class _ListedThresholds(ThresholdMetric):
         return value[0] if len(self.thresholds) == 1 else value
 
     def get_config(self) -> dict[str, Any]:
-        given = self.init_thresholds
-        if given is not None and np.ndim(given):
-            given = [float(t) for t in np.asarray(given)]
-        return {"thresholds": given, **super().get_config()}
+        thresholds = self.init_thresholds
+        if thresholds is not None and np.ndim(thresholds):
+            thresholds = [float(t) for t in np.asarray(thresholds)]
+        return {"thresholds": thresholds, **super().get_config()}
 
 
 class _Counter(_ListedThresholds):

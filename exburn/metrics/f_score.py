@@ -59,8 +59,8 @@ class FBetaScore(Metric):
         super().__init__(name=name, dtype=dtype)
         op = type(self).__name__
         if average not in _AVERAGES:
-            known = ", ".join(map(repr, _AVERAGES))
-            details = {"received": average, "known": known}
+            names = ", ".join(map(repr, _AVERAGES))
+            details = {"received": average, "known": names}
             raise ArgumentError(op, "unknown average", details)
         if not isinstance(beta, float | np.floating) or not beta > 0:
             reason = "beta must be a float above 0"

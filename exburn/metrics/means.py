@@ -249,13 +249,13 @@ class MeanMetricWrapper(Mean):
             )
         ignored = self.ignored(y_true, y_pred)
         if ignored is not None:
-            kept = (~ignored).astype(self._dtype)
+            weight = (~ignored).astype(self._dtype)
             if sample_weight is None:
-                sample_weight = kept
+                sample_weight = weight
             else:
-                given = jnp.asarray(sample_weight).astype(self._dtype)
+                factor = jnp.asarray(sample_weight).astype(self._dtype)
                 sample_weight = weigh(
-                    kept, unsqueeze_to(self.name, "sample_weight", given, kept)
+                    weight, unsqueeze_to(self.name, "sample_weight", factor, weight)
                 )
         return Mean.update(self, state, values, sample_weight)
 

@@ -72,8 +72,8 @@ class _OperatingPoint(ThresholdMetric):
         raise NotImplementedError
 
     def compute(self, state: State) -> jax.Array:
-        given, sought = self._curves(self.counts(state))
-        reached = given >= getattr(self, self.level_name)
+        quantity, sought = self._curves(self.counts(state))
+        reached = quantity >= getattr(self, self.level_name)
         return jnp.max(jnp.where(reached, sought, 0))
 
     def get_config(self) -> dict[str, Any]:

@@ -230,8 +230,8 @@ class R2Score(Metric):
     ):
         super().__init__(name=name, dtype=dtype)
         if class_aggregation not in _AGGREGATIONS:
-            known = ", ".join(map(repr, _AGGREGATIONS))
-            details = {"received": class_aggregation, "known": known}
+            names = ", ".join(map(repr, _AGGREGATIONS))
+            details = {"received": class_aggregation, "known": names}
             raise ArgumentError("R2Score", "unknown class_aggregation", details)
         self.class_aggregation = class_aggregation
         self.num_regressors = check_count(

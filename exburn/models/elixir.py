@@ -246,9 +246,9 @@ def _numbers(op: str, path: str, value: Any) -> Any:
     except ValueError:  # ragged lists
         real, array = False, None
     if not real:
-        found = type(value).__name__ if array is None else array.dtype
+        kind = type(value).__name__ if array is None else array.dtype
         raise DTypeError(
-            op, f"{path} needs real numbers, received {found}; nothing was changed"
+            op, f"{path} needs real numbers, received {kind}; nothing was changed"
         )
     return array
 
@@ -279,18 +279,18 @@ def info(model: Any) -> dict[str, Any]:
     Source: ExBurn (Elixir), ``ExBurn.Model.info``.
     """
     check_model("info", model)
-    found = model.info()
+    figures = model.info()
     return {
-        "total_params": found.parameters,
-        "layer_count": found.layers,
-        "loss_function": found.loss,
-        "optimizer": found.optimizer,
-        "learning_rate": found.learning_rate,
-        "device": found.device,
+        "total_params": figures.parameters,
+        "layer_count": figures.layers,
+        "loss_function": figures.loss,
+        "optimizer": figures.optimizer,
+        "learning_rate": figures.learning_rate,
+        "device": figures.device,
         "weight_decay": getattr(model.optimizer, "l2_weight_decay", None) or 0.0,
-        "frozen_layers_count": len(found.frozen_layers),
-        "estimated_memory_mb": sum(found.bytes.values()) / 2**20,
-        "compiled": found.compiled,
+        "frozen_layers_count": len(figures.frozen_layers),
+        "estimated_memory_mb": sum(figures.bytes.values()) / 2**20,
+        "compiled": figures.compiled,
     }
 
 
@@ -605,14 +605,14 @@ def fit_with_progress(
     Source: Dala.ML, ``Burn.Training.fit_with_progress``.
     """
     check_model("fit_with_progress", model)
-    given = CallbackList(callbacks).callbacks
+    own = CallbackList(callbacks).callbacks
     extra: list[Callback] = [LoggingCallback()] if verbose else []
     if screen is not None:
         extra.append(screen_callback(screen))
     parts = data if isinstance(data, tuple) else (data,)
     names = dict(zip(("x", "y", "sample_weight"), parts, strict=False))
     history: History = model.fit(
-        **names, epochs=epochs, verbose=0, callbacks=[*given, *extra], **options
+        **names, epochs=epochs, verbose=0, callbacks=[*own, *extra], **options
     )
     return model, _entries(history)
 

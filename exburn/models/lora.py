@@ -280,13 +280,13 @@ def records_of(model: Any, paths: list[str]) -> list[dict[str, Any]]:
             "kind": "lora",
             "rank": rank,
             "alpha": alpha,
-            "layers": found,
+            "layers": paths,
             "frozen_layers": [],
             "frozen_weights": [
-                w for path in found for w in _frozen_weight(layers, path)
+                w for path in paths for w in _frozen_weight(layers, path)
             ],
         }
-        for (rank, alpha), found in groups.items()
+        for (rank, alpha), paths in groups.items()
     ]
 
 

@@ -29,9 +29,9 @@ class _Calibrated(QuantizationConfig):
         super().__init__()
         op = type(self).__name__
         if weight_bits not in known_bits:
-            known = ", ".join(map(str, known_bits))
+            names = ", ".join(map(str, known_bits))
             raise ArgumentError(
-                op, f"weight_bits must be one of {known}, received {weight_bits!r}"
+                op, f"weight_bits must be one of {names}, received {weight_bits!r}"
             )
         if group_size != -1:
             group_size = check_count(op, "group_size", group_size)

@@ -62,8 +62,8 @@ class QuantizationConfig:
     @staticmethod
     def weight_quantizer_or_default(config: Any, default: Any) -> Any:
         """The quantizer of a configuration, or the default if there is none."""
-        given = None if config is None else config.weight_quantizer
-        return default if given is None else given
+        quantizer = None if config is None else config.weight_quantizer
+        return default if quantizer is None else quantizer
 
     @staticmethod
     def activation_quantizer_or_default(config: Any, default: Any) -> Any:

@@ -93,8 +93,8 @@ def _forward(x, least, most, bits, narrow):
     return out, (x, bottom, top, least, most)
 
 
-def _backward(bits, narrow, kept, upstream):
-    x, bottom, top, least, most = kept
+def _backward(bits, narrow, saved, upstream):
+    x, bottom, top, least, most = saved
     axes = tuple(range(x.ndim - least.ndim))
 
     def where(mask):

@@ -50,16 +50,16 @@ def thin(points: Sequence[Point], most: int) -> list[Point]:
         >>> len(few) <= 50, max(y for _, y in few)
         (True, 9.0)
     """
-    kept = [(x, y) for x, y in points if math.isfinite(y)]
-    if len(kept) <= most:
-        return kept
+    finite = [(x, y) for x, y in points if math.isfinite(y)]
+    if len(finite) <= most:
+        return finite
     count = max(most // 2 - 1, 1)
-    inner, found = kept[1:-1], [kept[0]]
+    inner, extremes = finite[1:-1], [finite[0]]
     for number in range(count):
         piece = inner[number * len(inner) // count : (number + 1) * len(inner) // count]
         ends = {min(piece, key=_height), max(piece, key=_height)}
-        found += sorted(ends)
-    return [*found, kept[-1]]
+        extremes += sorted(ends)
+    return [*extremes, finite[-1]]
 
 
 def _height(point: Point) -> float:
@@ -84,8 +84,8 @@ class PlotAxis:
     """
 
     def __init__(self, values: Iterable[float], logarithmic: bool | None = None):
-        found = [value for value in values if math.isfinite(value)]
-        self.low, self.high = min(found, default=0.0), max(found, default=1.0)
+        finite = [value for value in values if math.isfinite(value)]
+        self.low, self.high = min(finite, default=0.0), max(finite, default=1.0)
         if logarithmic is None:
             logarithmic = self.low > 0 and self.high / self.low > _LOGARITHMIC
         self.logarithmic = logarithmic

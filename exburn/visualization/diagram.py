@@ -159,8 +159,10 @@ class Diagram:
     def __repr__(self) -> str:
         parts = {"box": len(self.boxes), "arrow": len(self.arrows)}
         plurals = {"box": "boxes", "arrow": "arrows"}
-        told = [f"{n} {word if n == 1 else plurals[word]}" for word, n in parts.items()]
-        return one_line(f"<Diagram of {self.name}: {', '.join(told)}>")
+        counts = [
+            f"{n} {word if n == 1 else plurals[word]}" for word, n in parts.items()
+        ]
+        return one_line(f"<Diagram of {self.name}: {', '.join(counts)}>")
 
     def _repr_html_(self) -> str:
         drawn = self._svg(style=False)
@@ -410,11 +412,11 @@ class Diagram:
         font = {"family": family, "parse_math": False}
         for key, frame in self.frames.items():
             place, color = self.places["frame", key], LIGHT["second"]
-            axes.add_patch(_rounded(patches, place, 8, "none", color, "--"))
+            axes.add_patch(_rounded_box(patches, place, 8, "none", color, "--"))
             axes.text(
                 place.x + _PAD,
                 place.y + 15,
-                _shown(frame.title),
+                _printable_title(frame.title),
                 color=color,
                 fontsize=0.75 * _LINE,
                 **font,
@@ -433,7 +435,9 @@ class Diagram:
                 axes.add_patch(patches.Polygon(_tip(path), color=color, linewidth=0))
         for key, box in self.boxes.items():
             place, accent = self.places[key], LIGHT[_COLORS[box.kind]]
-            axes.add_patch(_rounded(patches, place, 5, LIGHT["raised"], LIGHT["grid"]))
+            axes.add_patch(
+                _rounded_box(patches, place, 5, LIGHT["raised"], LIGHT["grid"])
+            )
             axes.add_patch(
                 patches.Rectangle(
                     (place.x, place.y), 4, place.height, color=accent, linewidth=0
@@ -468,17 +472,19 @@ class _Laid:
     paths: list[Path]
 
 
-def _shown(text: str) -> str:
+def _printable_title(text: str) -> str:
     return shorten(one_line(text), _MOST_CELLS)
 
 
 def _rows(box: Box) -> list[tuple[str, int, str]]:
     """The texts in a box: each with its size, and ``"t"`` or ``"m"``, its tone."""
-    rows = [(_shown(box.title), _TITLE, "t")]
+    rows = [(_printable_title(box.title), _TITLE, "t")]
     if box.name:
-        rows.append((_shown(box.name), _LINE, "m"))
+        rows.append((_printable_title(box.name), _LINE, "m"))
     for label, value in box.lines:
-        rows.append((_shown(f"{label}: {value}" if label else value), _LINE, "t"))
+        rows.append(
+            (_printable_title(f"{label}: {value}" if label else value), _LINE, "t")
+        )
     return rows
 
 
@@ -494,11 +500,11 @@ def _text(
     return (
         f'<text class="{kind}" fill="{color}" x="{x:.1f}" y="{y:.1f}" '
         f'font-size="{size}" font-weight="{weight}" xml:space="preserve">'
-        f"{html.escape(_shown(text))}</text>"
+        f"{html.escape(_printable_title(text))}</text>"
     )
 
 
-def _rounded(
+def _rounded_box(
     patches: Any, place: NodePlace, radius: float, face: str, edge: str, line: str = "-"
 ) -> Any:
     return patches.FancyBboxPatch(
@@ -541,18 +547,18 @@ def _segments(path: Path, lines: str) -> list[tuple[str, list[Point]]]:
 
 def _straight(points: list[Point]) -> list[Point]:
     """The points at which a line turns, with its ends."""
-    kept = points[:1]
+    corners = points[:1]
     for i, point in enumerate(points[1:], 1):
         following = points[i + 1] if i + 1 < len(points) else None
-        before = kept[-1]
+        before = corners[-1]
         if following is not None and (
             before[0] == point[0] == following[0]
             or before[1] == point[1] == following[1]
             or point == before
         ):
             continue
-        kept.append(point)
-    return kept
+        corners.append(point)
+    return corners
 
 
 def _distance(a: Point, b: Point) -> float:

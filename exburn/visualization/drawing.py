@@ -220,16 +220,18 @@ def as_images(
     return pixels, last
 
 
-def _check_boxes(op: str, given: Any, batch: int) -> tuple[np.ndarray, np.ndarray, Any]:
+def _check_boxes(
+    op: str, entries: Any, batch: int
+) -> tuple[np.ndarray, np.ndarray, Any]:
     """Boxes, labels and confidences of a dict."""
-    if not isinstance(given, Mapping) or not {"boxes", "labels"} <= given.keys():
+    if not isinstance(entries, Mapping) or not {"boxes", "labels"} <= entries.keys():
         raise ArgumentError(
             op,
-            f"bounding_boxes must be a dict with 'boxes' and 'labels', not {given!r}",
+            f"bounding_boxes must be a dict with 'boxes' and 'labels', not {entries!r}",
         )
-    boxes = np.asarray(given["boxes"], np.float64)
-    labels = np.asarray(given["labels"])
-    confidences = given.get("confidences")
+    boxes = np.asarray(entries["boxes"], np.float64)
+    labels = np.asarray(entries["labels"])
+    confidences = entries.get("confidences")
     if confidences is not None:
         confidences = np.asarray(confidences)
     fits = boxes.ndim == 3 and boxes.shape[::2] == (batch, 4)

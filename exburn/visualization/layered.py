@@ -126,7 +126,7 @@ def _find_layers(places: dict[Key, NodePlace], links: Sequence[DiagramLink]) -> 
     for link in links:
         above[link.end].append(link.start)
         below[link.start].append(link.end)
-    order = _sorted(places, above, below)
+    order = _sort(places, above, below)
     first = any(place.layer == 0 for place in places.values())
     fixed = {key: place.layer for key, place in places.items()}
     for key in order:
@@ -144,7 +144,7 @@ def _find_layers(places: dict[Key, NodePlace], links: Sequence[DiagramLink]) -> 
             places[key].layer = min(places[k].layer or 0 for k in below[key]) - 1
 
 
-def _sorted(places: Iterable[Key], above: dict, below: dict) -> list[Key]:
+def _sort(places: Iterable[Key], above: dict, below: dict) -> list[Key]:
     """The keys, each behind those above it."""
     missing = {key: len(above[key]) for key in places}
     ready = [key for key, count in missing.items() if not count]

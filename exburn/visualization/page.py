@@ -81,7 +81,8 @@ def theme(scope: str, *, hosted: bool = False) -> str:
         hosted: Whether a notebook's own colours go first.
     """
     light, dark = (
-        variables(_hosted(colors) if hosted else colors) for colors in (LIGHT, DARK)
+        variables(_with_host_colors(colors) if hosted else colors)
+        for colors in (LIGHT, DARK)
     )
     on_light = ",".join(f"{page} {scope}" for page in _LIGHT_PAGES)
     on_dark = ",".join(f"{page} {scope}" for page in _DARK_PAGES)
@@ -92,7 +93,7 @@ def theme(scope: str, *, hosted: bool = False) -> str:
     )
 
 
-def _hosted(colors: dict[str, str]) -> dict[str, str]:
+def _with_host_colors(colors: dict[str, str]) -> dict[str, str]:
     hosted = {}
     for name, color in colors.items():
         for host in reversed(_HOST_COLORS.get(name, ())):

@@ -210,9 +210,9 @@ def plot_confusion_matrix(
                 hint="A matrix is drawn alone: plot_confusion_matrix(matrix, "
                 "labels=[…]).",
             )
-        given = None if isinstance(labels, Mapping) else labels
+        names = None if isinstance(labels, Mapping) else labels
         size = None if labels is None else len(labels)
-        counts, words = _count(true, pred, size, given)
+        counts, words = _count(true, pred, size, names)
         labels = labels if words is None else words
     size = len(counts)
     names = label_names(op, labels, size)
@@ -406,12 +406,12 @@ def label_names(
     """
     if labels is None:
         return [str(number) for number in range(size)]
-    known = labels if isinstance(labels, Mapping) else dict(enumerate(labels))
-    if missing := [number for number in range(size) if number not in known]:
+    names = labels if isinstance(labels, Mapping) else dict(enumerate(labels))
+    if missing := [number for number in range(size) if number not in names]:
         raise ArgumentError(
             op, f"there are {size} classes, and no label for {missing[0]}"
         )
-    return [str(known[number]) for number in range(size)]
+    return [str(names[number]) for number in range(size)]
 
 
 def _check_texts(op: str, count: int, y_true: Any, y_pred: Any) -> None:

@@ -127,13 +127,13 @@ def draw_panel(
             parts += [
                 f'<circle class="f{kind}" fill="{LIGHT[_COLORS[kind]]}" '
                 f'cx="{x_at(x):.1f}" cy="{y_at(y):.1f}" r="2.6">'
-                f"<title>{_shown(name)}: {number_text(y)}</title></circle>"
+                f"<title>{_escape(name)}: {number_text(y)}</title></circle>"
                 for x, y in points
             ]
         if (best := panel.curves[number].best) is not None:
             parts.append(
                 f'<circle class="b s{kind}" {color} cx="{x_at(best[0]):.1f}" '
-                f'cy="{y_at(best[1]):.1f}" r="4.5"><title>best {_shown(name)}: '
+                f'cy="{y_at(best[1]):.1f}" r="4.5"><title>best {_escape(name)}: '
                 f"{number_text(best[1])}, {x_title} {number_text(best[0])}</title>"
                 "</circle>"
             )
@@ -144,7 +144,7 @@ def draw_panel(
     return "".join([*parts, "</g>"])
 
 
-def _shown(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(printable(text))
 
 
@@ -169,7 +169,7 @@ def _text(
     return (
         f'<text class="{kind}" fill="currentColor" x="{x:.1f}" y="{y:.1f}" '
         f'font-size="{size:g}" font-weight="{weight}" text-anchor="{anchor}">'
-        f"{_shown(text)}</text>"
+        f"{_escape(text)}</text>"
     )
 
 

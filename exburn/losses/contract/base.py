@@ -164,10 +164,13 @@ class Loss(CatalogueClass):
         if mask is None or jnp.ndim(mask) < 2:
             return True
         try:
-            found = jax.eval_shape(self.call, y_true, y_pred).shape
+            value_shape = jax.eval_shape(self.call, y_true, y_pred).shape
         except _LOOKS_AT_VALUES:  # operation by operation it may
-            found = jnp.shape(self.call(y_true, y_pred))
-        return len(found) >= jnp.ndim(mask) and found[1:2] == jnp.shape(mask)[1:2]
+            value_shape = jnp.shape(self.call(y_true, y_pred))
+        return (
+            len(value_shape) >= jnp.ndim(mask)
+            and value_shape[1:2] == jnp.shape(mask)[1:2]
+        )
 
     def row_factors(
         self, y_true: Any, y_pred: Any, sample_weight: Any, mask: Any, row_mask: Any
@@ -195,8 +198,8 @@ class Loss(CatalogueClass):
     def _reduce(
         self, y_true, y_pred, sample_weight, mask, row_mask, values
     ) -> jax.Array:
-        given = _booleans(mask, row_mask)
-        masks = [unsqueeze_to(self.name, "mask", m, values) for m in given]
+        row_masks = _booleans(mask, row_mask)
+        masks = [unsqueeze_to(self.name, "mask", m, values) for m in row_masks]
         ignored = self.ignored(y_true, y_pred)
         if ignored is not None:
             masks.append(~ignored)

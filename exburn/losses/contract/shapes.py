@@ -258,7 +258,7 @@ def unsqueeze_to(op: str, what: str, x: jax.Array, like: jax.Array) -> jax.Array
         >>> unsqueeze_to("mse", "mask", jnp.ones(2), jnp.ones((2, 5))).shape
         (2, 1)
     """
-    given = x
+    original = x
     if x.ndim == like.ndim + 1 and x.shape[-1] == 1:
         x = x[..., 0]
     if x.ndim > 0 and x.ndim < like.ndim:
@@ -268,7 +268,7 @@ def unsqueeze_to(op: str, what: str, x: jax.Array, like: jax.Array) -> jax.Array
         raise ShapeError(
             op,
             f"{what} must have the shape of the values, or of their leading axes",
-            {what: given.shape, "values": like.shape},
+            {what: original.shape, "values": like.shape},
         )
     return x
 
@@ -293,5 +293,5 @@ def stand_ins(*specs: Any) -> tuple[tuple[Any, ...], bool]:
         # The dtype that JAX will hold it in, found without a warning about int64.
         return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
 
-    made = jax.tree.map(concrete, specs, is_leaf=lambda x: hasattr(x, "shape"))
-    return made, certain
+    arrays = jax.tree.map(concrete, specs, is_leaf=lambda x: hasattr(x, "shape"))
+    return arrays, certain

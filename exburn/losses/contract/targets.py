@@ -39,8 +39,8 @@ def check_class_range(
           → The last layer has 3 units, so there are 3 classes, counted from 0.
     """
     y = np.asarray(y_true)
-    known = isinstance(classes, int)
-    high = classes - 1 if known else np.inf
+    is_fixed = isinstance(classes, int)
+    high = classes - 1 if is_fixed else np.inf
     whole = y.dtype.kind in "iub" or bool(np.all(y == np.floor(y)))
     if whole and _within(y, 0, high):
         return
@@ -51,11 +51,11 @@ def check_class_range(
         return
     raise TargetError(
         op,
-        f"class labels must be whole numbers from 0 to {high if known else '…'}",
+        f"class labels must be whole numbers from 0 to {high if is_fixed else '…'}",
         _offender(y, bad),
         hint=f"The last layer has {classes} units, so there are {classes} classes, "
         "counted from 0."
-        if known
+        if is_fixed
         else None,
     )
 

@@ -319,17 +319,17 @@ class Metric(CatalogueClass):
 
     def _children(self) -> dict[str, Metric]:
         """Metrics held in attributes, directly or in a list, tuple or dict."""
-        found: dict[str, Metric] = {}
+        metrics: dict[str, Metric] = {}
         for attribute, value in vars(self).items():
             if isinstance(value, Metric):
-                found[attribute] = value
+                metrics[attribute] = value
             elif isinstance(value, dict):
                 pairs = value.items()
-                found |= {f"{attribute}.{k}": m for k, m in pairs if _is_metric(m)}
+                metrics |= {f"{attribute}.{k}": m for k, m in pairs if _is_metric(m)}
             elif isinstance(value, list | tuple):
                 pairs = enumerate(value)
-                found |= {f"{attribute}.{k}": m for k, m in pairs if _is_metric(m)}
-        return found
+                metrics |= {f"{attribute}.{k}": m for k, m in pairs if _is_metric(m)}
+        return metrics
 
     def _tree(self) -> list[Metric]:
         return [
