@@ -1,8 +1,5 @@
 """``exburn.applications.efficientnet`` beside Keras."""
 
-import pytest
-from tests.applications.beside_keras import check, check_training
-
 NAMES = [
     "EfficientNetB0",
     "EfficientNetB1",
@@ -13,13 +10,4 @@ NAMES = [
     "EfficientNetB6",
     "EfficientNetB7",
 ]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_has_the_names_weights_and_outputs_of_keras(name, tmp_path):
-    every = (".weights.h5", ".h5", ".keras") if name == NAMES[0] else (".weights.h5",)
-    check(name, 32, tmp_path, every)
-
-
-def test_the_smallest_is_trained():
-    check_training(NAMES[0], 32)
+SIZE = 32

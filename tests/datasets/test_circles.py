@@ -1,29 +1,10 @@
 """Tests of ``exburn.datasets.circles``."""
 
-import pytest
-from tests.datasets.given import check_generated_sets_honour_their_seed
-
-from exburn import datasets
-from exburn.errors import (
-    ArgumentError,
-)
-
 GENERATED = [
     "circles",
 ]
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_generated_sets_honour_their_seed(name):
-    check_generated_sets_honour_their_seed(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("circles", {"factor": 1}),
-    ],
-)
-def test_options_of_the_generated_sets(name, options):
-    with pytest.raises(ArgumentError, match=name):
-        getattr(datasets, name).generate(10, **options)
+BAD_OPTIONS = [
+    ("circles", {"factor": 1}),
+]

@@ -2,19 +2,11 @@
 
 import sys
 
-import pytest
-from tests.datasets.given import check_packaged
-
 from exburn import datasets
 
 PACKAGED = {
     "digits": (1797, (8, 8), "uint8", range(10)),
 }
-
-
-@pytest.mark.parametrize("name", PACKAGED)
-def test_packaged(name):
-    check_packaged(name, PACKAGED[name])
 
 
 def test_the_images_come_with_exburn(monkeypatch):

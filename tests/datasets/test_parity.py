@@ -1,30 +1,11 @@
 """Tests of ``exburn.datasets.parity``."""
 
-import pytest
-from tests.datasets.given import check_generated_sets_honour_their_seed
-
-from exburn import datasets
-from exburn.errors import (
-    ArgumentError,
-)
-
 GENERATED = [
     "parity",
 ]
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_generated_sets_honour_their_seed(name):
-    check_generated_sets_honour_their_seed(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("parity", {"bits": 4, "relevant": 5}),
-        ("parity", {"bits": 0}),
-    ],
-)
-def test_options_of_the_generated_sets(name, options):
-    with pytest.raises(ArgumentError, match=name):
-        getattr(datasets, name).generate(10, **options)
+BAD_OPTIONS = [
+    ("parity", {"bits": 4, "relevant": 5}),
+    ("parity", {"bits": 0}),
+]

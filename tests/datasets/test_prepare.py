@@ -126,30 +126,22 @@ def test_seeds_that_are_none(load, seed):
         load(seed)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: datasets.split(np.arange(9.0), val_split="a"),
-        lambda: datasets.loader(np.arange(9.0), batch_size=1.5),
-        lambda: datasets.circles.load_data("many"),
-        lambda: datasets.circles.load_data(9, test_split="a"),
-        lambda: datasets.one_hot([0, 1], 2.5),
-        lambda: datasets.one_hot([0, 1], 0),
-        *(
-            lambda axes=axes: datasets.normalize(np.ones((3, 2)), axes=axes)
-            for axes in ((0, 0), (0, -2), (), 1.5, "ab", (5,))
-        ),
-        lambda: datasets.normalize_with_stats(
-            np.ones((3, 2)), {"method": "l2", "axes": 7}
-        ),
-        lambda: datasets.normalize_with_stats(
-            np.ones((3, 2)), {"method": "standard", "mean": "a", "std": 1}
-        ),
-    ],
-)
-def test_arguments_that_can_never_work(call):
-    with pytest.raises(ArgumentError):
-        call()
+BAD_ARGUMENTS = [
+    lambda: datasets.split(np.arange(9.0), val_split="a"),
+    lambda: datasets.loader(np.arange(9.0), batch_size=1.5),
+    lambda: datasets.circles.load_data("many"),
+    lambda: datasets.circles.load_data(9, test_split="a"),
+    lambda: datasets.one_hot([0, 1], 2.5),
+    lambda: datasets.one_hot([0, 1], 0),
+    *(
+        lambda axes=axes: datasets.normalize(np.ones((3, 2)), axes=axes)
+        for axes in ((0, 0), (0, -2), (), 1.5, "ab", (5,))
+    ),
+    lambda: datasets.normalize_with_stats(np.ones((3, 2)), {"method": "l2", "axes": 7}),
+    lambda: datasets.normalize_with_stats(
+        np.ones((3, 2)), {"method": "standard", "mean": "a", "std": 1}
+    ),
+]
 
 
 def test_one_hot():

@@ -1,30 +1,12 @@
 """Tests of ``exburn.datasets.sine``."""
 
 import numpy as np
-import pytest
-from tests.datasets.given import check_generated_sets_honour_their_seed
-
-from exburn import datasets
-from exburn.errors import (
-    ArgumentError,
-)
 
 GENERATED = [
     "sine",
 ]
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_generated_sets_honour_their_seed(name):
-    check_generated_sets_honour_their_seed(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("sine", {"noise": np.nan}),
-    ],
-)
-def test_options_of_the_generated_sets(name, options):
-    with pytest.raises(ArgumentError, match=name):
-        getattr(datasets, name).generate(10, **options)
+BAD_OPTIONS = [
+    ("sine", {"noise": np.nan}),
+]

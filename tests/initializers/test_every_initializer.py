@@ -129,35 +129,29 @@ def test_config_round_trip(name, kwargs):
         assert foreign.get_config() == own.get_config()
 
 
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [
-        (lambda: initializers.VarianceScaling(scale=0), ArgumentError),
-        (lambda: initializers.VarianceScaling(mode="fan"), ArgumentError),
-        (lambda: initializers.VarianceScaling(distribution="cauchy"), ArgumentError),
-        (lambda: initializers.HeNormal(input_axes=[0]), ArgumentError),
-        (lambda: initializers.HeNormal(seed="7"), ArgumentError),
-        (lambda: initializers.HeNormal(seed=True), ArgumentError),
-        (lambda: initializers.STFT(side="left"), ArgumentError),
-        (lambda: initializers.STFT(scaling="loud"), ArgumentError),
-        (lambda: initializers.get(3), ArgumentError),
-        (lambda: initializers.get({"config": {}}), ArgumentError),
-        (lambda: initializers.Initializer()((2,)), ArgumentError),
-        (lambda: initializers.Orthogonal()((4,)), ShapeError),
-        (lambda: initializers.Identity()((2, 2, 2)), ShapeError),
-        (lambda: initializers.Constant([1, 2])((3,)), ShapeError),
-        (lambda: initializers.STFT()((4, 2, 3)), ShapeError),
-        (lambda: initializers.STFT(window=[1, 2])((4, 1, 3)), ShapeError),
-        (lambda: initializers.HeNormal(None, [2], [3])((4, 4)), ShapeError),
-        (lambda: initializers.zeros()((None, 2)), ShapeError),
-        (lambda: initializers.zeros()((-1, 2)), ShapeError),
-        (lambda: initializers.zeros()((2,), "float33"), DTypeError),
-        (lambda: initializers.STFT(window="han"), UnknownNameError),
-    ],
-)
-def test_bad_arguments(make, error):
-    with pytest.raises(error):
-        make()
+REFUSALS = [
+    (lambda: initializers.VarianceScaling(scale=0), ArgumentError),
+    (lambda: initializers.VarianceScaling(mode="fan"), ArgumentError),
+    (lambda: initializers.VarianceScaling(distribution="cauchy"), ArgumentError),
+    (lambda: initializers.HeNormal(input_axes=[0]), ArgumentError),
+    (lambda: initializers.HeNormal(seed="7"), ArgumentError),
+    (lambda: initializers.HeNormal(seed=True), ArgumentError),
+    (lambda: initializers.STFT(side="left"), ArgumentError),
+    (lambda: initializers.STFT(scaling="loud"), ArgumentError),
+    (lambda: initializers.get(3), ArgumentError),
+    (lambda: initializers.get({"config": {}}), ArgumentError),
+    (lambda: initializers.Initializer()((2,)), ArgumentError),
+    (lambda: initializers.Orthogonal()((4,)), ShapeError),
+    (lambda: initializers.Identity()((2, 2, 2)), ShapeError),
+    (lambda: initializers.Constant([1, 2])((3,)), ShapeError),
+    (lambda: initializers.STFT()((4, 2, 3)), ShapeError),
+    (lambda: initializers.STFT(window=[1, 2])((4, 1, 3)), ShapeError),
+    (lambda: initializers.HeNormal(None, [2], [3])((4, 4)), ShapeError),
+    (lambda: initializers.zeros()((None, 2)), ShapeError),
+    (lambda: initializers.zeros()((-1, 2)), ShapeError),
+    (lambda: initializers.zeros()((2,), "float33"), DTypeError),
+    (lambda: initializers.STFT(window="han"), UnknownNameError),
+]
 
 
 def test_unknown_names_say_what_is_meant():

@@ -8,16 +8,10 @@ from tests.losses.arrays import (
     ONE_HOT,
     PROBS,
 )
-from tests.losses.padded_rows import (
-    check_config_round_trip,
-    check_padded_rows_are_absent,
-)
 from tests.losses.reference import (
     BINARY,
     REAL,
     UNIT,
-    check_reductions_with_weights,
-    check_value_and_gradient,
 )
 from tests.losses.reference import ONE_HOT as ONE_HOT_REFERENCE
 from tests.losses.reference import PROBS as PROBS_REFERENCE
@@ -25,7 +19,7 @@ from tests.losses.reference import PROBS as PROBS_REFERENCE
 from exburn import Sequential, errors, losses
 from exburn.layers import Dense, Input
 
-EVERY = [
+LOSSES = [
     (losses.BinaryFocalCrossentropy(gamma=1.5, alpha=0.3), BITS, PROBS),
     (losses.CategoricalFocalCrossentropy(gamma=0.5), ONE_HOT, PROBS),
     (
@@ -35,7 +29,6 @@ EVERY = [
     ),
 ]
 
-NAMES = [f"{loss.name}-{i}" for i, (loss, *_) in enumerate(EVERY)]
 
 CASES = [
     ("BinaryFocalCrossentropy", {}, BINARY, UNIT),
@@ -54,36 +47,6 @@ CASES = [
         REAL,
     ),
 ]
-
-IDS = [f"{name}-{i}" for i, (name, *_) in enumerate(CASES)]
-
-
-@pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_padded_rows_are_absent(loss, y_true, y_pred):
-    check_padded_rows_are_absent(loss, y_true, y_pred)
-
-
-@pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_config_round_trip(loss, y_true, y_pred):
-    check_config_round_trip(loss, y_true, y_pred)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "y_true", "y_pred"),
-    CASES,
-    ids=IDS,
-)
-def test_value_and_gradient(name, options, y_true, y_pred):
-    check_value_and_gradient(name, options, y_true, y_pred)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "y_true", "y_pred"),
-    # Those that mask by themselves: see test_masks.
-    [case for case in CASES if "ignore_class" not in case[1] and case[0] != "Circle"],
-)
-def test_reductions_with_weights(name, options, y_true, y_pred):
-    check_reductions_with_weights(name, options, y_true, y_pred)
 
 
 OF_LABELS = {

@@ -10,9 +10,6 @@ from tests.metrics.protocol import (
     LABELS,
     ONE_HOT,
     PROBS,
-    check_config_round_trip,
-    check_keras_surface,
-    check_padding_has_no_effect,
     spec,
 )
 from tests.metrics.reference import BITS as BITS_REFERENCE
@@ -21,7 +18,6 @@ from tests.metrics.reference import (
     IDS,
     UNIT,
     UNIT_1,
-    check_streams,
     integers,
     stream,
 )
@@ -30,21 +26,19 @@ from tests.metrics.reference import ONE_HOT as ONE_HOT_REFERENCE
 from tests.metrics.reference import PROBS as PROBS_REFERENCE
 from tests.metrics.subclasses import BITS as BITS_SUBCLASSES
 from tests.metrics.subclasses import PROBS as PROBS_SUBCLASSES
-from tests.metrics.subclasses import check_the_state_has_the_names_of_keras
-from tests.metrics.with_sklearn import ABOVE, CHOSEN, SCORES, value, weighted
+from tests.metrics.with_sklearn import ABOVE, CHOSEN, SCORES, weighted
 from tests.metrics.with_sklearn import BITS as BITS_SKLEARN
 from tests.metrics.with_sklearn import LABELS as LABELS_SKLEARN
 from tests.metrics.with_sklearn import PROBS as PROBS_SKLEARN
 
 from exburn import metrics
 from exburn.errors import (
-    ArgumentError,
     ShapeError,
     TargetError,
 )
 from exburn.metrics import accuracy
 
-EVERY = [
+METRICS = [
     (metrics.Accuracy(), LABELS, LABELS[::-1]),
     (metrics.BinaryAccuracy(threshold=0.4), BITS, PROBS),
     (metrics.CategoricalAccuracy(), ONE_HOT, PROBS),
@@ -53,7 +47,6 @@ EVERY = [
     (metrics.SparseTopKCategoricalAccuracy(k=2), LABELS, PROBS),
 ]
 
-NAMES = [f"{m.name}-{i}" for i, (m, *_) in enumerate(EVERY)]
 
 MISFITS = [
     (metrics.BinaryAccuracy(), spec("b"), spec("b", 3), ShapeError),
@@ -84,9 +77,8 @@ CASES = [
     ),
 ]
 
-UNWEIGHTED = list({case[0]: case for case in CASES}.values())[::3]  # of each kind one
 
-CASES_SKLEARN = {
+WEIGHTED = {
     "binary_accuracy": (
         metrics.BinaryAccuracy(),
         BITS_SKLEARN,
@@ -112,37 +104,9 @@ STATES = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_padding_has_no_effect(metric, y_true, y_pred):
-    check_padding_has_no_effect(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY[::4], ids=NAMES[::4])
-def test_keras_surface(metric, y_true, y_pred):
-    check_keras_surface(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred", "error"), MISFITS)
-def test_misfits_are_errors(metric, y_true, y_pred, error):
-    with pytest.raises(error) as caught:
-        metric.build(y_true, y_pred)
-    assert len(str(caught.value).splitlines()) <= 12
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_config_round_trip(metric, y_true, y_pred):
-    check_config_round_trip(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: metrics.TopKCategoricalAccuracy(k=0),
-    ],
-)
-def test_impossible_options(make):
-    with pytest.raises(ArgumentError):
-        make()
+BAD_ARGUMENTS = [
+    lambda: metrics.TopKCategoricalAccuracy(k=0),
+]
 
 
 def test_accuracies_of_arrays_are_one_call_outside_of_programs(monkeypatch):
@@ -159,47 +123,23 @@ def test_accuracies_of_arrays_are_one_call_outside_of_programs(monkeypatch):
     assert len(calls) == 1
 
 
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # Keras' own
-@pytest.mark.parametrize(
-    ("name", "options", "y_true", "y_pred", "weighted"),
-    [(*case, True) for case in CASES] + [(*case, False) for case in UNWEIGHTED],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_streams(name, options, y_true, y_pred, weighted):
-    check_streams(name, options, y_true, y_pred, weighted)
-
-
-@pytest.mark.parametrize(
-    ("name", "y_true", "y_pred", "options"),
-    [
-        ("binary_accuracy", BITS_REFERENCE[0], UNIT[0], {"threshold": 0.3}),
-        ("categorical_accuracy", ONE_HOT_REFERENCE[0], PROBS_REFERENCE[0], {}),
-        ("sparse_categorical_accuracy", LABELS_REFERENCE[0], PROBS_REFERENCE[0], {}),
-        (
-            "top_k_categorical_accuracy",
-            ONE_HOT_REFERENCE[0],
-            PROBS_REFERENCE[0],
-            {"k": 2},
-        ),
-        (
-            "sparse_top_k_categorical_accuracy",
-            LABELS_REFERENCE[0],
-            PROBS_REFERENCE[0],
-            {"k": 2},
-        ),
-    ],
-)
-def test_functions(name, y_true, y_pred, options, golden):
-    function = lambda: getattr(keras.metrics, name)  # noqa: E731
-    expected = golden(lambda: function()(y_true, y_pred, **options))
-    value = getattr(metrics, name)(y_true, y_pred, **options)
-    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", CASES_SKLEARN)
-def test_weighted_streams(name):
-    metric, y_true, y_pred, expected = CASES_SKLEARN[name]
-    np.testing.assert_allclose(value(metric, y_true, y_pred), expected(), rtol=2e-5)
+FUNCTIONS = [
+    ("binary_accuracy", BITS_REFERENCE[0], UNIT[0], {"threshold": 0.3}),
+    ("categorical_accuracy", ONE_HOT_REFERENCE[0], PROBS_REFERENCE[0], {}),
+    ("sparse_categorical_accuracy", LABELS_REFERENCE[0], PROBS_REFERENCE[0], {}),
+    (
+        "top_k_categorical_accuracy",
+        ONE_HOT_REFERENCE[0],
+        PROBS_REFERENCE[0],
+        {"k": 2},
+    ),
+    (
+        "sparse_top_k_categorical_accuracy",
+        LABELS_REFERENCE[0],
+        PROBS_REFERENCE[0],
+        {"k": 2},
+    ),
+]
 
 
 @pytest.mark.parametrize("labels", [[[1], [0]], [[1], [2]], [[2], [1]]])
@@ -217,9 +157,3 @@ def test_labels_across_the_rows(labels, golden):
     assert float(metrics.SparseCategoricalAccuracy()(labels, scores)) == float(mean)
     with pytest.raises(ShapeError):
         metrics.SparseCategoricalAccuracy()(np.array([[1], [0], [2]]), scores)
-
-
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras
-@pytest.mark.parametrize(("name", "arguments", "attributes", "data"), STATES)
-def test_the_state_has_the_names_of_keras(name, arguments, attributes, data):
-    check_the_state_has_the_names_of_keras(name, arguments, attributes, data)

@@ -8,9 +8,6 @@ from tests.metrics.odd import RNG, WEIGHTS
 from tests.metrics.protocol import (
     BITS,
     PROBS,
-    check_config_round_trip,
-    check_keras_surface,
-    check_padding_has_no_effect,
     spec,
 )
 from tests.metrics.reference import BITS as BITS_REFERENCE
@@ -22,23 +19,20 @@ from tests.metrics.reference import (
     UNIT,
     UNIT_1,
     UNIT_FLAT,
-    check_streams,
 )
 from tests.metrics.reference import PROBS as PROBS_REFERENCE
 from tests.metrics.subclasses import BITS as BITS_SUBCLASSES
 from tests.metrics.subclasses import PROBS as PROBS_SUBCLASSES
-from tests.metrics.subclasses import check_the_state_has_the_names_of_keras
-from tests.metrics.with_sklearn import ABOVE, SCORES, value, weighted
+from tests.metrics.with_sklearn import ABOVE, SCORES, weighted
 from tests.metrics.with_sklearn import BITS as BITS_SKLEARN
 
 import exburn
 from exburn import metrics
 from exburn.errors import (
-    ArgumentError,
     ShapeError,
 )
 
-EVERY = [
+METRICS = [
     (metrics.TruePositives(thresholds=[0.2, 0.5]), BITS, PROBS),
     (metrics.FalsePositives(), BITS, PROBS),
     (metrics.TrueNegatives(), BITS, PROBS),
@@ -47,7 +41,6 @@ EVERY = [
     (metrics.Recall(top_k=2), BITS, PROBS),
 ]
 
-NAMES = [f"{m.name}-{i}" for i, (m, *_) in enumerate(EVERY)]
 
 MISFITS = [
     (metrics.Precision(), spec("b"), spec("b", 3), ShapeError),
@@ -76,9 +69,8 @@ CASES = [
     ("Recall", {"top_k": 1}, ONE_HOT, REAL),
 ]
 
-UNWEIGHTED = list({case[0]: case for case in CASES}.values())[::3]  # of each kind one
 
-CASES_SKLEARN = {
+WEIGHTED = {
     "precision": (
         metrics.Precision(),
         BITS_SKLEARN,
@@ -119,54 +111,10 @@ STATES = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_padding_has_no_effect(metric, y_true, y_pred):
-    check_padding_has_no_effect(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY[::4], ids=NAMES[::4])
-def test_keras_surface(metric, y_true, y_pred):
-    check_keras_surface(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred", "error"), MISFITS)
-def test_misfits_are_errors(metric, y_true, y_pred, error):
-    with pytest.raises(error) as caught:
-        metric.build(y_true, y_pred)
-    assert len(str(caught.value).splitlines()) <= 12
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_config_round_trip(metric, y_true, y_pred):
-    check_config_round_trip(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: metrics.Precision(thresholds=1.5),
-        lambda: metrics.Recall(thresholds=[]),
-    ],
-)
-def test_impossible_options(make):
-    with pytest.raises(ArgumentError):
-        make()
-
-
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # Keras' own
-@pytest.mark.parametrize(
-    ("name", "options", "y_true", "y_pred", "weighted"),
-    [(*case, True) for case in CASES] + [(*case, False) for case in UNWEIGHTED],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_streams(name, options, y_true, y_pred, weighted):
-    check_streams(name, options, y_true, y_pred, weighted)
-
-
-@pytest.mark.parametrize("name", CASES_SKLEARN)
-def test_weighted_streams(name):
-    metric, y_true, y_pred, expected = CASES_SKLEARN[name]
-    np.testing.assert_allclose(value(metric, y_true, y_pred), expected(), rtol=2e-5)
+BAD_ARGUMENTS = [
+    lambda: metrics.Precision(thresholds=1.5),
+    lambda: metrics.Recall(thresholds=[]),
+]
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["", "weighted"])
@@ -208,9 +156,3 @@ def test_scores_of_one_axis_are_not_padded():
     for part in (slice(0, 4), slice(4, 7)):
         theirs.update_state(truth[part], scores[part])
     assert logs[1] == pytest.approx(float(theirs.result()))
-
-
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras
-@pytest.mark.parametrize(("name", "arguments", "attributes", "data"), STATES)
-def test_the_state_has_the_names_of_keras(name, arguments, attributes, data):
-    check_the_state_has_the_names_of_keras(name, arguments, attributes, data)

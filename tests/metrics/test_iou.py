@@ -1,16 +1,11 @@
 """Tests of ``exburn.metrics.iou``."""
 
-import numpy as np
-import pytest
 from sklearn import metrics as sk
 from tests.metrics.protocol import (
     BITS,
     LABELS,
     ONE_HOT,
     PROBS,
-    check_config_round_trip,
-    check_keras_surface,
-    check_padding_has_no_effect,
     spec,
 )
 from tests.metrics.reference import (
@@ -20,20 +15,17 @@ from tests.metrics.reference import (
     MAP_ONE_HOT,
     MAP_SCORES,
     MAP_UNIT,
-    check_streams,
 )
 from tests.metrics.subclasses import LABELS as LABELS_SUBCLASSES
-from tests.metrics.subclasses import check_the_state_has_the_names_of_keras
-from tests.metrics.with_sklearn import CHOSEN, value, weighted
+from tests.metrics.with_sklearn import CHOSEN, weighted
 from tests.metrics.with_sklearn import LABELS as LABELS_SKLEARN
 
 from exburn import metrics
 from exburn.errors import (
-    ArgumentError,
     ShapeError,
 )
 
-EVERY = [
+METRICS = [
     (metrics.IoU(3, [0, 2]), LABELS, LABELS[::-1]),
     (metrics.BinaryIoU([1], threshold=0.3), BITS, PROBS),
     (metrics.MeanIoU(3, sparse_y_pred=False), LABELS, PROBS),
@@ -41,7 +33,6 @@ EVERY = [
     (metrics.OneHotMeanIoU(3), ONE_HOT, PROBS),
 ]
 
-NAMES = [f"{m.name}-{i}" for i, (m, *_) in enumerate(EVERY)]
 
 MISFITS = [
     (metrics.IoU(3, [0]), spec("b", 4), spec("b", 5), ShapeError),
@@ -57,9 +48,8 @@ CASES = [
     ("BinaryIoU", {"threshold": 0.4}, MAP_BITS, MAP_UNIT),
 ]
 
-UNWEIGHTED = list({case[0]: case for case in CASES}.values())[::3]  # of each kind one
 
-CASES_SKLEARN = {
+WEIGHTED = {
     "mean_iou": (
         metrics.MeanIoU(3),
         LABELS_SKLEARN,
@@ -73,56 +63,6 @@ STATES = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_padding_has_no_effect(metric, y_true, y_pred):
-    check_padding_has_no_effect(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY[::4], ids=NAMES[::4])
-def test_keras_surface(metric, y_true, y_pred):
-    check_keras_surface(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred", "error"), MISFITS)
-def test_misfits_are_errors(metric, y_true, y_pred, error):
-    with pytest.raises(error) as caught:
-        metric.build(y_true, y_pred)
-    assert len(str(caught.value).splitlines()) <= 12
-
-
-@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
-def test_config_round_trip(metric, y_true, y_pred):
-    check_config_round_trip(metric, y_true, y_pred)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: metrics.IoU(2, [2]),
-    ],
-)
-def test_impossible_options(make):
-    with pytest.raises(ArgumentError):
-        make()
-
-
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # Keras' own
-@pytest.mark.parametrize(
-    ("name", "options", "y_true", "y_pred", "weighted"),
-    [(*case, True) for case in CASES] + [(*case, False) for case in UNWEIGHTED],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_streams(name, options, y_true, y_pred, weighted):
-    check_streams(name, options, y_true, y_pred, weighted)
-
-
-@pytest.mark.parametrize("name", CASES_SKLEARN)
-def test_weighted_streams(name):
-    metric, y_true, y_pred, expected = CASES_SKLEARN[name]
-    np.testing.assert_allclose(value(metric, y_true, y_pred), expected(), rtol=2e-5)
-
-
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras
-@pytest.mark.parametrize(("name", "arguments", "attributes", "data"), STATES)
-def test_the_state_has_the_names_of_keras(name, arguments, attributes, data):
-    check_the_state_has_the_names_of_keras(name, arguments, attributes, data)
+BAD_ARGUMENTS = [
+    lambda: metrics.IoU(2, [2]),
+]

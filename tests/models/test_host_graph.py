@@ -232,32 +232,26 @@ class Net(exburn.Model):
         return self.lookup(x)
 
 
-@pytest.mark.parametrize(
-    ("use", "error", "said"),
-    [
-        (lambda: L.Dense(2, name="top")(WORD), DTypeError, "top: Dense .* given strin"),
-        (lambda: WORD + 1, DTypeError, "add: .* strings"),
-        (lambda: L.Concatenate()([WORD, exburn.Input((1,))]), DTypeError, "concaten"),
-        (lambda: exburn.Model(WORD, WORD[:, 0]), GraphError, "'get_item' holds string"),
-        (
-            lambda: exburn.Model(n := exburn.Input((1,)), L.Hashing(3)(L.Dense(1)(n))),
-            GraphError,
-            "'dense' has weights.*'hashing'",
-        ),
-        (
-            lambda: L.StringLookup(output_mode="one_hot")(WORD),
-            NotBuiltError,
-            "no vocabulary",
-        ),
-        (lambda: Net()(WORD), DTypeError, "call 'words' in front"),
-        (lambda: Net()(np.array(["a"])), DTypeError, "call 'words' in front"),
-        (lambda: Net().predict(np.array(["a"])), DTypeError, "StringLookup"),
-        (lambda: Net().predict(np.array([1])), GraphError, "words: StringLookup works"),
-    ],
-)
-def test_strings_that_cannot_be_looked_up(use, error, said):
-    with pytest.raises(error, match=said):
-        use()
+REFUSALS = [
+    (lambda: L.Dense(2, name="top")(WORD), DTypeError, "top: Dense .* given strin"),
+    (lambda: WORD + 1, DTypeError, "add: .* strings"),
+    (lambda: L.Concatenate()([WORD, exburn.Input((1,))]), DTypeError, "concaten"),
+    (lambda: exburn.Model(WORD, WORD[:, 0]), GraphError, "'get_item' holds string"),
+    (
+        lambda: exburn.Model(n := exburn.Input((1,)), L.Hashing(3)(L.Dense(1)(n))),
+        GraphError,
+        "'dense' has weights.*'hashing'",
+    ),
+    (
+        lambda: L.StringLookup(output_mode="one_hot")(WORD),
+        NotBuiltError,
+        "no vocabulary",
+    ),
+    (lambda: Net()(WORD), DTypeError, "call 'words' in front"),
+    (lambda: Net()(np.array(["a"])), DTypeError, "call 'words' in front"),
+    (lambda: Net().predict(np.array(["a"])), DTypeError, "StringLookup"),
+    (lambda: Net().predict(np.array([1])), GraphError, "words: StringLookup works"),
+]
 
 
 @pytest.mark.parametrize(

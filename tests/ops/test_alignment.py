@@ -1,12 +1,11 @@
 """Tests of ``exburn.ops.alignment``, beside Keras' and on symbols."""
 
-import pytest
 from tests.ops.cases import (
     LENGTHS,
     Draws,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 from tests.ops.small import ROWS
 
 from exburn import errors, ops
@@ -37,28 +36,9 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
+UNKNOWN_BATCH = ["ctc_loss", "ctc_decode"]
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize("name", ["ctc_loss", "ctc_decode"])
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+REFUSALS = [
 (lambda: ops.ctc_decode(ROWS[None], [4], "best"), errors.UnknownNameError),
-],
-)  # fmt: skip
-def test_refusals(call, error):
-    with pytest.raises(error):
-        call()
+]  # fmt: skip

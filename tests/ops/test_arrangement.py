@@ -1,7 +1,6 @@
 """Tests of ``exburn.ops.arrangement``, beside Keras' and on symbols."""
 
 import numpy as np
-import pytest
 from tests.ops.cases import (
     IMAGES,
     B,
@@ -17,7 +16,7 @@ from tests.ops.cases import (
     Y,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 from tests.ops.small import ROWS
 
 from exburn import Input, Model, errors, ops
@@ -75,25 +74,10 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
+UNKNOWN_BATCH = ["concatenate", "expand_dims", "squeeze"]
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize("name", ["concatenate", "expand_dims", "squeeze"])
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
-
-
-@pytest.mark.parametrize("name", ("copy ravel flipud fliplr view").split())
-def test_batches_of_unknown_size_stay_unknown(name):
-    check_unknown_batch(CASES, name, first_is_unknown=True)
+UNKNOWN_FIRST = ("copy ravel flipud fliplr view").split()
 
 
 class Tokens(Layer):
@@ -117,12 +101,6 @@ def test_sizes_are_usable_inside_a_layer():
     assert model(np.zeros((2, 5, 3), "float32")).shape == (2, 7, 3)
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+REFUSALS = [
 (lambda: ops.reshape(ROWS, (None, -1)), errors.ShapeError),
-],
-)  # fmt: skip
-def test_refusals(call, error):
-    with pytest.raises(error):
-        call()
+]  # fmt: skip

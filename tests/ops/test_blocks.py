@@ -1,12 +1,11 @@
 """Tests of ``exburn.ops.blocks``, beside Keras' and on symbols."""
 
-import pytest
 from tests.ops.cases import (
     IMAGES,
     Draws,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 from tests.ops.small import RGB, ROWS
 
 from exburn import errors, ops
@@ -36,35 +35,14 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
+UNKNOWN_BATCH = ("fold unfold depth_to_space space_to_depth rearrange").split()
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize(
-    "name", ("fold unfold depth_to_space space_to_depth rearrange").split()
-)
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+REFUSALS = [
 (lambda: ops.depth_to_space(RGB, 0), errors.ArgumentError),
 (lambda: ops.depth_to_space(RGB, 2), errors.ShapeError),
 (lambda: ops.space_to_depth(RGB, 3), errors.ShapeError),
 (lambda: ops.rearrange(ROWS, "a b -> a"), errors.ArgumentError),
 (lambda: ops.rearrange(ROWS, "a (b c) -> a b c"), errors.ArgumentError),
 (lambda: ops.rearrange(ROWS, "a (b c) -> a b c", b=4), errors.ArgumentError),
-],
-)  # fmt: skip
-def test_refusals(call, error):
-    with pytest.raises(error):
-        call()
+]  # fmt: skip

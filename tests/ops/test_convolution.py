@@ -1,6 +1,5 @@
 """Tests of ``exburn.ops.convolution``, beside Keras' and on symbols."""
 
-import pytest
 from tests.ops.cases import (
     IMAGES,
     SEQUENCE,
@@ -8,7 +7,7 @@ from tests.ops.cases import (
     Draws,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 from tests.ops.small import RGB
 
 from exburn import errors, ops
@@ -42,32 +41,11 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
+UNKNOWN_BATCH = ("conv conv_transpose depthwise_conv separable_conv").split()
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize(
-    "name", ("conv conv_transpose depthwise_conv separable_conv").split()
-)
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+REFUSALS = [
 (lambda: ops.conv(RGB, RGB[..., :2]), errors.ShapeError),
 (lambda: ops.conv(RGB, RGB[0]), errors.ShapeError),
 (lambda: ops.conv_transpose(RGB, RGB, 2, "same", 2), errors.ArgumentError),
-],
-)  # fmt: skip
-def test_refusals(call, error):
-    with pytest.raises(error):
-        call()
+]  # fmt: skip

@@ -1,12 +1,11 @@
 """Tests of ``exburn.ops.filtering``, beside Keras' and on symbols."""
 
-import pytest
 from tests.ops.cases import (
     IMAGES,
     VOLUMES,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 
 CASES = Cases(
     {
@@ -28,19 +27,4 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
-
-
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize(
-    "name", ["image.extract_patches", "image.gaussian_blur", "image.sobel_edges"]
-)
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
+UNKNOWN_BATCH = ["image.extract_patches", "image.gaussian_blur", "image.sobel_edges"]

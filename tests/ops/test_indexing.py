@@ -1,7 +1,6 @@
 """Tests of ``exburn.ops.indexing``, beside Keras' and on symbols."""
 
 import numpy as np
-import pytest
 from tests.ops.cases import (
     IDS,
     IMAGES,
@@ -10,7 +9,7 @@ from tests.ops.cases import (
     Y,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 from tests.ops.small import ROWS
 
 from exburn import errors, ops
@@ -33,28 +32,9 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
+UNKNOWN_BATCH = ["top_k"]
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize("name", ["top_k"])
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+REFUSALS = [
 (lambda: ops.segment_sum(ROWS, [0, 1]), errors.ShapeError),
-],
-)  # fmt: skip
-def test_refusals(call, error):
-    with pytest.raises(error):
-        call()
+]  # fmt: skip

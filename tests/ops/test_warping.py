@@ -1,14 +1,13 @@
 """Tests of ``exburn.ops.warping``, beside Keras' and on symbols."""
 
 import numpy as np
-import pytest
 from tests.ops.cases import (
     IMAGES,
     Draws,
     X,
     case,
 )
-from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.check import Cases
 from tests.ops.small import RGB, ROWS
 
 from exburn import Input, errors, ops
@@ -60,20 +59,7 @@ CASES = Cases(
 )
 
 
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
-def test_values_are_those_of_keras(name, i, golden):
-    check_values(CASES, name, i, golden)
-
-
-@pytest.mark.parametrize(("name", "i"), CASES.rows)
-def test_shapes_of_symbols_are_those_of_arrays(name, i):
-    check_symbols(CASES, name, i)
-
-
-@pytest.mark.parametrize("name", ["image.affine_transform", "image.resize"])
-def test_batches_of_unknown_size(name):
-    check_unknown_batch(CASES, name)
+UNKNOWN_BATCH = ["image.affine_transform", "image.resize"]
 
 
 def test_elastic_transform_moves_pixels_both_ways():
@@ -105,13 +91,7 @@ def test_an_axis_that_stays_as_it_is():
     assert symbol.shape == shape
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+REFUSALS = [
 (lambda: ops.image.resize(ROWS[..., None], (2, 2), "area"), errors.ArgumentError),
 (lambda: ops.image.resize(ROWS, (2, 2)), errors.ShapeError),
-],
-)  # fmt: skip
-def test_refusals(call, error):
-    with pytest.raises(error):
-        call()
+]  # fmt: skip

@@ -5,7 +5,7 @@ from tests.golden import keras
 
 from exburn import optimizers
 
-SAME = [
+RULES = [
     ("SGD", {}),
     ("SGD", {"nesterov": True}),
     ("SGD", {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1}),
@@ -68,7 +68,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("name", sorted({name for name, _ in SAME}))
+@pytest.mark.parametrize("name", sorted({name for name, _ in RULES}))
 def test_options_that_all_optimizers_have(name, option, trajectories):
     make = lambda library: getattr(library, name)(**OPTIONS[option])  # noqa: E731
     ours = trajectories.ours(make(optimizers))

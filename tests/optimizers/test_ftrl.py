@@ -1,8 +1,5 @@
 """Tests of ``exburn.optimizers.ftrl``."""
 
-import pytest
-from tests.optimizers.fifty_steps import check_fifty_steps
-
 SAME = [
     ("Ftrl", {}),
     (
@@ -18,8 +15,3 @@ SAME = [
         },
     ),
 ]
-
-
-@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
-def test_fifty_steps(name, options, trajectories):
-    check_fifty_steps(name, options, trajectories)

@@ -1,16 +1,8 @@
 """Tests of ``exburn.optimizers.muon``."""
 
-import pytest
-from tests.optimizers.fifty_steps import check_fifty_steps
-
 SAME = [
     ("Muon", {}),
     ("Muon", {"learning_rate": 0.05, "nesterov": False, "adam_weight_decay": 0.3}),
     ("Muon", {"exclude_embeddings": False, "exclude_layers": ["kern"], "ns_steps": 3}),
     ("Muon", {"rms_rate": None, "adam_lr_ratio": 0.3, "weight_decay": None}),
 ]
-
-
-@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
-def test_fifty_steps(name, options, trajectories):
-    check_fifty_steps(name, options, trajectories)

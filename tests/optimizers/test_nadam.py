@@ -1,27 +1,11 @@
 """Tests of ``exburn.optimizers.nadam``."""
 
-import pytest
-from tests.optimizers.fifty_steps import (
-    check_epsilon_is_where_keras_has_it,
-    check_fifty_steps,
-)
-
 SAME = [
     ("Nadam", {}),
     ("Nadam", {"learning_rate": 0.1, "beta_1": 0.8, "epsilon": 1e-3}),
 ]
 
 
-@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
-def test_fifty_steps(name, options, trajectories):
-    check_fifty_steps(name, options, trajectories)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Nadam",
-    ],
-)
-def test_epsilon_is_where_keras_has_it(name, trajectories, monkeypatch):
-    check_epsilon_is_where_keras_has_it(name, trajectories, monkeypatch)
+EPSILON = [
+    "Nadam",
+]

@@ -2,7 +2,6 @@
 
 import pytest
 from tests.golden import keras
-from tests.optimizers.fifty_steps import check_fifty_steps
 
 from exburn import optimizers
 
@@ -16,11 +15,6 @@ SAME = [
     ("SGD", {"momentum": 0.9, "loss_scale_factor": 8.0}),
     ("SGD", {"momentum": 0.9, "gradient_accumulation_steps": 5}),
 ]
-
-
-@pytest.mark.parametrize(("name", "options"), SAME, ids=lambda v: str(v)[:60])
-def test_fifty_steps(name, options, trajectories):
-    check_fifty_steps(name, options, trajectories)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])

@@ -1,22 +1,11 @@
 """``tests/times.toml`` names tests that are there, and follows what they take."""
 
-import ast
-import functools
-
 import pytest
 from tests import times
+from tests.tables import function_names
 from tests.times import followed, updated
 
 CASES = {"test_a[x]": 0.9, "test_a[y]": 0.8, "test_a[z]": 0.1}
-
-
-@functools.cache
-def functions(path):
-    return {
-        node.name
-        for node in ast.walk(ast.parse((times.TESTS / path).read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef)
-    }
 
 
 def test_each_line_is_of_a_test_that_is_there():
@@ -25,7 +14,8 @@ def test_each_line_is_of_a_test_that_is_there():
         for path, entries in times.read().items()
         for name in entries
         if not (times.TESTS / path).exists()
-        or times.function(name).rpartition("::")[2] not in functions(path)
+        or times.function(name).rpartition("::")[2]
+        not in function_names(times.TESTS / path)
     ]
     assert not lost, "commit what pytest --collect-only -q --record-times writes"
 

@@ -71,38 +71,32 @@ def test_splitters_whose_folds_are_not_all_other_rows():
     assert (validation[:, ::2] == validation[:, 1::2]).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "reason"),
-    [
-        (lambda: fold_masks(1, 10), ArgumentError, "folds must be an integer ≥ 2"),
-        (lambda: fold_masks(2.5, 10), ArgumentError, "folds must be an integer ≥ 2"),
-        (lambda: fold_masks("ab", 10), ArgumentError, "folds must be an integer ≥ 2"),
-        (lambda: fold_masks([], 10), ArgumentError, "pairs of indices"),
-        (lambda: fold_masks([[1, 2, 3]], 10), ArgumentError, "pairs of indices"),
-        (lambda: fold_masks([([0.5], [1])], 10), ArgumentError, "must be indices"),
-        (lambda: fold_masks([([0], [10])], 10), DataError, "from 0 to 9"),
-        (
-            lambda: fold_masks([([0], np.array([], int))], 10),
-            DataError,
-            "no validation rows",
-        ),
-        (lambda: fold_masks([([0, 1], [1])], 10), DataError, "fold 0 trains on rows"),
-        (lambda: fold_masks(11, 10), DataError, "11 folds need as many rows"),
-        (lambda: fold_masks(Folds(3, stratified=True), 9), DataError, "need targets"),
-        (
-            lambda: fold_masks(Folds(3, stratified=True), 4, [0, 0, 1, 1]),
-            DataError,
-            "no class has 3 rows",
-        ),
-        (lambda: Folds(3, shuffle="no"), ArgumentError, "shuffle must be True or"),
-        (lambda: Folds(3, seed=-1), ArgumentError, "seed must be an integer ≥ 0"),
-        (lambda: confidence_interval([]), ArgumentError, "at least one score"),
-        (lambda: confidence_interval([1, 2], 1), ArgumentError, "level must be"),
-    ],
-)
-def test_folds_that_cannot_be(make, error, reason):
-    with pytest.raises(error, match=reason):
-        make()
+REFUSALS = [
+    (lambda: fold_masks(1, 10), ArgumentError, "folds must be an integer ≥ 2"),
+    (lambda: fold_masks(2.5, 10), ArgumentError, "folds must be an integer ≥ 2"),
+    (lambda: fold_masks("ab", 10), ArgumentError, "folds must be an integer ≥ 2"),
+    (lambda: fold_masks([], 10), ArgumentError, "pairs of indices"),
+    (lambda: fold_masks([[1, 2, 3]], 10), ArgumentError, "pairs of indices"),
+    (lambda: fold_masks([([0.5], [1])], 10), ArgumentError, "must be indices"),
+    (lambda: fold_masks([([0], [10])], 10), DataError, "from 0 to 9"),
+    (
+        lambda: fold_masks([([0], np.array([], int))], 10),
+        DataError,
+        "no validation rows",
+    ),
+    (lambda: fold_masks([([0, 1], [1])], 10), DataError, "fold 0 trains on rows"),
+    (lambda: fold_masks(11, 10), DataError, "11 folds need as many rows"),
+    (lambda: fold_masks(Folds(3, stratified=True), 9), DataError, "need targets"),
+    (
+        lambda: fold_masks(Folds(3, stratified=True), 4, [0, 0, 1, 1]),
+        DataError,
+        "no class has 3 rows",
+    ),
+    (lambda: Folds(3, shuffle="no"), ArgumentError, "shuffle must be True or"),
+    (lambda: Folds(3, seed=-1), ArgumentError, "seed must be an integer ≥ 0"),
+    (lambda: confidence_interval([]), ArgumentError, "at least one score"),
+    (lambda: confidence_interval([1, 2], 1), ArgumentError, "level must be"),
+]
 
 
 def test_the_interval_is_students():

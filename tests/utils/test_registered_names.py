@@ -3,7 +3,6 @@
 import io
 
 import numpy as np
-import pytest
 from tests.golden import keras
 
 from exburn import errors, utils
@@ -17,15 +16,9 @@ def PNG():
     return file
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: utils.unpack_x_y_sample_weight((1, 2, 3, 4)),
-    ],
-)
-def test_refusals(call):
-    with pytest.raises(errors.ExBurnError):
-        call()
+REFUSALS = [
+    (lambda: utils.unpack_x_y_sample_weight((1, 2, 3, 4)), errors.ExBurnError),
+]
 
 
 def test_registered_names():

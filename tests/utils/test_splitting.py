@@ -70,21 +70,30 @@ def test_split_dataset():
     assert [int(v) for v in left] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: utils.split_dataset(np.arange(4)),
-        lambda: utils.split_dataset(np.arange(4), left_size=1.5),
+REFUSALS = [
+    (lambda: utils.split_dataset(np.arange(4)), errors.ExBurnError),
+    (lambda: utils.split_dataset(np.arange(4), left_size=1.5), errors.ExBurnError),
+    (
         lambda: utils.split_dataset(np.arange(4), left_size=3, right_size=2),
+        errors.ExBurnError,
+    ),
+    (
         lambda: utils.split_dataset((np.arange(4), np.arange(3)), left_size=2),
+        errors.ExBurnError,
+    ),
+    (
         lambda: utils.timeseries_dataset_from_array(np.arange(4), None, 9),
+        errors.ExBurnError,
+    ),
+    (
         lambda: utils.timeseries_dataset_from_array(np.arange(4), None, 0),
+        errors.ExBurnError,
+    ),
+    (
         lambda: utils.timeseries_dataset_from_array(np.arange(4), None, 2, end_index=9),
-    ],
-)
-def test_refusals(call):
-    with pytest.raises(errors.ExBurnError):
-        call()
+        errors.ExBurnError,
+    ),
+]
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from tests.golden import keras
-from tests.layers.check_layer import check_layer
 from tests.layers.peer import assert_same, data
 
-from exburn import errors, layers
+from exburn import layers
 from exburn.core import forward_context
 
 A, B, C = data(2, 5, 6), data(2, 4, 6, seed=1), data(2, 4, 6, seed=2)
@@ -60,12 +59,6 @@ def test_without_projections(case):
     assert_same(layer, peer, inputs, **call)
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    make, inputs, options = CONTRACT[name]
-    check_layer(make, *inputs, **options)
-
-
 def test_masks_of_a_plain_attention():
     ids = np.array([[3, 1, 0], [2, 0, 0]])
     embed = layers.Embedding(5, 8, mask_zero=True)
@@ -74,10 +67,3 @@ def test_masks_of_a_plain_attention():
         y = layers.Attention()([x, x])
         assert ctx.mask_of(y).tolist() == (ids != 0).tolist()
     assert (np.array(y)[ids == 0] == 0).all()
-
-
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(case):
-    make, words = ERRORS[case]
-    with pytest.raises((errors.ArgumentError, errors.ShapeError), match=words):
-        make()

@@ -2,10 +2,9 @@
 
 import pytest
 from tests.golden import keras
-from tests.layers.check_layer import check_layer
 from tests.layers.peer import assert_same, data
 
-from exburn import errors, layers
+from exburn import layers
 
 Q, V, K = data(2, 5, 6), data(2, 4, 7, seed=1), data(2, 4, 8, seed=2)
 A, B, C = data(2, 5, 6), data(2, 4, 6, seed=1), data(2, 4, 6, seed=2)
@@ -47,16 +46,3 @@ def test_grouped_query(case):
         *args,
         **call,
     )
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    make, inputs, options = CONTRACT[name]
-    check_layer(make, *inputs, **options)
-
-
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(case):
-    make, words = ERRORS[case]
-    with pytest.raises((errors.ArgumentError, errors.ShapeError), match=words):
-        make()

@@ -4,13 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.golden import keras
-from tests.layers.check_layer import check_layer
 from tests.layers.peer import assert_same, data
 
-from exburn import errors, layers, ops
+from exburn import layers, ops
 from exburn import layers as L
 from exburn.core import forward_context
-from exburn.errors import ArgumentError
 from exburn.module.symbolic_tensor import Symbol
 
 Q, V, K = data(2, 5, 6), data(2, 4, 7, seed=1), data(2, 4, 8, seed=2)
@@ -87,12 +85,6 @@ def test_multi_head(case):
     )
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    make, inputs, options = CONTRACT[name]
-    check_layer(make, *inputs, **options)
-
-
 def test_masks_of_the_inputs_hold_and_are_passed_on():
     ids = np.array([[3, 1, 2, 0], [2, 0, 0, 0]])
     embed = layers.Embedding(5, 8, mask_zero=True)
@@ -161,13 +153,6 @@ def test_symbols():
     assert layers.MultiHeadAttention(2, 4)(plane, plane).shape == (None, None, None, 8)
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(case):
-    make, words = ERRORS[case]
-    with pytest.raises((errors.ArgumentError, errors.ShapeError), match=words):
-        make()
-
-
 def test_a_subclass_with_a_cache_runs_as_in_keras():
     """By the names that Keras' layer has for its projections and sizes."""
 
@@ -197,12 +182,3 @@ def test_a_subclass_with_a_cache_runs_as_in_keras():
     np.testing.assert_allclose(
         ours(x, cache, index=0), theirs(x, cache, index=0), atol=1e-5
     )
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)

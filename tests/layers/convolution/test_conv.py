@@ -1,19 +1,13 @@
 """Tests of ``exburn.layers.convolution.conv``."""
 
-from functools import partial
-
-import pytest
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import VOLUME as VOLUME_BESIDE_KERAS
-from tests.layers.beside_keras import check_same_as_keras
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import IMAGE, PLACE, SEQUENCE, TIME, VOLUME
 from tests.layers.interface import IMAGE as PICTURE
 from tests.layers.interface import X
 
 from exburn import layers as L
-from exburn.errors import ArgumentError, ShapeError
 
 CONTRACT = {
     "Conv1D": (L.Conv1D, (3, 3), SEQUENCE, TIME),
@@ -75,38 +69,3 @@ BESIDE_KERAS = [
         VOLUME_BESIDE_KERAS,
     ),
 ]
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("layer", "x", "text"), BAD_SHAPES, ids=[b[2] for b in BAD_SHAPES]
-)
-def test_shapes_that_do_not_fit(layer, x, text):
-    with pytest.raises(ShapeError) as caught:
-        layer(x)
-    assert text in str(caught.value)
-    assert "in layer" in str(caught.value)
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)

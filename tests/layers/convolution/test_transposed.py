@@ -1,17 +1,11 @@
 """Tests of ``exburn.layers.convolution.transposed``."""
 
-from functools import partial
-
-import pytest
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import VOLUME as VOLUME_BESIDE_KERAS
-from tests.layers.beside_keras import check_same_as_keras
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import IMAGE, PLACE, SEQUENCE, TIME, VOLUME
 
 from exburn import layers as L
-from exburn.errors import ArgumentError
 
 CONTRACT = {
     "Conv1DTranspose": (L.Conv1DTranspose, (3, 3, 2, "same"), SEQUENCE, TIME),
@@ -56,28 +50,3 @@ BESIDE_KERAS = [
         VOLUME_BESIDE_KERAS,
     ),
 ]
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)

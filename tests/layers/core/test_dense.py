@@ -1,21 +1,17 @@
 """Tests of ``exburn.layers.core.dense``."""
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
 from tests.layers.beside_keras import FLAT as FLAT_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
-from tests.layers.beside_keras import check_same_as_keras
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import FLAT, SEQUENCE, TIME
 from tests.layers.interface import X as ROWS
 from tests.layers.noise_and_masks import X
 from tests.runtime.kernels.wide import X as WIDE
 
 from exburn import layers as L
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ShapeError
 from exburn.layers import Dense
 
 CONTRACT = {
@@ -45,36 +41,11 @@ def test_an_activation_may_be_a_layer():
     assert {w.name for w in dense.weights} == {"kernel", "bias", "alpha"}
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
-
-
 def test_a_layer_keeps_to_the_size_it_was_built_for():
     layer = L.Dense(3)
     layer(ROWS)
     with pytest.raises(ShapeError, match="size 6 on axis -1"):
         layer(ROWS[:, :5])
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)
 
 
 @pytest.mark.usefixtures("cpu_only")

@@ -1,21 +1,17 @@
 """Tests of ``exburn.layers.core.einsum_dense``."""
 
-from functools import partial
-
 import jax
 import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.layers.beside_keras import FLAT, check_same_as_keras
+from tests.layers.beside_keras import FLAT
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import IMAGE, SEQUENCE, TIME
 from tests.layers.interface import X
 
 from exburn import layers as L
-from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.core.einsum_dense import _summed_axes
 from exburn.training.module import SplitModule
 
@@ -82,31 +78,6 @@ BESIDE_KERAS = [
 ]
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("layer", "x", "text"), BAD_SHAPES, ids=[b[2] for b in BAD_SHAPES]
-)
-def test_shapes_that_do_not_fit(layer, x, text):
-    with pytest.raises(ShapeError) as caught:
-        layer(x)
-    assert text in str(caught.value)
-    assert "in layer" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("layer", "shape", "count"),
     [
@@ -171,13 +142,3 @@ def test_values(equation):
     y = layer(x)
     expected = np.einsum(equation, x, layer.kernel.numpy())
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)

@@ -43,12 +43,3 @@ def test_lambda_of_a_registered_function_has_a_configuration():
     model = Sequential([L.Input((2,)), L.Lambda(lambda x: x)])
     with pytest.raises(ArgumentError, match="Register"):
         model.to_json()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)

@@ -62,12 +62,3 @@ def test_randomness_of_a_module_follows_the_key_of_the_pass():
     first = function(state, KEY, X)[0]
     np.testing.assert_array_equal(first, function(state, KEY, X)[0])
     assert np.any(first != function(state, jax.random.key(1), X)[0])
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)

@@ -1,11 +1,8 @@
 """Tests of ``exburn.layers.core.ternary_dense``."""
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import FLAT, SEQUENCE, TIME
 
 from exburn import Input, Sequential, load_model, optimizers
@@ -17,10 +14,10 @@ CONTRACT = {
     "TernaryDense-time": (L.TernaryDense, (5, 0.2), SEQUENCE, TIME),
 }
 BAD_ARGUMENTS = [
-    ({"units": 0}, "units must be an integer ≥ 1"),
-    ({"units": 3, "threshold": -0.1}, "threshold"),
-    ({"units": 3, "threshold": "half"}, "threshold"),
-    ({"units": 3, "threshold": float("nan")}, "threshold"),
+    (lambda: L.TernaryDense(0), "units must be an integer ≥ 1"),
+    (lambda: L.TernaryDense(3, -0.1), "threshold"),
+    (lambda: L.TernaryDense(3, "half"), "threshold"),
+    (lambda: L.TernaryDense(3, float("nan")), "threshold"),
 ]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(48, 40)).astype("float32")
@@ -30,18 +27,6 @@ def built(threshold=None, **options):
     layer = L.TernaryDense(24, threshold, **options)
     layer.build((None, 40))
     return layer
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize("options, text", BAD_ARGUMENTS)
-def test_arguments_that_cannot_work(options, text):
-    with pytest.raises(ArgumentError, match=text):
-        L.TernaryDense(**options)
 
 
 @pytest.mark.parametrize("threshold", [None, 0.0, 0.1, 1e9])

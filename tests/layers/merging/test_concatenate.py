@@ -1,17 +1,12 @@
 """Tests of ``exburn.layers.merging.concatenate``."""
 
-from functools import partial
-
 import numpy as np
-import pytest
-from tests.layers.beside_keras import A, B, C, check_same_as_keras, data
-from tests.layers.check_layer import check_layer
+from tests.layers.beside_keras import A, B, C, data
 from tests.layers.inputs import TIME, TWO
 from tests.layers.interface import X
 from tests.layers.noise_and_masks import SEQUENCE, M, masked
 
 from exburn import layers as L
-from exburn.errors import ArgumentError, ShapeError
 
 N = np.array([[True, False, True], [True, False, False]])
 
@@ -48,38 +43,3 @@ def test_masks_of_merged_inputs():
     np.testing.assert_array_equal(along_time, np.concatenate([M, M | True], 1))
     np.testing.assert_array_equal(masked(L.Concatenate(), two, [M, N]), M | N)
     assert masked(L.Dot(2), two, [M, N]) is None
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("layer", "x", "text"), BAD_SHAPES, ids=[b[2] for b in BAD_SHAPES]
-)
-def test_shapes_that_do_not_fit(layer, x, text):
-    with pytest.raises(ShapeError) as caught:
-        layer(x)
-    assert text in str(caught.value)
-    assert "in layer" in str(caught.value)
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)

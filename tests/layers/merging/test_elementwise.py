@@ -1,19 +1,16 @@
 """Tests of ``exburn.layers.merging.elementwise``."""
 
-from functools import partial
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.golden import keras
-from tests.layers.beside_keras import A, B, C, check_same_as_keras
-from tests.layers.check_layer import check_layer
+from tests.layers.beside_keras import A, B, C
 from tests.layers.inputs import FLAT, SEQUENCE, TIME, TWO
 from tests.layers.interface import X
 
 import exburn
 from exburn import layers as L
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ArgumentError
 
 CONTRACT = {
     "Add": (L.Add, (), TWO, TIME),
@@ -65,31 +62,6 @@ BESIDE_KERAS = [
 ]
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("layer", "x", "text"), BAD_SHAPES, ids=[b[2] for b in BAD_SHAPES]
-)
-def test_shapes_that_do_not_fit(layer, x, text):
-    with pytest.raises(ShapeError) as caught:
-        layer(x)
-    assert text in str(caught.value)
-    assert "in layer" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "which", [(1, 1, 1), (0, 1, 1), (1, 0, 0)], ids=["all", "but the first", "one"]
 )
@@ -117,13 +89,3 @@ def test_there_is_a_mask_for_each_input(layer):
     for masks in (MASKS[0], MASKS[:1]):
         with pytest.raises(ArgumentError, match="2 inputs have a list of as many"):
             layer.compute_mask(VALUES[:2], mask=masks)
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)

@@ -12,13 +12,12 @@ from tests.golden import keras
 from tests.layers.beside_keras import FLAT as FLAT_BESIDE_KERAS
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE, compare, run, run_peer
-from tests.layers.check_layer import check_layer, pure
+from tests.layers.check_layer import pure
 from tests.layers.inputs import FLAT, IMAGE
 from tests.layers.noise_and_masks import KEY, X, rng
 
 from exburn import distribution
 from exburn import layers as L
-from exburn.errors import ArgumentError
 from exburn.runtime.sharding.current import in_force
 from exburn.training.module import SplitModule
 
@@ -107,21 +106,6 @@ def test_statistics_stay_in_float32():
         "moving_mean": "float32",
         "moving_variance": "float32",
     }
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -1,17 +1,12 @@
 """Tests of ``exburn.layers.normalization.spectral``."""
 
-from functools import partial
-
 import numpy as np
-import pytest
 from tests.golden import keras
 from tests.layers.beside_keras import IMAGE, compare, data, run, run_peer
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import FLAT
 from tests.layers.interface import X
 
 from exburn import layers as L
-from exburn.errors import ArgumentError
 
 CONTRACT = {
     "SpectralNormalization": (
@@ -36,21 +31,6 @@ def test_spectral_norm_becomes_one_in_inference_too():
     y = layer(np.eye(6, dtype="float32"))
     assert abs(np.linalg.norm(y, 2) - 1) < 1e-3
     np.testing.assert_array_equal(layer.layer.kernel.numpy(), before)
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
 
 
 def test_spectral_normalization(golden):

@@ -1,16 +1,13 @@
 """Tests of ``exburn.layers.pooling.global_pooling``."""
 
-from functools import partial
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.golden import keras
-from tests.layers.beside_keras import FIRST, check_same_as_keras, compare, run, run_peer
+from tests.layers.beside_keras import FIRST, compare, run, run_peer
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import VOLUME as VOLUME_BESIDE_KERAS
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import IMAGE, PLACE, TIME, VOLUME
 from tests.layers.inputs import SEQUENCE as STEPS
 from tests.layers.noise_and_masks import SEQUENCE, M
@@ -43,22 +40,6 @@ def test_a_propagated_mask_reaches_the_average():
         y = L.GlobalAveragePooling1D()(x)
     expected = [SEQUENCE[0, :2].mean(0), SEQUENCE[1, :1].mean(0)]
     np.testing.assert_allclose(y, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)
 
 
 @pytest.mark.parametrize("options", [{}, {"keepdims": True}, FIRST])

@@ -1,23 +1,19 @@
 """Tests of ``exburn.layers.pooling.window``."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.layers.beside_keras import FIRST, check_same_as_keras
+from tests.layers.beside_keras import FIRST
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import VOLUME as VOLUME_BESIDE_KERAS
-from tests.layers.check_layer import check_layer
 from tests.layers.inputs import IMAGE, PLACE, SEQUENCE, TIME, VOLUME
 from tests.layers.interface import IMAGE as PICTURE
 from tests.layers.noise_and_masks import rng
 
 from exburn import layers
 from exburn import layers as L
-from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.pooling import window
 
 TIES = np.array([[1, 2, 2, 0], [2, 1, 0, 2]], "float32")[None, :, :, None]
@@ -108,31 +104,6 @@ def test_maximum_of_integers():
     assert L.MaxPooling2D(3, 1)(x).ravel().tolist() == [10, 11, 14, 15]
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("layer", "x", "text"), BAD_SHAPES, ids=[b[2] for b in BAD_SHAPES]
-)
-def test_shapes_that_do_not_fit(layer, x, text):
-    with pytest.raises(ShapeError) as caught:
-        layer(x)
-    assert text in str(caught.value)
-    assert "in layer" in str(caught.value)
-
-
 def test_means_of_overlapping_windows_are_sums_along_one_axis_after_the_other():
     pool, x = layers.AveragePooling2D((5, 3), 1, "same"), np.ones((1, 9, 8, 2))
     assert str(jax.make_jaxpr(pool.__call__)(x)).count(" slice[") <= 5 + 3 + 1
@@ -164,13 +135,3 @@ def test_eager_gradients_are_traced_once(monkeypatch, pool, part, request):
     for _ in range(3):
         jax.grad(lambda x: pool(x).sum())(x)
     assert len(traced) == 1
-
-
-@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
-@pytest.mark.parametrize(
-    ("name", "options", "x"),
-    BESIDE_KERAS,
-    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
-)
-def test_same_as_keras(name, options, x):
-    check_same_as_keras(name, options, x)

@@ -1,7 +1,5 @@
 """Tests of ``exburn.layers.preprocessing.discretization``."""
 
-import json
-
 import numpy as np
 import pytest
 from tests.golden import keras
@@ -9,19 +7,10 @@ from tests.layers.check_layer import check_layer
 from tests.layers.preprocessing.numbers import FLAT, rng
 
 from exburn import layers as L
-from exburn.core import registry
 from exburn.errors import (
     ArgumentError,
     NotBuiltError,
 )
-
-
-def again(layer):
-    """The layer made from the JSON of its configuration."""
-    copy = registry.deserialize(json.loads(json.dumps(registry.serialize(layer))))
-    assert copy.get_config() == layer.get_config()
-    return copy
-
 
 KERAS_CONFIGS = [
     (
@@ -104,10 +93,3 @@ def test_discretization_contract_and_errors():
         L.Discretization([1.0], output_mode="two_hot")
     with pytest.raises(NotBuiltError, match="adapt"):
         L.Discretization(num_bins=3)(FLAT)
-
-
-@pytest.mark.parametrize(("name", "config"), KERAS_CONFIGS)
-def test_configurations_of_keras(name, config):
-    layer = getattr(L, name).from_config(config)
-    again = getattr(L, name).from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()

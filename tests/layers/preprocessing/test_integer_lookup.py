@@ -97,10 +97,3 @@ def test_integer_contract():
         half=False,
         differentiable=False,
     )
-
-
-@pytest.mark.parametrize(("name", "config"), KERAS_CONFIGS)
-def test_configurations_of_keras(name, config):
-    layer = getattr(L, name).from_config(config)
-    again = getattr(L, name).from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()

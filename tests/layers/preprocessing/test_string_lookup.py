@@ -1,20 +1,8 @@
 """Tests of ``exburn.layers.preprocessing.string_lookup``."""
 
-import json
-
 import numpy as np
-import pytest
 
 from exburn import layers as L
-from exburn.core import registry
-
-
-def again(layer):
-    """The layer made from the JSON of its configuration."""
-    copy = registry.deserialize(json.loads(json.dumps(registry.serialize(layer))))
-    assert copy.get_config() == layer.get_config()
-    return copy
-
 
 KERAS_CONFIGS = [
     # of Keras 3.15 on TensorFlow, without what all layers have
@@ -69,10 +57,3 @@ def test_words_as_in_keras_documentation():
         list("acd"),
         ["d", *["[UNK]"] * 2],
     ]
-
-
-@pytest.mark.parametrize(("name", "config"), KERAS_CONFIGS)
-def test_configurations_of_keras(name, config):
-    layer = getattr(L, name).from_config(config)
-    again = getattr(L, name).from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()

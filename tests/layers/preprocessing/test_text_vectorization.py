@@ -135,10 +135,3 @@ def test_text_errors():
         L.TextVectorization()(["a"])
     with pytest.raises(DTypeError, match="strings"):
         layer([1, 2])
-
-
-@pytest.mark.parametrize(("name", "config"), KERAS_CONFIGS)
-def test_configurations_of_keras(name, config):
-    layer = getattr(L, name).from_config(config)
-    again = getattr(L, name).from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()

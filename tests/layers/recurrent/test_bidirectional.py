@@ -1,10 +1,8 @@
 """Tests of ``exburn.layers.recurrent.bidirectional``."""
 
 import numpy as np
-import pytest
-from tests.layers.check_layer import check_layer
 from tests.layers.peer import assert_same, data
-from tests.layers.recurrent.sequences import X, both, mask_of
+from tests.layers.recurrent.sequences import X, both
 
 from exburn import layers
 from exburn.core import forward_context
@@ -54,23 +52,10 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("nest", NESTS)
-def test_nests(nest):
-    build, x, mask = NESTS[nest]
-    call = {} if mask is None else {"mask": mask_of(mask)}
-    assert_same(*both(build), x, **call)
-
-
 def test_bidirectional_states():
     states = [data(4, 4, seed=i) for i in range(4)]
     build = lambda L: L.Bidirectional(L.LSTM(4, return_state=True))  # noqa: E731
     assert_same(*both(build), X, initial_state=states)
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    make, x, options = CONTRACT[name]
-    check_layer(make, x, **options)
 
 
 def test_masks_of_the_input_hold_and_are_passed_on():
@@ -94,12 +79,6 @@ def test_weights_of_bidirectional():
     first(SEQUENCES)
     second = layers.Bidirectional(layers.GRU(3), weights=first.get_weights())
     np.testing.assert_allclose(second(SEQUENCES), first(SEQUENCES), rtol=1e-6)
-
-
-@pytest.mark.parametrize("layer", CONFIGS, ids=lambda v: type(v).__name__)
-def test_config(layer):
-    config = layer.get_config()
-    assert type(layer).from_config(config).get_config() == config
 
 
 def test_what_is_set_on_a_cell_is_in_the_configuration():

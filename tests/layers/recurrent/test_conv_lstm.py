@@ -1,10 +1,8 @@
 """Tests of ``exburn.layers.recurrent.conv_lstm``."""
 
 import numpy as np
-import pytest
-from tests.layers.check_layer import check_layer
-from tests.layers.peer import assert_same, data
-from tests.layers.recurrent.sequences import TIME, both, mask_of
+from tests.layers.peer import data
+from tests.layers.recurrent.sequences import TIME
 
 from exburn import layers
 
@@ -36,25 +34,6 @@ CONTRACT = {
 CONFIGS = [
     layers.ConvLSTM2D(2, 3, strides=2, data_format="channels_first", name="c"),
 ]
-
-
-@pytest.mark.parametrize("nest", NESTS)
-def test_nests(nest):
-    build, x, mask = NESTS[nest]
-    call = {} if mask is None else {"mask": mask_of(mask)}
-    assert_same(*both(build), x, **call)
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    make, x, options = CONTRACT[name]
-    check_layer(make, x, **options)
-
-
-@pytest.mark.parametrize("layer", CONFIGS, ids=lambda v: type(v).__name__)
-def test_config(layer):
-    config = layer.get_config()
-    assert type(layer).from_config(config).get_config() == config
 
 
 def test_channels_first():

@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.layers.check_layer import check_layer
 from tests.layers.peer import data
 from tests.layers.recurrent.sequences import X, both
 
@@ -121,12 +120,6 @@ def test_stateful(kind, golden):
     np.testing.assert_allclose(layer(X), afresh, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    make, x, options = CONTRACT[name]
-    check_layer(make, x, **options)
-
-
 def test_stateful_ignores_padding_rows():
     layer = layers.LSTM(3, stateful=True)
     layer(SEQUENCES)
@@ -144,12 +137,6 @@ def test_states_of_a_stateful_layer_are_no_parameters():
     assert len(layer.trainable_weights) == 3
     assert layer.non_trainable_weights == []  # as in Keras: variables, no weights
     assert [w.shape for w in layer.non_trainable_variables] == [(4, 3)]
-
-
-@pytest.mark.parametrize("layer", CONFIGS, ids=lambda v: type(v).__name__)
-def test_config(layer):
-    config = layer.get_config()
-    assert type(layer).from_config(config).get_config() == config
 
 
 @pytest.mark.parametrize("case", ERRORS)

@@ -5,12 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.layers.peer import data, run
-from tests.layers.recurrent.sequences import check_cells, check_layers
 
 from exburn import layers
 from exburn.layers.recurrent.simple_rnn import SimpleRNNStep
 
-KINDS = {
+LAYERS = {
     "SimpleRNN": ("all", "relu"),
 }
 
@@ -19,18 +18,6 @@ CELLS = {
 }
 
 X = data(4, 5, 3)
-
-
-@pytest.mark.parametrize(
-    ("kind", "how"), [(kind, how) for kind, hows in KINDS.items() for how in hows]
-)
-def test_layers(kind, how):
-    check_layers(kind, how)
-
-
-@pytest.mark.parametrize("kind", CELLS)
-def test_cells(kind):
-    check_cells(kind, CELLS[kind])
 
 
 def test_layer_as_activation():

@@ -1,8 +1,6 @@
 """Tests of ``exburn.layers.recurrent.stacked``."""
 
-import pytest
-from tests.layers.peer import assert_same
-from tests.layers.recurrent.sequences import X, both, mask_of
+from tests.layers.recurrent.sequences import X
 
 NESTS = {
     "stack-mask": (
@@ -17,10 +15,3 @@ NESTS = {
         "right",
     ),
 }
-
-
-@pytest.mark.parametrize("nest", NESTS)
-def test_nests(nest):
-    build, x, mask = NESTS[nest]
-    call = {} if mask is None else {"mask": mask_of(mask)}
-    assert_same(*both(build), x, **call)

@@ -2,11 +2,9 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import nnx
-from tests.layers.check_layer import check_layer
-from tests.layers.peer import assert_same, data
-from tests.layers.recurrent.sequences import X, both, mask_of
+from tests.layers.peer import data
+from tests.layers.recurrent.sequences import X
 
 from exburn import layers
 from exburn.core import forward_context
@@ -38,19 +36,6 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("nest", NESTS)
-def test_nests(nest):
-    build, x, mask = NESTS[nest]
-    call = {} if mask is None else {"mask": mask_of(mask)}
-    assert_same(*both(build), x, **call)
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    make, x, options = CONTRACT[name]
-    check_layer(make, x, **options)
-
-
 def test_time_distributed_hides_padding_rows():
     layer = layers.TimeDistributed(layers.BatchNormalization())
     layer(SEQUENCES)
@@ -67,9 +52,3 @@ def test_time_distributed_hides_padding_rows():
         ):
             results.append(module(x)[:2])
     np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("layer", CONFIGS, ids=lambda v: type(v).__name__)
-def test_config(layer):
-    config = layer.get_config()
-    assert type(layer).from_config(config).get_config() == config

@@ -1,17 +1,14 @@
 """Tests of ``exburn.layers.regularization.noise``."""
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
-from tests.layers.check_layer import check_layer, pure
+from tests.layers.check_layer import pure
 from tests.layers.inputs import FLAT, IMAGE, SEQUENCE, TIME, VOLUME
 from tests.layers.noise_and_masks import KEY, X, rng
 
 from exburn import layers as L
 from exburn.core import forward_context
-from exburn.errors import ArgumentError
 
 NOISE = {
     "dropout": (L.Dropout(0.3), 1, 3 / 7),
@@ -89,18 +86,3 @@ def test_dropout_is_shared_along_axes(layer, shape, axes):
 def test_dropout_of_nothing_and_of_everything():
     np.testing.assert_array_equal(L.Dropout(0.0)(X, training=True), X)
     np.testing.assert_array_equal(L.Dropout(1.0)(X, training=True), 0 * X)
-
-
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract(name):
-    cls, args, x, options = CONTRACT[name]
-    check_layer(partial(cls, *args), x, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
-)
-def test_arguments_that_cannot_work(make, text):
-    with pytest.raises(ArgumentError) as caught:
-        make()
-    assert text in str(caught.value)

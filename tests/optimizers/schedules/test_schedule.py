@@ -101,35 +101,29 @@ def test_plot_without_matplotlib_names_the_install(monkeypatch):
         schedules.CosineDecay(1.0, 10).plot(10)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "text"),
-    [
-        (lambda: schedules.ExponentialDecay(0.1, 0, 0.5), ArgumentError, "decay_steps"),
-        (lambda: schedules.CosineDecay(-0.1, 10), ArgumentError, "initial_learning"),
-        (lambda: schedules.CosineDecay(math.nan, 10), ArgumentError, "nan"),
-        (lambda: schedules.CosineDecay("0.1", 10), ArgumentError, "'0.1'"),
-        (lambda: schedules.CosineDecay(0.1, 1.5), ArgumentError, "1.5"),
-        (
-            lambda: schedules.PiecewiseConstantDecay([1], [0.1]),
-            ArgumentError,
-            "one value more",
-        ),
-        (
-            lambda: schedules.PiecewiseConstantDecay([2, 1], [1, 2, 3]),
-            ArgumentError,
-            "increase",
-        ),
-        (lambda: schedules.OneCycle(1, 10, anneal="cosin"), UnknownNameError, "'cos'"),
-        (lambda: schedules.WarmupStableDecay(1, 10, 6, 6), ArgumentError, "fit"),
-        (
-            lambda: schedules.CosineDecayRestarts(1, 5, t_mul=0.5),
-            ArgumentError,
-            "t_mul",
-        ),
-        (lambda: schedules.get(("steps", 1, 2, 3)), UnknownNameError, "'step'"),
-        (lambda: schedules.get(3), DTypeError, "received 3"),
-    ],
-)
-def test_bad_values_are_refused(make, error, text):
-    with pytest.raises(error, match=text):
-        make()
+REFUSALS = [
+    (lambda: schedules.ExponentialDecay(0.1, 0, 0.5), ArgumentError, "decay_steps"),
+    (lambda: schedules.CosineDecay(-0.1, 10), ArgumentError, "initial_learning"),
+    (lambda: schedules.CosineDecay(math.nan, 10), ArgumentError, "nan"),
+    (lambda: schedules.CosineDecay("0.1", 10), ArgumentError, "'0.1'"),
+    (lambda: schedules.CosineDecay(0.1, 1.5), ArgumentError, "1.5"),
+    (
+        lambda: schedules.PiecewiseConstantDecay([1], [0.1]),
+        ArgumentError,
+        "one value more",
+    ),
+    (
+        lambda: schedules.PiecewiseConstantDecay([2, 1], [1, 2, 3]),
+        ArgumentError,
+        "increase",
+    ),
+    (lambda: schedules.OneCycle(1, 10, anneal="cosin"), UnknownNameError, "'cos'"),
+    (lambda: schedules.WarmupStableDecay(1, 10, 6, 6), ArgumentError, "fit"),
+    (
+        lambda: schedules.CosineDecayRestarts(1, 5, t_mul=0.5),
+        ArgumentError,
+        "t_mul",
+    ),
+    (lambda: schedules.get(("steps", 1, 2, 3)), UnknownNameError, "'step'"),
+    (lambda: schedules.get(3), DTypeError, "received 3"),
+]
