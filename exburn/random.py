@@ -227,9 +227,9 @@ def dropout(
     shape = inputs.shape
     if noise_shape is not None:
         sizes = zip(noise_shape, shape, strict=True)
-        shape = tuple(size if given is None else given for given, size in sizes)
-    kept = jax.random.bernoulli(draw_key(seed), 1 - rate, shape)
-    return jnp.where(kept, inputs / (1 - rate), 0).astype(inputs.dtype)
+        shape = tuple(size if own is None else own for own, size in sizes)
+    mask = jax.random.bernoulli(draw_key(seed), 1 - rate, shape)
+    return jnp.where(mask, inputs / (1 - rate), 0).astype(inputs.dtype)
 
 
 @api_boundary

@@ -138,8 +138,8 @@ def _equations(jaxpr: Any) -> list[Any]:
 def _numbers(jaxpr: Any) -> Iterator[tuple[str, ...]]:
     """The operations, and the numbers that they are called with."""
     for equation in _equations(jaxpr):
-        given = [getattr(var, "val", None) for var in equation.invars]
-        plain = [str(v) for v in given if v is not None and np.ndim(v) == 0]
+        constants = [getattr(var, "val", None) for var in equation.invars]
+        plain = [str(v) for v in constants if v is not None and np.ndim(v) == 0]
         yield equation.primitive.name, *plain
         for program in inner_jaxprs(equation.params):
             yield from _numbers(program)

@@ -93,9 +93,9 @@ def complete_docstring(cls: _C) -> _C:
     doc = inspect.cleandoc(own) + "\n"
     sections = {m[1]: m[2] for m in _SECTION.finditer(doc)}
     bases = (*vars(cls).get("described_by", ()), *cls.__mro__[1:-1])
-    told = dict(_entries(sections.get("Args", "")))
-    entries = _in_order(told, bases, list(inspect.signature(cls).parameters))
-    if len(entries) > len(told):
+    described = dict(_entries(sections.get("Args", "")))
+    entries = _in_order(described, bases, list(inspect.signature(cls).parameters))
+    if len(entries) > len(described):
         doc = _with_section(doc, "Args", "".join(entries.values()))
     for title in _INHERITED:
         texts = [s[title] for s in map(_sections, bases) if title in s]
@@ -106,17 +106,17 @@ def complete_docstring(cls: _C) -> _C:
 
 
 def _in_order(
-    told: dict[tuple[str, ...], str], bases: tuple[type, ...], parameters: list[str]
+    own: dict[tuple[str, ...], str], bases: tuple[type, ...], parameters: list[str]
 ) -> dict[tuple[str, ...], str]:
     """The entries of arguments, the class' own and its bases', as parameters lie."""
-    named = {name: names for names in told for name in names}
+    named = {name: names for names in own for name in names}
     entries: dict[tuple[str, ...], str] = {}
     for parameter in parameters:
         if parameter in named:
-            entries[named[parameter]] = told[named[parameter]]
+            entries[named[parameter]] = own[named[parameter]]
         elif texts := [a[parameter] for a in map(_arguments, bases) if parameter in a]:
             entries[(parameter,)] = texts[0]
-    return entries | told
+    return entries | own
 
 
 @functools.cache

@@ -283,27 +283,29 @@ class _Fold:
 
     def _add_configured(self, value: Any) -> None:
         """An object's configuration, the user's functions in it, and its settings."""
-        held = vars(value) if hasattr(value, "__dict__") else {}
+        attributes = vars(value) if hasattr(value, "__dict__") else {}
         config = _config_of(value)
         if config is None:
-            self._add_settings(held)
+            self._add_settings(attributes)
         else:
             self.add(_without_names(config))
         if is_foreign(value):
-            self._add_settings(held)
+            self._add_settings(attributes)
         else:
-            for name, part in held.items():
+            for name, part in attributes.items():
                 if _has_function(part):
                     self._put("holds", name)
                     self.add(part)
 
-    def _add_settings(self, held: Mapping[str, Any]) -> None:
+    def _add_settings(self, attributes: Mapping[str, Any]) -> None:
         """The attributes of a user's object, but for its state and private ones."""
-        for name in sorted(held):
-            state = hasattr(held[name], "assign") or isinstance(held[name], nnx.Module)
+        for name in sorted(attributes):
+            state = hasattr(attributes[name], "assign") or isinstance(
+                attributes[name], nnx.Module
+            )
             if not state and not name.startswith("_") and name not in _NO_SETTINGS:
                 self._put("attribute", name)
-                self.add(held[name])
+                self.add(attributes[name])
 
     def _add_class(self, cls: type) -> None:
         self._put("class", cls.__name__)

@@ -437,8 +437,8 @@ def _outer_key(path: str) -> jax.Array:
     scope = _key_scope.get()
     if scope is not None:
         key, draws = scope
-        made: Any = key() if callable(key) else key
-        return jax.random.fold_in(made, next(draws))
+        base: Any = key() if callable(key) else key
+        return jax.random.fold_in(base, next(draws))
     if tracing():
         raise ArgumentError(
             path or "random",

@@ -161,12 +161,12 @@ def one_operation(function: _Function) -> _Function:
 
 def _once(handle: Callable[[Callable], Callable], fn: Callable) -> Callable:
     """``handle(fn)``, made when it is first called."""
-    made: list[Callable] = []
+    functions: list[Callable] = []
 
     def call(*args, **kwargs):
-        if not made:
-            made.append(handle(fn))
-        return made[0](*args, **kwargs)
+        if not functions:
+            functions.append(handle(fn))
+        return functions[0](*args, **kwargs)
 
     return call
 
@@ -177,11 +177,11 @@ def _front(fn: Callable, name: str, kind: type, other: Callable) -> Any:
     def call(*args, **kwargs):
         functions = False
         for value in (*args, *kwargs.values()) if kwargs else args:
-            if (given := type(value)) is kind or (
-                given in _NESTED and _holds(value, kind)
+            if (type_ := type(value)) is kind or (
+                type_ in _NESTED and _holds(value, kind)
             ):
                 return other(*args, **kwargs)
-            functions = functions or given in _fronts
+            functions = functions or type_ in _fronts
         if functions:  # JAX knows some by identity: lax.max in lax.reduce_window
             args = tuple(original(value) for value in args)
             kwargs = {key: original(value) for key, value in kwargs.items()}

@@ -59,7 +59,7 @@ class ShortNames:
             if rare or len(stay) == 1 or shorten(text, width) == text:
                 break
             stay.discard(i)
-            text = _joined(words, stay)
+            text = _join(words, stay)
         return shorten(text, width, tail=tail)
 
 
@@ -71,7 +71,7 @@ def _bare(word: str) -> str:
     return word.strip(_BETWEEN)
 
 
-def _joined(words: list[str], stay: set[int]) -> str:
+def _join(words: list[str], stay: set[int]) -> str:
     """The words that stay, with one "…" for those between."""
     text = ""
     for i, word in enumerate(words):

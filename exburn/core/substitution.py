@@ -89,24 +89,24 @@ class Substitution:
             return part
         if (pair := self._pairs.get(id(part))) is not None:
             return pair[1]
-        if self.outer is None or (found := self.outer.find(part)) is None:
+        if self.outer is None or (copy := self.outer.find(part)) is None:
             return None
-        pair = self._pairs.get(id(found))
-        return found if pair is None else pair[1]
+        pair = self._pairs.get(id(copy))
+        return copy if pair is None else pair[1]
 
     def stand_in(self, part: Any) -> Any:
         """What stands for a part that code reached, the part itself if nothing does."""
         if id(part) in self._own:
             return part
-        found, scope = self.find(part), self
+        copy, scope = self.find(part), self
         while scope is not None:
-            if found is None and scope.meet is not None:
+            if copy is None and scope.meet is not None:
                 return scope.meet(part)
-            if found is not None and scope._note is not None:
+            if copy is not None and scope._note is not None:
                 scope._note(part)
                 break
             scope = scope.outer
-        return part if found is None else found
+        return part if copy is None else copy
 
 
 def current() -> Substitution | None:

@@ -246,14 +246,14 @@ def sizes_that_meet(shapes: list[tuple]) -> list[tuple]:
         >>> sizes_that_meet([(dim(0), dim(1), 8), (16, 8)])
         [(batch, 16, 8), (16, 8)]
     """
-    known: dict[int, set[int]] = {}
+    sizes: dict[int, set[int]] = {}
     for shape in shapes:
         for axis, size in enumerate(reversed(shape)):
             if isinstance(size, int) and size != 1:
-                known.setdefault(axis, set()).add(size)
+                sizes.setdefault(axis, set()).add(size)
 
     def meet(size: Any, axis: int) -> Any:
-        others = known.get(axis, set())
+        others = sizes.get(axis, set())
         return size if isinstance(size, int) or len(others) != 1 else min(others)
 
     return [
@@ -374,7 +374,7 @@ def _trace(run: Callable, specs: list) -> Any:
         symbolic = error
     # A symbol is no number for NumPy and Python in many ways: `np.sqrt(x.shape[0])`,
     # `range(x.shape[0])`, `assert x.shape[0] % 2 == 0`. Or JAX cannot compare two.
-    trials, told = [_LARGE, _SMALL, _LEAST, _ALIKE], symbolic
+    trials, reason = [_LARGE, _SMALL, _LEAST, _ALIKE], symbolic
     if not isinstance(symbolic, _INCONCLUSIVE):
         trials.insert(0, trials.pop(1))
     for sizes in trials:
@@ -385,8 +385,8 @@ def _trace(run: Callable, specs: list) -> Any:
         except Exception as error:
             # The symbols were one thing, this another.
             if sizes is _LARGE and _line(error) != _line(symbolic):
-                told = error
-    raise symbolic if isinstance(symbolic, ExBurnError) else told from None
+                reason = error
+    raise symbolic if isinstance(symbolic, ExBurnError) else reason from None
 
 
 def _of_jax(error: ExBurnError) -> bool:
@@ -453,7 +453,7 @@ def symbols_of(size: Any) -> tuple[str, ...]:
 
 def evaluate_size(
     size: Any,
-    known: Mapping[str, Any],
+    values: Mapping[str, Any],
     functions: Mapping[str, Callable] = _FUNCTIONS,
 ) -> Any:
     """What a size that follows from others is.
@@ -462,47 +462,47 @@ def evaluate_size(
 
     Args:
         size: The size.
-        known: What its symbols stand for: numbers, or whatever adds and multiplies.
+        values: What its symbols stand for: numbers, or whatever adds and multiplies.
         functions: ``floordiv``, ``mod``, ``max`` and ``min`` of those.
 
     Example:
         >>> evaluate_size((dim(1) ** 2) // 2 + 1, {"d1": 5})
         13
     """
-    return _sum(_TOKEN.findall(str(size))[::-1], known, functions)
+    return _sum(_TOKEN.findall(str(size))[::-1], values, functions)
 
 
 # Python's own parser would report to `sys.addaudithook` that code is compiled, and who
 # reads the files of others may have set an alarm on that.
-def _sum(tokens: list[str], known: Mapping[str, Any], functions: Mapping) -> Any:
+def _sum(tokens: list[str], values: Mapping[str, Any], functions: Mapping) -> Any:
     """The sum at the end of tokens in reverse; they are taken off."""
     total: Any = 0
     while tokens and tokens[-1] not in "),":
         sign = tokens.pop() if tokens[-1] in "+-" else "+"
-        product = _product(tokens, known, functions)
+        product = _product(tokens, values, functions)
         total += -product if sign == "-" else product
     return total
 
 
-def _product(tokens: list[str], known: Mapping[str, Any], functions: Mapping) -> Any:
-    product = _power(tokens, known, functions)
+def _product(tokens: list[str], values: Mapping[str, Any], functions: Mapping) -> Any:
+    product = _power(tokens, values, functions)
     while tokens and tokens[-1] == "*":
         tokens.pop()
-        product *= _power(tokens, known, functions)
+        product *= _power(tokens, values, functions)
     return product
 
 
-def _power(tokens: list[str], known: Mapping[str, Any], functions: Mapping) -> Any:
+def _power(tokens: list[str], values: Mapping[str, Any], functions: Mapping) -> Any:
     token = tokens.pop()
     if token in functions:
         arguments = []
         while tokens.pop() in "(,":
-            arguments.append(_sum(tokens, known, functions))
+            arguments.append(_sum(tokens, values, functions))
         value = functions[token](*arguments)
     elif token == "-":
-        return -_power(tokens, known, functions)
+        return -_power(tokens, values, functions)
     else:
-        value = int(token) if token.isdigit() else known[token]
+        value = int(token) if token.isdigit() else values[token]
     if tokens and tokens[-1] == "^":
         tokens.pop()
         value **= int(tokens.pop())

@@ -90,20 +90,20 @@ def _specs_of(layer: Any, run: Callable, tensors: Sequence[Any]) -> tuple[list, 
 
     What differs between two trials, of other sizes and values, is unknown.
     """
-    found, failed = [], None
+    trials, failed = [], None
     for text, number, size in _trials(layer):
-        if failed is None and len(found) == len(_TRIALS):
+        if failed is None and len(trials) == len(_TRIALS):
             break
         arrays = [_stand_in(tensor, text, number, size) for tensor in tensors]
         try:
             with forward_context.key_scope(jax.random.key(0)):  # of the trials alone
-                found.append(run(arrays))
+                trials.append(run(arrays))
         except (ExBurnError, TypeError, ValueError) as error:
             failed = failed or error  # a value that the layer does not know
-    if not found:
+    if not trials:
         assert failed is not None
         raise failed
-    (first, structure), (second, other) = found[0], found[-1]
+    (first, structure), (second, other) = trials[0], trials[-1]
     if structure != other or [a.ndim for a in first] != [b.ndim for b in second]:
         raise ArgumentError(
             "map",

@@ -62,7 +62,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
         return
     seed = forward_context.global_seed() if seed is None else seed
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
-    made: dict[str, tuple[Any, Any]] = {}  # by path: the weight, and its value
+    values: dict[str, tuple[Any, Any]] = {}  # by path: the weight, and its value
     # Values, not tracers, if a function that JAX traces uses them first.
     with (
         jax.ensure_compile_time_eval(),
@@ -77,15 +77,15 @@ def materialize(root: Any, seed: int | None = None) -> None:
             draw = functools.partial(make, spec.shape, spec.dtype, rng=rng)
             apart = getattr(make, "apart", False) and math.prod(spec.shape) >= _LARGE
             with _needing_memory(top + path, spec):
-                made[top + path] = weight, threads.submit(draw) if apart else draw()
-        for path, (weight, value) in made.items():  # all are made while a GPU starts
+                values[top + path] = weight, threads.submit(draw) if apart else draw()
+        for path, (weight, value) in values.items():  # all are made while a GPU starts
             with _needing_memory(path, weight.get_raw_value()):
                 value = value.result() if isinstance(value, Future) else value
                 value = np.asarray(value, weight.get_raw_value().dtype)
                 array = place_value(value, weight, root._meta.value.initial, path)
             if set_values([(weight, array)]):
                 raise TraceContextError(f"{path} is of another trace")
-    if made:
+    if values:
         place(root)
     for _, module in iter_modules(root):  # those made with a quantized policy
         if getattr(module, "_given_policy", None) is not None:
@@ -168,7 +168,7 @@ def redraw(
         seed: The seed.
         shapes: Other shapes of some, as they would be in a narrower layer.
     """
-    initial, found = root._meta.value.initial, {}
+    initial, arrays = root._meta.value.initial, {}
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
     for path, weight, _ in iter_weights(root):
         value = weight.get_raw_value()
@@ -177,8 +177,8 @@ def redraw(
             continue
         shape = (shapes or {}).get(path, value.shape)
         rng = forward_context.philox(top + path, seed)
-        found[path] = np.asarray(make(shape, value.dtype, rng=rng), value.dtype)
-    return found
+        arrays[path] = np.asarray(make(shape, value.dtype, rng=rng), value.dtype)
+    return arrays
 
 
 def spec_like(value: Any) -> jax.ShapeDtypeStruct:
@@ -234,9 +234,9 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
             return copy._call_arrays(args, kwargs)
 
     with untouched_metrics(layer):
-        for given in (specs, [_one_row(spec) for spec in specs]):
+        for sizes in (specs, [_one_row(spec) for spec in specs]):
             with contextlib.suppress(Exception):  # an earlier trace told of mistakes
-                return jax.make_jaxpr(run)(*given, *params), shapes
+                return jax.make_jaxpr(run)(*sizes, *params), shapes
     return None
 
 
@@ -325,9 +325,9 @@ def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
         return rebuild, specs
 
     def attach(values):
-        values, given = list(values[: len(specs)]), values[len(specs) :]
+        values, arrays = list(values[: len(specs)]), values[len(specs) :]
         if (ctx := forward_context.current()) is not None:
-            for i, mask in zip(places, given, strict=True):
+            for i, mask in zip(places, arrays, strict=True):
                 ctx.set_mask(values[i], mask)
         return rebuild(values)
 
@@ -365,9 +365,14 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
         graphdef, state, rest = nnx.split(layer, nnx.Variable, ...)
         abstract, treedef = jax.tree.flatten(state)
         traces: list[dict[str, tuple]] = []  # of each: layers met unbuilt, and shapes
-        found: list[Discovery] = []
+        discoveries: list[Discovery] = []
 
-        def run(*values, graph=(graphdef, treedef, rest), traces=traces, found=found):
+        def run(
+            *values,
+            graph=(graphdef, treedef, rest),
+            traces=traces,
+            discoveries=discoveries,
+        ):
             graphdef, treedef, rest = graph
             state = jax.tree.unflatten(treedef, values[len(specs) :])
             copy = nnx.merge(graphdef, state, rest)
@@ -375,7 +380,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
                 key=jax.random.key(0), discovering=True, training=bool(training)
             )
             ctx.asked = training is not None
-            found.append(discovery := Discovery(layer, copy, ctx))
+            discoveries.append(discovery := Discovery(layer, copy, ctx))
             try:
                 with forward_context.forward(ctx), substituting(discovery.scope):
                     args, kwargs = rebuild(values[: len(specs)])
@@ -395,7 +400,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
             result = trace_shapes(run, [*specs, *params], where=where)
         except Exception as error:
             failed = error
-        if any([discovery.settle() for discovery in found]):
+        if any([discovery.settle() for discovery in discoveries]):
             continue
         # A layer that is met first within another trace is built outside of it.
         if failed and not (isinstance(failed, NotBuiltError) and any(traces)):
@@ -427,12 +432,12 @@ def _join_traces(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
     The first trace knows what is unknown. Those behind it are trials of several sizes,
     where the layer was not reached with symbols: what differs is unknown.
     """
-    found = dict(traces[0])
+    joint = dict(traces[0])
     for trial in traces[1:]:
         for path, shapes in trial.items():
             if path not in traces[0]:
-                found[path] = common_sizes(found.get(path, shapes), shapes)
-    return found
+                joint[path] = common_sizes(joint.get(path, shapes), shapes)
+    return joint
 
 
 # ------------------------------------------------------------------ build itself
@@ -465,9 +470,9 @@ def complete_build(build: Callable) -> Callable:
                 build(self, *shapes, **named)
             self._note_shapes(*shapes, **named)
             _finish(self)
-            given = (*shapes, *named.values())
-            if self._call_info.is_enough(len(given)) and waits_inside(self):
-                follow_call(self, given)
+            sizes = (*shapes, *named.values())
+            if self._call_info.is_enough(len(sizes)) and waits_inside(self):
+                follow_call(self, sizes)
 
     return run
 
@@ -564,9 +569,9 @@ def get_build_config(self: Any) -> dict[str, Any] | None:
 
     Source: Keras, ``Layer.get_build_config``.
     """
-    given, named = self._meta.value.shapes
+    positional, named = self._meta.value.shapes
     names = build_names(self) or ["input_shape"]  # of ``build(self, *shapes)``
-    shapes = dict(zip(names, given, strict=False)) | named
+    shapes = dict(zip(names, positional, strict=False)) | named
     if len(shapes) > 1:
         return {"shapes_dict": shapes}
     return {"input_shape": shapes.popitem()[1]} if shapes else None

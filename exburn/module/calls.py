@@ -115,9 +115,9 @@ def call_outermost(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         with forward_context.forward(ctx), as_reached(layer, reaching):
             outputs = call_arrays(layer, args, kwargs)
     except ValueError as error:
-        given = dict(zip(layer._call_info.order, args, strict=False)) | kwargs
-        held = {path: w.get_raw_value() for path, w, _ in iter_weights(layer)}
-        refuse_apart(layer.name, error, given | {"weights": held})
+        arrays = dict(zip(layer._call_info.order, args, strict=False)) | kwargs
+        weights = {path: w.get_raw_value() for path, w, _ in iter_weights(layer)}
+        refuse_apart(layer.name, error, arrays | {"weights": weights})
         raise
     _added[layer] = ctx.losses
     if (scope := stateless_scope.current()) and scope.collect_losses:
@@ -192,11 +192,11 @@ def _input_masks(info: Any, args: tuple, kwargs: dict[str, Any], ctx: Context) -
     if not args:
         return kwargs.get("mask")
     leaves = jax.tree.leaves(args[0])
-    found = [ctx.mask_of(leaf) for leaf in leaves]
+    masks = [ctx.mask_of(leaf) for leaf in leaves]
     if isinstance(args[0], list | tuple | dict):
-        mask = found if any(m is not None for m in found) else None
+        mask = masks if any(m is not None for m in masks) else None
     else:
-        mask = found[0] if found else None
+        mask = masks[0] if masks else None
     if info.takes_mask and kwargs.get("mask") is None and mask is not None:
         kwargs["mask"] = mask
     return kwargs["mask"] if kwargs.get("mask") is not None else mask
@@ -295,14 +295,14 @@ def _add_place(layer: Any, error: Exception, args: tuple, ctx: Context) -> None:
     if any(place.startswith("in layer ") for place in places_of(error)):
         return
     path = ctx.paths.get(id(layer)) or layer.name
-    shown = [f"{name}{describe(value)}" for name, value in _named(args)]
+    shown = [f"{name}{describe(value)}" for name, value in _named_arrays(args)]
     shapes = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
     received = f", which received {shapes}" if shapes else ""
     place = f"in layer {path!r} ({type(layer).__name__}){received}"
     locate(error, place, hint=tracer_hint(error))
 
 
-def _named(args: tuple) -> Iterator[tuple[str, Any]]:
+def _named_arrays(args: tuple) -> Iterator[tuple[str, Any]]:
     """The arrays among the arguments; those of a dict of arrays with their names."""
     for value in args:
         if isinstance(value, dict):

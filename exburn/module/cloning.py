@@ -19,27 +19,27 @@ _SETTINGS = bool, int, float, str, type(None)  # attributes that a copy may shar
 
 def clone(layer: _Layer) -> _Layer:
     """A layer of the same configuration with copies of the weights."""
-    made = fresh_clone(layer)
+    copy = fresh_clone(layer)
     pairs = {path: w for path, w, _ in iter_weights(layer)}
-    own = {path: w for path, w, _ in iter_weights(made)}
+    own = {path: w for path, w, _ in iter_weights(copy)}
     if own.keys() != pairs.keys():  # of one layer that was quantized or adapted
         return twin(layer)
-    keep_settings(layer, made)
+    keep_settings(layer, copy)
     for path, weight in own.items():
         weight.set_raw_value(own_copy(pairs[path].get_value()))
-    return made
+    return copy
 
 
-def keep_settings(layer: Any, made: Any, but: tuple[Any, str] | None = None) -> None:
+def keep_settings(layer: Any, copy: Any, but: tuple[Any, str] | None = None) -> None:
     """Gives a copy what was set of a layer and of those in it since they were made.
 
     Args:
         layer: The layer.
-        made: One of the same structure.
+        copy: One of the same structure.
         but: A layer in it, and an attribute of which its copy has a value of its own.
     """
     modules = dict(iter_modules(layer))
-    for path, module in iter_modules(made):
+    for path, module in iter_modules(copy):
         if (old := modules.get(path)) is None:
             continue
         for name in ("_trainable", "_policy", "_own_policy"):  # of layers in layers
@@ -58,7 +58,7 @@ def keep_settings(layer: Any, made: Any, but: tuple[Any, str] | None = None) -> 
         for path, weight, _ in iter_weights(layer)
         if weight.get_metadata().get("frozen")
     }
-    for path, weight, _ in iter_weights(made):
+    for path, weight, _ in iter_weights(copy):
         if path in frozen:
             weight.set_metadata("frozen", True)
 
@@ -69,12 +69,12 @@ def fresh_clone(layer: Any) -> Any:
     Classes of the user's need not be registered: nothing is looked up by name.
     """
     with making_clone():
-        made = unbuilt_copy(layer)
-    if layer.built and not made.built and layer._meta.value.traced is not None:
-        infer(made, *layer._meta.value.traced)
+        copy = unbuilt_copy(layer)
+    if layer.built and not copy.built and layer._meta.value.traced is not None:
+        infer(copy, *layer._meta.value.traced)
     if changes := getattr(layer, "changes", None):  # by quantize(), add_lora() …
-        made.repeat_changes(changes)
-    return made
+        copy.repeat_changes(changes)
+    return copy
 
 
 def unbuilt_copy(layer: Any) -> Any:

@@ -63,8 +63,12 @@ def copy_config(self: Any) -> dict[str, Any]:
         return config
     if getattr(self, "graph", None) is not None:
         return config
-    given = given_arguments(self, cls, self._meta.value.args, self._meta.value.kwargs)
-    missing = {k: given[k] for k in init_names(cls) if k in given and k not in config}
+    arguments = given_arguments(
+        self, cls, self._meta.value.args, self._meta.value.kwargs
+    )
+    missing = {
+        k: arguments[k] for k in init_names(cls) if k in arguments and k not in config
+    }
     with registry.leaving_functions():
         return config | registry.serialize(missing)
 
@@ -143,6 +147,6 @@ def _is_described_by_its_own(cls: type) -> bool:
 
     Else there are none, or a ``get_config`` of the user's goes with its constructor.
     """
-    described, made = _definer(cls, "get_config"), _definer(cls, "__init__")
-    own = is_foreign(described) and issubclass(described, made)
-    return is_foreign(made) and not own
+    described, maker = _definer(cls, "get_config"), _definer(cls, "__init__")
+    own = is_foreign(described) and issubclass(described, maker)
+    return is_foreign(maker) and not own

@@ -38,14 +38,14 @@ def standing_for(
     """
     scope = Substitution(corresponding(original, copied), meet=meet, note=note)
     for holder in survey(copied)[1]:
-        held = vars(holder)[REACHED]
+        parts = vars(holder)[REACHED]
         for name, part in holder._meta.value.reached.items():
-            if name not in held:
+            if name not in parts:
                 continue
             if isinstance(part, nnx.Module):
-                scope.add(corresponding(part, held[name]))
+                scope.add(corresponding(part, parts[name]))
             else:
-                scope.add([(part, held[name])])
+                scope.add([(part, parts[name])])
     return scope
 
 

@@ -369,17 +369,17 @@ def assign_names(layers: Iterable[Any]) -> dict[int, str]:
     for layer in unique:
         if id(layer) in names:
             continue
-        wanted = layer._name
-        if wanted is None or wanted in taken:
+        name = layer._name
+        if name is None or name in taken:
             base = snake_case(type(layer).__name__.lstrip("_"))
-            wanted, i = base, 0
-            while wanted in taken:
+            name, i = base, 0
+            while name in taken:
                 i += 1
-                wanted = f"{base}_{i}"
+                name = f"{base}_{i}"
         if layer._name is None:
-            layer._name = wanted
-        taken[wanted] = layer
-        names[id(layer)] = wanted
+            layer._name = name
+        taken[name] = layer
+        names[id(layer)] = name
     return names
 
 

@@ -110,8 +110,8 @@ def _row_hint(row: tuple, shape: tuple) -> str:
         f"{public_shape(row)}, as Input(shape) says, and {has}"
     )
     sizes = (*row, *shape[1:])
-    known = all(isinstance(n, int) for n in sizes)
-    if known and len(row) == 1 and len(shape) > 2 and math.prod(shape[1:]) == row[0]:
+    fixed = all(isinstance(n, int) for n in sizes)
+    if fixed and len(row) == 1 and len(shape) > 2 and math.prod(shape[1:]) == row[0]:
         return f"{hint}: x.reshape(len(x), -1)."
     return f"{hint}."
 

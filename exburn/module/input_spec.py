@@ -85,15 +85,15 @@ class InputSpec(Configured):
         """
         shape, own = tuple(value.shape), self.shape or ()
         rank, squeezes = len(shape), self.allow_last_axis_squeeze
-        wanted, hint = None, "Add or drop axes: x[..., None], Reshape, Flatten."
+        demand, hint = None, "Add or drop axes: x[..., None], Reshape, Flatten."
         if self.ndim is not None and rank != self.ndim and not squeezes:
-            wanted = f"an input of rank {self.ndim}"
+            demand = f"an input of rank {self.ndim}"
         elif self.min_ndim is not None and rank < self.min_ndim:
-            wanted = f"an input of rank {self.min_ndim} or more"
+            demand = f"an input of rank {self.min_ndim} or more"
             if rank == 1:
                 hint = "The first axis is the batch: pass one row as x[None]."
         elif self.max_ndim is not None and rank > self.max_ndim:
-            wanted = f"an input of rank {self.max_ndim} or less"
+            demand = f"an input of rank {self.max_ndim} or less"
         elif self.dtype is not None and self.dtype != standardize_dtype(value.dtype):
             raise ArgumentError(
                 layer, f"the layer needs {self.dtype}, received {describe(value)}"
@@ -102,19 +102,19 @@ class InputSpec(Configured):
             if squeezes and own:
                 own, shape = (s[:-1] if s[-1:] == (1,) else s for s in (own, shape))
                 if len(own) != len(shape) and rank != self.ndim:
-                    wanted = f"an input of shape {self.shape}"
+                    demand = f"an input of shape {self.shape}"
             sizes = dict(enumerate(own)) | self.axes
-            for axis, size in sizes.items() if wanted is None else ():
+            for axis, size in sizes.items() if demand is None else ():
                 if size is not None and isinstance(shape[axis], int):
                     if shape[axis] != size:
-                        wanted = f"size {size} on axis {axis}"
+                        demand = f"size {size} on axis {axis}"
                         hint = (
                             "It was built for that size; for another, make a new one."
                         )
-        if wanted:
+        if demand:
             raise ShapeError(
                 layer,
-                f"the layer needs {wanted}, received {describe(value)}",
+                f"the layer needs {demand}, received {describe(value)}",
                 hint=hint,
             )
 

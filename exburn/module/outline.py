@@ -104,12 +104,12 @@ def inner_layers(layer: Any) -> list[Any]:
     """The layers directly inside of one, those of containers among them."""
     if getattr(layer, "is_model", False):
         return list(layer.layers)
-    found: dict[str, Any] = {}
+    layers: dict[str, Any] = {}
     for path, inner in layer_paths(layer).items():
         above = path.split("/")
-        if not any("/".join(above[:n]) in found for n in range(1, len(above))):
-            found[path] = inner
-    return list(found.values())
+        if not any("/".join(above[:n]) in layers for n in range(1, len(above))):
+            layers[path] = inner
+    return list(layers.values())
 
 
 def _rows(

@@ -112,16 +112,16 @@ def list_weights(
         trainable: Only those that are trained, or that are not.
         carried: Also the states of stateful layers and the seeds of random ones.
     """
-    found = iter_variables(layer) if carried else iter_weights(layer, carried=False)
-    weights = _fill_weights(layer, found)
+    entries = iter_variables(layer) if carried else iter_weights(layer, carried=False)
+    weights = _fill_weights(layer, entries)
     return [w for w, learns in weights if trainable in (None, learns)]
 
 
 def _fill_weights(
-    layer: Any, found: Iterable[tuple[str, Weight, bool]]
+    layer: Any, entries: Iterable[tuple[str, Weight, bool]]
 ) -> list[tuple[Weight, bool]]:
     """Weights of a layer, and whether they are trained; none is a spec any more."""
-    weights = [(weight, learns) for _, weight, learns in found]
+    weights = [(weight, learns) for _, weight, learns in entries]
     if any(is_abstract(weight) for weight, _ in weights):
         materialize(layer)
     return weights

@@ -69,12 +69,12 @@ def policy_for_keras(layer: Any) -> DTypePolicy:
 
 def replace(layer: Any, policy: Any) -> None:
     """Gives a layer another policy, in its map if it has one."""
-    given = layer._given_policy
-    if isinstance(given, DTypePolicyMap):
-        if (path := _path(layer)) in given:
-            del given[path]
-        given[path] = policy
-        policy = given
+    policies = layer._given_policy
+    if isinstance(policies, DTypePolicyMap):
+        if (path := _path(layer)) in policies:
+            del policies[path]
+        policies[path] = policy
+        policy = policies
     layer.precision = policy
 
 
@@ -165,8 +165,8 @@ def pack(layer: Any) -> None:
 
 def _own(layer: Any) -> DTypePolicy | None:
     """The policy that a layer was given for itself, if that is more than dtypes."""
-    given = layer._given_policy
-    return given[_path(layer)] if isinstance(given, DTypePolicyMap) else given
+    policy = layer._given_policy
+    return policy[_path(layer)] if isinstance(policy, DTypePolicyMap) else policy
 
 
 def _path(layer: Any) -> str:

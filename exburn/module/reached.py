@@ -42,14 +42,14 @@ def adopt(holder: Any, part: Any) -> Any:
         What it holds: the part; for the layers of a clone a copy of the part, unless it
         is one of them.
     """
-    meta, held = holder._meta.value, dict(vars(holder).get(REACHED, {}))
-    known = {name for name, original in meta.reached.items() if original is part}
-    name = next(iter(known), None) or _name_for(holder, part)
-    if name not in held:
-        held[name] = _own(part, meta.clone)
-        setattr(holder, REACHED, held)
+    meta, parts = holder._meta.value, dict(vars(holder).get(REACHED, {}))
+    names = {name for name, original in meta.reached.items() if original is part}
+    name = next(iter(names), None) or _name_for(holder, part)
+    if name not in parts:
+        parts[name] = _own(part, meta.clone)
+        setattr(holder, REACHED, parts)
     meta.reached[name] = part
-    return held[name]
+    return parts[name]
 
 
 def _name_for(holder: Any, part: Any) -> str:
@@ -68,8 +68,8 @@ def _own(part: Any, clone: Any) -> Any:
     if clone is None or made_at(part) > clone.began_at:
         return part
     if id(part) not in clone.copies:
-        made = part.copy() if isinstance(part, nnx.Variable) else twin(part)
-        clone.copies[id(part)] = part, made
+        copy = part.copy() if isinstance(part, nnx.Variable) else twin(part)
+        clone.copies[id(part)] = part, copy
     return clone.copies[id(part)][1]
 
 
@@ -124,9 +124,9 @@ class Discovery:
         """Has the layers hold what was found; whether some of it was held by none."""
         for holder, part in [*self.noted, *self.met]:
             adopt(holder, part)
-        found = bool(self.met)
+        unheld = bool(self.met)
         self.met, self.noted = [], []
-        return found
+        return unheld
 
     def _holder(self) -> Any:
         ctx = forward_context.current() or self._pass
@@ -159,8 +159,8 @@ class Discovery:
 
 def _holds(holder: Any, part: Any, noted: list[tuple[Any, Any]]) -> bool:
     reached = holder._meta.value.reached
-    held = vars(holder).get(REACHED, {})
-    if any(one is part and name in held for name, one in reached.items()):
+    parts = vars(holder).get(REACHED, {})
+    if any(one is part and name in parts for name, one in reached.items()):
         return True
     return any(h is holder and p is part for h, p in noted)
 

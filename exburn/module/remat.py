@@ -200,10 +200,10 @@ def _call_again(
 
     def run(state, arrays, masks):
         flat = nnx.to_flat_state(state)
-        given = {p: v.get_raw_value() for p, v in flat if isinstance(v, nnx.Param)}
+        before = {p: v.get_raw_value() for p, v in flat if isinstance(v, nnx.Param)}
 
         def has_changed(path, variable):
-            return path not in given or variable.get_raw_value() is not given[path]
+            return path not in before or variable.get_raw_value() is not before[path]
 
         copy = nnx.merge(graphdef, state)
         part, scope = outer.within(), standing_for(layer, copy)
@@ -215,7 +215,7 @@ def _call_again(
         with forward_context.forward(part), substituting(scope):
             outputs = copy.call(*args, **kwargs)
         others = nnx.state(copy, has_changed)
-        found = [part.mask_of(leaf) for leaf in jax.tree.leaves(outputs)]
+        out_masks = [part.mask_of(leaf) for leaf in jax.tree.leaves(outputs)]
         sources = [part.source_of(lookup[0]) for lookup in part.lookups]
         lookups[:] = [
             (i, rows, name)
@@ -223,7 +223,7 @@ def _call_again(
             for i, value in enumerate(arrays)
             if value is source
         ]
-        return outputs, others, part.losses, found
+        return outputs, others, part.losses, out_masks
 
     if rule.larger_than is not None:
         draws = Counter(outer._draws)
@@ -233,11 +233,11 @@ def _call_again(
         sizes = [math.prod(v.shape[1:]) for v in jax.tree.leaves(outputs)]
         if sum(sizes) <= rule.larger_than:
             return layer.call(*args, **kwargs)
-    outputs, others, losses, found = rule.wrap(run)(state, arrays, masks)
+    outputs, others, losses, out_masks = rule.wrap(run)(state, arrays, masks)
     nnx.update(layer, others)
     outer.losses += losses
     outer.lookups += [(arrays[i], rows, name) for i, rows, name in lookups]
-    for leaf, mask in zip(jax.tree.leaves(outputs), found, strict=True):
+    for leaf, mask in zip(jax.tree.leaves(outputs), out_masks, strict=True):
         if mask is not None:
             outer.set_mask(leaf, mask)
     return outputs

@@ -50,8 +50,8 @@ class SeedGenerator:
     def __init__(
         self, seed: int | None = None, name: str | None = None, *, backend: Any = None
     ):
-        if (given := getattr(backend, "__name__", backend)) is not None and (
-            given.rpartition(".")[2] not in ("jax", "backend")
+        if (backend_name := getattr(backend, "__name__", backend)) is not None and (
+            backend_name.rpartition(".")[2] not in ("jax", "backend")
         ):
             raise ArgumentError(
                 "SeedGenerator", f"the backend is JAX, received {backend!r}"
@@ -153,15 +153,17 @@ class SeedOfLayer:
     def __get__(self, layer: Any, owner: type | None = None) -> Any:
         if layer is None:
             return self
-        if layer not in _made:
+        if layer not in _generators:
             seed = getattr(layer, "seed", None)
             with jax.ensure_compile_time_eval():
-                _made[layer] = SeedGenerator(layer_seed() if seed is None else seed)
-        return _made[layer]
+                _generators[layer] = SeedGenerator(
+                    layer_seed() if seed is None else seed
+                )
+        return _generators[layer]
 
 
 # Apart from the layers: their graph is part of what a program is compiled for.
-_made: weakref.WeakKeyDictionary[Any, SeedGenerator] = weakref.WeakKeyDictionary()
+_generators: weakref.WeakKeyDictionary[Any, SeedGenerator] = weakref.WeakKeyDictionary()
 
 
 def iter_variables(root: Any) -> Iterator[tuple[str, Weight, bool]]:
@@ -174,9 +176,11 @@ def iter_variables(root: Any) -> Iterator[tuple[str, Weight, bool]]:
 
 
 def _states(module: Any) -> Iterator[tuple[str, Weight]]:
-    held = {name: v for name, v in vars(module).items() if isinstance(v, SeedGenerator)}
+    generators = {
+        name: v for name, v in vars(module).items() if isinstance(v, SeedGenerator)
+    }
     seed = getattr(type(module), "seed_generator", None)
     if isinstance(seed, SeedOfLayer) and seed.draws(module):
-        held["seed_generator"] = module.seed_generator
-    for name, generator in held.items():
+        generators["seed_generator"] = module.seed_generator
+    for name, generator in generators.items():
         yield f"{name}/{SEED_STATE}", generator.state

@@ -89,10 +89,10 @@ def select_layers(root: Any, patterns: tuple, *, op: str) -> dict[str, Any]:
     layers = layer_paths(root)
     chosen: set[str] = set()
     for pattern in patterns:
-        found = _matches(pattern, layers, op)
-        if not found:
+        paths = _matches(pattern, layers, op)
+        if not paths:
             raise _no_match(root, pattern, layers, op)
-        chosen |= set(found)
+        chosen |= set(paths)
     return {path: layer for path, layer in layers.items() if path in chosen}
 
 
@@ -123,8 +123,8 @@ def _matches(pattern: Any, layers: dict[str, Any], op: str) -> list[str]:
         lambda path, name: expression and expression.fullmatch(path),
     ]
     for reads in readings:
-        if found := [p for p, layer in layers.items() if reads(p, layer.name)]:
-            return found
+        if paths := [p for p, layer in layers.items() if reads(p, layer.name)]:
+            return paths
     return []
 
 
@@ -142,5 +142,5 @@ def _no_match(root: Any, pattern: Any, layers: dict, op: str) -> UnknownNameErro
                 return UnknownNameError(op, error.reason, error.details, hint=hint)
     label = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
     names = {_last(path) for path in layers}
-    known = names | set(layers)
-    return unknown_name("layer", getattr(label, "name", label), known, op=op)
+    choices = names | set(layers)
+    return unknown_name("layer", getattr(label, "name", label), choices, op=op)

@@ -70,12 +70,12 @@ class CallInfo:
                 f"the layer must be called with {missing[0]!r}",
                 {"its arguments": ", ".join(self.order)},
             )
-        wanted = build_names(layer)
-        if len(wanted) > 1:
-            given = [named.get(name.removesuffix("_shape")) for name in wanted]
-            if given[0] is None and args:  # a subclass gave its input another name
-                given[0] = args[0]
-            return tuple(map(_shapes, given))
+        names = build_names(layer)
+        if len(names) > 1:
+            arguments = [named.get(name.removesuffix("_shape")) for name in names]
+            if arguments[0] is None and args:  # a subclass gave its input another name
+                arguments[0] = args[0]
+            return tuple(map(_shapes, arguments))
         first = args[0] if args else next(iter(kwargs.values()), None)
         return (_shapes(first),)
 

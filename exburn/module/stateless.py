@@ -62,17 +62,17 @@ def bind_arrays(
     """
     weights = list(iter_variables(layer))
     values: dict[str, Any] = {}
-    for kind, given, learned in (
+    for kind, arrays, learned in (
         ("trainable_variables", trained, True),
         ("non_trainable_variables", rest, False),
     ):
         own = [(path, weight) for path, weight, learns in weights if learns is learned]
-        values |= _values_by_path(f"{layer.name}.{op}", kind, own, list(given))
+        values |= _values_by_path(f"{layer.name}.{op}", kind, own, list(arrays))
     outer = forward_context.current()
     copy: Any = nnx.merge(*nnx.split(layer), copy=True)
     scope = standing_for(layer, copy)
-    held = {path: scope.find(weight) for path, weight, _ in iter_weights(layer)}
-    seeds = {path: value for path, value in values.items() if path not in held}
+    copies = {path: scope.find(weight) for path, weight, _ in iter_weights(layer)}
+    seeds = {path: value for path, value in values.items() if path not in copies}
     for path, value in seeds.items():
         dtype = getattr(value, "dtype", type(value).__name__)
         if dtype != np.uint32:
@@ -81,7 +81,7 @@ def bind_arrays(
                 f"{path} must be uint32, received {dtype}",
                 hint="Pass what the last call returned, as it is.",
             )
-    for path, weight in held.items():
+    for path, weight in copies.items():
         weight.set_raw_value(values[path])
     key = outer and outer.key
     if key is None and seeds and not forward_context.in_key_scope():
@@ -91,7 +91,7 @@ def bind_arrays(
         ctx._draws = outer._draws  # a second call in one step draws anew
     ctx.paths, ctx.root = paths_of(layer, scope), copy
     others = [path for path, _, learns in weights if not learns]
-    after = [(seeds.get(path, held.get(path)), path in seeds) for path in others]
+    after = [(seeds.get(path, copies.get(path)), path in seeds) for path in others]
     with forward_context.forward(ctx), substituting(scope):
         yield Bound(copy, ctx, after)
 
@@ -140,8 +140,10 @@ def stateless_call(
         )
     self._require_weights()
     outer, training = forward_context.current(), kwargs.get("training")
-    given = trainable_variables, non_trainable_variables
-    with bind_arrays(self, *given, training=bool(training), op="stateless_call") as run:
+    values = trainable_variables, non_trainable_variables
+    with bind_arrays(
+        self, *values, training=bool(training), op="stateless_call"
+    ) as run:
         run.ctx.asked = training is not None
         outputs = run.copy._call_arrays(args, kwargs)
         result = outputs, run.rest, run.copy.losses
@@ -150,15 +152,15 @@ def stateless_call(
     return result if return_losses else result[:2]
 
 
-def _values_by_path(op: str, kind: str, own: list, given: list) -> dict[str, Any]:
-    if len(own) != len(given):
+def _values_by_path(op: str, kind: str, own: list, arrays: list) -> dict[str, Any]:
+    if len(own) != len(arrays):
         raise ShapeError(
             op,
-            f"{kind} must hold {len(own)} arrays, received {len(given)}",
+            f"{kind} must hold {len(own)} arrays, received {len(arrays)}",
             {"variables": ", ".join(path for path, _ in own)},
             hint=f"Pass those of the layer: layer.{kind}.",
         )
-    values = [v.get_value() if hasattr(v, "get_value") else v for v in given]
+    values = [v.get_value() if hasattr(v, "get_value") else v for v in arrays]
     for (path, weight), value in zip(own, values, strict=True):
         if np.shape(value) != tuple(weight.shape):
             raise ShapeError(

@@ -69,7 +69,7 @@ def summary(
     if positions is None:
         table, notes = _table(rows, show_trainable, line_length, width)
     else:
-        table, notes = _placed(rows, show_trainable, width, positions)
+        table, notes = _place_columns(rows, show_trainable, width, positions)
     head = [Text.assemble("Model: ", (one_line(model.name), "bold")), *_axes(model)]
     foot = [Text(" " + line) for line in [*notes, *totals(model, flops)]]
     for line in (*head, *foot):
@@ -128,7 +128,7 @@ def _table(
     return _draw(columns, widths), notes
 
 
-def _placed(
+def _place_columns(
     rows: list[Row], show_trainable: bool, width: int, positions: Any
 ) -> tuple[Table, list[str]]:
     """The rows in columns that end where the caller says."""

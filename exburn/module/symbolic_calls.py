@@ -45,7 +45,7 @@ def call_symbols(
     leaves = [with_given_mask(v) if isinstance(v, Symbol) else v for v in leaves]
     args, kwargs = jax.tree.unflatten(treedef, leaves)
     is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
-    given = [v for v in leaves if isinstance(v, Symbol)]
+    inputs = [v for v in leaves if isinstance(v, Symbol)]
 
     def rebuild(values):
         values = iter(values)
@@ -54,19 +54,19 @@ def call_symbols(
         ]
         return jax.tree.unflatten(treedef, full)
 
-    if text := any(map(is_text, given)):
-        _require_moves(self, given)
-    specs, masks = [as_places(v.spec) for v in given], [v.mask for v in given]
+    if text := any(map(is_text, inputs)):
+        _require_moves(self, inputs)
+    specs, masks = [as_places(v.spec) for v in inputs], [v.mask for v in inputs]
     if not (traces or text) and _tells_its_shapes(self, masks):
-        outputs, found = _own_shapes(self, rebuild, specs), []
+        outputs, out_masks = _own_shapes(self, rebuild, specs), []
     else:
-        outputs, found = meeting(
+        outputs, out_masks = meeting(
             lambda specs: infer(self, *with_masks(rebuild, specs, masks)), specs, []
         )
     symbols = record(self, args, kwargs, as_strings(outputs) if text else outputs)
-    if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
-        self._meta.value.calls.append(made[0].call)
-    for symbol, mask in zip(made, found or [None] * len(made), strict=True):
+    if results := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
+        self._meta.value.calls.append(results[0].call)
+    for symbol, mask in zip(results, out_masks or [None] * len(results), strict=True):
         symbol.mask = mask
     return symbols
 
@@ -126,19 +126,19 @@ def _own_shapes(layer: Any, rebuild: Callable, specs: list) -> Any:
         if waits_inside(layer):
             infer(layer, rebuild, specs)
         layer._meta.value.traced = rebuild, specs
-        told = layer.compute_output_shape(*shapes)
+        answer = layer.compute_output_shape(*shapes)
     try:
         specs = jax.tree.map(
             lambda shape: spec_of(
                 checked_sizes(layer.name, shape), layer.compute_dtype
             ),
-            told,
+            answer,
             is_leaf=_is_told_shape,
         )
     except ArgumentError as error:
         raise ShapeError(
             f"{layer.name}.compute_output_shape",
-            f"it must return shapes, and returned {told!r}",
+            f"it must return shapes, and returned {answer!r}",
         ) from error
     return specs
 
@@ -200,24 +200,24 @@ def compute_output_shape(self: Any, *shapes, **named) -> Any:
             f"unknown argument {min(unknown)!r}",
             {"known": ", ".join(names)},
         )
-    given = {names[key]: shape for key, shape in named.items()}
-    if not shapes and first in given:
-        shapes = (given.pop(first),)
+    by_name = {names[key]: shape for key, shape in named.items()}
+    if not shapes and first in by_name:
+        shapes = (by_name.pop(first),)
     args, kwargs = jax.tree.map(
-        lambda s: Symbol(s, self.compute_dtype), (shapes, given), is_leaf=is_shape
+        lambda s: Symbol(s, self.compute_dtype), (shapes, by_name), is_leaf=is_shape
     )
     out = self._call_symbols(args, kwargs, traces=True)  # `super()` of a class's own
     return jax.tree.map(lambda s: s.shape, out)
 
 
-def _require_moves(layer: Any, given: list[Symbol]) -> None:
+def _require_moves(layer: Any, inputs: list[Symbol]) -> None:
     """Refuses strings that would be computed with, not only moved."""
-    if layer.moves_text and all(map(is_text, given)):
+    if layer.moves_text and all(map(is_text, inputs)):
         return
     raise DTypeError(
         layer.name,
         f"{type(layer).__name__} computes with numbers, but is given strings",
-        {"received": ", ".join(map(describe, given))},
+        {"received": ", ".join(map(describe, inputs))},
         hint=hint_for_strings(layer),
     )
 

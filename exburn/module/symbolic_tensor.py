@@ -474,8 +474,8 @@ class Operation(metaclass=abc.ABCMeta):
         own = type(self).compute_output_spec is Operation.compute_output_spec
         specs = self._specs(args, kwargs) if own else self._own_specs(args, kwargs)
         outputs = record(self, args, kwargs, specs)
-        if made := jax.tree.leaves(outputs):
-            self._calls.append(made[0].call)
+        if symbols := jax.tree.leaves(outputs):
+            self._calls.append(symbols[0].call)
         return outputs
 
     def _specs(self, args: tuple, kwargs: dict) -> Any:
@@ -483,8 +483,8 @@ class Operation(metaclass=abc.ABCMeta):
         return abstract_eval(self.call, args, kwargs, where=where)
 
     def _own_specs(self, args: tuple, kwargs: dict) -> Any:
-        told = self.compute_output_spec(*args, **kwargs)
-        specs = jax.tree.map(lambda v: v.spec if isinstance(v, Symbol) else v, told)
+        tensors = self.compute_output_spec(*args, **kwargs)
+        specs = jax.tree.map(lambda v: v.spec if isinstance(v, Symbol) else v, tensors)
         for spec in jax.tree.leaves(specs):
             if not isinstance(spec, jax.ShapeDtypeStruct):
                 raise DTypeError(
@@ -528,15 +528,15 @@ class Operation(metaclass=abc.ABCMeta):
         args, kwargs = self._arguments
         bound = inspect.signature(type(self)).bind(*args, **kwargs)
         bound.apply_defaults()
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for key, value in bound.arguments.items():
             kind = bound.signature.parameters[key].kind
             if kind is inspect.Parameter.VAR_KEYWORD:
-                given |= value
+                arguments |= value
             elif kind is not inspect.Parameter.VAR_POSITIONAL:
-                given[key] = value
-        named = "name" in bound.signature.parameters or "name" in given
-        return registry.serialize(given | (config if named else {}))
+                arguments[key] = value
+        named = "name" in bound.signature.parameters or "name" in arguments
+        return registry.serialize(arguments | (config if named else {}))
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -589,10 +589,10 @@ class Lifted(Operation):
             return super()._specs(args, kwargs)
         except (TypeError, ValueError) as error:
             fn = self.fn
-            known = any(fn is own for own in OPERATIONS.values())
-            known = known or jax_dispatch.name_of(fn) is not None
+            ours = any(fn is own for own in OPERATIONS.values())
+            ours = ours or jax_dispatch.name_of(fn) is not None
             misfit = "shape" in str(error) or "dimensions" in str(error)
-            if isinstance(error, ExBurnError) or not (known and misfit):
+            if isinstance(error, ExBurnError) or not (ours and misfit):
                 raise
             operands = [
                 v for v in jax.tree.leaves((args, kwargs)) if hasattr(v, "shape")
@@ -793,9 +793,9 @@ def mask_of(x: Any) -> Any:
 def with_mask(x: Any, mask: Any) -> Any:
     """An array or symbol of the same values with another mask, or without one."""
     if isinstance(x, Symbol):
-        made = record(Lifted(with_mask, "with_mask"), (x, mask), {}, x.spec)
-        made.mask = None if mask is None else _spec_of_mask(mask)
-        return made
+        symbol = record(Lifted(with_mask, "with_mask"), (x, mask), {}, x.spec)
+        symbol.mask = None if mask is None else _spec_of_mask(mask)
+        return symbol
     copy = jnp.copy(x)  # who has the array itself goes by the mask that it had
     if (ctx := forward_context.current()) is not None:
         ctx.set_mask(copy, mask)
@@ -807,12 +807,12 @@ OPERATIONS |= {"mask_of": mask_of, "with_mask": with_mask}
 
 def with_given_mask(symbol: Symbol) -> Symbol:
     """The symbol as layers see it: with the mask that its user has set, if any."""
-    given = symbol._given_mask
-    if given is _UNSET:
+    mask = symbol._given_mask
+    if mask is _UNSET:
         return symbol
     masked = symbol._masked
     if masked is None:
-        masked = with_mask(symbol, None if given is _REMOVED else given)
+        masked = with_mask(symbol, None if mask is _REMOVED else mask)
         symbol._masked = masked
     return masked
 

@@ -55,7 +55,7 @@ def _reached_parts(module: Any) -> Iterator[tuple[str, Any]]:
     return iter(vars(module).get(REACHED, {}).items())
 
 
-def in_tracked_order(module: Any, found: Iterable[tuple[str, Any]]) -> list:
+def in_tracked_order(module: Any, parts: Iterable[tuple[str, Any]]) -> list:
     """Parts of a module in the order in which Keras comes to know of them.
 
     It sees a part that is made before it is put into an attribute as soon as it is, one
@@ -64,11 +64,11 @@ def in_tracked_order(module: Any, found: Iterable[tuple[str, Any]]) -> list:
 
     Args:
         module: The module.
-        found: Some of its ``children``.
+        parts: Some of its ``children``.
     """
     meta = vars(module).get("_meta")
     if meta is None or isinstance(vars(module).get("nodes"), nnx.Dict):
-        return list(found)
+        return list(parts)
     held_since, reached = meta.value.held_since, vars(module).get(REACHED, {})
 
     def known_since(item: tuple[str, Any]) -> tuple[bool, int]:
@@ -76,7 +76,7 @@ def in_tracked_order(module: Any, found: Iterable[tuple[str, Any]]) -> list:
         since = held_since.get(key.partition("/")[0], 0)
         return key in reached, max(since, made_at(part))
 
-    return sorted(found, key=known_since)
+    return sorted(parts, key=known_since)
 
 
 def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -272,14 +272,14 @@ def own_weights(layer: Any) -> Iterator[tuple[str, Weight]]:
 
 def direct_layers(layer: Any) -> list[Any]:
     """The layers directly inside, each once, in Keras' order."""
-    found = in_tracked_order(layer, children(layer))
-    layers = {id(part): part for _, part in found if hasattr(part, "_meta")}
+    parts = in_tracked_order(layer, children(layer))
+    layers = {id(part): part for _, part in parts if hasattr(part, "_meta")}
     return list(layers.values())
 
 
 def held_metrics(root: Any) -> list[Any]:
     """Metrics in attributes of the modules, directly or in lists, tuples and dicts."""
-    found: dict[int, Any] = {}
+    metrics: dict[int, Any] = {}
     for _, module in iter_modules(root):
         for key, value in vars(module).items():
             if key.startswith("_pytree__") or isinstance(value, nnx.Variable):
@@ -292,8 +292,8 @@ def held_metrics(root: Any) -> list[Any]:
             for one in inside:
                 # By what it can do: metrics are two levels above.
                 if hasattr(type(one), "stateless_update_state"):
-                    found[id(one)] = one
-    return list(found.values())
+                    metrics[id(one)] = one
+    return list(metrics.values())
 
 
 def is_abstract(weight: Any) -> bool:

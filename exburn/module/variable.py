@@ -413,10 +413,10 @@ class Weight(nnx.Variable):
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Weight:
-        made = type(self)(own_copy(self.get_raw_value()), **self.get_metadata())
-        made.set_metadata("place", copy.copy(self.get_metadata()["place"]))
-        memo[id(self)] = made
-        return made
+        result = type(self)(own_copy(self.get_raw_value()), **self.get_metadata())
+        result.set_metadata("place", copy.copy(self.get_metadata()["place"]))
+        memo[id(self)] = result
+        return result
 
     @property
     def path(self) -> str:
@@ -437,8 +437,8 @@ def _stand_in(weight: Weight) -> Any:
         object.__getattribute__(weight, "_is_entry")
     except AttributeError:
         return scope.stand_in(weight)
-    found = scope.find(weight)
-    return weight if found is None else found
+    substitute = scope.find(weight)
+    return weight if substitute is None else substitute
 
 
 def _flatten(weight: Weight) -> tuple[tuple, tuple]:
@@ -464,9 +464,9 @@ def as_weight(entry: Weight) -> None:
         object.__delattr__(entry, "_is_entry")
 
 
-def refuse_overwriting(op: str, wanted: Any) -> None:
+def refuse_overwriting(op: str, overwrites: Any) -> None:
     """Raises where a weight's gradient shall become its value."""
-    if wanted:
+    if overwrites:
         raise ArgumentError(
             op,
             "overwrite_with_gradient must be False: a gradient goes to the optimizer",
@@ -535,20 +535,20 @@ class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
         if isinstance(initializer, str) or (callable(initializer) and not array):
             value = cls._draw(initializers.get(initializer), shape, dtype)
         else:
-            given = initializer.get_value() if array else initializer
+            source = initializer.get_value() if array else initializer
             kind = standardize_dtype(dtype) if dtype is not None else None
             # A copy: what was given must not change with the weight, or be donated.
-            value = jnp.array(given, kind or _default_dtype(given))
+            value = jnp.array(source, kind or _default_dtype(source))
             if shape is not None and tuple(shape) != value.shape:
                 raise ShapeError(
                     "Variable", f"the array has shape {value.shape}, not {tuple(shape)}"
                 )
-        told = {
+        options = {
             "label": (name, None),
             "aggregation": (aggregation or "none", "none"),
             "synchronization": (synchronization or "auto", "auto"),
         }
-        meta = {key: given for key, (given, usual) in told.items() if given != usual}
+        meta = {name: one for name, (one, usual) in options.items() if one != usual}
         return (Parameter if trainable else Buffer)(value, **meta)
 
     def __init_subclass__(cls, **kwargs: Any):

@@ -41,10 +41,10 @@ def standardize_dtype(dtype: Any) -> str:
     if isinstance(dtype, str | type) and dtype in _PYTHON:
         return _PYTHON[dtype]
     try:
-        made = jnp.dtype(dtype)
-        if made.fields is not None:  # a record: np.dtype([]) and np.dtype({…}) are
+        result = jnp.dtype(dtype)
+        if result.fields is not None:  # a record: np.dtype([]) and np.dtype({…}) are
             raise TypeError("a record of several fields")
-        return made.name
+        return result.name
     except TypeError:
         meant = did_you_mean(dtype, DTYPES) if isinstance(dtype, str) else ""
         raise DTypeError(

@@ -179,8 +179,8 @@ class DTypePolicy:
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of ``from_config`` that make the policy again."""
-        known = self.identifier
-        return {"name": known} if isinstance(known, str) else known
+        identifier = self.identifier
+        return {"name": identifier} if isinstance(identifier, str) else identifier
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -271,8 +271,8 @@ def _dtypes_of(policy: Any) -> tuple[str, str]:
     try:
         dtype = standardize_dtype(policy)
     except DTypeError:
-        known = [*DTYPES, *_MIXED]
-        raise unknown_name("precision policy", policy, known) from None
+        names = [*DTYPES, *_MIXED]
+        raise unknown_name("precision policy", policy, names) from None
     return dtype, dtype
 
 
@@ -292,8 +292,8 @@ def _from_fields(config: Any) -> DTypePolicy:
     if isinstance(config, dict) and config.keys() == {"name"}:  # Keras'
         return PrecisionPolicy.of(config["name"])
     fields = [field.name for field in dataclasses.fields(PrecisionPolicy)]
-    known = isinstance(config, dict) and config and config.keys() <= set(fields)
-    if not known:
+    complete = isinstance(config, dict) and config and config.keys() <= set(fields)
+    if not complete:
         raise DTypeError(
             "PrecisionPolicy", "not a policy", {"received": config, "known": fields}
         )

@@ -77,15 +77,15 @@ class DTypePolicyMap(DTypePolicy, MutableMapping):
     def __getitem__(self, path: str) -> DTypePolicy:
         if path in self._policies:
             return self._policies[path]
-        found = [key for key in self._policies if re.fullmatch(key, path)]
-        if len(found) > 1:
+        keys = [key for key in self._policies if re.fullmatch(key, path)]
+        if len(keys) > 1:
             raise ArgumentError(
                 "DTypePolicyMap",
                 f"two keys match the path {path!r}, so that its policy is not clear",
-                {"keys": ", ".join(found)},
+                {"keys": ", ".join(keys)},
                 hint="Give the path itself as a key.",
             )
-        return self._policies[found[0]] if found else self.default_policy
+        return self._policies[keys[0]] if keys else self.default_policy
 
     def __setitem__(self, key: str, policy: Any) -> None:
         if key in self._policies:

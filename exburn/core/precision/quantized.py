@@ -135,10 +135,10 @@ class _InBlocks(QuantizedDTypePolicy):
             )
         if self.bits:
             if sizes[0] not in self.bits:
-                known = ", ".join(map(str, self.bits))
+                bits = ", ".join(map(str, self.bits))
                 raise ArgumentError(
                     type(self).__name__,
-                    f"weights of {self.family} have {known} bits, received {sizes[0]}",
+                    f"weights of {self.family} have {bits} bits, received {sizes[0]}",
                 )
             self.weight_bits = sizes[0]
         if sizes[-1] < -1 or sizes[-1] == 0:
