@@ -271,7 +271,8 @@ class Model(Network):
     @run_eagerly.setter
     def run_eagerly(self, value: bool) -> None:
         require_idle(self, "run_eagerly")
-        require_trainer(self, "run_eagerly").preparer.eager = is_eager(value)
+        caches = require_trainer(self, "run_eagerly").preparer.program_cache
+        caches.eager = is_eager(value)
 
     @property
     def jit_compile(self) -> bool:
