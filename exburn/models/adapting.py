@@ -66,9 +66,9 @@ def merge_lora(self: Network) -> None:
         ArgumentError: There are no adapters, or they are beside quantized weights.
     """
     require_idle(self, "merge_lora")
-    found = _lora_records(self, "merge_lora")
-    lora.check_mergeable(self, found)
-    for record in found:
+    adapters = _lora_records(self, "merge_lora")
+    lora.check_mergeable(self, adapters)
+    for record in adapters:
         lora.merge(self, record)
     remove_record(self, "lora")
 
@@ -159,14 +159,14 @@ def load_lora(self: Network, filepath: Any) -> list[str]:
 
 
 def _lora_records(model: Network, op: str) -> list[dict[str, Any]]:
-    found = [r for r in records(model) if r["kind"] == "lora"]
-    if not found:
+    adapters = [r for r in records(model) if r["kind"] == "lora"]
+    if not adapters:
         raise ArgumentError(
             op,
             "the model has no adapters",
             hint="Add them first: model.add_lora(rank=8).",
         )
-    return found
+    return adapters
 
 
 def repeat_changes(self: Network, changes: Any) -> None:

@@ -70,8 +70,8 @@ def check_form(op: str, batch: tuple, other: tuple, names: tuple) -> None:
         names: Of the inputs and of the outputs, as far as they are known: a dict by
             name is as good as a list.
     """
-    for name, a, b, known in zip(("x", "y"), batch, other, names, strict=False):
-        trees = (jax.tree.leaves(in_order(tree, known)) for tree in (a, b))
+    for name, a, b, form_names in zip(("x", "y"), batch, other, names, strict=False):
+        trees = (jax.tree.leaves(in_order(tree, form_names)) for tree in (a, b))
         shapes = [[tuple(v.shape[1:]) for v in leaves] for leaves in trees]
         if len(shapes[0]) != len(shapes[1]):
             hint = "Pass validation_data in the structure of the training data."

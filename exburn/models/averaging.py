@@ -53,10 +53,10 @@ def averaged_weights(self: Network) -> Iterator[None]:
         use_average(self, False)
 
 
-def use_average(model: Network, wanted: bool) -> None:
+def use_average(model: Network, average: bool) -> None:
     """Shows the optimizer's average in the model, or takes it back."""
     trainer = require_trainer(model, "averaged weights")
-    averaging.use_average(trainer.holder, wanted)
+    averaging.use_average(trainer.holder, average)
 
 
 def update_batch_statistics(

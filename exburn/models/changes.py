@@ -52,12 +52,12 @@ def records(model: Any) -> list[dict[str, Any]]:
         for record in stored
         if record["kind"] == "lora"
     ]
-    told = {path for record in terms for path in record["layers"]}
-    others = lora.records_of(model, [path for path in adapted if path not in told])
+    paths = {path for record in terms for path in record["layers"]}
+    others = lora.records_of(model, [path for path in adapted if path not in paths])
     # Masks before adapters: those of a masked weight are masked, too.
-    found = [*_policies(model), *casts, *_packing_records(model)]
-    found += [*_range_records(model), *masking.records_of(model), *terms, *others]
-    return [record for record in found if record["layers"]]
+    changes = [*_policies(model), *casts, *_packing_records(model)]
+    changes += [*_range_records(model), *masking.records_of(model), *terms, *others]
+    return [record for record in changes if record["layers"]]
 
 
 def _policies(model: Any) -> list[dict[str, Any]]:
@@ -76,8 +76,8 @@ def _stored_records(model: Any) -> Iterator[dict[str, Any]]:
     """The records that the model and the models in it keep, with paths from here."""
     layers = layer_paths(model)
     for path, module in iter_modules(model):
-        held = vars(module).get("_changes")
-        for record in [] if held is None else held.value:
+        stored = vars(module).get("_changes")
+        for record in [] if stored is None else stored.value:
             full = {
                 key: [f"{path}/{p}" if path else p for p in record[key]]
                 for key in ("layers", "frozen_layers", "frozen_weights")
@@ -131,8 +131,8 @@ def _packing_records(model: Any) -> list[dict[str, Any]]:
 def _range_records(model: Any) -> list[dict[str, Any]]:
     """A record for each kind of ranges that activations have."""
     groups: dict[tuple, dict[str, list[str]]] = {}
-    for path, place, found in all_ranges(model):
-        key = (found.dtype, found.learned, found.momentum, found.settled)
+    for path, place, ranges in all_ranges(model):
+        key = (ranges.dtype, ranges.learned, ranges.momentum, ranges.settled)
         groups.setdefault(key, {}).setdefault(path, []).append(place)
     return [
         {
@@ -149,14 +149,14 @@ def _range_records(model: Any) -> list[dict[str, Any]]:
 
 
 def add_record(model: Any, record: dict[str, Any]) -> None:
-    held = vars(model).get("_changes")
-    model._changes = Static([*([] if held is None else held.value), record])
+    stored = vars(model).get("_changes")
+    model._changes = Static([*([] if stored is None else stored.value), record])
 
 
 def remove_record(model: Any, kind: str) -> None:
-    held = vars(model).get("_changes")
-    kept = [] if held is None else [r for r in held.value if r["kind"] != kind]
-    model._changes = Static(kept)
+    stored = vars(model).get("_changes")
+    others = [] if stored is None else [r for r in stored.value if r["kind"] != kind]
+    model._changes = Static(others)
 
 
 def quantize_in_place(
@@ -284,7 +284,7 @@ def _add_ranges_again(model: Any, record: dict[str, Any]) -> None:
         options = {key: record[key] for key in ("dtype", "learned", "momentum")}
         check_record(model, places, settled=record["settled"], **options)
     add_ranges(model, places, **options)
-    for path, _, found in all_ranges(model):
+    for path, _, ranges in all_ranges(model):
         if path in places:
-            found.settled = record["settled"]
+            ranges.settled = record["settled"]
     materialize(model)

@@ -65,19 +65,19 @@ def clone_model(
         0.5
     """
     if clone_function is call_function is input_tensors is None:
-        made: Any = fresh_clone(model)
+        copy: Any = fresh_clone(model)
     else:
         # A function of the user's may change a configuration, and finds descriptions.
         own = clone_function is not None
         parts = contextlib.nullcontext() if own else copying_parts(model)
         with making_clone(), parts:
-            made = copy_graph(
+            copy = copy_graph(
                 model, input_tensors, clone_function, call_function, recursive
             )
         if clone_function is None:
-            made.repeat_changes(model.changes)
-    set_up_like(made, model)
-    return made
+            copy.repeat_changes(model.changes)
+    set_up_like(copy, model)
+    return copy
 
 
 def copy_graph(
@@ -140,9 +140,9 @@ def copy_graph(
     if isinstance(model, Sequential):
         stack = [clone(layer) for layer in model.layers]
         with named_by(dict(zip(model._order, stack, strict=True))):
-            made = type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
-        made._learnt = model._learnt and input_tensors is None
-        return made
+            copy = type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
+        copy._learnt = model._learnt and input_tensors is None
+        return copy
     nodes = {key: clone(layer) for key, layer in model._node_items()}
     calls: Any = nodes
     if call_function is not None:

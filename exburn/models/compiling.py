@@ -167,8 +167,8 @@ def list_metrics(model: Network) -> list[Any]:
         return []
     objective = run.trainer.preparer.objective
     loss, *parts = run.loss_trackers(objective).values()
-    given = [meter.metric for meter in objective.meters]
-    own = [m for m in held_metrics(model) if not any(m is one for one in given)]
+    listed = [meter.metric for meter in objective.meters]
+    own = [m for m in held_metrics(model) if not any(m is one for one in listed)]
     compiled = compile_metrics(model)
     return [loss, *([] if compiled is None else [compiled]), *parts, *own]
 

@@ -48,10 +48,10 @@ def describe(model: Network) -> dict[str, Any]:
     def encode(value: Any) -> Any:
         if not isinstance(value, Ref):
             return _encode(value, encode)
-        known = graph.nodes[value.node].shapes if value.node >= 0 else None
-        shape = known[value.index] if known else graph.inputs[value.index].shape
-        told = {"shape": public_shape(shape), "keras_history": history(value)}
-        return {"class_name": _TENSOR, "config": told}
+        shapes = graph.nodes[value.node].shapes if value.node >= 0 else None
+        shape = shapes[value.index] if shapes else graph.inputs[value.index].shape
+        config = {"shape": public_shape(shape), "keras_history": history(value)}
+        return {"class_name": _TENSOR, "config": config}
 
     def call(number: int) -> dict[str, Any]:
         node = graph.nodes[number]
@@ -63,8 +63,8 @@ def describe(model: Network) -> dict[str, Any]:
         return history(value) if isinstance(value, Ref) else _encode(value, ends)
 
     inputs = [Ref(-1, i) for i in range(len(graph.inputs))]
-    given = model._given_policy
-    dtype = model.precision if given is None else given
+    own_policy = model._given_policy
+    dtype = model.precision if own_policy is None else own_policy
     policy = {"dtype": dtype.identifier} if model._own_policy else {}
     with registry.leaving_functions():
         layers = [
@@ -92,8 +92,8 @@ def entry_names(model: Network) -> dict[str | int, str]:
     for target in graph.order:
         if isinstance(target, int):
             layer = input_layer(model.inputs[target]) if target >= 0 else None
-            given = graph.input_names[target] if target >= 0 else ""
-            base = layer.name if layer else given or graph.nodes[-1 - target].name
+            input_name = graph.input_names[target] if target >= 0 else ""
+            base = layer.name if layer else input_name or graph.nodes[-1 - target].name
             further = (f"{base}_{i}" for i in itertools.count(1))
             names[target] = next(
                 n for n in itertools.chain([base], further) if n not in taken
@@ -158,10 +158,10 @@ def rebuild(cls: Callable[..., Any], config: dict[str, Any]) -> Network:
 
     def fetch(history: Any) -> Symbol:
         name, at, index = history
-        found = produced.get((name, at), ())
-        if not 0 <= index < len(found):
+        outputs = produced.get((name, at), ())
+        if not 0 <= index < len(outputs):
             raise FileFormatError("from_config", f"there is no tensor {history!r} yet")
-        return found[index]
+        return outputs[index]
 
     def repeat(entry: dict[str, Any], at: int, node: dict[str, Any]) -> None:
         args = [_decode(value, fetch) for value in node["args"]]
@@ -224,10 +224,10 @@ def _first_calls(config: dict[str, Any], layers: dict[str, Any]) -> dict[str, in
     In Keras a functional model that was made anew has been called once, by itself.
     """
     nodes = [node for entry in config["layers"] for node in entry["inbound_nodes"]]
-    told = [*_histories(nodes), *_ends(config["input_layers"], None, flat=True)]
-    told += _ends(config["output_layers"], None, flat=True)
+    histories = [*_histories(nodes), *_ends(config["input_layers"], None, flat=True)]
+    histories += _ends(config["output_layers"], None, flat=True)
     first: dict[str, int] = {}
-    for name, at, _ in told:
+    for name, at, _ in histories:
         if getattr(layers.get(name), "graph", None) is not None:
             first[name] = min(at, first.get(name, at))
     return first
@@ -253,8 +253,8 @@ def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
 
 def axes_entry(model: Network) -> dict[str, Any]:
     """The entry of a configuration that holds the outputs' axes, if they are named."""
-    given = model._run.value.output_axes
-    return {} if given is None else {"output_axes": [list(axes) for axes in given]}
+    axes = model._run.value.output_axes
+    return {} if axes is None else {"output_axes": [list(names) for names in axes]}
 
 
 def restore_axes(model: Network, config: dict[str, Any]) -> Network:
@@ -297,8 +297,8 @@ def _encode(value: Any, encode: Any) -> Any:
         items = [[key, encode(v)] for key, v in value.items()]
         return {"class_name": "__dict__", "items": items}
     if isinstance(value, slice):
-        told = {key: encode(getattr(value, key)) for key in _SLICE}
-        return {"class_name": "__slice__", "config": told}
+        parts = {key: encode(getattr(value, key)) for key in _SLICE}
+        return {"class_name": "__slice__", "config": parts}
     if isinstance(value, nnx.Variable):  # as functions: for copies, not for files
         return value
     return registry.serialize(value)

@@ -148,10 +148,10 @@ def _encode_arrays(
         host.encode(model.nodes, _rows(x, slice(start, start + part)))
         for start in range(0, dataset.size, part)
     ]
-    made = {name: [part[name] for part in parts] for name in host.names}
+    columns = {name: [part[name] for part in parts] for name in host.names}
     values = host.graph.order_inputs(x)
     whole = {
-        name: np.concatenate(made[name]) if taken.step >= 0 else values[taken.index]
+        name: np.concatenate(columns[name]) if taken.step >= 0 else values[taken.index]
         for name, taken in zip(host.names, host.sources, strict=True)
     }
     return ArrayDataset(whole, y, weight, op=op)

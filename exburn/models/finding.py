@@ -476,23 +476,23 @@ def _run_sizes(
     trainer: Trainer, dataset: ArrayDataset, limit: str, bound: int
 ) -> list[Timed]:
     """Runs sizes up to a bound: the largest ones, or powers of two."""
-    found: list[Timed] = []
+    sizes: list[Timed] = []
     if limit == "memory":
         rows = bound
         while True:
-            found.append(time_step(trainer, dataset.tree, rows, _SECONDS))
-            if found[-1].seconds is not None or rows == 1:
-                return found
+            sizes.append(time_step(trainer, dataset.tree, rows, _SECONDS))
+            if sizes[-1].seconds is not None or rows == 1:
+                return sizes
             rows = max(rows * 3 // 4, 1)
     best, pauses = 0.0, 0
     for rows in [*_powers(bound), bound]:
-        found.append(time_step(trainer, dataset.tree, rows, _SECONDS))
-        speed = found[-1].samples_per_second
+        sizes.append(time_step(trainer, dataset.tree, rows, _SECONDS))
+        speed = sizes[-1].samples_per_second
         pauses = 0 if speed > best / _GAIN else pauses + 1
         best = max(best, speed)
         if not speed or pauses >= _PAUSES:
             break
-    return found
+    return sizes
 
 
 def _powers(bound: int) -> list[int]:

@@ -68,18 +68,20 @@ class Function(Operation, metaclass=_FunctionType):
     @property
     def operations(self) -> list[Operation | Layer]:
         """The layers and operations in it, and the layers of ``Input``."""
-        found: list[Any] = []
+        operations: list[Any] = []
         for entry in self._graph.order:
             if isinstance(entry, str):
-                found.append(self._layers[entry])
+                operations.append(self._layers[entry])
             elif entry < 0:
                 node: Any = self._graph.nodes[-1 - entry]
-                known = isinstance(node.target, Lifted)
-                found.append(node.target.with_name(node.name) if known else node.target)
+                lifted = isinstance(node.target, Lifted)
+                operations.append(
+                    node.target.with_name(node.name) if lifted else node.target
+                )
             elif (call := self.inputs[entry].call) is not None:
                 if getattr(call.callee, "is_input", False):
-                    found.append(call.callee)
-        return found
+                    operations.append(call.callee)
+        return operations
 
     def __call__(self, inputs: Any) -> Any:
         """The outputs for arrays, or for symbols.
@@ -119,8 +121,8 @@ class Function(Operation, metaclass=_FunctionType):
         )
 
     def _check(self, inputs: Any) -> None:
-        wanted, given = map(jax.tree.structure, (self._structures[0], inputs))
-        if wanted != given:
+        structure, received = map(jax.tree.structure, (self._structures[0], inputs))
+        if structure != received:
             raise DataError(
                 self.name,
                 "the inputs must have the structure that the function was made with",

@@ -93,13 +93,13 @@ def capture(
     program = programs.further(f"capture {training} {', '.join(paths)}", make)
     try:
         with on_device(self):
-            found = program(programs.split.read(), dataset.tree[0])
+            arrays = program(programs.split.read(), dataset.tree[0])
     except jax.errors.UnexpectedTracerError as error:
         raise _hidden_error(list(paths)) from error
-    if missing := [path for path in paths if not found[path]]:
+    if missing := [path for path in paths if not arrays[path]]:
         raise _hidden_error(missing)
-    found = jax.device_get(found)
-    return {p: v[0] if len(v := found[p]) == 1 else v for p in paths}
+    arrays = jax.device_get(arrays)
+    return {p: v[0] if len(v := arrays[p]) == 1 else v for p in paths}
 
 
 def on_output(self: Network, layer: Any, fn: Callable[[Any], Any]) -> Tap:
@@ -149,14 +149,14 @@ def measure(model: Network, paths: list[str], gradients: bool) -> statistics.Sta
 
 def path_of_layer(model: Network, layer: Any) -> str:
     """The path of a layer given by itself, its path, or its name."""
-    known = {p: m for p, m in iter_modules(model) if p and isinstance(m, Layer)}
-    for path, module in known.items():
+    layers = {p: m for p, m in iter_modules(model) if p and isinstance(m, Layer)}
+    for path, module in layers.items():
         if module is layer or path == layer:
             return path
-    named = {m.name: p for p, m in reversed(known.items())}
+    named = {m.name: p for p, m in reversed(layers.items())}
     if layer not in named:
         name = getattr(layer, "name", layer)
-        raise unknown_name("layer", name, known, op=type(model).__name__)
+        raise unknown_name("layer", name, layers, op=type(model).__name__)
     return named[layer]
 
 

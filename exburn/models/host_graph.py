@@ -86,9 +86,9 @@ class HostGraph:
     @property
     def host_inputs(self) -> frozenset[int]:
         """Numbers of the model's inputs that something on the host reads."""
-        found = (leaf for step in self.steps for leaf in step.leaves)
+        leaves = (leaf for step in self.steps for leaf in step.leaves)
         return frozenset(
-            leaf.index for leaf in found if isinstance(leaf, _Source) and leaf.step < 0
+            leaf.index for leaf in leaves if isinstance(leaf, _Source) and leaf.step < 0
         )
 
     def runs_in_program(self, nodes: Any, layer: Any) -> bool:
@@ -132,16 +132,16 @@ class HostGraph:
         for i in self.host_inputs:
             spec, name = graph.inputs[i], graph.input_names[i]
             values[i] = _on_host(values[i], spec, name, graph.axes[i])
-        made: list[list[Any]] = []
+        results: list[list[Any]] = []
 
         def fetch(leaf: Any) -> Any:
             if not isinstance(leaf, _Source):
                 return leaf
-            return (values if leaf.step < 0 else made[leaf.step])[leaf.index]
+            return (values if leaf.step < 0 else results[leaf.step])[leaf.index]
 
         for step in self.steps:
             args, kwargs = jax.tree.unflatten(step.treedef, map(fetch, step.leaves))
-            made.append(_run(_target(nodes, step.target), args, kwargs))
+            results.append(_run(_target(nodes, step.target), args, kwargs))
         found = zip(self.names, map(fetch, self.sources), strict=True)
         return {name: value for name, value in found}
 
@@ -249,13 +249,13 @@ class _Cut:
             For each input of its program where it comes from; ``None`` if that is an
             input of its own.
         """
-        start, given = len(self.steps), _inner_inputs(node, inner)
+        start, sources = len(self.steps), _inner_inputs(node, inner)
 
         def move(leaf: Any) -> Any:
             if not isinstance(leaf, _Source):
                 return leaf
             if leaf.step < 0:
-                return self._source_of(given[leaf.index])
+                return self._source_of(sources[leaf.index])
             return _Source(start + leaf.step, leaf.index)
 
         for step in inner.steps:
@@ -281,10 +281,10 @@ class _Cut:
         numbers: Mapping[int, int],
     ) -> Node:
         """The call of a nested model on the inputs of its program."""
-        given = _inner_inputs(node, inner)
+        inner_inputs = _inner_inputs(node, inner)
         inputs = zip(inner.names, inner.sources, sources, strict=True)
         values = {
-            name: self._ref(given[own.index], numbers)
+            name: self._ref(inner_inputs[own.index], numbers)
             if source is None
             else self._input_for(source)
             for name, own, source in inputs
@@ -362,8 +362,8 @@ def _host_calls(
         if i in needed:
             leaves = graph.nodes[i].leaves
         elif i in inner:
-            given = _inner_inputs(graph.nodes[i], inner[i])
-            leaves = [given[k] for k in inner[i].host_inputs]
+            sources = _inner_inputs(graph.nodes[i], inner[i])
+            leaves = [sources[k] for k in inner[i].host_inputs]
         needed |= {v.node for v in leaves if isinstance(v, Ref) and v.node >= 0}
     return needed
 

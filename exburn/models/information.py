@@ -146,6 +146,6 @@ def _names(loss: Any) -> Any:
 
 
 def _metric_names(settings: Mapping[str, Any]) -> Iterator[str]:
-    for given in (settings.get("metrics"), settings.get("weighted_metrics")):
-        for one in jax.tree.leaves(given):
+    for metrics in (settings.get("metrics"), settings.get("weighted_metrics")):
+        for one in jax.tree.leaves(metrics):
             yield str(_names(one))

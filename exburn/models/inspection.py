@@ -119,17 +119,17 @@ def prepare_plan(
     trains = model.compiled and trainer.preparer.objective.wants_targets
     trains = trains or overrides(model, "train_step")
     kind = "train" if trains and not find_untrainable(model) else "predict"
-    given = None
+    specs = None
     if x is not None:
         dataset = read_dataset(model, x, y, op="plan")
         dataset = encode_dataset(model, dataset, op="plan", batch_size=rows)
-        given = first_batch(dataset, trainer.holder.seed)
+        specs = first_batch(dataset, trainer.holder.seed)
     elif kind in trainer.preparer.batch_specs:
-        given = trainer.preparer.batch_specs[kind]
-    if given is None:
+        specs = trainer.preparer.batch_specs[kind]
+    if specs is None:
         require_built(model, "plan")
-        given = (input_specs(model), None, None)
-    batch = with_rows(given, rows)
+        specs = (input_specs(model), None, None)
+    batch = with_rows(specs, rows)
     if (
         kind == "train"
         and batch[1] is None

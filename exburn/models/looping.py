@@ -65,8 +65,8 @@ class _Loop(Callback):
         self._note("epoch", self._step, logs)
 
     def _note(self, kind: str, step: int, logs: dict[str, Any] | None) -> None:
-        given = dict(logs or {})
-        self.event = TrainingEvent(kind, self._epoch, step, given, self.model)
+        values = dict(logs or {})
+        self.event = TrainingEvent(kind, self._epoch, step, values, self.model)
 
 
 def training(

@@ -151,8 +151,8 @@ class Model(Network):
         Raises:
             ArgumentError: It is set to something else.
         """
-        held = vars(self).get("_tokenizer")
-        return None if held is None else held.value
+        stored = vars(self).get("_tokenizer")
+        return None if stored is None else stored.value
 
     @tokenizer.setter
     def tokenizer(self, value: Any) -> None:

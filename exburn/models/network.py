@@ -92,8 +92,8 @@ class Network(Layer):
         self._graph, self._host = Static(graph), Static(host)
         self._symbols = Static((inputs, outputs))
         self.nodes = nnx.Dict(layers)
-        given = jax.tree.map(lambda s: s.spec, inputs) if host is None else host.specs
-        flat, treedef = jax.tree.flatten(given)
+        specs = jax.tree.map(lambda s: s.spec, inputs) if host is None else host.specs
+        flat, treedef = jax.tree.flatten(specs)
         self._meta.value.traced = (
             lambda values: ((jax.tree.unflatten(treedef, values),), {}),
             flat,
@@ -140,8 +140,8 @@ class Network(Layer):
     @property
     def graph(self) -> graphs.Graph | None:
         """The calls of a functional model; ``None`` for a subclass."""
-        held = vars(self).get("_graph")
-        return None if held is None else held.value
+        stored = vars(self).get("_graph")
+        return None if stored is None else stored.value
 
     @property
     def host_graph(self) -> HostGraph | None:
@@ -149,8 +149,8 @@ class Network(Layer):
 
         ``None`` if nothing does.
         """
-        held = vars(self).get("_host")
-        return None if held is None else held.value
+        stored = vars(self).get("_host")
+        return None if stored is None else stored.value
 
     @property
     def program_inputs(self) -> Any:
@@ -284,9 +284,9 @@ class Network(Layer):
             inside = self._symbols_for(args[0])
             specs = jax.tree.map(lambda symbol: symbol.spec, inside)
             symbols = record(self, args, kwargs, specs)
-            made = jax.tree.leaves(symbols)
-            self._meta.value.calls.append(made[0].call)
-            for symbol, source in zip(made, jax.tree.leaves(inside), strict=True):
+            leaves = jax.tree.leaves(symbols)
+            self._meta.value.calls.append(leaves[0].call)
+            for symbol, source in zip(leaves, jax.tree.leaves(inside), strict=True):
                 symbol.mask = source.mask
             return symbols
         symbols = super()._call_symbols(args, kwargs)
@@ -465,8 +465,8 @@ class Network(Layer):
         By default an axis that is as long as a named open axis of an input, such as
         the batch, has that one's name.
         """
-        given = self._run.value.output_axes
-        return _infer_output_axes(self) if given is None else given
+        own = self._run.value.output_axes
+        return _infer_output_axes(self) if own is None else own
 
     @output_axes.setter
     def output_axes(self, names: Any) -> None:
@@ -525,8 +525,8 @@ def _makes_its_graph(cls: type) -> bool:
 
 
 def _items(nodes: Any) -> list[tuple[str, Any]]:
-    held = {} if nodes is None else vars(nodes)
-    return [(k, v) for k, v in held.items() if isinstance(v, nnx.Module)]
+    children = {} if nodes is None else vars(nodes)
+    return [(k, v) for k, v in children.items() if isinstance(v, nnx.Module)]
 
 
 def _values(nodes: Any) -> list[Layer]:

@@ -88,20 +88,20 @@ def options_after(self: Network, batches: int, **options: Any) -> Iterator[None]
         batches: The last batches before the block that its schedule counts, too.
         **options: As of ``options``.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    changes = {name: value for name, value in options.items() if value is not None}
     trainer = require_trainer(self, "options")
-    if not given:
+    if not changes:
         yield
         return
-    optimizer, restarts = trainer.holder.optimizer, "lr_schedule" in given
-    if (rate := given.pop("learning_rate", None)) is not None:
-        if "lr_schedule" not in given and _has_one_number(optimizer):
-            with _at_rate(optimizer, rate), options_after(self, batches, **given):
+    optimizer, restarts = trainer.holder.optimizer, "lr_schedule" in changes
+    if (rate := changes.pop("learning_rate", None)) is not None:
+        if "lr_schedule" not in changes and _has_one_number(optimizer):
+            with _at_rate(optimizer, rate), options_after(self, batches, **changes):
                 yield
             return
-        given.setdefault("lr_schedule", rate)
-    values = _check_options("fit", optimizer, given)
-    key = (tuple(sorted((n, _hashable(v)) for n, v in given.items())),)
+        changes.setdefault("lr_schedule", rate)
+    values = _check_options("fit", optimizer, changes)
+    key = (tuple(sorted((n, _hashable(v)) for n, v in changes.items())),)
     key += (optimizer.revision,)
     variants = self._run.value.variants
     targets = _targets(optimizer)
@@ -138,8 +138,8 @@ def options_after(self: Network, batches: int, **options: Any) -> Iterator[None]
 
 def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> None:
     """Sets options that are not None for good: those of ``compile``."""
-    given = {name: value for name, value in options.items() if value is not None}
-    values = _check_options("compile", optimizer, given)
+    changes = {name: value for name, value in options.items() if value is not None}
+    values = _check_options("compile", optimizer, changes)
     if learning_rate is not None:
         optimizer.learning_rate = learning_rate
     for target in _targets(optimizer):
@@ -280,5 +280,5 @@ def with_accuracy(metrics: Any) -> Any:
             "accuracy=True is for models with one output",
             hint='Name it where you want it: metrics={"output": ["accuracy"]}.',
         )
-    known = [m for m in metrics if m in ("accuracy", "acc")]
-    return list(metrics) if known else [*metrics, "accuracy"]
+    names = [m for m in metrics if m in ("accuracy", "acc")]
+    return list(metrics) if names else [*metrics, "accuracy"]

@@ -68,14 +68,14 @@ def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKi
     ]
 
 
-def _loss_of_each(model: Any, given: Any, outputs: int) -> list[Any]:
-    if isinstance(given, Mapping):
+def _loss_of_each(model: Any, loss: Any, outputs: int) -> list[Any]:
+    if isinstance(loss, Mapping):
         named = getattr(model, "graph", None) is not None
-        names = list(model.output_names) if named else sorted(given)
-        given = [given.get(name) for name in names]
-    if isinstance(given, list | tuple):
-        return [*given, *[None] * outputs][:outputs]
-    return [given] * outputs
+        names = list(model.output_names) if named else sorted(loss)
+        loss = [loss.get(name) for name in names]
+    if isinstance(loss, list | tuple):
+        return [*loss, *[None] * outputs][:outputs]
+    return [loss] * outputs
 
 
 def _kind(end: str | None, loss: Any, shape: tuple[Any, ...]) -> tuple[str, bool]:

@@ -113,18 +113,18 @@ def _call_own_loss(
     slots=None,
 ) -> tuple[Any, tuple[Any, dict[str, Any]]]:
     """What the class's own ``compute_loss_and_updates`` gives, as ours does."""
-    given = {} if slots is None else {"optimizer_variables": slots}
-    scaled, found = model.compute_loss_and_updates(
-        *weights, measured, *batch, training=training, **given
+    extra = {} if slots is None else {"optimizer_variables": slots}
+    scaled, aux = model.compute_loss_and_updates(
+        *weights, measured, *batch, training=training, **extra
     )
-    if not isinstance(found, tuple) or len(found) != 4:
+    if not isinstance(aux, tuple) or len(aux) != 4:
         raise ArgumentError(
             "compute_loss_and_updates",
             "without a train_step of its own it must return (loss, (unscaled_loss, "
             "y_pred, non_trainable_variables, metrics_variables))",
-            {"received": f"{type(found).__name__} beside the loss"},
+            {"received": f"{type(aux).__name__} beside the loss"},
         )
-    loss, outputs, rest, metrics = found
+    loss, outputs, rest, metrics = aux
     masks = [None] * len(jax.tree.leaves(outputs))
     seen = {"outputs": outputs, "masks": masks, "rest": rest, "metrics": metrics}
     return scaled, (loss, seen)
@@ -220,7 +220,7 @@ def stateless_compute_loss(
     Returns:
         The loss, and the three lists afterwards.
     """
-    given = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
+    arguments = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
     ctx = forward_context.current()
     masks = None if ctx is None else ctx.attachments(y_pred)[1]
     weights = trainable_variables, non_trainable_variables
@@ -229,7 +229,7 @@ def stateless_compute_loss(
     with _values_in_place(self, weights, measured, training, op) as (run, after):
         if masks is not None:
             run.ctx.attach(y_pred, masks)
-        loss = own_loss(run.copy.compute_loss, training, **given)
+        loss = own_loss(run.copy.compute_loss, training, **arguments)
         _track_losses(self, run.ctx.parts, y_pred)
     return loss, (list(trainable_variables), run.rest, after)
 
@@ -269,11 +269,11 @@ def get_metrics_result(self: Network) -> dict[str, Any]:
         and (logs := trainer.preparer.last_logs) is not None
     ):
         return logs
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for metric, name in metrics_with_names(self):
         value = metric.result()
-        found |= value if isinstance(value, dict) else {name: value}
-    return found
+        results |= value if isinstance(value, dict) else {name: value}
+    return results
 
 
 def match_objective(self: Network, y: Any, y_pred: Any, sample_weight: Any) -> None:
@@ -285,8 +285,8 @@ def match_objective(self: Network, y: Any, y_pred: Any, sample_weight: Any) -> N
         sample_weight: A weight for each row, or for each entry of the targets.
     """
     objective = require_trainer(self, "compute_loss").preparer.objective
-    given = jax.tree.map(spec_like, (y_pred, y, sample_weight))
-    specs = jax.tree.map(canonical_spec, given)  # NumPy's float64 is float32 in JAX
+    arrays = jax.tree.map(spec_like, (y_pred, y, sample_weight))
+    specs = jax.tree.map(canonical_spec, arrays)  # NumPy's float64 is float32 in JAX
     names = output_names(self, specs[0])
     preds, targets, weights = specs
     objective.build(preds, targets, weights, names, lambda: _ends(self))
@@ -312,8 +312,8 @@ def _run_loss(
     op = "train_step" if training else "test_step"
     with _values_in_place(model, weights, measured, training, op) as (run, after):
         outputs = run.copy._call_arrays((x,), {})
-        given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
-        loss = own_loss(run.copy.compute_loss, training, **given)
+        arguments = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
+        loss = own_loss(run.copy.compute_loss, training, **arguments)
         _track_losses(model, run.ctx.parts, outputs)
     return loss, {
         "outputs": outputs,

@@ -147,19 +147,19 @@ def make_plan(
     def measure(rows: int) -> Footprint:
         return Footprint.of(programs, kind, state, with_rows(batch, rows), exact)
 
-    found = measure(rows)
+    footprint = measure(rows)
     if available is None:
         available = _available_bytes(trainer, kind, distribution)
-    most = largest_batch(measure, found, available) if largest else None
+    most = largest_batch(measure, footprint, available) if largest else None
     mesh = time = None
     if distribution is None or rate is None:
         link = rate = None
     else:
         share = _share_of_work(distribution, _weights(state), rows, exact)
-        time = estimate(found.flops * share, rate, found.collectives, link)
+        time = estimate(footprint.flops * share, rate, footprint.collectives, link)
         mesh = f"{distribution.mesh.size}: {distribution}"
     return Plan(
-        **vars(found),
+        **vars(footprint),
         program=kind,
         available_bytes=available,
         largest_batch=most,
@@ -183,11 +183,11 @@ def _available_bytes(
     trainer: Trainer, kind: str, distribution: Distribution | None
 ) -> int:
     """Memory for a step on each device; what the model holds there is free for it."""
-    held = trainer.holder.held_bytes
+    bytes_of = trainer.holder.held_bytes
     devices = placement_for(distribution).local_devices
     if not devices:
-        return free_bytes(devices) + held(kind)
-    return free_bytes(devices) + min(held(kind, device) for device in devices)
+        return free_bytes(devices) + bytes_of(kind)
+    return free_bytes(devices) + min(bytes_of(kind, device) for device in devices)
 
 
 def _share_of_work(
@@ -202,12 +202,12 @@ def _share_of_work(
     width = rows if exact else math.ceil(rows / parts) * parts
     share = width / rows / (1 if width % parts else parts)
     kernels = {n: v.shape for n, v in weights.items() if len(v.shape) > 1}
-    sharding, held = distribution.sharding, 0
+    sharding, local = distribution.sharding, 0
     for name, shape in kernels.items():
         layout = sharding(distribution.compute_spec(name, shape))
-        held += math.prod(layout.shard_shape(shape))
+        local += math.prod(layout.shard_shape(shape))
     whole = sum(map(math.prod, kernels.values()))
-    return share * held / whole if whole else share
+    return share * local / whole if whole else share
 
 
 def _likely_link(distribution: Distribution) -> str:
@@ -264,12 +264,12 @@ def with_targets(trainer: Trainer, names: Any, batch: tuple) -> tuple:
         return [like, jax.ShapeDtypeStruct(spec.shape[:-1], jnp.int32)]
 
     for targets in itertools.product(*map(candidates, leaves)):
-        made = (batch[0], treedef.unflatten(targets), None)
+        batch_specs = (batch[0], treedef.unflatten(targets), None)
         try:
-            trainer.preparer.prepare(made, names=names, kind="train")
+            trainer.preparer.prepare(batch_specs, names=names, kind="train")
         except ExBurnError:
             continue
-        return made
+        return batch_specs
     raise ArgumentError(
         "plan",
         "the losses take targets whose shape is not that of the outputs",

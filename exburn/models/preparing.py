@@ -110,13 +110,13 @@ def require_targets(model: Network, op: str, y: Any) -> None:
 
 
 def choose_batch_size(
-    model: Network, op: str, given: Any, dataset: Any, steps: int | None
+    model: Network, op: str, batch_size: Any, dataset: Any, steps: int | None
 ) -> int:
     """Rows of a step, where the user gave ``batch_size`` or did not."""
     fixed = fixed_batch_size(model)
-    if given is None and fixed is None and steps and hasattr(dataset, "size"):
+    if batch_size is None and fixed is None and steps and hasattr(dataset, "size"):
         return math.ceil(dataset.size / steps)  # all rows in so many steps
-    rows = int(positive(op, "batch_size", given, fixed or BATCH))
+    rows = int(positive(op, "batch_size", batch_size, fixed or BATCH))
     if fixed not in (None, rows):
         raise ArgumentError(
             op,
@@ -189,11 +189,11 @@ def guard_run(
             for array in weights:  # another model may train a layer of this one
                 alive(array)
         tree = getattr(dataset, "tree", ())
-        given: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
-        given["validation_data"] = getattr(held_out, "tree", None)
-        given["weights"] = weights
-        given["optimizer"] = model._run.value.trainer.holder.opt_state
-        refuse_apart(op, error, given)
+        arrays: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
+        arrays["validation_data"] = getattr(held_out, "tree", None)
+        arrays["weights"] = weights
+        arrays["optimizer"] = model._run.value.trainer.holder.opt_state
+        refuse_apart(op, error, arrays)
         raise
 
 

@@ -213,17 +213,17 @@ def _calls(split: SplitModule, x: Any) -> list[tuple[str, Any, list]]:
             return call((x,), {})
 
     jax.eval_shape(forward, split.peek(), x)
-    known = dict(iter_modules(split.module))
-    found = []
+    modules = dict(iter_modules(split.module))
+    calls_of_layers = []
     for path, noted in calls.items():
-        layer = known.get(path)
+        layer = modules.get(path)
         if layer is None or _is_model(layer):
             continue
         parts = path.split("/")
         above = ("/".join(parts[:n]) for n in range(1, len(parts)))
-        if all(_is_model(known[p]) for p in above if p in calls and p in known):
-            found.append((path, layer, noted))
-    return found
+        if all(_is_model(modules[p]) for p in above if p in calls and p in modules):
+            calls_of_layers.append((path, layer, noted))
+    return calls_of_layers
 
 
 def _is_model(layer: Any) -> bool:
@@ -243,8 +243,8 @@ def _time_layer(
         with split.running(groups, training=True, key=jax.random.key(0)) as (_, ctx):
             part: Any = next(m for p, m in iter_modules(ctx.root) if p == path)
             outputs = []
-            for given, rebuild in zip(arrays, rebuilds, strict=True):
-                args, kwargs = rebuild(given)
+            for leaves, rebuild in zip(arrays, rebuilds, strict=True):
+                args, kwargs = rebuild(leaves)
                 outputs.append(part._call_arrays(args, kwargs))
         return outputs
 

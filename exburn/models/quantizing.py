@@ -125,8 +125,8 @@ def quantize(
         (38440, 10300)
     """
     if is_simulated(self):
-        given = (mode, config, filters, method, percentile, block_size, compute_dtype)
-        _refuse_options(given)
+        options = (mode, config, filters, method, percentile, block_size, compute_dtype)
+        _refuse_options(options)
         return _store_as_trained(self, calibration, dry_run, verbose)
     settings = QuantizationSettings.of(mode, block_size, compute_dtype, config)
     percentile = check_method("quantize", method, calibration, percentile)
@@ -279,8 +279,8 @@ def check_method(op: str, method: Any, calibration: Any, percentile: Any) -> flo
     return check_number(op, "percentile", percentile, low=50, high=100)
 
 
-def _refuse_options(given: tuple) -> None:
-    if any(value is not None for value in given):
+def _refuse_options(options: tuple) -> None:
+    if any(value is not None for value in options):
         raise ArgumentError(
             "quantize",
             "the model was trained for the numbers that it will be stored in",
@@ -311,10 +311,10 @@ def _prepare_calibration(
     """What weights are chosen on, checked against the model."""
     if not settings.uses_calibration:
         return None
-    told = settings.config.quantization_layer_structure
-    if told is None:
-        told = model.get_quantization_layer_structure(settings.dtype)
-    blocks = Blocks.of(model, told)
+    structure = settings.config.quantization_layer_structure
+    if structure is None:
+        structure = model.get_quantization_layer_structure(settings.dtype)
+    blocks = Blocks.of(model, structure)
     return CalibrationData(token_windows(settings.config), blocks)
 
 

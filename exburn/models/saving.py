@@ -152,18 +152,18 @@ def get_compile_config(self: Network) -> dict[str, Any] | None:
     Raises:
         ArgumentError: A lambda or local function is among it.
     """
-    made = compile_arguments(self)
-    if made is None:
+    arguments = compile_arguments(self)
+    if arguments is None:
         return None
-    del made["mesh"]  # of this machine's devices
-    made["optimizer"] = registry.serialize(made["optimizer"])
-    made["loss"] = _each(made["loss"], _describe_with(losses.serialize))
-    made["loss_weights"] = registry.serialize(made["loss_weights"])
+    del arguments["mesh"]  # of this machine's devices
+    arguments["optimizer"] = registry.serialize(arguments["optimizer"])
+    arguments["loss"] = _each(arguments["loss"], _describe_with(losses.serialize))
+    arguments["loss_weights"] = registry.serialize(arguments["loss_weights"])
     for name in ("metrics", "weighted_metrics"):
-        made[name] = _each(made[name], _describe_with(metrics.serialize))
-    made["warmup"] = warmup_config(made["warmup"])
-    made["device"] = _device_config(made["device"])
-    return made
+        arguments[name] = _each(arguments[name], _describe_with(metrics.serialize))
+    arguments["warmup"] = warmup_config(arguments["warmup"])
+    arguments["device"] = _device_config(arguments["device"])
+    return arguments
 
 
 def compile_arguments(model: Network) -> dict[str, Any] | None:
@@ -197,16 +197,16 @@ def compile_from_config(self: Network, config: Mapping[str, Any]) -> None:
     Raises:
         UnknownNameError: A class or function that it names is not registered.
     """
-    made = dict(config)
-    made["optimizer"] = registry.deserialize(config["optimizer"])
-    made["loss"] = _each(config["loss"], _made_by(as_loss, Loss))
+    arguments = dict(config)
+    arguments["optimizer"] = registry.deserialize(config["optimizer"])
+    arguments["loss"] = _each(config["loss"], _made_by(as_loss, Loss))
     for name in ("metrics", "weighted_metrics"):
-        made[name] = _each(config[name], _made_by(metrics.deserialize, Metric))
+        arguments[name] = _each(config[name], _made_by(metrics.deserialize, Metric))
     if config.get("warmup") is not None:
-        made["warmup"] = WarmUp(**config["warmup"])
+        arguments["warmup"] = WarmUp(**config["warmup"])
     if config.get("device") is not None:
-        made["device"] = _device_or_default(config["device"])
-    self.compile(**made)
+        arguments["device"] = _device_or_default(config["device"])
+    self.compile(**arguments)
 
 
 def training_state(model: Network) -> dict[str, Any] | None:
@@ -289,14 +289,14 @@ def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 def _made_by(deserialize: Callable[[Any], Any], kind: type) -> Callable[[Any], Any]:
     def convert(described: Any) -> Any:
-        made = deserialize(described)
+        value = deserialize(described)
         # A user's own may be any function or callable object; a layer is never meant.
-        fits = isinstance(made, kind) or callable(made)
-        if not fits or isinstance(made, Layer):
+        fits = isinstance(value, kind) or callable(value)
+        if not fits or isinstance(value, Layer):
             raise FileFormatError(
-                "load_model", f"{type(made).__name__} is no {kind.__name__}"
+                "load_model", f"{type(value).__name__} is no {kind.__name__}"
             )
-        return made
+        return value
 
     return convert
 

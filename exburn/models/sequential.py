@@ -284,8 +284,8 @@ class Sequential(Model):
         if any(key != self.nodes[key].name for key in self._order):
             config["keys"] = list(self._order)  # layers were renamed
         if self._own_policy:
-            given = self._given_policy
-            config["dtype"] = (self.precision if given is None else given).identifier
+            policy = self._given_policy
+            config["dtype"] = (self.precision if policy is None else policy).identifier
         if self._learnt:
             config["learnt"] = True
         return config | axes_entry(self)

@@ -78,25 +78,25 @@ def set_state_tree(self: Network, state_tree: Mapping[str, Any]) -> None:
     """
     if slots := state_tree.get("optimizer_variables"):
         _begin_optimizer(self, [path for path, _ in _leaves(slots)])
-    known, op = _variables_by_kind(self), "set_state_tree"
-    found: list[tuple[Any, Any]] = []
+    variables, op = _variables_by_kind(self), "set_state_tree"
+    updates: list[tuple[Any, Any]] = []
     for kind, values in state_tree.items():
-        if kind not in known:
-            raise unknown_name("part of the state", kind, known, op=op)
+        if kind not in variables:
+            raise unknown_name("part of the state", kind, variables, op=op)
         for path, value in _leaves(values):
-            if kind == "metrics_variables" and path not in known[kind]:
+            if kind == "metrics_variables" and path not in variables[kind]:
                 continue  # of compile, and made by the first batch
-            if path not in known[kind]:
-                raise unknown_name("variable", path, known[kind], op=op)
-            variable = known[kind][path]
+            if path not in variables[kind]:
+                raise unknown_name("variable", path, variables[kind], op=op)
+            variable = variables[kind][path]
             if np.shape(value) != tuple(variable.shape):
                 raise ShapeError(
                     op,
                     f"{path} has shape {tuple(variable.shape)}, received "
                     f"{np.shape(value)}",
                 )
-            found.append((variable, value))
-    for variable, value in found:
+            updates.append((variable, value))
+    for variable, value in updates:
         variable.assign(value)
 
 
@@ -115,8 +115,8 @@ def _variables_by_kind(model: Network) -> dict[str, dict[str, Any]]:
 def _optimizer_variables(model: Network) -> Any:
     """The optimizer's variables; there are none before the first step."""
     trainer = model._run.value.trainer
-    known = trainer is not None and trainer.holder.current_opt_state() is not None
-    return model.optimizer.variables if known else ()
+    begun = trainer is not None and trainer.holder.current_opt_state() is not None
+    return model.optimizer.variables if begun else ()
 
 
 def _begin_optimizer(model: Network, paths: list[str]) -> None:

@@ -135,7 +135,7 @@ class LambdaCallback(SweepCallback):
 
 
 def make_callbacks(
-    given: Any, verbose: Any
+    listed: Any, verbose: Any
 ) -> tuple[list[SweepCallback], EarlyStopping | None]:
     """The callbacks of a sweep: those given, functions among them, and its progress.
 
@@ -147,17 +147,17 @@ def make_callbacks(
     """
     if verbose not in (0, 1, 2, "auto", True, False):
         raise ArgumentError("sweep", f"verbose must be 0 or 1, received {verbose!r}")
-    if given is None:
-        given = []
-    found: list[SweepCallback] = []
+    if listed is None:
+        listed = []
+    callbacks: list[SweepCallback] = []
     stopping: EarlyStopping | None = None
-    for one in given if isinstance(given, list | tuple) else [given]:
+    for one in listed if isinstance(listed, list | tuple) else [listed]:
         if type(one) is EarlyStopping and stopping is None:
             stopping = one
         elif isinstance(one, SweepCallback):
-            found.append(one)
+            callbacks.append(one)
         elif callable(one) and not hasattr(one, "on_epoch_end"):
-            found.append(LambdaCallback(one))
+            callbacks.append(LambdaCallback(one))
         else:
             raise ArgumentError(
                 "sweep",
@@ -165,7 +165,7 @@ def make_callbacks(
                 hint="Callbacks of fit see one model; those of a sweep see all lanes. "
                 "One EarlyStopping watches each of them.",
             )
-    return [*found, Progress()] if verbose else found, stopping
+    return [*callbacks, Progress()] if verbose else callbacks, stopping
 
 
 def _print(line: str) -> None:

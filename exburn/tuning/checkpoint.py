@@ -115,7 +115,7 @@ class SweepCheckpoint:
         name = f"sweep-{run.done:06d}-{secrets.token_hex(4)}.safetensors"
         path = self._folder / name
         write_tensors(path, dict(_arrays(run)), {}, format=_ARRAYS, op="sweep")
-        told = {
+        state = {
             "provenance": self.provenance(run).entries(),
             "epochs": run.done,
             "decided": run.decided,
@@ -132,7 +132,7 @@ class SweepCheckpoint:
                 for lane in run.lanes
             ],
         }
-        text = seal_document(_FORMAT, told)
+        text = seal_document(_FORMAT, state)
         path = self._folder / _MANIFEST
         write_atomically(path, lambda file: file.write(text), op="sweep")
         for old in self._folder.glob("sweep-*.safetensors*"):
@@ -169,8 +169,8 @@ class SweepCheckpoint:
             return False
         limits = {"most_bytes": _MOST_BYTES, "most": _MOST_VALUES}
         try:
-            told = read_document(path, _FORMAT, "sweep", **limits)
-            saved = saved_provenance(told, path)
+            state = read_document(path, _FORMAT, "sweep", **limits)
+            saved = saved_provenance(state, path)
         except FileFormatError as error:
             raise self._damage_error(error) from error
         if differences := self.provenance(run).differences_from(saved):
@@ -182,29 +182,29 @@ class SweepCheckpoint:
                 hint="Give each sweep a folder of its own, or delete this one.",
             )
         try:
-            check_state(told, run, path)
-            with TensorFile(self._folder / told["arrays"], op="sweep") as file:
-                self._restore_lanes(run, told, SweepArrays(file))
+            check_state(state, run, path)
+            with TensorFile(self._folder / state["arrays"], op="sweep") as file:
+                self._restore_lanes(run, state, SweepArrays(file))
         except (FileFormatError, MissingFileError) as error:
             raise self._damage_error(error) from error
-        run.done, run.decided = told["epochs"], told["decided"]
+        run.done, run.decided = state["epochs"], state["decided"]
         return True
 
     def _restore_lanes(
-        self, run: SweepRun, told: Mapping[str, Any], arrays: SweepArrays
+        self, run: SweepRun, state: Mapping[str, Any], arrays: SweepArrays
     ) -> None:
         """Gives lanes and groups what the checkpoint has of them."""
-        for lane, record, kept in zip(
-            run.lanes, told["records"], told["lanes"], strict=True
+        for lane, record, lane_state in zip(
+            run.lanes, state["records"], state["lanes"], strict=True
         ):
             _restore_record(lane.record, record)
-            lane.variant = run.variants[kept["variant"]]
-            lane.step = kept["step"]
-        _restore_kept(run.lanes, told["lanes"], arrays)
+            lane.variant = run.variants[lane_state["variant"]]
+            lane.step = lane_state["step"]
+        _restore_kept(run.lanes, state["lanes"], arrays)
         run.decide_parking(
-            [(run.variants[g["variant"]], len(g["members"])) for g in told["groups"]]
+            [(run.variants[g["variant"]], len(g["members"])) for g in state["groups"]]
         )
-        for at, facts in enumerate(told["groups"]):
+        for at, facts in enumerate(state["groups"]):
             run.add(_restore_group(run, facts, f"group/{at}", arrays))
 
     def _damage_error(self, cause: Exception) -> CheckpointError:
@@ -334,8 +334,8 @@ def _restore_group(
     return group
 
 
-def _restore_record(record: LaneRecord, told: dict[str, Any]) -> None:
-    now = LaneRecord.from_config(told)
+def _restore_record(record: LaneRecord, config: dict[str, Any]) -> None:
+    now = LaneRecord.from_config(config)
     record.history, record.epochs = now.history, now.epochs
     record.status, record.score = now.status, now.score
     # Values of other kinds than JSON's are those of the trial that was begun with.
@@ -346,25 +346,25 @@ def _restore_record(record: LaneRecord, told: dict[str, Any]) -> None:
 
 
 def _restore_kept(
-    lanes: Sequence[Lane], told: Sequence[dict[str, Any]], arrays: SweepArrays
+    lanes: Sequence[Lane], states: Sequence[dict[str, Any]], arrays: SweepArrays
 ) -> None:
     """Gives lanes that ended their weights, in the form of their variants' states."""
-    for number, (lane, kept) in enumerate(zip(lanes, told, strict=True)):
-        if not kept["kept"]:
+    for number, (lane, lane_state) in enumerate(zip(lanes, states, strict=True)):
+        if not lane_state["kept"]:
             continue
         state = lane.variant.initial_state([lane.record.trial])
         like: Any = jax.tree.map(
             lambda v: v[0], (state.params, state.frozen, state.others)
         )
         opt_state = None
-        if kept["opt_state"]:
+        if lane_state["opt_state"]:
             opt_state = jax.tree.map(lambda v: v[0], state.opt_state)
         leaves, treedef = jax.tree.flatten((like, opt_state))
-        found = [
+        values = [
             np.asarray(_restored(arrays, f"lane/{number}/{i}", leaf))
             for i, leaf in enumerate(leaves)
         ]
-        lane.weights, lane.opt_state = treedef.unflatten(found)
+        lane.weights, lane.opt_state = treedef.unflatten(values)
 
 
 def _as_bytes(leaf: Any) -> np.ndarray:
@@ -376,14 +376,14 @@ def _as_bytes(leaf: Any) -> np.ndarray:
 
 def _restored(arrays: SweepArrays, name: str, like: Any) -> Any:
     """An array of the shape and dtype of another one."""
-    made: Any = arrays.read_like(name, like)
+    array: Any = arrays.read_like(name, like)
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(made, impl=jax.random.key_impl(like))
-    weak = isinstance(like, jax.Array) and like.weak_type and made.ndim
-    return lanes.on_device(made.copy(), bool(weak))
+        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(like))
+    weak = isinstance(like, jax.Array) and like.weak_type and array.ndim
+    return lanes.on_device(array.copy(), bool(weak))
 
 
-def saved_provenance(told: Mapping[str, Any], path: Any) -> dict[str, str]:
+def saved_provenance(state: Mapping[str, Any], path: Any) -> dict[str, str]:
     """What the result of a sweep depends on, as a checkpoint says it.
 
     Args:
@@ -393,13 +393,13 @@ def saved_provenance(told: Mapping[str, Any], path: Any) -> dict[str, str]:
     Raises:
         ModelFormatError: It does not.
     """
-    saved = told.get("provenance")
+    saved = state.get("provenance")
     if not isinstance(saved, dict) or not _are_names([*saved.values()]):
         raise damage_error("sweep", path, "it does not say what the sweep depends on")
     return saved
 
 
-def check_state(told: Mapping[str, Any], run: SweepRun, path: Any) -> None:
+def check_state(state: Mapping[str, Any], run: SweepRun, path: Any) -> None:
     """Raises if what a checkpoint says cannot be of this sweep, or leads elsewhere.
 
     Args:
@@ -418,28 +418,28 @@ def check_state(told: Mapping[str, Any], run: SweepRun, path: Any) -> None:
             reason = "a checkpoint does not have this in its place"
             raise damage_error("sweep", path, reason, place=what)
 
-    need(is_count(told.get("epochs"), epochs), "epochs")
-    need(is_count(told.get("decided"), epochs), "decided")
-    name = told.get("arrays")
+    need(is_count(state.get("epochs"), epochs), "epochs")
+    need(is_count(state.get("decided"), epochs), "decided")
+    name = state.get("arrays")
     need(isinstance(name, str) and _ARRAYS_FILE.fullmatch(name) is not None, "arrays")
     for part in ("records", "lanes", "groups"):
-        need(isinstance(told.get(part), list), part)
-    need(len(told["records"]) == len(told["lanes"]) == lanes, "lanes")
-    for record in told["records"]:
+        need(isinstance(state.get(part), list), part)
+    need(len(state["records"]) == len(state["lanes"]) == lanes, "lanes")
+    for record in state["records"]:
         need(LaneRecord.from_config(record).epochs <= epochs, "records")
-    for lane in told["lanes"]:
+    for lane in state["lanes"]:
         need(isinstance(lane, dict), "lanes")
         flags = (lane.get("kept"), lane.get("opt_state"))
         need(all(isinstance(flag, bool) for flag in flags), "lanes")
         need(is_count(lane.get("step")), "step")
         need(is_count(lane.get("variant"), variants - 1), "variant")
-    for group in told["groups"]:
+    for group in state["groups"]:
         need(isinstance(group, dict), "groups")
         variant, members = group.get("variant"), group.get("members")
         need(is_count(variant, variants - 1), "variant")
         need(isinstance(members, list) and len(members) > 0, "members")
         need(all(is_count(number, lanes - 1) for number in members), "members")
-        own = {told["lanes"][number]["variant"] for number in members}
+        own = {state["lanes"][number]["variant"] for number in members}
         need(own == {variant}, "variant")
         need(is_count(group.get("done")), "done")
         need(isinstance(group.get("totals"), bool), "totals")

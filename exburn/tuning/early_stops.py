@@ -75,6 +75,6 @@ class EarlyStops:
     def score(self, records: Sequence[LaneRecord]) -> None:
         """Gives lanes that keep their best weights the score of these."""
         for number in self.kept:
-            told = self._watches[number].best_logs
-            if self._monitor in told:
-                records[number].score = float(told[self._monitor])
+            logs = self._watches[number].best_logs
+            if self._monitor in logs:
+                records[number].score = float(logs[self._monitor])

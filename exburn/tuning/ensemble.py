@@ -104,11 +104,11 @@ class Ensemble(Model):
     ):
         _check_members(members)
         if outputs == "auto":
-            found = output_kinds(members[0], op="Ensemble")
-            kinds = tuple(_kind_of_member(kind) for kind in found)
+            member_kinds = output_kinds(members[0], op="Ensemble")
+            kinds = tuple(_kind_of_member(kind) for kind in member_kinds)
         else:
-            given = [outputs] if isinstance(outputs, str) else list(outputs)
-            kinds = tuple(check_choice("Ensemble", "outputs", k, KINDS) for k in given)
+            names = [outputs] if isinstance(outputs, str) else list(outputs)
+            kinds = tuple(check_choice("Ensemble", "outputs", k, KINDS) for k in names)
         copies = [member.clone() for member in members]
         for number, member in enumerate(copies):
             member.name = f"member_{number}"
@@ -158,8 +158,8 @@ class Ensemble(Model):
         """
         each = self.predict_members(x, batch_size)
         leaves, tree = jax.tree.flatten(each)
-        found = [_uncertainty(o, k) for o, k in zip(leaves, self.kinds, strict=True)]
-        return jax.tree.unflatten(tree, found)
+        parts = [_uncertainty(o, k) for o, k in zip(leaves, self.kinds, strict=True)]
+        return jax.tree.unflatten(tree, parts)
 
     def calibration(
         self, x: Any, y: Any, bins: int = 15, batch_size: int | None = None
@@ -237,19 +237,19 @@ def _averages(each: list[Any], kinds: tuple[str, ...], stacked: bool = False) ->
     if len(kinds) != len(leaves[0]):
         reason = f"members have {len(leaves[0])} outputs, {len(kinds)} are described"
         raise ArgumentError("Ensemble", reason)
-    made = [
+    means = [
         EnsembleMean(kind, stacked)(list(of_one))
         for kind, of_one in zip(kinds, zip(*leaves, strict=True), strict=True)
     ]
-    return jax.tree.unflatten(jax.tree.structure(each[0]), made)
+    return jax.tree.unflatten(jax.tree.structure(each[0]), means)
 
 
 def _input_symbols(member: Model) -> Any:
     """New symbols in the structure of a member's inputs, by the same names."""
     if member.graph is not None or member._meta.value.calls:
-        given = member.input
+        inputs = member.input
         return jax.tree.map(
-            lambda s: Input(s.shape[1:], dtype=s.dtype, name=s.name), given
+            lambda s: Input(s.shape[1:], dtype=s.dtype, name=s.name), inputs
         )
     args, kwargs = _called_with(member)
     if len(args) != 1 or kwargs:

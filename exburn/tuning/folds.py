@@ -258,15 +258,15 @@ def _pairs(folds: Any, rows: int, y: Any, groups: Any) -> list[Any] | None:
 
 def _mask(indices: Any, rows: int, what: str) -> np.ndarray:
     """[rows] True at these rows: indices, or a mask already."""
-    given = np.asarray(indices)
-    if given.dtype == bool and given.shape == (rows,):
-        mask = given.copy()
-    elif given.ndim == 1 and given.dtype.kind in "iu":
-        if len(given) and not (0 <= given.min() and given.max() < rows):
+    array = np.asarray(indices)
+    if array.dtype == bool and array.shape == (rows,):
+        mask = array.copy()
+    elif array.ndim == 1 and array.dtype.kind in "iu":
+        if len(array) and not (0 <= array.min() and array.max() < rows):
             reason = f"{what} rows of a fold must be from 0 to {rows - 1}"
-            raise DataError(OP, reason, {"received": (given.min(), given.max())})
+            raise DataError(OP, reason, {"received": (array.min(), array.max())})
         mask = np.zeros(rows, bool)
-        mask[given] = True
+        mask[array] = True
     else:
         reason = f"{what} rows of a fold must be indices, received {indices!r}"
         raise ArgumentError(OP, reason)

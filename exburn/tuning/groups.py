@@ -252,13 +252,13 @@ def read_lanes(readings: Readings, order: Sequence[str]) -> list[dict[str, Any]]
     """What each lane logs, by name, in some order of the names."""
     numbers = np.asarray(readings.numbers)  # [lanes, names]
     others = {name: np.asarray(v) for name, v in readings.others.items()}
-    found = []
+    logs = []
     for lane, row in enumerate(numbers):
         values = dict(zip(readings.names, row.tolist(), strict=True))
         values |= {name: v[lane].item() for name, v in others.items() if v.ndim == 1}
         names = [n for n in order if n in values]
-        found.append({n: values[n] for n in dict.fromkeys([*names, *values])})
-    return found
+        logs.append({n: values[n] for n in dict.fromkeys([*names, *values])})
+    return logs
 
 
 def _spec_of(value: Any) -> jax.ShapeDtypeStruct:

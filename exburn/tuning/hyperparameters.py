@@ -179,8 +179,8 @@ class Place:
             return ""
         own = remake_alike(holder)
         distinct = {repr(value): value for value in values}.values()
-        made = (_built_like(self.remade(model, value), holder) for value in distinct)
-        if any(differs_elsewhere(own, one, self.key) for one in made):
+        holders = (_built_like(self.remade(model, value), holder) for value in distinct)
+        if any(differs_elsewhere(own, one, self.key) for one in holders):
             return "a number from which something else is computed"
         return ""
 
@@ -232,24 +232,24 @@ class Place:
         key, new = self.key, value
         if self.part is not None:
             key, new = self.part, self.remade(model, value)
-        made = with_layer(model, layer, key, new)
-        if not self._has(made, model, value):
+        changed_model = with_layer(model, layer, key, new)
+        if not self._has(changed_model, model, value):
             raise ArgumentError(
                 _OP, f"{self.path!r} cannot be varied: a layer around it sets it"
             )
-        return made
+        return changed_model
 
-    def _has(self, made: Model, model: Model, value: Any) -> bool:
+    def _has(self, changed_model: Model, model: Model, value: Any) -> bool:
         """Whether the thing in another model has the value that it was to get."""
         assert self.holder is not None
         try:
-            holder = self.holder(made)
+            holder = self.holder(changed_model)
         except (KeyError, AttributeError):
             return False
-        wanted = self.remade(model, value)
+        remade = self.remade(model, value)
         if not isinstance(holder, Layer):
-            return not differs_elsewhere(holder, wanted, "")
-        now, then = arguments_of(holder), arguments_of(wanted)
+            return not differs_elsewhere(holder, remade, "")
+        now, then = arguments_of(holder), arguments_of(remade)
         return is_same(now[self.key], then[self.key])
 
     def set(self, model: Model, value: Any) -> None:
@@ -273,21 +273,21 @@ def remake_alike(holder: Any) -> Any:
     return _built_like(remake(holder, {}), holder)
 
 
-def _built_like(made: Any, holder: Any) -> Any:
+def _built_like(layer: Any, holder: Any) -> Any:
     """A layer, built for the shapes of another one; other things as they are."""
-    if isinstance(holder, Layer) and holder.built and not made.built:
-        given, named = holder._meta.value.shapes
-        made.build(*given, **named)
-    return made
+    if isinstance(holder, Layer) and holder.built and not layer.built:
+        shapes, named = holder._meta.value.shapes
+        layer.build(*shapes, **named)
+    return layer
 
 
 def _count_holders(model: Model, part: Any) -> int:
     """How many attributes of a model's layers hold an object."""
-    found = 0
+    count = 0
     for _, module in iter_modules(model):
         if isinstance(module, Layer):
-            found += sum(value is part for value in vars(module).values())
-    return found
+            count += sum(value is part for value in vars(module).values())
+    return count
 
 
 def _count_terms(model: Model, loss: Any) -> int:
@@ -319,11 +319,11 @@ def find(model: Model, path: Any) -> Place:
             return place
     if isinstance(path, str) and (place := _alias(model, path)) is not None:
         return place
-    known = [place.path for place in places(model)]
+    paths = [place.path for place in places(model)]
     raise unknown_name(
         "path",
         path,
-        known,
+        paths,
         op=_OP,
         hint="A path is an option of the optimizer, or <layer>/<option>.",
     )
@@ -426,9 +426,9 @@ def _part(layer: Layer, name: str) -> Any:
 
 def _options(thing: Any) -> list[str]:
     """Names of what the constructor of a thing takes."""
-    held = [name for name in init_names(type(thing)) if name not in _NO_OPTIONS]
-    kept = [n for n in vars(thing) if _is_number(vars(thing)[n]) and n[0] != "_"]
-    return list(dict.fromkeys([*held, *kept]))
+    arguments = [name for name in init_names(type(thing)) if name not in _NO_OPTIONS]
+    numbers = [n for n in vars(thing) if _is_number(vars(thing)[n]) and n[0] != "_"]
+    return list(dict.fromkeys([*arguments, *numbers]))
 
 
 def _is_number(value: Any) -> bool:

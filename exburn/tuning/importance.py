@@ -132,10 +132,10 @@ def _forest_shares(
     x = np.where(np.isnan(x), low - (high - low) - 1, x)  # beside all other values
     forest = ensemble.RandomForestRegressor(100, min_samples_leaf=2, random_state=0)
     forest.fit(x, ranks)
-    found = inspection.permutation_importance(
+    importances = inspection.permutation_importance(
         forest, x, ranks, n_repeats=5, random_state=0
     )
-    return found.importances_mean
+    return importances.importances_mean
 
 
 def _optuna_shares(
@@ -174,10 +174,12 @@ def _optuna_shares(
             "fanova": lambda: measures.FanovaImportanceEvaluator(seed=0),
             "ped_anova": measures.PedAnovaImportanceEvaluator,
         }
-        found = measures.get_param_importances(study, evaluator=kinds[evaluator]())
+        importances = measures.get_param_importances(
+            study, evaluator=kinds[evaluator]()
+        )
     finally:
         optuna.logging.set_verbosity(verbosity)
-    return np.array([found.get(path, 0.0) for path in paths])
+    return np.array([importances.get(path, 0.0) for path in paths])
 
 
 def _choose_evaluator() -> str:

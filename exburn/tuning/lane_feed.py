@@ -93,9 +93,9 @@ class LaneFeed:
             drawn = threads.map(
                 lambda key: self._of_size[key[1]].order(key[0], epoch), distinct
             )
-            known = dict(zip(distinct, drawn, strict=True))
+            orders = dict(zip(distinct, drawn, strict=True))
         for lane, key in enumerate(keys):
-            order = known[key]
+            order = orders[key]
             own = order if self._rows is None else self._rows[lane][order]
             out[lane, : len(own)] = own
         return out

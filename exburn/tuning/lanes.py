@@ -99,7 +99,7 @@ def _freezing(step: Callable) -> Callable:
         if (total := _total(new.metrics)) is None:
             return new
         alive = jnp.isfinite(total)
-        kept = {
+        fields = {
             name: jax.tree.map(
                 lambda n, o: jnp.where(alive, n, o),
                 getattr(new, name),
@@ -107,7 +107,7 @@ def _freezing(step: Callable) -> Callable:
             )
             for name in ("params", "frozen", "others", "step")
         }
-        return new.replace(**kept)
+        return new.replace(**fields)
 
     return guarded
 
@@ -211,9 +211,9 @@ def fresh_totals(totals: Any, frozen: Sequence[bool]) -> Any:
         totals: Of one model, on the host.
         frozen: Which lanes are.
     """
-    made = repeat(totals, len(frozen))
-    if not any(frozen) or _total(made) is None:
-        return made
-    loss = made["loss"]
+    repeated_totals = repeat(totals, len(frozen))
+    if not any(frozen) or _total(repeated_totals) is None:
+        return repeated_totals
+    loss = repeated_totals["loss"]
     total = jnp.where(np.asarray(frozen), jnp.nan, loss["total"])
-    return {**made, "loss": {**loss, "total": total}}
+    return {**repeated_totals, "loss": {**loss, "total": total}}

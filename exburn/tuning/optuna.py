@@ -115,15 +115,15 @@ class StudySampler:
             n: How many.
         """
         left = min(n, self.trials - self._count)
-        found = []
+        trials = []
         for _ in range(left):
             asked = self.study.ask()
             trial = space.build(lambda path, of, t=asked: _suggest(t, path, of))
             self._asked[asked.number] = asked
             asked.set_user_attr("exburn", repr(_key(trial)))
-            found.append(trial)
-        self._count += len(found)
-        return found
+            trials.append(trial)
+        self._count += len(trials)
+        return trials
 
     def tell(self, records: Sequence[LaneRecord]) -> None:
         """Reports scores; ends the trials whose lanes have ended.
@@ -175,8 +175,8 @@ class StudySampler:
 
     def _running(self) -> list[Any]:
         states = (_optuna("optuna.trial").TrialState.RUNNING,)
-        found = self.study.get_trials(deepcopy=False, states=states)
-        return sorted(found, key=lambda trial: trial.number)
+        trials = self.study.get_trials(deepcopy=False, states=states)
+        return sorted(trials, key=lambda trial: trial.number)
 
 
 def is_study(value: Any) -> bool:

@@ -103,12 +103,12 @@ def placement_of(mesh: Any) -> LanesOnDevices | None:
                 f"mesh={mesh} asks for {mesh} devices, there are {len(here)}",
             )
         mesh = here[:mesh]
-    given = list(mesh) if isinstance(mesh, list | tuple) else []
-    known = all(device in here for device in given)
-    if not given or not known or len(set(given)) < len(given):
+    devices = list(mesh) if isinstance(mesh, list | tuple) else []
+    ours = all(device in here for device in devices)
+    if not devices or not ours or len(set(devices)) < len(devices):
         raise LayoutError(
             "sweep",
             f"mesh must be a number of devices, a list of them or 'all', received "
             f"{mesh!r}",
         )
-    return LanesOnDevices(given) if len(given) > 1 else None
+    return LanesOnDevices(devices) if len(devices) > 1 else None

@@ -39,9 +39,9 @@ def draw_curves(
     Raises:
         UnknownNameError: The metric is not logged, or the path not varied.
     """
-    known = dict.fromkeys(name for r in records for name in r.history)
-    if metric not in known:
-        raise unknown_name("metric", metric, known, op=_OP)
+    names = dict.fromkeys(name for r in records for name in r.history)
+    if metric not in names:
+        raise unknown_name("metric", metric, names, op=_OP)
     order = ranking([record.score for record in records], mode)
     shades = _shades_by_rank(order) if color is None else _shades_of(records, color)
     colors = _colormap()(shades)
@@ -166,9 +166,9 @@ def _shades_by_rank(order: np.ndarray) -> np.ndarray:
 
 
 def _shades_of(records: Sequence[LaneRecord], path: str) -> np.ndarray:
-    known = dict.fromkeys(name for record in records for name in record.trial)
-    if path not in known:
-        raise unknown_name("path", path, known, op=_OP)
+    paths = dict.fromkeys(name for record in records for name in record.trial)
+    if path not in paths:
+        raise unknown_name("path", path, paths, op=_OP)
     heights = _axis_of(*encode(records, path))[0]
     return np.where(np.isnan(heights), 0.0, heights)
 

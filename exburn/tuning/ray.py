@@ -53,13 +53,13 @@ class Report(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         tune = _ray("ray.tune")
-        told = {_LOGS: {name: float(value) for name, value in (logs or {}).items()}}
+        report = {_LOGS: {name: float(value) for name, value in (logs or {}).items()}}
         if not self.save:
-            tune.report(told)
+            tune.report(report)
             return
         with tempfile.TemporaryDirectory() as folder:
             self.model.save(Path(folder, _FILE))
-            tune.report(told, checkpoint=tune.Checkpoint.from_directory(folder))
+            tune.report(report, checkpoint=tune.Checkpoint.from_directory(folder))
 
 
 @api_boundary

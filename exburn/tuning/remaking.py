@@ -97,17 +97,17 @@ def remake(thing: Any, changes: Mapping[str, Any]) -> Any:
         >>> remake(L1L2(0.1, 0.2), {"l1": 0.5})
         L1L2(l1=0.5, l2=0.2)
     """
-    told = arguments_of(thing, changes)
-    config = told | dict(changes)
+    own = arguments_of(thing, changes)
+    config = own | dict(changes)
     for name in changes:
-        if name not in told and name not in init_names(type(thing)):
+        if name not in own and name not in init_names(type(thing)):
             raise _cannot(thing, f"its constructor takes no {name!r}")
     try:
         with _copying(thing):
             if hasattr(type(thing), "from_config"):
-                made = type(thing).from_config(config)
+                other = type(thing).from_config(config)
             else:
-                made = type(thing)(**config)
+                other = type(thing)(**config)
     except ExBurnError:
         raise
     except Exception as error:  # a user's constructor may raise anything
@@ -116,8 +116,8 @@ def remake(thing: Any, changes: Mapping[str, Any]) -> Any:
         reason = f"its constructor says {type(error).__name__}: {error}"
         raise _cannot(thing, reason) from error
     if (scale := vars(thing).get("_scale")) is not None:  # of an optimizer's rate
-        made.scale = getattr(thing, "scale", scale)
-    return made
+        other.scale = getattr(thing, "scale", scale)
+    return other
 
 
 def _copying(thing: Any) -> Any:
@@ -151,15 +151,15 @@ def with_layer(model: Model, layer: Layer, key: str, value: Any) -> Model:
             around it makes it.
     """
     with making_clone():
-        made = _around(model, layer, lambda: remake(layer, {key: value}))
-        if not made.built:
-            infer(made, *model._meta.value.traced)
-        made.repeat_changes(model.changes)
-    keep_settings(model, made, but=(layer, key))
-    set_up_like(made, model)
+        changed = _around(model, layer, lambda: remake(layer, {key: value}))
+        if not changed.built:
+            infer(changed, *model._meta.value.traced)
+        changed.repeat_changes(model.changes)
+    keep_settings(model, changed, but=(layer, key))
+    set_up_like(changed, model)
     if (state := training_state(model)) is not None and state["step"]:
-        set_training_state(made, jax.tree.map(own_copy, state))
-    return made
+        set_training_state(changed, jax.tree.map(own_copy, state))
+    return changed
 
 
 def _around(owner: Any, layer: Layer, make: Callable[[], Layer]) -> Any:
@@ -236,14 +236,14 @@ def _instead(optimizer: Any, old: Any, new: Any) -> Any:
         inner = _instead(optimizer.inner_optimizer, old, new)
         return remake(optimizer, {"inner_optimizer": inner})
     if isinstance(optimizer, MultiOptimizer):
-        given = optimizer.optimizer_map
-        if not isinstance(given, OptimizerMap):
+        by_pattern = optimizer.optimizer_map
+        if not isinstance(by_pattern, OptimizerMap):
             reason = "a function chooses among the optimizers"
             raise _cannot(old, reason, "Give MultiOptimizer an OptimizerMap.")
-        known = [given.default_optimizer, *given.values()]
-        made = {id(one): _instead(one, old, new) for one in known}
-        parts = {pattern: made[id(one)] for pattern, one in given.items()}
-        default = made[id(given.default_optimizer)]
+        optimizers = [by_pattern.default_optimizer, *by_pattern.values()]
+        replaced = {id(one): _instead(one, old, new) for one in optimizers}
+        parts = {pattern: replaced[id(one)] for pattern, one in by_pattern.items()}
+        default = replaced[id(by_pattern.default_optimizer)]
         return remake(optimizer, {"optimizer_map": OptimizerMap(default, parts)})
     return optimizer
 

@@ -108,11 +108,11 @@ class SweepResult:
             return ranking([r.score for r in self.records], self.mode).tolist()
         trials = self._group_lanes(lambda record: record.trial)
         means = [np.mean([self.records[i].score for i in lanes]) for lanes in trials]
-        found: list[int] = []
+        numbers: list[int] = []
         for at in ranking(means, self.mode):
             scores = [self.records[i].score for i in trials[at]]
-            found += [trials[at][k] for k in ranking(scores, self.mode)]
-        return found
+            numbers += [trials[at][k] for k in ranking(scores, self.mode)]
+        return numbers
 
     @property
     def best(self) -> LaneRecord:
@@ -149,15 +149,15 @@ class SweepResult:
             >>> best.trial, str(best.interval)
             ({'rate': 0.1}, '0.11 ± 0.025')
         """
-        found = []
+        configurations = []
         for lanes in self._group_lanes(_without_seed):
             scores = [self.records[i].score for i in lanes]
             folds = len({self.records[i].fold for i in lanes})
             interval = confidence_interval(scores, level, folds if folds > 1 else None)
             trial = _without_seed(self.records[lanes[0]])
-            found.append(Configuration(trial, interval, tuple(lanes)))
-        order = ranking([one.interval.mean for one in found], self.mode)
-        return [found[at] for at in order]
+            configurations.append(Configuration(trial, interval, tuple(lanes)))
+        order = ranking([one.interval.mean for one in configurations], self.mode)
+        return [configurations[at] for at in order]
 
     def importance(self, evaluator: str = "auto") -> dict[str, float]:
         """The share of each path in what makes scores differ, the largest first.
@@ -178,7 +178,7 @@ class SweepResult:
         paths = dict.fromkeys(path for r in self.records for path in r.trial)
         names = dict.fromkeys(name for r in self.records for name in r.history)
         folds = any(record.fold is not None for record in self.records)
-        found = []
+        rows = []
         for number in self.order():
             record = self.records[number]
             row: dict[str, Any] = {"lane": number}
@@ -187,8 +187,8 @@ class SweepResult:
             row |= {"epochs": record.epochs, "status": record.status}
             row |= {"score": record.score}
             row |= {n: record.history.get(n, [math.nan])[-1] for n in names}
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def table(self) -> Any:
         """The lanes as a table, the best first.
@@ -245,9 +245,9 @@ class SweepResult:
 
     def _headline(self) -> str:
         ways = collections.Counter(record.status for record in self.records)
-        told = ", ".join(f"{count} {way}" for way, count in ways.items())
+        counts = ", ".join(f"{count} {way}" for way, count in ways.items())
         best = f"best {self.monitor} {self.best_score:.4g}"
-        return f"{len(self)} lanes ({told}), {best}"
+        return f"{len(self)} lanes ({counts}), {best}"
 
     def __str__(self) -> str:
         return page_text(self, 120)
@@ -407,8 +407,10 @@ class SweepResult:
         if wrong := [name for name, holds in right.items() if not holds]:
             reason = "the file holds no result of a sweep"
             raise damage_error(op, file, reason, wrong=", ".join(wrong))
-        made = [LaneRecord.from_config(record) for record in content["records"]]
-        return cls(made, None, content["monitor"], content["mode"], content["notes"])
+        lane_records = [LaneRecord.from_config(record) for record in content["records"]]
+        return cls(
+            lane_records, None, content["monitor"], content["mode"], content["notes"]
+        )
 
     def _group_lanes(self, key: Callable[[LaneRecord], Trial]) -> list[list[int]]:
         """The numbers of lanes that have the same values of ``key``, in their order."""

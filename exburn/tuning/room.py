@@ -56,10 +56,10 @@ def check_room(
 
 def too_large(values: Trial, need: int, free: int) -> OutOfMemoryError:
     """The error that says with which values a lane does not fit."""
-    given = f" with {describe(values)}" if values else ""
+    values_text = f" with {describe(values)}" if values else ""
     return OutOfMemoryError(
         "sweep",
-        f"a lane{given} does not fit into the device's memory",
+        f"a lane{values_text} does not fit into the device's memory",
         {"a lane": size_text(need), "available": size_text(free)},
         hint="Leave such values out of over=, or train fewer rows in a step.",
     )

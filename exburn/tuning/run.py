@@ -92,13 +92,13 @@ class SweepRun:
     def notes(self) -> list[str]:
         """What runs in turn, and why; how many lanes run at once."""
         widths = [group.width for group in self.groups]
-        found = [*self._notes, *self._width.notes]
+        notes = [*self._notes, *self._width.notes]
         if len(widths) > 1:
             text = f"{len(widths)} groups of at most {max(widths)} lanes"
-            found.append(f"{text} run one after the other")
+            notes.append(f"{text} run one after the other")
         if self._parks:
-            found.append("groups wait in host memory: the device cannot hold them all")
-        return found
+            notes.append("groups wait in host memory: the device cannot hold them all")
+        return notes
 
     def stop(self) -> None:
         """Ends the sweep after this epoch."""
@@ -228,12 +228,12 @@ class SweepRun:
                 read.append((group, logs, held_out))
         for group in self.groups:
             group.compile_ahead(self._widths_after(epoch, group))
-        told = [
+        logged = [
             (group, _values_of(group, logs), _values_of(group, held_out))
             for group, logs, held_out in read
         ]
         with defer_signals():  # all lanes have an epoch behind them, or none has
-            for group, means, tested in told:
+            for group, means, tested in logged:
                 self._note(group, means, tested)
                 group.end_epoch()
             self.done = epoch + 1
@@ -309,8 +309,8 @@ class SweepRun:
         if isinstance(scheduler, PBT):
             self._exploit(scheduler, rung, going, scores)
             return
-        kept = scheduler.keep(scores, self.mode, rung, np.asarray(going))
-        left = {going[int(at)] for at in kept}
+        places = scheduler.keep(scores, self.mode, rung, np.asarray(going))
+        left = {going[int(at)] for at in places}
         stopped = [i for i in self._running() if i not in left]
         self._keep([i for i in going if i not in left], whole=False)
         for number in stopped:
@@ -327,8 +327,8 @@ class SweepRun:
         rng = np.random.default_rng([self._ready.request.seed, rung.epochs])
         space = self._ready.space
         chosen, new = scheduler.exploit(scores, trials, rng, self.mode, space)
-        found = zip(going, chosen, strict=True)
-        sources = {number: going[int(at)] for number, at in found}
+        pairs = zip(going, chosen, strict=True)
+        sources = {number: going[int(at)] for number, at in pairs}
         before = {number: self.lanes[number].variant for number in going}
         for number, trial in zip(going, new, strict=True):
             if (source := sources[number]) == number:
@@ -366,7 +366,7 @@ class SweepRun:
         ]
         _check_readings(parts)
         self.decide_parking([(variant, len(part)) for variant, part in parts])
-        made: list[Group] = []
+        groups: list[Group] = []
         for variant, part in parts:
             state = _state_of([sources[i] for i in part], old) if old else None
             group = self.make_group(variant, part, state)
@@ -374,8 +374,8 @@ class SweepRun:
             if position is not None and not variant.data.is_read_once:
                 feed: Any = group.feed.feed  # of a loader: all have read as much
                 feed.go_to(position)
-            made.append(self._parked(group))
-        self.groups = made
+            groups.append(self._parked(group))
+        self.groups = groups
 
     def decide_parking(self, groups: Sequence[tuple[Variant, int]]) -> None:
         """Decides whether groups of so many lanes wait in host memory."""
@@ -426,9 +426,9 @@ class SweepRun:
             numbers: Those of the lanes.
             whole: Whether the optimizers' states are kept, too.
         """
-        wanted = set(numbers)
+        chosen = set(numbers)
         for group in self.groups:
-            if not wanted.intersection(group.members):
+            if not chosen.intersection(group.members):
                 continue
             if is_consumed(group.state.step):  # by a program that failed
                 continue
@@ -437,7 +437,7 @@ class SweepRun:
                 state = state.replace(opt_state=None)
             host = jax.device_get(state)
             for at, number in enumerate(group.members):
-                if number not in wanted or number in group.members[:at]:
+                if number not in chosen or number in group.members[:at]:
                     continue
                 one: TrainState = lanes.lane(host, at)
                 lane = self.lanes[number]
@@ -502,23 +502,23 @@ def _state_of(members: Sequence[int], groups: Sequence[Group]) -> TrainState:
     """The states of lanes of several groups, in the order of the members."""
     states, places, order = [], [], []
     for group in groups:
-        found = [n for n in dict.fromkeys(members) if n in group.members]
-        if found:
+        own = [n for n in dict.fromkeys(members) if n in group.members]
+        if own:
             states.append(group.state.replace(metrics=None))
-            places.append([group.members.index(n) for n in found])
-            order += found
+            places.append([group.members.index(n) for n in own])
+            order += own
     return lanes.join(states, places, [order.index(number) for number in members])
 
 
 def build_model(lane: Lane) -> Model:
     """The model of a lane, compiled like the sweep's, with all that the lane has."""
     variant, trial = lane.variant, lane.record.trial
-    made = variant.make_alone(trial)
-    prepare_for_fit(made, dataclasses.replace(variant.data))
+    model = variant.make_alone(trial)
+    prepare_for_fit(model, dataclasses.replace(variant.data))
     for path, value in trial.items():
         if path not in variant.fixed and path not in variant.widths:
-            variant.places[path].set(made, value)
-    holder = require_trainer(made, "sweep").holder
+            variant.places[path].set(model, value)
+    holder = require_trainer(model, "sweep").holder
     if lane.weights is None:
         raise ArgumentError(
             "SweepResult", "the sweep was ended before this lane had any weights"
@@ -538,14 +538,14 @@ def build_model(lane: Lane) -> Model:
         "epochs": variant.holder.epochs + lane.record.epochs,
         "opt_state": opt_state,
     }
-    set_training_state(made, state)
+    set_training_state(model, state)
     if opt_state is not None:
         holder.refit_state()
     history = History()
-    history.set_model(made)
+    history.set_model(model)
     history.on_train_begin()
     history.history = {name: [*values] for name, values in lane.record.history.items()}
     history.epoch = list(range(lane.record.epochs))
     history.seed = state["seed"]
-    made.history = history
-    return made
+    model.history = history
+    return model

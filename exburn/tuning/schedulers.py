@@ -203,12 +203,12 @@ class Hyperband(Scheduler):
             raise ArgumentError("Hyperband.keep", reason)
         values = np.asarray(scores, np.float64)  # [lanes]
         groups = np.asarray(rung.groups)[np.asarray(lanes)]  # [lanes]
-        kept = np.isfinite(values) & (groups < 0)
+        mask = np.isfinite(values) & (groups < 0)
         for group in np.unique(groups[groups >= 0]):
             inside = np.flatnonzero(groups == group)
             best = _best(values[inside], mode, _survivors(len(inside), self.eta))
-            kept[inside[best]] = True
-        return np.flatnonzero(kept)
+            mask[inside[best]] = True
+        return np.flatnonzero(mask)
 
 
 @guard_methods
@@ -252,14 +252,14 @@ class PBT(Scheduler):
         check_count("PBT", "interval", self.interval)
         check_number("PBT", "fraction", self.fraction, 0, 0.5, open_low=True)
         check_rate("PBT", "resample", self.resample)
-        given = self.factors
-        if not isinstance(given, Sequence) or isinstance(given, str) or not given:
+        factors = self.factors
+        if not isinstance(factors, Sequence) or isinstance(factors, str) or not factors:
             raise ArgumentError(
-                "PBT", f"factors must be a list of numbers, received {given!r}"
+                "PBT", f"factors must be a list of numbers, received {factors!r}"
             )
-        for factor in given:
+        for factor in factors:
             check_number("PBT", "a factor", factor, 0, open_low=True)
-        object.__setattr__(self, "factors", tuple(given))
+        object.__setattr__(self, "factors", tuple(factors))
         if self.explore is None:
             return
         if isinstance(self.explore, str):
@@ -368,13 +368,13 @@ class OfFolds(Scheduler):
     folds: int
 
     def plan(self, lanes: int, epochs: int) -> list[Rung]:
-        found = []
+        rungs = []
         for rung in self.scheduler.plan(lanes // self.folds, epochs):
             groups = rung.groups
             if groups is not None:
                 groups = tuple(np.repeat(groups, self.folds).tolist())
-            found.append(Rung(rung.epochs, rung.lanes * self.folds, groups))
-        return found
+            rungs.append(Rung(rung.epochs, rung.lanes * self.folds, groups))
+        return rungs
 
     def keep(
         self, scores: Any, mode: str, rung: Rung | None = None, lanes: Any = None
@@ -384,8 +384,8 @@ class OfFolds(Scheduler):
         trials, means, members = self._by_trial(scores, lanes)
         if rung is not None and rung.groups is not None:
             rung = dataclasses.replace(rung, groups=rung.groups[:: self.folds])
-        kept = self.scheduler.keep(means, mode, rung, trials)
-        return np.sort(np.concatenate([members[i] for i in kept] or [[]])).astype(int)
+        places = self.scheduler.keep(means, mode, rung, trials)
+        return np.sort(np.concatenate([members[i] for i in places] or [[]])).astype(int)
 
     def _by_trial(
         self, scores: Any, lanes: Any

@@ -393,11 +393,11 @@ class Space:
                 f"{type(self.sampler).__name__} has no end: say how many trials",
                 hint="tuning.StudySampler(study, trials=64).",
             )
-        found = list(itertools.islice(self._all(), MOST_TRIALS + 1))
-        if len(found) > MOST_TRIALS:
+        trials = list(itertools.islice(self._all(), MOST_TRIALS + 1))
+        if len(trials) > MOST_TRIALS:
             reason = f"the grid has more than {MOST_TRIALS:,} trials"
             raise ArgumentError("sweep", reason, hint="sampler=tuning.random(256).")
-        return found
+        return trials
 
     def ask(self, n: int) -> list[Trial]:
         """The next trials: of a study, or of what ``trials`` lists; fewer at its end.
@@ -547,11 +547,11 @@ def _as_sampler(sampler: Any, domains: dict[str, Any]) -> Any:
 
 def _conditions(domain: Any) -> list[Condition]:
     """The conditions that stand around a domain."""
-    found = []
+    conditions = []
     while isinstance(domain, Condition):
-        found.append(domain)
+        conditions.append(domain)
         domain = domain.then
-    return found
+    return conditions
 
 
 def _parents_first(domains: dict[str, Any]) -> list[str]:

@@ -162,18 +162,18 @@ class Variant:
     # ------------------------------------------------------------------ the model
     def make_model(self, fixed: Trial) -> Model:
         """A model of this structure, compiled like the source and begun like it."""
-        made = self._with_layers(fixed)
+        model = self._with_layers(fixed)
         of_layers = self._of_layers(fixed)
         if of_layers:
-            self._keep_weights(made)
+            self._keep_weights(model)
             for path in of_layers:
-                self._check_initializer(made, self.places[path])
+                self._check_initializer(model, self.places[path])
         others = [path for path in _whole_first(fixed) if path not in of_layers]
         if others:  # losses are known when the model is prepared
-            prepare_for_fit(made, dataclasses.replace(self.data))
+            prepare_for_fit(model, dataclasses.replace(self.data))
         for path in others:
-            made = self.places[path].put(made, fixed[path])
-        return made
+            model = self.places[path].put(model, fixed[path])
+        return model
 
     def _of_layers(self, fixed: Trial) -> list[str]:
         """The paths that change layers, and so which weights there are."""
@@ -182,15 +182,15 @@ class Variant:
 
     def _with_layers(self, fixed: Trial) -> Model:
         """A copy of the source with the layers of some values."""
-        made = copy.deepcopy(self.source)
+        model = copy.deepcopy(self.source)
         for path in self._of_layers(fixed):
-            made = self.places[path].put(made, fixed[path])
-        return made
+            model = self.places[path].put(model, fixed[path])
+        return model
 
-    def _keep_weights(self, made: Model) -> None:
+    def _keep_weights(self, model: Model) -> None:
         """Gives a model of another structure those weights that were not just drawn."""
         initial = redraw(self.source, self.source_seed)
-        own = {path: weight for path, weight, _ in iter_weights(made)}
+        own = {path: weight for path, weight, _ in iter_weights(model)}
         for path, weight, _ in iter_weights(self.source):
             value = weight.get_raw_value()
             if path in initial or path not in own:
@@ -198,21 +198,21 @@ class Variant:
             if own[path].get_raw_value().shape == value.shape:
                 own[path].set_raw_value(jnp.copy(value))
 
-    def _check_initializer(self, made: Model, place: Place) -> None:
+    def _check_initializer(self, model: Model, place: Place) -> None:
         """Raises if a place is an initializer's, and no weight is made by it.
 
         Raises:
             ArgumentError: Somebody has set or trained the weight.
         """
         name = place.part or str(place.key)
-        initializer = getattr(dict(iter_modules(made))[place.layer or ""], name, None)
+        initializer = getattr(dict(iter_modules(model))[place.layer or ""], name, None)
         if not name.endswith("initializer") or initializer is None:
             return
         initial = redraw(self.source, self.source_seed)
         set_since = {path for path, _, _ in iter_weights(self.source)} - initial.keys()
         drawn = [
             path
-            for path, weight, _ in iter_weights(made)
+            for path, weight, _ in iter_weights(model)
             if weight.get_metadata().get("initializer") is initializer
         ]
         if drawn and set_since.issuperset(drawn):
@@ -232,7 +232,7 @@ class Variant:
     # ------------------------------------------------------------------ widths
     def _follow_widths(self, trials: Sequence[Trial]) -> dict[str, Width]:
         """Widths that differ by lane, by path; notes those that cannot."""
-        found = {}
+        widths = {}
         for path, place in self.places.items():
             values = [t[path] for t in trials if path in t]
             if place.key not in ("units", "filters") or path in self.fixed:
@@ -248,10 +248,10 @@ class Variant:
                 drawn = redraw(self.source, self.source_seed)
                 if any(axis.weight not in drawn for axis in width.axes):
                     raise Unsupported("a width of weights that somebody has set")
-                found[path] = width
+                widths[path] = width
             except Unsupported as error:
                 self.constant[path] = str(error)
-        return found
+        return widths
 
     def _take_widths(self) -> None:
         """Makes arguments of the programs of the lanes' widths."""
@@ -266,18 +266,18 @@ class Variant:
 
     def units(self, trial: Trial) -> dict[str, int]:
         """The units of a lane, by the paths of the widths that differ."""
-        found = {}
+        units = {}
         for path in self.widths:
             place = self.places[path]
             assert place.holder is not None
             own = getattr(place.holder(self.source), place.key)
-            found[path] = int(trial.get(path, own))
-        return found
+            units[path] = int(trial.get(path, own))
+        return units
 
     # ------------------------------------------------------------------ numbers
     def _take(self, trials: Sequence[Trial]) -> None:
         """Makes arguments of the programs of the numbers that differ, if it can be."""
-        wanted: dict[str, Slot] = {}
+        slots: dict[str, Slot] = {}
         for path, place in self.places.items():
             values = [t[path] for t in trials if path in t]
             if path in self.fixed or not values or place.kind in ("seed", "rate"):
@@ -303,8 +303,8 @@ class Variant:
             if not is_array([slot.read(), values[0]]):
                 self.constant[path] = f"the model's own, which is {slot.read()!r}"
                 continue
-            wanted[path] = slot
-        for path, slot in wanted.items():
+            slots[path] = slot
+        for path, slot in slots.items():
             if not slot.read():  # zero may stand for nothing, and leave out a slot
                 slot.write(next((float(t[path]) for t in trials if t.get(path)), 0.0))
             if (name := self._take_slots([slot]).get(slot.place)) is None:
@@ -390,8 +390,8 @@ class Variant:
         """The programs of some lanes: compiled once, whatever numbers they have."""
         if of not in self._programs:
             placement = self.holder.placement
-            made = self.preparer.make_programs(placement, lanes=of)
-            self._programs[of] = made
+            programs = self.preparer.make_programs(placement, lanes=of)
+            self._programs[of] = programs
         return self._programs[of]
 
     # ------------------------------------------------------------------ data
@@ -564,8 +564,8 @@ class Variant:
 
         if self._init is None:
             self._init = jax.jit(jax.vmap(init))
-        told = {name: v for name, v in others.items() if is_number(name)}
-        return self.with_rates(self._init(params, told), trials)
+        numbers_of = {name: v for name, v in others.items() if is_number(name)}
+        return self.with_rates(self._init(params, numbers_of), trials)
 
     def with_rates(self, opt_state: Any, trials: Sequence[Trial]) -> Any:
         """The optimizers' states with the learning rates of the lanes' trials."""
@@ -593,10 +593,10 @@ class Variant:
                 steps = jnp.zeros_like(rate["warmup_steps"])
                 return optimizer.rate({"rate": {**rate, "warmup_steps": steps}})
 
-        told = {name: v for name, v in others.items() if is_number(name)}
+        values = {name: v for name, v in others.items() if is_number(name)}
         if self._warm is None:
             self._warm = jax.jit(jax.vmap(rate_of))
-        target = self._warm(opt_state["rate"], told)
+        target = self._warm(opt_state["rate"], values)
         options = warmup.hyperparameters(np.asarray(target))
         return optimizer.with_hyperparameters(opt_state, **options)
 
@@ -626,7 +626,7 @@ def make_variants(
     trials: Sequence[Trial],
     epochs: int,
     placement: OneDevice | None = None,
-    known: list[Variant] | None = None,
+    variants: list[Variant] | None = None,
 ) -> list[Variant]:
     """The variant of each trial: one for all whose values are arrays of a program.
 
@@ -637,10 +637,10 @@ def make_variants(
         trials: The trials.
         epochs: Epochs of the whole sweep.
         placement: Where lanes lie, if several devices divide them.
-        known: Variants of earlier trials, which have their programs; those that are
+        variants: Variants of earlier trials, which have their programs; those that are
             made here join them.
     """
-    known = [] if known is None else known
+    variants = [] if variants is None else variants
     structural = {path for path, p in places.items() if p.kind in _STRUCTURAL}
     reasons: dict[str, str] = {}
     while True:
@@ -648,19 +648,19 @@ def make_variants(
         for number, trial in enumerate(trials):
             key = tuple((p, repr(trial[p])) for p in sorted(structural) if p in trial)
             parts.setdefault(key, []).append(number)
-        found: list[Any] = [None] * len(trials)
+        assigned: list[Any] = [None] * len(trials)
         for numbers in parts.values():
             own = [trials[i] for i in numbers]
             fixed = {p: own[0][p] for p in structural if p in own[0]}
             options = places, fixed, own, epochs, reasons, placement
-            variant = next((v for v in known if v.takes(fixed, own)), None)
+            variant = next((v for v in variants if v.takes(fixed, own)), None)
             variant = variant or Variant(source, data, *options)
             if variant.constant.keys() - structural:
                 structural |= variant.constant.keys()
                 reasons.update(variant.constant)
                 break
             for i in numbers:
-                found[i] = variant
+                assigned[i] = variant
         else:
-            known += [v for v in dict.fromkeys(found) if v not in known]
-            return found
+            variants += [v for v in dict.fromkeys(assigned) if v not in variants]
+            return assigned

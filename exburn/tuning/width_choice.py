@@ -79,8 +79,8 @@ def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> Memor
         return Memory(of_state, rough, nbytes, free, False)
     batch = jax.tree.map(spec_like, preparer.batch_specs["train"])
     exact = preparer.exact_rows(True)
-    found = Footprint.of(preparer.programs, "train", state, batch, exact)
-    return Memory(of_state, found.peak_bytes, nbytes, free, True)
+    footprint = Footprint.of(preparer.programs, "train", state, batch, exact)
+    return Memory(of_state, footprint.peak_bytes, nbytes, free, True)
 
 
 def check_memory(memory: Memory, lanes: int, values: Trial | None = None) -> None:
@@ -147,9 +147,9 @@ class WidthChoice:
         """
         count, devices = len(trials), variant.placement.devices
         if variant not in self._memory:
-            wanted = min(self._asked or 1, count)
+            width = min(self._asked or 1, count)
             memory = self._memory_of(variant, count)
-            check_memory(memory, math.ceil(wanted / devices), variant.largest)
+            check_memory(memory, math.ceil(width / devices), variant.largest)
         most = min(count, self._memory[variant].most * devices)
         if variant.data.is_read_once:  # there is nothing to time them on
             return most if self._asked is None else min(self._asked, most)

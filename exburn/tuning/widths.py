@@ -89,22 +89,22 @@ class Width:
         most: The widest lane's.
         axes: Where weights lie along its units, each of which may be there several
             times, one after another, as behind a ``Flatten``.
-        told: Paths of the layers that are told the width; the first one is the layer.
+        followers: Paths of the layers that follow the width; the first is its layer.
     """
 
     path: str
     layer: str
     most: int
     axes: tuple[Axis, ...]
-    told: tuple[str, ...]
+    followers: tuple[str, ...]
 
     def slots(self, model: Model) -> list[Slot]:
         """The places in a model that hold the width; they do so from now on."""
-        parts, found = dict(iter_modules(model)), []
-        for path in self.told:
+        parts, slots = dict(iter_modules(model)), []
+        for path in self.followers:
             vars(parts[path])[KEY] = float(self.most)
-            found.append(Slot(parts[path], KEY, f"{path}.width"))
-        return found
+            slots.append(Slot(parts[path], KEY, f"{path}.width"))
+        return slots
 
 
 class Unsupported(Exception):
@@ -138,7 +138,7 @@ def follow(model: Model, path: str, layer: Any, most: int) -> Width:
     own = [Axis(f"{where}/kernel", layer.kernel.ndim - 1)]
     if layer.bias is not None:
         own.append(Axis(f"{where}/bias", 0))
-    axes, told, flat = list(own), [where], False
+    axes, followers, flat = list(own), [where], False
     _check_own(layer)
     for after in chain[chain.index(layer) + 1 :]:
         name = names[id(after)]
@@ -147,7 +147,7 @@ def follow(model: Model, path: str, layer: Any, most: int) -> Width:
                 raise Unsupported("a width that reaches groups of channels")
             _check_channels(after)
             axes.append(Axis(f"{name}/kernel", after.kernel.ndim - 2))
-            return Width(path, where, most, tuple(axes), tuple(told))
+            return Width(path, where, most, tuple(axes), tuple(followers))
         if type(after) not in _BY_UNIT:
             raise Unsupported(f"a width that reaches {type(after).__name__}")
         _check_by_unit(after)
@@ -156,10 +156,10 @@ def follow(model: Model, path: str, layer: Any, most: int) -> Width:
             if flat:  # its units come again for each position
                 kind = type(after).__name__
                 raise Unsupported(f"a width that reaches {kind} behind a Flatten")
-            told.append(name)
-        for kept in ("gamma", "beta", "moving_mean", "moving_variance"):
-            if getattr(after, kept, None) is not None:
-                axes.append(Axis(f"{name}/{kept}", 0))
+            followers.append(name)
+        for attribute in ("gamma", "beta", "moving_mean", "moving_variance"):
+            if getattr(after, attribute, None) is not None:
+                axes.append(Axis(f"{name}/{attribute}", 0))
     raise Unsupported("the width of the model's outputs")
 
 
@@ -207,13 +207,13 @@ def narrow_shapes(
     widths: Mapping[str, Width], units: Mapping[str, int], shapes: Mapping[str, tuple]
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of the weights of a lane with so many units, of those that differ."""
-    found: dict[str, tuple[int, ...]] = {}
+    own_shapes: dict[str, tuple[int, ...]] = {}
     for path, width in widths.items():
         for axis in width.axes:
-            shape = list(found.get(axis.weight, shapes[axis.weight]))
+            shape = list(own_shapes.get(axis.weight, shapes[axis.weight]))
             shape[axis.axis] = shape[axis.axis] // width.most * units[path]
-            found[axis.weight] = tuple(shape)
-    return found
+            own_shapes[axis.weight] = tuple(shape)
+    return own_shapes
 
 
 def widen(
@@ -288,14 +288,14 @@ class MaskedWidths(OneDevice):
         self.next_state = inner.next_state
 
     def gradients(self, grads: Any) -> Any:
-        found = dict(self._inner.gradients(grads))
+        masked = dict(self._inner.gradients(grads))
         for path, width in self._widths.items():
             units = vars(self._holders[path])[KEY]
             for axis in width.axes:
-                if (grad := found.get(axis.weight)) is not None:
+                if (grad := masked.get(axis.weight)) is not None:
                     mask = _mask(width, axis.axis, grad.shape, units)
-                    found[axis.weight] = jnp.where(mask, grad, 0)
-        return found
+                    masked[axis.weight] = jnp.where(mask, grad, 0)
+        return masked
 
 
 def _mask(width: Width, axis: int, shape: Sequence[int], units: Any) -> jax.Array:

@@ -45,11 +45,11 @@ class _Estimator(base.BaseEstimator):
         return tags
 
     def __sklearn_clone__(self):
-        given = {name: getattr(self, name) for name in self.get_params(deep=False)}
+        parameters = {name: getattr(self, name) for name in self.get_params(deep=False)}
         if isinstance(self.model, Model):
-            given["model"] = _renew(self.model)
+            parameters["model"] = _renew(self.model)
         return type(self)(
-            **{k: v if k == "model" else copy.copy(v) for k, v in given.items()}
+            **{k: v if k == "model" else copy.copy(v) for k, v in parameters.items()}
         )
 
     def fit(self, X: Any, y: Any, **kwargs: Any) -> Self:
@@ -71,21 +71,21 @@ class _Estimator(base.BaseEstimator):
     def _make(self, X, y) -> Any:
         model = self.model
         if isinstance(model, Model):
-            made = model if self.warm_start else _renew(model)
+            result = model if self.warm_start else _renew(model)
         else:
-            made = model(X=X, y=y, **(self.model_kwargs or {}))
-        if not isinstance(made, Model):
+            result = model(X=X, y=y, **(self.model_kwargs or {}))
+        if not isinstance(result, Model):
             raise DTypeError(
                 type(self).__name__,
-                f"model must be a model, or a function that makes one: {made!r}",
+                f"model must be a model, or a function that makes one: {result!r}",
             )
-        if not made.compiled:
+        if not result.compiled:
             raise NotCompiledError(
                 type(self).__name__,
                 "the model must be compiled",
                 hint="Call model.compile(…), in the function that makes it.",
             )
-        return made
+        return result
 
     def _check(self, X, y):
         X, y = validation.check_X_y(X, y, multi_output=True)
@@ -113,10 +113,10 @@ class _Estimator(base.BaseEstimator):
 
 def _renew(model: Any) -> Any:
     """A copy with new weights, compiled as the model is."""
-    made = clone_model(model)
-    if model.compiled and not made.compiled:
-        made.compile_from_config(copy.deepcopy(model.get_compile_config()))
-    return made
+    fresh = clone_model(model)
+    if model.compiled and not fresh.compiled:
+        fresh.compile_from_config(copy.deepcopy(model.get_compile_config()))
+    return fresh
 
 
 @guard_methods

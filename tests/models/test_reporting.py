@@ -81,7 +81,7 @@ def test_the_plan_names_schedules_of_a_gpu(told, taken, reason, monkeypatch):
     model.compile("sgd", loss="mse")
     model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
     options = {} if told is None else {xla_options.SCHEDULER: told}
-    given = "exburn.training.prepare.compiler_options"
+    given = "exburn.training.program_cache.compiler_options"
     monkeypatch.setattr(given, lambda *_: options)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     row = {d.choice: d for d in model.explain_plan()}["schedules"]
@@ -98,7 +98,7 @@ def test_the_plan_names_what_xla_tries(monkeypatch):
         given.append((cost.flops, training))
         return told
 
-    monkeypatch.setattr("exburn.training.prepare.compiler_options", options)
+    monkeypatch.setattr("exburn.training.program_cache.compiler_options", options)
     row = {d.choice: d for d in model.explain_plan()}["products that XLA tries"]
     assert row.taken == "two of cuBLAS', all of Triton's"
     assert given == [(2 * 4 * 4, True)]

@@ -45,41 +45,43 @@ def make_search(memory: Memory) -> Callable:
 
     def search(groups, ids, lengths, stops, until, penalty, most: int, beams: int):
         batch, prompt = ids.shape
-        kept, scores, doubt = memory.begin(groups, ids, lengths, prompt + most)
-        kept, lengths = jax.tree.map(lambda v: jnp.repeat(v, beams, 0), (kept, lengths))
-        state = State.fresh(kept, lengths, most, stops)
+        cache, scores, doubt = memory.begin(groups, ids, lengths, prompt + most)
+        cache, lengths = jax.tree.map(
+            lambda v: jnp.repeat(v, beams, 0), (cache, lengths)
+        )
+        state = State.fresh(cache, lengths, most, stops)
         # The beams of a row are alike so far: one of them counts.
         alone = jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)
-        found = Beams(state, jnp.broadcast_to(alone, (batch, beams)))
-        found = _extend(found, jnp.repeat(scores, beams, 0), stops)
+        hypotheses = Beams(state, jnp.broadcast_to(alone, (batch, beams)))
+        hypotheses = _extend(hypotheses, jnp.repeat(scores, beams, 0), stops)
 
-        def advance(groups, kept, token, step):
-            return memory.advance(groups, kept, token, step, lengths, prompt)
+        def advance(groups, cache, token, step):
+            return memory.advance(groups, cache, token, step, lengths, prompt)
 
-        first = found.state
-        given = first.memory, last_token(first), first.step
-        advance_rest = hoist(advance, groups, *given)
+        first = hypotheses.state
+        arguments = first.memory, last_token(first), first.step
+        advance_rest = hoist(advance, groups, *arguments)
 
-        def body(found):
-            state = found.state
-            given = state.memory, last_token(state), state.step - 1
-            kept, scores = advance_rest(*given)
-            state = dataclasses.replace(state, memory=kept)
-            return _extend(dataclasses.replace(found, state=state), scores, stops)
+        def body(hypotheses):
+            state = hypotheses.state
+            arguments = state.memory, last_token(state), state.step - 1
+            cache, scores = advance_rest(*arguments)
+            state = dataclasses.replace(state, memory=cache)
+            return _extend(dataclasses.replace(hypotheses, state=state), scores, stops)
 
-        def goes_on(found):
-            state = found.state
+        def goes_on(hypotheses):
+            state = hypotheses.state
             return (state.step < until) & jnp.any(state.stopped == 0)
 
-        found = lax.while_loop(goes_on, body, found)
-        return _best(found, penalty, doubt)
+        hypotheses = lax.while_loop(goes_on, body, hypotheses)
+        return _best(hypotheses, penalty, doubt)
 
     return search
 
 
-def _extend(found: Beams, scores: Any, stops: Any) -> Beams:
+def _extend(hypotheses: Beams, scores: Any, stops: Any) -> Beams:
     """The best continuations by one token, ``beams`` of each row."""
-    state, (batch, beams) = found.state, found.scores.shape
+    state, (batch, beams) = hypotheses.state, hypotheses.scores.shape
     vocabulary = scores.shape[-1]
     chances = jax.nn.log_softmax(scores.astype(jnp.float32))
     chances = chances.reshape(batch, beams, vocabulary)
@@ -87,7 +89,7 @@ def _extend(found: Beams, scores: Any, stops: Any) -> Beams:
     over = (state.stopped != 0).reshape(batch, beams, 1)
     rest = jnp.where(jnp.arange(vocabulary) == 0, 0.0, -jnp.inf)
     chances = jnp.where(over, rest, chances)
-    totals = (found.scores[..., None] + chances).reshape(batch, -1)
+    totals = (hypotheses.scores[..., None] + chances).reshape(batch, -1)
     best, places = lax.top_k(totals, beams)  # [batch, beams]
     parents = places // vocabulary + jnp.arange(batch)[:, None] * beams
     parents, token = parents.reshape(-1), (places % vocabulary).reshape(-1)
@@ -109,11 +111,11 @@ def _extend(found: Beams, scores: Any, stops: Any) -> Beams:
     return Beams(state, best)
 
 
-def _best(found: Beams, penalty: Any, doubt: Any) -> tuple[Report, jax.Array]:
+def _best(hypotheses: Beams, penalty: Any, doubt: Any) -> tuple[Report, jax.Array]:
     """The best beam of each row, and its score."""
-    state, (batch, beams) = found.state, found.scores.shape
+    state, (batch, beams) = hypotheses.state, hypotheses.scores.shape
     counts = state.count.reshape(batch, beams)
-    scores = found.scores / counts.astype(jnp.float32) ** penalty
+    scores = hypotheses.scores / counts.astype(jnp.float32) ** penalty
     best = scores.argmax(axis=-1)
     rows = best + jnp.arange(batch) * beams
     report = Report(

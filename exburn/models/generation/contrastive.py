@@ -54,20 +54,20 @@ def make_begin(memory: Memory, head: int) -> Callable:
 
     def begin(groups, ids, lengths, sampler, stops, key, most: int):
         prompt, watch = ids.shape[1], HeadWatch(head)
-        kept, scores, doubt = memory.begin(groups, ids, lengths, prompt + most, watch)
+        cache, scores, doubt = memory.begin(groups, ids, lengths, prompt + most, watch)
         vectors = _directions(watch.vectors[:, :prompt])
         free = prompt + most - vectors.shape[1]
         seen = seen_by(sampler, ids, lengths, scores.shape[-1])
         state = Search(
-            **vars(State.fresh(kept, lengths, most, stops, seen)),
+            **vars(State.fresh(cache, lengths, most, stops, seen)),
             scores=scores,
             vectors=jnp.pad(vectors, ((0, 0), (0, free), (0, 0))),
         )
 
         repeated = _lengths(state, sampler)
 
-        def advance(*given):
-            return _run(memory, head, groups, given, repeated, prompt)
+        def advance(*arguments):
+            return _run(memory, head, groups, arguments, repeated, prompt)
 
         state = _write(state, advance, sampler, stops, prompt)
         return state, report_of(state, doubt)
@@ -87,12 +87,16 @@ def make_go_on(memory: Memory, stride: int, head: int) -> Callable:
     def go_on(groups, state, sampler, stops, key, until, prompt: int):
         repeated = _lengths(state, sampler)
 
-        def advance(groups, *given):
-            return _run(memory, head, groups, given, repeated, prompt)
+        def advance(groups, *arguments):
+            return _run(memory, head, groups, arguments, repeated, prompt)
 
         tokens = jnp.zeros_like(repeated)
-        given = _candidates(state.memory, _count(state, sampler)), tokens, state.step
-        advance_rest = hoist(advance, groups, *given)
+        arguments = (
+            _candidates(state.memory, _count(state, sampler)),
+            tokens,
+            state.step,
+        )
+        advance_rest = hoist(advance, groups, *arguments)
 
         def one(state):
             return _write(state, advance_rest, sampler, stops, prompt)
@@ -103,12 +107,12 @@ def make_go_on(memory: Memory, stride: int, head: int) -> Callable:
     return go_on
 
 
-def _run(memory, head, groups, given, lengths, prompt) -> tuple:
+def _run(memory, head, groups, arguments, lengths, prompt) -> tuple:
     """The memory of all candidates, the scores after them, and their vectors."""
-    kept, tokens, step = given
+    cache, tokens, step = arguments
     watch = HeadWatch(head)
-    kept, scores = memory.advance(groups, kept, tokens, step, lengths, prompt, watch)
-    return kept, scores, _directions(watch.vectors[:, 0])
+    cache, scores = memory.advance(groups, cache, tokens, step, lengths, prompt, watch)
+    return cache, scores, _directions(watch.vectors[:, 0])
 
 
 def _write(state: Search, advance: Callable, sampler: Any, stops: Any, prompt: int):
@@ -117,7 +121,7 @@ def _write(state: Search, advance: Callable, sampler: Any, stops: Any, prompt: i
     scores = sampler.penalize(state.scores.astype(jnp.float32), state.seen)
     chances = jax.nn.softmax(scores / sampler.temperature, axis=-1)
     chances, tokens = lax.top_k(chances, count)  # [rows, count]
-    kept, scores, vectors = advance(
+    cache, scores, vectors = advance(
         _candidates(state.memory, count), tokens.reshape(-1), state.step
     )
     vectors = vectors.reshape(rows, count, -1)
@@ -126,17 +130,17 @@ def _write(state: Search, advance: Callable, sampler: Any, stops: Any, prompt: i
     )
     slot = jnp.arange(state.vectors.shape[1])[None]
     written = (slot >= prompt) & (slot < prompt + state.step)
-    known = (slot < jnp.minimum(state.lengths, prompt)[:, None]) | written
-    repeats = jnp.where(known[:, None], likeness, -jnp.inf).max(axis=-1)
+    filled = (slot < jnp.minimum(state.lengths, prompt)[:, None]) | written
+    repeats = jnp.where(filled[:, None], likeness, -jnp.inf).max(axis=-1)
     values = (1 - sampler.alpha) * chances - sampler.alpha * repeats
     best = values.argmax(axis=-1)[:, None]  # [rows, 1]
     place = best[:, 0] + jnp.arange(rows) * count
-    kept, scores = jax.tree.map(lambda value: value[place], (kept, scores))
+    cache, scores = jax.tree.map(lambda value: value[place], (cache, scores))
     chosen = jnp.take_along_axis(vectors, best[..., None], axis=1)
     token = jnp.take_along_axis(tokens, best, axis=1)[:, 0]
     return dataclasses.replace(
         append(state, token, stops),
-        memory=kept,
+        memory=cache,
         scores=scores,
         vectors=lax.dynamic_update_slice(
             state.vectors, chosen, (0, prompt + state.step, 0)

@@ -132,12 +132,12 @@ def generate(
         raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
     with on_device(self):
         trainer, programs, plan = _prepare(self, cache)
-        wanted = max_new_tokens or _new_tokens(defaults, plan, prompts.longest)
-        _check_fit(trainer, plan, prompts, wanted)
+        length = max_new_tokens or _new_tokens(defaults, plan, prompts.longest)
+        _check_fit(trainer, plan, prompts, length)
         _check_vectors(chooses, plan)
-        _check_room(room, prompts, wanted)
+        _check_room(room, prompts, length)
         groups = trainer.holder.split.read()
-        job = Job(programs, plan, groups, prompts, wanted, stops, room)
+        job = Job(programs, plan, groups, prompts, length, stops, room)
         answer = _Answer(job, tokenizer, include_prompt)
         if beams > 1:
             return answer.of(search(job, beams, length_penalty)[0])
@@ -220,8 +220,8 @@ class _Answer:
 
 def generation_defaults(model: Network) -> GenerationDefaults:
     """What a model's folder says of writing."""
-    held = model._generation
-    return GenerationDefaults() if held is None else held.value
+    defaults = model._generation
+    return GenerationDefaults() if defaults is None else defaults.value
 
 
 def _new_tokens(defaults: GenerationDefaults, plan: Plan, prompt: int) -> int:
@@ -230,11 +230,11 @@ def _new_tokens(defaults: GenerationDefaults, plan: Plan, prompt: int) -> int:
     Raises:
         ArgumentError: The prompt has as many tokens as the folder allows.
     """
-    told = defaults.new_tokens(prompt)
-    if told is None:
+    default = defaults.new_tokens(prompt)
+    if default is None:
         return _NEW
-    room = told if plan.positions is None else plan.positions - prompt
-    return max(min(told, room), 1)
+    room = default if plan.positions is None else plan.positions - prompt
+    return max(min(default, room), 1)
 
 
 def _sampler_of(sampler: Any) -> Any:
@@ -294,7 +294,7 @@ def _spec_of(length: int | None) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((1, length or _TOKENS), jnp.int32)
 
 
-def _check_room(room: Any, prompts: Prompts, wanted: int) -> None:
+def _check_room(room: Any, prompts: Prompts, length: int) -> None:
     """Raises unless there is room for the prompts and the answer.
 
     Raises:
@@ -307,7 +307,7 @@ def _check_room(room: Any, prompts: Prompts, wanted: int) -> None:
             _OP, f"room is (tokens of a prompt, of an answer), received {room!r}"
         )
     for size, needed, what in zip(
-        room, (prompts.longest, wanted), ("prompt", "answer"), strict=True
+        room, (prompts.longest, length), ("prompt", "answer"), strict=True
     ):
         if check_count(_OP, "room", size) < needed:
             raise ArgumentError(
@@ -342,18 +342,18 @@ def position_limit(model: Network) -> int | None:
         return _prepare(model, None)[2].positions
 
 
-def _check_fit(trainer: Trainer, plan: Plan, prompts: Prompts, wanted: int) -> None:
+def _check_fit(trainer: Trainer, plan: Plan, prompts: Prompts, length: int) -> None:
     """Raises unless the model has the prompts' tokens, and positions for all.
 
     Raises:
         ArgumentError, DataError: It has not.
     """
-    if plan.positions is not None and prompts.longest + wanted > plan.positions:
+    if plan.positions is not None and prompts.longest + length > plan.positions:
         raise ArgumentError(
             _OP,
             f"the model has {plan.positions} positions, fewer than prompt and answer "
             "need",
-            {"longest prompt": prompts.longest, "max_new_tokens": wanted},
+            {"longest prompt": prompts.longest, "max_new_tokens": length},
             hint=f"max_new_tokens={max(plan.positions - prompts.longest, 0)}, or a "
             "shorter prompt.",
         )

@@ -34,18 +34,18 @@ def hoist(function: Callable, fixed: Any, *varying: Any) -> Callable:
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(fixed, *varying)
     jaxpr, count = closed.jaxpr, len(jax.tree.leaves(fixed))
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    known |= zip(jaxpr.invars[:count], jax.tree.leaves(fixed), strict=True)
+    constants: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    constants |= zip(jaxpr.invars[:count], jax.tree.leaves(fixed), strict=True)
     left = []
     for equation in jaxpr.eqns:
-        if _is_fixed(equation, known):
-            _run(equation, known)
+        if _is_fixed(equation, constants):
+            _run(equation, constants)
         else:
             left.append(equation)
 
     def run(*varying: Any) -> Any:
-        given = zip(jaxpr.invars[count:], jax.tree.leaves(varying), strict=True)
-        values = known | dict(given)
+        arguments = zip(jaxpr.invars[count:], jax.tree.leaves(varying), strict=True)
+        values = constants | dict(arguments)
         for equation in left:
             _run(equation, values)
         outputs = [_read(var, values) for var in jaxpr.outvars]
@@ -54,11 +54,11 @@ def hoist(function: Callable, fixed: Any, *varying: Any) -> Callable:
     return run
 
 
-def _is_fixed(equation: Any, known: dict[Any, Any]) -> bool:
+def _is_fixed(equation: Any, constants: dict[Any, Any]) -> bool:
     inputs = [var for var in equation.invars if not isinstance(var, Literal)]
     if not inputs or equation.effects or equation.primitive.name in _CHEAP:
         return False
-    return all(var in known for var in inputs)
+    return all(var in constants for var in inputs)
 
 
 def _read(var: Any, values: dict[Any, Any]) -> Any:

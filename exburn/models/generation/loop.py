@@ -96,9 +96,9 @@ def make_begin(memory: Memory) -> Callable:
 
     def begin(groups, ids, lengths, sampler, stops, key, most: int):
         batch, prompt = ids.shape
-        kept, scores, doubt = memory.begin(groups, ids, lengths, prompt + most)
+        cache, scores, doubt = memory.begin(groups, ids, lengths, prompt + most)
         seen = seen_by(sampler, ids, lengths, scores.shape[-1])
-        state = State.fresh(kept, lengths, most, stops, seen)
+        state = State.fresh(cache, lengths, most, stops, seen)
         state = _write(state, scores, sampler, stops, key)
         return state, report_of(state, doubt)
 
@@ -117,16 +117,16 @@ def make_go_on(memory: Memory, stride: int) -> Callable:
     def go_on(groups, state, sampler, stops, key, until, prompt: int):
         lengths = state.lengths
 
-        def advance(groups, kept, token, step):
-            return memory.advance(groups, kept, token, step, lengths, prompt)
+        def advance(groups, cache, token, step):
+            return memory.advance(groups, cache, token, step, lengths, prompt)
 
-        given = state.memory, last_token(state), state.step
-        advance_rest = hoist(advance, groups, *given)
+        arguments = state.memory, last_token(state), state.step
+        advance_rest = hoist(advance, groups, *arguments)
 
         def one(state):
-            given = state.memory, last_token(state), state.step - 1
-            kept, scores = advance_rest(*given)
-            state = dataclasses.replace(state, memory=kept)
+            arguments = state.memory, last_token(state), state.step - 1
+            cache, scores = advance_rest(*arguments)
+            state = dataclasses.replace(state, memory=cache)
             return _write(state, scores, sampler, stops, key)
 
         state = run_until(state, one, until, stride)

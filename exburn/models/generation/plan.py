@@ -54,11 +54,11 @@ def fixed_length(model: Any) -> int | None:
     if graph is None:
         return None
     if len(graph.inputs) != 1 or len(graph.inputs[0].shape) != 2:
-        found = ", ".join(describe(spec) for spec in graph.inputs)
+        inputs = ", ".join(describe(spec) for spec in graph.inputs)
         raise ArgumentError(
             _OP,
             "the model must have one input of tokens, [batch, time]",
-            {"inputs": found},
+            {"inputs": inputs},
         )
     length = graph.inputs[0].shape[1]
     if getattr(model, "_learnt", False):  # that of the first data: others are taken
@@ -163,10 +163,10 @@ def _last_position(model: Any, probe: CacheProbe) -> int | None:
         ref.node for ref in [*read, *graph.outputs] if isinstance(ref, Ref)
     )
     caching = _caching(probe)
-    found, at = None, graph.outputs[0].node
+    position, at = None, graph.outputs[0].node
     while at >= 0 and readers[at] == 1 and graph.nodes[at].target not in caching:
         sources = [ref for ref in graph.nodes[at].leaves if isinstance(ref, Ref)]
         if len(sources) != 1:
             break
-        found, at = at, sources[0].node
-    return found
+        position, at = at, sources[0].node
+    return position

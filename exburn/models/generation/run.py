@@ -33,7 +33,7 @@ class Job:
         plan: What the model allows.
         groups: Its arrays.
         prompts: The prompts.
-        wanted: Tokens to write to each row at most.
+        length: Tokens to write to each row at most.
         stops: What ends a row.
         room: As of ``generate``.
     """
@@ -42,7 +42,7 @@ class Job:
     plan: Plan
     groups: Any
     prompts: Prompts
-    wanted: int
+    length: int
     stops: Stops
     room: tuple[int, int] | None = None
 
@@ -59,8 +59,8 @@ class Job:
     @property
     def most(self) -> int:
         """Tokens that there is room for."""
-        wanted = self.wanted if self.room is None else self.room[1]
-        return room_for(wanted, self.stride)
+        length = self.length if self.room is None else self.room[1]
+        return room_for(length, self.stride)
 
     def arguments(self) -> tuple:
         """Token numbers, lengths and stops, as the programs take them."""
@@ -128,16 +128,16 @@ class Run:
         Raises:
             ArgumentError: The model is not causal.
         """
-        wanted, size = self._job.wanted, 1
+        length, size = self._job.length, 1
         try:
             while True:
-                report, more = self._report, self._until < wanted
-                size = wanted if chunk is None else min(2 * size, chunk)
+                report, more = self._report, self._until < length
+                size = length if chunk is None else min(2 * size, chunk)
                 if more and not look:
                     self._advance(size)
-                found = self._read(report, last=not more)
-                yield found
-                if not more or all(found.ended):
+                part = self._read(report, last=not more)
+                yield part
+                if not more or all(part.ended):
                     return
                 if look:
                     self._advance(size)
@@ -150,7 +150,7 @@ class Run:
         self._state = dataclasses.replace(self._state, stopped=ended)
 
     def _advance(self, size: int) -> None:
-        self._until = min(self._until + size, self._job.wanted)
+        self._until = min(self._until + size, self._job.length)
         self._state, self._report = self._go_on(
             self._job.groups,
             self._state,
@@ -186,7 +186,7 @@ def search(job: Job, beams: int, penalty: float) -> tuple[Written, np.ndarray]:
     )
     ids, lengths, stops = job.arguments()
     report, scores = jax.device_get(
-        program(job.groups, ids, lengths, stops, job.wanted, penalty, job.most, beams)
+        program(job.groups, ids, lengths, stops, job.length, penalty, job.most, beams)
     )
     check_causal(report)
     return read_rows(report, job, last=True), scores
@@ -200,17 +200,17 @@ def read_rows(report: Any, job: Job, last: bool) -> Written:
         job: What is generated.
         last: Whether no more will come.
     """
-    held = max((len(stop) for stop in job.stops.tokens), default=1) - 1
+    overlap = max((len(stop) for stop in job.stops.tokens), default=1) - 1
     rows, ended = [], []
     for tokens, count, stopped in zip(
         report.tokens, report.count, report.stopped, strict=True
     ):
-        over = stopped != 0 and count <= job.wanted
-        row = tokens[: min(int(count), job.wanted)]
+        over = stopped != 0 and count <= job.length
+        row = tokens[: min(int(count), job.length)]
         if over:
             row = job.stops.without(row, int(stopped))
-        elif not last and held:
-            row = row[: max(len(row) - held, 0)]
+        elif not last and overlap:
+            row = row[: max(len(row) - overlap, 0)]
         rows.append(np.array(row))
         ended.append(bool(over or last))
     return Written(rows, ended)

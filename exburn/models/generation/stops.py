@@ -73,10 +73,10 @@ def read_stops(
         ArgumentError: It is something else, or a text where there are no texts.
         DataError: A text is no Unicode text.
     """
-    given = stop if isinstance(stop, list | tuple | np.ndarray) else [stop]
+    items = stop if isinstance(stop, list | tuple | np.ndarray) else [stop]
     tokens: list[list[int]] = []
     words: list[str] = []
-    for item in [] if stop is None else given:
+    for item in [] if stop is None else items:
         if isinstance(item, str):
             if not item:
                 raise ArgumentError(_OP, "a stop must not be an empty text")

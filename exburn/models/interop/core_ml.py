@@ -54,9 +54,9 @@ def predict_core_ml(model: Any, x: Any) -> Any:
             {"received": ", ".join(map(repr, feed))},
             hint="Pass a dict by these names.",
         )
-    found = model.predict({name: np.asarray(value) for name, value in feed.items()})
-    found = {name: np.asarray(value) for name, value in found.items()}
-    return decode(description.metadata.userDefined.get(KEY), found)
+    outputs = model.predict({name: np.asarray(value) for name, value in feed.items()})
+    outputs = {name: np.asarray(value) for name, value in outputs.items()}
+    return decode(description.metadata.userDefined.get(KEY), outputs)
 
 
 def _require_mac() -> None:

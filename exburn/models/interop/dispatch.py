@@ -179,10 +179,10 @@ def load(path: Path) -> Any:
         return stablehlo.read(read_whole(path, "predict"))
     if suffix in _CORE_ML:
         return core_ml.load(str(path))
-    known = ", ".join((*_OWN, ".onnx", ".tflite", *_STABLEHLO, *_CORE_ML))
+    suffixes = ", ".join((*_OWN, ".onnx", ".tflite", *_STABLEHLO, *_CORE_ML))
     raise ArgumentError(
         "predict",
         f"the suffix of {path.name!r} does not tell what it is",
-        {"known": known},
+        {"known": suffixes},
         hint="Load the file yourself, and pass the model.",
     )

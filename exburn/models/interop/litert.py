@@ -135,8 +135,8 @@ class _Entry:
     def run(self, feed: dict[str, Any]) -> dict[str, np.ndarray]:
         feed = {name: _stored(v, self.inputs[name]) for name, v in feed.items()}
         if self.runner is not None:
-            found = self.runner(**feed)
-            return {n: _real(found[n], d) for n, d in self.outputs.items()}
+            outputs = self.runner(**feed)
+            return {n: _real(outputs[n], d) for n, d in self.outputs.items()}
         run = self.interpreter
         for name, value in feed.items():
             run.resize_tensor_input(self.inputs[name]["index"], value.shape)
@@ -188,13 +188,13 @@ def _by_name(x: Any, entry: _Entry) -> dict[str, np.ndarray]:
     names = list(entry.inputs)
     if isinstance(x, Mapping):
         fits = set(x) == set(names)
-        received, given = ", ".join(map(repr, x)), dict(x)
+        received, feed = ", ".join(map(repr, x)), dict(x)
     else:
         values = list(x) if isinstance(x, list | tuple) else [x]
         fits = len(values) == len(names)
-        received, given = f"{len(values)} arrays", {}
+        received, feed = f"{len(values)} arrays", {}
         if fits:
-            given = dict(zip(names, values, strict=True))
+            feed = dict(zip(names, values, strict=True))
     if not fits:
         raise DataError(
             "predict",
@@ -202,23 +202,23 @@ def _by_name(x: Any, entry: _Entry) -> dict[str, np.ndarray]:
             {"received": received},
             hint="Pass the arrays in this order, or a dict by these names.",
         )
-    return {name: _fit(given[name], name, entry.inputs[name]) for name in names}
+    return {name: _fit(feed[name], name, entry.inputs[name]) for name in names}
 
 
 def _fit(value: Any, name: str, details: Any) -> np.ndarray:
     array = np.asarray(value)
     shape, signature = details["shape"], details["shape_signature"]
-    wanted = [
+    dims = [
         None if place == 0 or n == -1 else int(n)
         for place, n in enumerate(signature if len(signature) else shape)
     ]
-    fits = array.ndim == len(wanted) and all(
-        n is None or n == got for n, got in zip(wanted, array.shape, strict=True)
+    fits = array.ndim == len(dims) and all(
+        n is None or n == got for n, got in zip(dims, array.shape, strict=True)
     )
     if not fits:
         raise ShapeError(
             "predict",
-            f"input {name!r} must be {np.dtype(details['dtype'])}{wanted}, received "
+            f"input {name!r} must be {np.dtype(details['dtype'])}{dims}, received "
             f"{describe(array)}",
             hint="The first axis counts the rows.",
         )
@@ -235,18 +235,18 @@ def _scale(details: Any) -> tuple[Any, Any] | None:
 
 
 def _stored(value: np.ndarray, details: Any) -> np.ndarray:
-    found = _scale(details)
-    if found is None:
+    scaling = _scale(details)
+    if scaling is None:
         return value
     kind = np.dtype(details["dtype"])
-    scale, zero = found
+    scale, zero = scaling
     ends = np.iinfo(kind)
     return np.clip(np.round(value / scale) + zero, ends.min, ends.max).astype(kind)
 
 
 def _real(value: np.ndarray, details: Any) -> np.ndarray:
-    found = _scale(details)
-    if found is None:
+    scaling = _scale(details)
+    if scaling is None:
         return np.array(value)
-    scale, zero = found
+    scale, zero = scaling
     return (value.astype(np.float32) - np.float32(zero)) * np.float32(scale)

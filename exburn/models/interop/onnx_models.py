@@ -133,14 +133,14 @@ def predict_session(
         OutOfMemoryError: The program asks for more memory than there is.
         DeadlineExceededError: It takes longer.
     """
-    wanted = session.get_inputs()
-    names = [spec.name for spec in wanted]
+    inputs = session.get_inputs()
+    names = [spec.name for spec in inputs]
     values = _by_name(x, names)
-    values = [_fit(v, spec) for v, spec in zip(values, wanted, strict=True)]
+    values = [_fit(v, spec) for v, spec in zip(values, inputs, strict=True)]
     outputs = [spec.name for spec in session.get_outputs()]
     about = session.get_modelmeta()
     if about.producer_name == "exburn":  # others' are but names
-        shapes = [tuple(spec.shape)[1:] for spec in wanted]
+        shapes = [tuple(spec.shape)[1:] for spec in inputs]
         solve_sizes("predict", shapes, [value.shape[1:] for value in values])
 
     def run(part: list[Any]) -> Any:
@@ -167,13 +167,13 @@ def predict_session(
             ) from error
         return dict(zip(outputs, results, strict=True))
 
-    fixed = wanted[0].shape[0] if wanted[0].shape else None
+    fixed = inputs[0].shape[0] if inputs[0].shape else None
     exact = isinstance(fixed, int)
-    found = in_batches(
+    arrays = in_batches(
         run, values, fixed if exact else batch_size, padded=exact, exact=exact
     )
-    found = {name: found[name] for name in outputs}  # JAX sorts the keys of dicts
-    return decode(about.custom_metadata_map.get(KEY), found)
+    arrays = {name: arrays[name] for name in outputs}  # JAX sorts the keys of dicts
+    return decode(about.custom_metadata_map.get(KEY), arrays)
 
 
 def _run(

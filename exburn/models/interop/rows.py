@@ -23,14 +23,14 @@ def as_dtype(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
     """
     if array.dtype == dtype:
         return array
-    wanted = f"{name} must hold {dtype}, received {describe(array)}"
+    text = f"{name} must hold {dtype}, received {describe(array)}"
     if not (is_float(array.dtype) or array.dtype.kind in "biu"):
-        raise DTypeError("predict", wanted)
+        raise DTypeError("predict", text)
     if dtype.kind in "biu":
         with np.errstate(invalid="ignore"):  # of NaN, which is not equal to anything
             converted = array.astype(dtype)
         if not np.array_equal(converted, array):
-            raise DataError("predict", f"{wanted}, with numbers that it cannot hold")
+            raise DataError("predict", f"{text}, with numbers that it cannot hold")
         return converted
     return array.astype(dtype)
 

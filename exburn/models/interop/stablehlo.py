@@ -68,9 +68,9 @@ def predict_exported(model: Any, x: Any, batch_size: int | None) -> Any:
         DataError, ShapeError: The inputs are not those of the program.
         FileFormatError: The program inside is damaged.
     """
-    exported, given = model, None
+    exported, input_names = model, None
     if isinstance(model, StoredProgram):
-        exported, given = model.exported, model.input_names
+        exported, input_names = model.exported, model.input_names
     in_tree = exported.in_tree
     if len(in_tree.children()[0].children()) != 1:
         raise ArgumentError(
@@ -79,7 +79,7 @@ def predict_exported(model: Any, x: Any, batch_size: int | None) -> Any:
             hint="Call it as it is: exported.call(...).",
         )
     x_tree = in_tree.children()[0].children()[0]
-    leaves = _in_order(x, x_tree, given)
+    leaves = _in_order(x, x_tree, input_names)
     leaves = [
         _fit(leaf, aval) for leaf, aval in zip(leaves, exported.in_avals, strict=True)
     ]
@@ -111,7 +111,7 @@ def predict_exported(model: Any, x: Any, batch_size: int | None) -> Any:
     )
 
 
-def _in_order(x: Any, wanted: Any, given: Sequence[str] | None) -> list[Any]:
+def _in_order(x: Any, treedef: Any, input_names: Sequence[str] | None) -> list[Any]:
     """The arrays of ``x`` in the program's order.
 
     Raises:
@@ -119,12 +119,12 @@ def _in_order(x: Any, wanted: Any, given: Sequence[str] | None) -> list[Any]:
     """
     pairs, received = jax.tree_util.tree_flatten_with_path(x)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
-    count = wanted.num_leaves
-    argument = wanted.unflatten(range(count))
+    count = treedef.num_leaves
+    argument = treedef.unflatten(range(count))
     places = [path for path, _ in jax.tree_util.tree_flatten_with_path(argument)[0]]
     if paths == places:  # whether lists or tuples
         return leaves
-    names = given or (
+    names = input_names or (
         names_of(argument, "input") if isinstance(argument, Mapping) else None
     )
     if isinstance(x, Mapping):
@@ -132,7 +132,7 @@ def _in_order(x: Any, wanted: Any, given: Sequence[str] | None) -> list[Any]:
             return [x[name] for name in names]
     elif len(leaves) == count and not any(_has_key(path) for path in paths):
         return leaves
-    about: dict[str, Any] = {"wanted": wanted, "received": received}
+    about: dict[str, Any] = {"wanted": treedef, "received": received}
     if names:
         about = {"names": ", ".join(map(repr, names)), **about}
     raise DataError(
