@@ -95,9 +95,9 @@ class CSVLogger(Callback):
             )
         self._columns = []
         restored, self._restored = self._restored, False
-        kept = self._rows if restored else None  # later epochs come once more
-        if (self.append and kept is None or kept) and os.path.exists(self.filename):
-            rows = self._read()[:kept]
+        count = self._rows if restored else None  # later epochs come once more
+        if (self.append and count is None or count) and os.path.exists(self.filename):
+            rows = self._read()[:count]
             if restored:
                 self._write(rows)
             self._rows = len(rows)

@@ -84,10 +84,10 @@ class LambdaCallback(Callback):
             "on_train_batch_begin": on_train_batch_begin,
             "on_train_batch_end": on_train_batch_end,
         }
-        known = [name for name in vars(Callback) if name.startswith("on_")]
+        hook_names = [name for name in vars(Callback) if name.startswith("on_")]
         for name, function in functions.items():
-            if name not in known:
-                raise unknown_name("hook", name, known, op="LambdaCallback")
+            if name not in hook_names:
+                raise unknown_name("hook", name, hook_names, op="LambdaCallback")
             if function is None:
                 continue
             if not callable(function):

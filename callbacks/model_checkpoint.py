@@ -290,9 +290,9 @@ def _delete(path: str) -> None:
     """Deletes a model; the file that names its parts goes first."""
     folder, name = os.path.split(path)
     part = re.compile(re.escape(name) + r"-[0-9a-f]{8}-\d{5}-of-\d{5}\.safetensors")
-    for found in (name, *filter(part.fullmatch, os.listdir(folder or "."))):
+    for file in (name, *filter(part.fullmatch, os.listdir(folder or "."))):
         with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(folder, found))
+            os.remove(os.path.join(folder, file))
 
 
 def _is_folder(path: str) -> bool:

@@ -244,11 +244,11 @@ class PredictionGallery(_Pictures):
         predicted, true = self._texts(outputs), None
         if self.y is not None:
             true = self._texts(self.y)
-        given = self.shown, true, predicted
+        arrays = self.shown, true, predicted
         if self.kind == "images":
-            return predictions.plot_prediction_images(*given, title=title)
+            return predictions.plot_prediction_images(*arrays, title=title)
         judged = self.labels is not None or outputs.size > len(outputs)
-        return predictions.plot_prediction_table(*given, self.names, title, judged)
+        return predictions.plot_prediction_table(*arrays, self.names, title, judged)
 
     def _texts(self, values: Any) -> list[str]:
         """Names of classes; numbers, where there are none."""
@@ -262,8 +262,8 @@ class PredictionGallery(_Pictures):
             return [f"{value:.4g}" for value in values.reshape(-1)]
         if self.labels is None:
             return [str(int(number)) for number in classes]
-        known = self.labels
-        names = known if isinstance(known, Mapping) else dict(enumerate(known))
+        labels = self.labels
+        names = labels if isinstance(labels, Mapping) else dict(enumerate(labels))
         return [str(names.get(int(number), int(number))) for number in classes]
 
 
@@ -286,14 +286,14 @@ def _check_counts(op: str, **parts: Any) -> None:
             shape = getattr(values, "shape", None)
             counts[name] = int(shape[0]) if shape else len(values)
     # How many samples a loader has, nobody knows.
-    known = {
+    totals = {
         name: n for name, n in counts.items() if name != "x" or _is_data(parts["x"])
     }
-    if len(set(known.values())) > 1 or 0 in known.values():
+    if len(set(totals.values())) > 1 or 0 in totals.values():
         raise CallbackError(
             op,
             "samples are needed, as many of each part",
-            {name: f"{count} samples" for name, count in known.items()},
+            {name: f"{count} samples" for name, count in totals.items()},
             hint="The first axis counts the samples in every array.",
         )
 

@@ -46,8 +46,8 @@ class ScreenCallback(Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         params = self.params or {}
-        known = {k: params.get(k) for k in ("epochs", "steps", "samples")}
-        self._message("train_begin", logs, **known)
+        sizes = {k: params.get(k) for k in ("epochs", "steps", "samples")}
+        self._message("train_begin", logs, **sizes)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch

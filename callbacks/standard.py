@@ -88,11 +88,11 @@ def standard(
     """
     name, patience = "early_stopping_patience", early_stopping_patience
     patience = check_count("standard", name, patience, 0, error=CallbackError)
-    found: list[Callback] = [LoggingCallback()]
+    callbacks: list[Callback] = [LoggingCallback()]
     if patience:
-        found.append(_Stopping(patience=patience, min_delta=1e-4))
+        callbacks.append(_Stopping(patience=patience, min_delta=1e-4))
     if checkpoint_interval:
-        found.append(EpochCheckpoint(checkpoint_interval, checkpoint_dir))
+        callbacks.append(EpochCheckpoint(checkpoint_interval, checkpoint_dir))
     if warmup_epochs:
-        found.append(WarmUp(epochs=warmup_epochs))
-    return found
+        callbacks.append(WarmUp(epochs=warmup_epochs))
+    return callbacks

@@ -99,9 +99,9 @@ class SwapEMAWeights(Callback):
         if error is not None and self.model.compiled:
             self.model._use_average(False)
 
-    def _look(self, wanted: bool) -> None:
+    def _look(self, averaged: bool) -> None:
         if not self._until_epoch and self._looks:
-            self.model._use_average(wanted)
+            self.model._use_average(averaged)
 
     def state_dict(self) -> dict[str, Any]:
         return {}

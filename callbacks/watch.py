@@ -167,17 +167,19 @@ class Watch(Callback):
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
         self._seen, step = batch + 1, self._before + batch + 1
-        found = self.model._measure(self._paths, self.gradients)
+        values = self.model._measure(self._paths, self.gradients)
         order = [f"activations/{path}" for path in self._paths or ()]
-        order += [name for name in found if name not in order]
-        kept = {n: {k: found[n][k] for k in self.statistics} for n in order}
-        self.history.append({"step": step, **kept})
+        order += [name for name in values if name not in order]
+        statistics = {n: {k: values[n][k] for k in self.statistics} for n in order}
+        self.history.append({"step": step, **statistics})
         if logs is not None:
-            logs |= {f"{n}/{k}": v for n, each in kept.items() for k, v in each.items()}
-        for finding in self._look(step, {n: found[n] for n in order}):
+            logs |= {
+                f"{n}/{k}": v for n, each in statistics.items() for k, v in each.items()
+            }
+        for finding in self._look(step, {n: values[n] for n in order}):
             self._tell(finding)
 
-    def _look(self, step: int, found: Mapping[str, Any]) -> list[Finding]:
+    def _look(self, step: int, values: Mapping[str, Any]) -> list[Finding]:
         """What is wrong, in the order of the layers."""
         wrong: list[Finding] = []
         before: tuple[str, float] | None = None
@@ -185,7 +187,7 @@ class Watch(Callback):
         def note(kind: str, name: str, value: float, text: str) -> None:
             wrong.append(Finding(step, kind, name, value, text))
 
-        for name, each in found.items():
+        for name, each in values.items():
             part, _, path = name.partition("/")
             norm, dead, broken = each["norm"], each["dead"], each["nan"]
             outputs = part == "activations"
@@ -225,8 +227,8 @@ class Watch(Callback):
         )
 
     def _tell(self, finding: Finding) -> None:
-        known = {(each.kind, each.name) for each in self.findings}
-        if (finding.kind, finding.name) in known:
+        reported = {(each.kind, each.name) for each in self.findings}
+        if (finding.kind, finding.name) in reported:
             return
         self.findings.append(finding)
         if self.verbose and self.writes:

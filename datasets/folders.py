@@ -180,9 +180,9 @@ def _load(
     for number, name in enumerate(names):
         named = (p for p in (root / name).rglob("*") if p.suffix.lower() in suffixes)
         # Not what only has such a name; a link to nothing is told when it is read.
-        found = sorted(p for p in named if p.is_file() or not p.exists())
-        files += found
-        labels += [number] * len(found)
+        paths = sorted(p for p in named if p.is_file() or not p.exists())
+        files += paths
+        labels += [number] * len(paths)
     if not files:
         raise DataError(
             op,

@@ -49,11 +49,11 @@ def load_data(
     options.seed = secrets.randbits(32) if seed is None else seed
     state = np.random.get_state()  # the package seeds NumPy's global generator
     try:
-        made = source.make_dataset(options)
+        arrays = source.make_dataset(options)
     finally:
         np.random.set_state(state)
 
     def part(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(x, np.float32), np.asarray(y, np.int32)
 
-    return part(made["x"], made["y"]), part(made["x_test"], made["y_test"])
+    return part(arrays["x"], arrays["y"]), part(arrays["x_test"], arrays["y_test"])

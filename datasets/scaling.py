@@ -54,18 +54,18 @@ def normalize(
     array = _numbers(x, "normalize")
     axes = (-1 if method == "l2" else 0) if axes is None else axes
     axes = _axes(axes, array, "normalize")
-    found: dict[str, Any] = {"method": method, "axes": axes}
+    statistics: dict[str, Any] = {"method": method, "axes": axes}
     if method == "standard":
         mean = array.mean(axes, keepdims=True, dtype=np.float64)
         std = array.std(axes, keepdims=True, dtype=np.float64)
         least = array.min(axes, keepdims=True)
         same = least == array.max(axes, keepdims=True)  # what std has is rounding
-        found["mean"] = np.where(same, least, mean)
-        found["std"] = np.where(same, 0, std)
+        statistics["mean"] = np.where(same, least, mean)
+        statistics["std"] = np.where(same, 0, std)
     elif method == "minmax":
-        found["min"] = array.min(axes, keepdims=True).astype(np.float64)
-        found["max"] = array.max(axes, keepdims=True).astype(np.float64)
-    return normalize_with_stats(array, found), found
+        statistics["min"] = array.min(axes, keepdims=True).astype(np.float64)
+        statistics["max"] = array.max(axes, keepdims=True).astype(np.float64)
+    return normalize_with_stats(array, statistics), statistics
 
 
 @api_boundary
@@ -122,18 +122,18 @@ def normalize_with_stats(x: Any, stats: Mapping[str, Any]) -> np.ndarray:
 
 def _axes(axes: Any, array: np.ndarray, op: str) -> tuple[int, ...]:
     """The axes, each once, as numbers from 0."""
-    given = axes if isinstance(axes, Sequence) else (axes,)
+    listed = axes if isinstance(axes, Sequence) else (axes,)
     try:
-        found = {range(array.ndim)[operator.index(axis)] for axis in given}
+        numbers = {range(array.ndim)[operator.index(axis)] for axis in listed}
     except (IndexError, TypeError):
-        found = set()
-    if not found or len(found) < len(given):
+        numbers = set()
+    if not numbers or len(numbers) < len(listed):
         raise ArgumentError(
             op,
             f"axes must be among the {array.ndim} axes of x",
             {"axes": axes, "x": array.shape},
         )
-    return tuple(sorted(found))
+    return tuple(sorted(numbers))
 
 
 def _numbers(x: Any, op: str) -> np.ndarray:

@@ -272,8 +272,8 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
 
 def constraints_of(names: Iterable[str], variables: Iterable[Any]) -> dict[str, Any]:
     """The constraints of variables that have one, by their names."""
-    found = zip(names, (getattr(v, "constraint", None) for v in variables), strict=True)
-    return {name: constraint for name, constraint in found if callable(constraint)}
+    pairs = zip(names, (getattr(v, "constraint", None) for v in variables), strict=True)
+    return {name: constraint for name, constraint in pairs if callable(constraint)}
 
 
 def apply_constraints(

@@ -61,11 +61,11 @@ def adam_rule(
 def _adapt(g, m, v, v_max, size, *options):
     """The rule for one parameter: what is added to it, and the new slots."""
     if any(isinstance(option, Tracer) for option in options):
-        return _adapted(g, m, v, v_max, size, *options)
+        return _direction(g, m, v, v_max, size, *options)
     return _adapted_by_numbers(g, m, v, v_max, size, *options)
 
 
-def _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon):
+def _direction(g, m, v, v_max, size, beta_1, beta_2, epsilon):
     """In lax, which is traced in a quarter of the time: every shape is."""
 
     def number(value):
@@ -84,7 +84,7 @@ def _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon):
     return lax.div(lax.mul(size, m), root), slots
 
 
-_adapted_by_numbers = traced_once("beta_1", "beta_2", "epsilon")(_adapted)
+_adapted_by_numbers = traced_once("beta_1", "beta_2", "epsilon")(_direction)
 
 
 class Adam(Optimizer):

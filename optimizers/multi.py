@@ -73,14 +73,14 @@ class OptimizerMap(MutableMapping):
     def __getitem__(self, key: str) -> Optimizer:
         if key in self._map:
             return self._map[key]
-        found = [pattern for pattern in self._map if re.fullmatch(pattern, key)]
-        if len(found) > 1:
+        patterns = [pattern for pattern in self._map if re.fullmatch(pattern, key)]
+        if len(patterns) > 1:
             raise ArgumentError(
                 "OptimizerMap",
                 f"more than one pattern matches {key!r}",
-                {"patterns": ", ".join(found)},
+                {"patterns": ", ".join(patterns)},
             )
-        return self._map[found[0]] if found else self.default_optimizer
+        return self._map[patterns[0]] if patterns else self.default_optimizer
 
     def __setitem__(self, key: str, value: Optimizer) -> None:
         if key in self._map:
@@ -203,9 +203,9 @@ class MultiOptimizer(Optimizer):
         return list(self._optimizers)
 
     def _add(self, optimizer: Optimizer) -> int:
-        known = [i for i, other in enumerate(self._optimizers) if other is optimizer]
-        if known:
-            return known[0]
+        places = [i for i, other in enumerate(self._optimizers) if other is optimizer]
+        if places:
+            return places[0]
         optimizer.loss_scale_factor = self.loss_scale_factor
         if self._scale != 1.0:
             optimizer.scale = self._scale
@@ -228,8 +228,8 @@ class MultiOptimizer(Optimizer):
 
     def _split(self, tree: Any) -> list[dict[str, Any]]:
         """The leaves of a tree by path, for each of the optimizers."""
-        found = jax.tree_util.tree_leaves_with_path(tree)
-        leaves = {path_of(path): leaf for path, leaf in found}
+        pairs = jax.tree_util.tree_leaves_with_path(tree)
+        leaves = {path_of(path): leaf for path, leaf in pairs}
         indices = {path: self._index_of(path, leaf) for path, leaf in leaves.items()}
         return [
             {path: leaf for path, leaf in leaves.items() if indices[path] == i}
@@ -426,9 +426,9 @@ class MultiOptimizer(Optimizer):
         for name, value in values.items():
             index, _, own = name.rpartition("/")
             if name != "scale" and index not in inner:
-                known = ["scale", *self.hyperparameters(opt_state)]
+                names = ["scale", *self.hyperparameters(opt_state)]
                 op = "MultiOptimizer.with_hyperparameters"
-                raise unknown_name("hyperparameter", name, known, op=op)
+                raise unknown_name("hyperparameter", name, names, op=op)
             for key in [index] if index else inner:
                 optimizer = self._optimizers[int(key)]
                 inner[key] = optimizer.with_hyperparameters(inner[key], **{own: value})

@@ -82,14 +82,14 @@ class OptaxOptimizer(Optimizer):
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         if self._finished:
             return self._source
-        made = self._source(learning_rate)
-        if not isinstance(made, optax.GradientTransformation):
+        transformation = self._source(learning_rate)
+        if not isinstance(transformation, optax.GradientTransformation):
             raise DTypeError(
                 "OptaxOptimizer",
                 "the factory must return an optax.GradientTransformation, received "
-                f"{type(made).__name__}",
+                f"{type(transformation).__name__}",
             )
-        return made
+        return transformation
 
     def init(self, params: Any) -> dict[str, Any]:
         state = super().init(params)
@@ -150,11 +150,11 @@ class OptaxOptimizer(Optimizer):
     def _need_injected(self, inner: Any, *, to_set: bool = False) -> None:
         if "learning_rate" in (_settable(inner) if to_set else _hyperparams_of(inner)):
             return
-        found = "learning_rate" in _hyperparams_of(inner)
+        injected = "learning_rate" in _hyperparams_of(inner)
         raise ArgumentError(
             "OptaxOptimizer",
             "a schedule inside of the transformation sets the learning rate"
-            if found
+            if injected
             else "the optax transformation hides its learning rate",
             hint="Pass the factory, OptaxOptimizer(optax.adam, learning_rate=0.1), or "
             "inject a number, optax.inject_hyperparams(optax.adam)(learning_rate=0.1).",

@@ -64,18 +64,18 @@ class Every:
     once: bool = False
 
     def __post_init__(self):
-        given = [unit for unit in _UNITS if getattr(self, unit) is not None]
-        if len(given) != 1:
+        units = [unit for unit in _UNITS if getattr(self, unit) is not None]
+        if len(units) != 1:
             raise CallbackError(
                 "Every",
-                f"give one of {', '.join(_UNITS)}, received {given or 'none'}",
+                f"give one of {', '.join(_UNITS)}, received {units or 'none'}",
                 hint='Write Every(steps=100), Every(seconds=30) or every="epoch".',
             )
         if self.seconds is not None:
             name, value = "seconds", self.seconds
             check_number("Every", name, value, open_low=True, error=CallbackError)
         else:
-            check_count("Every", given[0], getattr(self, given[0]), error=CallbackError)
+            check_count("Every", units[0], getattr(self, units[0]), error=CallbackError)
         check_number("Every", "after", self.after, error=CallbackError)
         if self.before is not None:
             least = self.after

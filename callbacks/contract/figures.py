@@ -32,8 +32,8 @@ def draw_logs(
     best = {name: best_point(name, points, metrics) for name, points in curves.items()}
     panels, rows = [], []
     for name in dict.fromkeys(name.removeprefix("val_") for name in curves):
-        found = {"training": name, "validation": f"val_{name}"}
-        there = {label: log for label, log in found.items() if curves.get(log)}
+        names = {"training": name, "validation": f"val_{name}"}
+        there = {label: log for label, log in names.items() if curves.get(log)}
         drawn = tuple(
             Curve(label, curves[log], best[log])
             for label, log in there.items()

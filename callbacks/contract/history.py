@@ -129,11 +129,11 @@ class History(Callback):
         if metrics is None:
             panels = [n for n in panels if not self._is_constant_rate(n)] or panels
         else:
-            wanted = [metrics] if isinstance(metrics, str) else list(metrics)
-            for name in wanted:
+            names = [metrics] if isinstance(metrics, str) else list(metrics)
+            for name in names:
                 if name not in panels:
                     raise unknown_name("metric", name, panels, op="History.plot")
-            panels = wanted
+            panels = names
         columns = min(3, len(panels))
         rows = -(-len(panels) // columns)
         figure = figures.new_figure("History.plot", 4.5 * columns, 3.2 * rows)

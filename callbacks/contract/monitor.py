@@ -98,10 +98,10 @@ class MonitorCallback(Callback):
         close = difflib.get_close_matches(self.monitor, logs, n=2, cutoff=0.5)
         if of_validation and not validated:
             name = self.monitor.removeprefix("val_")
-            found = difflib.get_close_matches(name, logs, n=1, cutoff=0.5)
+            matches = difflib.get_close_matches(name, logs, n=1, cutoff=0.5)
             hint = "Pass validation_data or validation_split to fit"
-            hint += f", or monitor '{found[0]}'." if found else "."
-            if not found:
+            hint += f", or monitor '{matches[0]}'." if matches else "."
+            if not matches:
                 hint += f" compile(metrics=…) must have {name!r}, too."
         elif close:
             hint = "Did you mean " + " or ".join(repr(name) for name in close) + "?"

@@ -154,9 +154,9 @@ class CallbackList:
         for callback in _flatten(callbacks):
             self.append(callback)
         if add_history:
-            kept = [c for c in self.callbacks if isinstance(c, History)]
-            self.history = kept[0] if kept else History()
-            if not kept:
+            histories = [c for c in self.callbacks if isinstance(c, History)]
+            self.history = histories[0] if histories else History()
+            if not histories:
                 self.append(self.history)
         if add_progbar:
             bars = [c for c in self.callbacks if isinstance(c, self.progress_bar)]
@@ -249,7 +249,9 @@ class CallbackList:
 
     def hears_batches(self, kind: str) -> bool:
         """Whether any callback has hooks of such batches."""
-        return any(kind in kept.batches for kept in self._filters.values())
+        return any(
+            kind in event_filter.batches for event_filter in self._filters.values()
+        )
 
     def is_due(self, kind: str, batch: int) -> bool:
         """Whether a batch hook is called when the batch of this number ends."""
@@ -338,9 +340,9 @@ class CallbackList:
     def _counts(self, kind: str) -> Iterable[tuple[Callback, Occasions]]:
         """The callbacks that hear such batches now, with their counts of them."""
         for callback in self.callbacks:
-            kept = self._filters[id(callback)]
-            if kept.listens(kind):
-                yield callback, kept.batches[kind]
+            event_filter = self._filters[id(callback)]
+            if event_filter.listens(kind):
+                yield callback, event_filter.batches[kind]
 
     def _batch(self, kind: str, edge: str, batch: int, logs: Logs | None) -> None:
         logs = {} if logs is None else logs
@@ -353,8 +355,8 @@ class CallbackList:
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         if not self._restored:
-            for kept in self._filters.values():
-                kept.begin_run()
+            for event_filter in self._filters.values():
+                event_filter.begin_run()
         self._restored = False
         self._call("on_train_begin", logs)
 
@@ -362,14 +364,14 @@ class CallbackList:
         self._call("on_train_end", logs)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        for kept in self._filters.values():
-            kept.begin_epoch(epoch)
+        for event_filter in self._filters.values():
+            event_filter.begin_epoch(epoch)
         self._begin("train", "on_epoch_begin", logs, epoch)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._call("on_epoch_end", logs, epoch)
-        for kept in self._filters.values():
-            kept.end_epoch(epoch)
+        for event_filter in self._filters.values():
+            event_filter.end_epoch(epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
         self._batch("train", "begin", batch, logs)

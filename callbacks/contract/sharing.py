@@ -40,13 +40,13 @@ def share(logs: Logs, model: Any) -> None:
     """
     mine = {name: value for name, value in logs.items() if _is_told(value)}
     stops = [bool(getattr(model, name, False)) for name in _STOPS]
-    told = processes.gather({"logs": mine, "stops": stops}, "a hook")
+    answers = processes.gather({"logs": mine, "stops": stops}, "a hook")
     if not processes.is_main():
-        for name in [name for name in mine if name not in told[0]["logs"]]:
+        for name in [name for name in mine if name not in answers[0]["logs"]]:
             del logs[name]
-        logs.update(told[0]["logs"])
+        logs.update(answers[0]["logs"])
     for number, name in enumerate(_STOPS):
-        if any(one["stops"][number] for one in told):
+        if any(one["stops"][number] for one in answers):
             setattr(model, name, True)
 
 

@@ -19,7 +19,7 @@ _SHARE = 0.005  # of the time may go into drawing
 _SHORTEST, _LONGEST = 0.25, 3.0  # seconds between two drawings
 
 
-class View(Protocol):
+class DashboardView(Protocol):
     """A place that a dashboard is drawn on."""
 
     def draw(self) -> None:
@@ -76,7 +76,7 @@ class Dashboard(Callback):
         self.persistent, self.title, self.console = persistent, title, console
         self.data_wait: float | None = None  # set by the trainer
         self.state = DashboardState("")
-        self._view: View | None = None
+        self._view: DashboardView | None = None
         self._draw_at = 0.0
         self._finished = False
 
@@ -139,7 +139,7 @@ class Dashboard(Callback):
             self._close("failed")
 
     # ------------------------------------------------------------------ drawing
-    def _place(self) -> Callable[[DashboardState], View] | None:
+    def _place(self) -> Callable[[DashboardState], DashboardView] | None:
         console = self.console
         if console is None and notebook_shell() is not None:
             return _NotebookView
@@ -153,10 +153,10 @@ class Dashboard(Callback):
         elif not console.is_terminal or console.is_dumb_terminal:
             return None
 
-        def make(state: DashboardState) -> View:
-            from exburn.callbacks.dashboard.terminal import TerminalView
+        def make(state: DashboardState) -> DashboardView:
+            from exburn.callbacks.dashboard.terminal import TerminalDashboard
 
-            return TerminalView(state, console)
+            return TerminalDashboard(state, console)
 
         return make
 

@@ -40,7 +40,7 @@ class LiveFigure:
         state = self.state
         total = f" of {state.epochs}" if state.epochs else ""
         first = [state.title, state.phase, f"epoch {state.epoch}{total}"]
-        second = [duration_text(state.elapsed)]
+        second = [duration_text(state.elapsed_time)]
         if (eta := state.eta) is not None:
             second.append(f"ETA {duration_text(eta)}")
         if (rate := state.rate) is not None:

@@ -94,7 +94,7 @@ def _head(state: DashboardState, width: int, plain: bool) -> list[Line]:
     color = {"failed": "bold red", "interrupted": "bold yellow"}.get(
         state.phase, "bold green" if state.ended is not None else "cyan"
     )
-    right = f"{state.phase}{dot}{duration_text(state.elapsed)} "
+    right = f"{state.phase}{dot}{duration_text(state.elapsed_time)} "
     title = f" {_clean(state.title)}"
     room = max(width - cell_len(right), 0)
     title = set_cell_size(_shorten(title, room - 1, plain), room)
@@ -251,7 +251,7 @@ def _panel(panel: Panel, width: int, height: int, plain: bool) -> list[Line]:
         line = [
             Segment(box[3], _style("bright_black")),
             Segment(scale, _style("bright_black")),
-            *_colored(row),
+            *_segments(row),
             Segment(" " + box[3], _style("bright_black")),
         ]
         lines.append(line)
@@ -277,7 +277,7 @@ def _shorten(text: str, most: int, plain: bool) -> str:
     return shorten(_clean(text), most).replace("…", _BOXES[plain][9])
 
 
-def _colored(row: list[tuple[str, int]]) -> list[Segment]:
+def _segments(row: list[tuple[str, int]]) -> list[Segment]:
     """The runs of a row in the colours of their curves."""
     return [
         Segment(text, _style(_COLORS[owner % 3] if owner >= 0 else ""))

@@ -18,7 +18,7 @@ _ARROWS = {  # what terminals send, and one byte for it
 _NAMES = {"\t": "right", "\x08": "left", "\x7f": "left"}
 
 
-class Keys:
+class Keyboard:
     """Reads keys as they are pressed, without Return, and shows none of them.
 
     Ctrl-C and Ctrl-Z mean what they always do. There are no keys where standard input
@@ -65,7 +65,7 @@ class Keys:
         self.give_back()
         self.known = False
 
-    def pressed(self) -> list[str]:
+    def read_keys(self) -> list[str]:
         """The keys since the last time: characters, ``"left"`` and ``"right"``."""
         if not self.known:
             return []

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from exburn.callbacks.dashboard.keys import Keys
+from exburn.callbacks.dashboard.keys import Keyboard
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR = "\x1b[H", "\x1b[K"
@@ -53,7 +53,7 @@ class Screen:
         stream: Any,
         listen: Callable[[str], object] = lambda line: None,
         *,
-        keys: Keys | None = None,
+        keys: Keyboard | None = None,
     ):
         self._stream, self._listen = stream, listen
         self._keys = keys
@@ -220,9 +220,9 @@ class _Through(io.TextIOBase):
 
     def finish(self) -> None:
         """Writes the part of a line that is left."""
-        held, self._held = self._held, ""
-        if held:
-            self._original.write(held)
+        text, self._held = self._held, ""
+        if text:
+            self._original.write(text)
             self._original.flush()
 
 

@@ -134,7 +134,7 @@ class DashboardState:
 
     # ------------------------------------------------------------------ what is shown
     @property
-    def elapsed(self) -> float:
+    def elapsed_time(self) -> float:
         """Seconds since the beginning."""
         return (self._clock() if self.ended is None else self.ended) - self.began
 
@@ -168,14 +168,14 @@ class DashboardState:
         """The training in one line."""
         total = f" of {self.epochs}" if self.epochs else ""
         parts = [self.title, self.phase, f"epoch {self.epoch}{total}"]
-        parts.append(duration_text(self.elapsed))
+        parts.append(duration_text(self.elapsed_time))
         parts += [f"{name} {value_text(v)}" for name, v in self.logs.items()]
         return printable(" · ".join(parts))
 
     def panels(self) -> list[Panel]:
         """The curves: one panel for a metric, training and validation together."""
         names = [*self._by_epoch, *self._by_chunk]
-        found = []
+        panels = []
         for name in dict.fromkeys(name.removeprefix("val_") for name in names):
             curves = [
                 Curve(label, points)
@@ -183,11 +183,11 @@ class DashboardState:
                 if (points := self._points(key))
             ]
             if curves:
-                found.append(Panel(name, tuple(curves)))
+                panels.append(Panel(name, tuple(curves)))
         if len(self._rates.points) > 1:
             unit = "samples/s" if self.batch_size else "steps/s"
-            found.append(Panel(unit, (Curve("", self._rates.points),)))
-        return found
+            panels.append(Panel(unit, (Curve("", self._rates.points),)))
+        return panels
 
     def table(self) -> tuple[list[str], list[tuple[float, list[str]]]]:
         """A table of the logs: the names, and for each epoch the values as text."""
@@ -239,13 +239,13 @@ def rate_text(rate: float) -> str:
 
 def memory_texts(use: Any) -> list[str]:
     """The memory in use, as far as it is known."""
-    found = []
+    texts = []
     if use.device is not None:
         limit = f" of {size_text(use.device_limit)}" if use.device_limit else ""
-        found.append(f"device {size_text(use.device)}{limit}")
+        texts.append(f"device {size_text(use.device)}{limit}")
     if use.host is not None:
-        found.append(f"host {size_text(use.host)}")
-    return found
+        texts.append(f"host {size_text(use.host)}")
+    return texts
 
 
 def value_text(value: Any) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from exburn.callbacks.dashboard.frame import TABS, draw_frame, to_text
-from exburn.callbacks.dashboard.keys import Keys
+from exburn.callbacks.dashboard.keys import Keyboard
 from exburn.callbacks.dashboard.screen import Screen
 from exburn.callbacks.dashboard.state import DashboardState
 
 _MOST_LINES = 32  # of what stays in the terminal
 
 
-class TerminalView:
+class TerminalDashboard:
     """A dashboard on a terminal, with tabs where keys can be read.
 
     Args:
@@ -38,7 +38,7 @@ class TerminalView:
         self._plain = console.options.ascii_only
         self._size = self._console.size
         self._tab = TABS[0]
-        self._keys = Keys()
+        self._keys = Keyboard()
         self._screen = Screen(stream, self._listen, keys=self._keys)
         self._screen.open()
 
@@ -52,7 +52,7 @@ class TerminalView:
 
     def is_stale(self) -> bool:
         before = self._tab
-        for key in self._keys.pressed():
+        for key in self._keys.read_keys():
             at = TABS.index(self._tab)
             if key in ("left", "right"):
                 self._tab = TABS[(at + (1 if key == "right" else -1)) % len(TABS)]

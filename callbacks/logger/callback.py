@@ -113,7 +113,7 @@ class Logger(Callback):
             names = ("epochs", "steps", "batch_size", "samples")
             self._target.begin({name: params.get(name) for name in names})
             place = self._target.place
-            last, earlier = _noted(place)
+            last, earlier = _last_step(place)
             last = max(last, self._target.last_step())
             self._start = max(last - self._before, 0)
             self._queue = LogQueue(self._target.send, self._limit, earlier)
@@ -196,16 +196,16 @@ class Logger(Callback):
             )
 
 
-def _noted(place: Any) -> tuple[int, LogQueue | None]:
+def _last_step(place: Any) -> tuple[int, LogQueue | None]:
     """The last step that went to a receiver's run, and the queue that took it."""
-    known: Any = _runs if isinstance(place, tuple) else _objects
+    places: Any = _runs if isinstance(place, tuple) else _objects
     try:
-        return known.get(place, (0, None))
+        return places.get(place, (0, None))
     except TypeError:  # an object that has no hash, or no weak references
         return 0, None
 
 
 def _note(place: Any, step: int, queue: LogQueue) -> None:
-    known: Any = _runs if isinstance(place, tuple) else _objects
+    places: Any = _runs if isinstance(place, tuple) else _objects
     with contextlib.suppress(TypeError):  # as above: its own step counts alone
-        known[place] = step, queue
+        places[place] = step, queue

@@ -138,15 +138,15 @@ class LogQueue:
     def _thin(self) -> None:
         """Leaves out every second record within epochs, or else of all."""
         within = sum(not record.epoch for record in self._records)
-        kept: deque[Record] = deque()
+        records: deque[Record] = deque()
         number = 0
         for record in self._records:
             chosen = not record.epoch or not within
             number += chosen
             if not chosen or number % 2:
-                kept.append(record)
-        self.dropped += len(self._records) - len(kept)
-        self._records = kept
+                records.append(record)
+        self.dropped += len(self._records) - len(records)
+        self._records = records
 
     def _work(self) -> None:
         after, self._after = self._after, None

@@ -17,7 +17,7 @@ _PATIENCE = 60.0  # seconds to wait for a run of one's own to end
 _ending: dict[int, threading.Event] = {}  # runs of one's own that are about to, by id
 
 
-class Target(Protocol):
+class LogTarget(Protocol):
     """A receiver of values.
 
     Attributes:
@@ -48,7 +48,7 @@ class Target(Protocol):
         ...
 
 
-def target_of(target: Any, options: Mapping[str, Any]) -> Target:
+def target_of(target: Any, options: Mapping[str, Any]) -> LogTarget:
     """The receiver that a name or an object means.
 
     Raises:
@@ -203,9 +203,9 @@ class _Trackio:
         self.place: Any = None
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        given = {"project": "exburn", "config": dict(config), **self._options}
-        self._run = self._trackio.init(**given)
-        self.place = "trackio", given["project"], getattr(self._run, "name", None)
+        options = {"project": "exburn", "config": dict(config), **self._options}
+        self._run = self._trackio.init(**options)
+        self.place = "trackio", options["project"], getattr(self._run, "name", None)
 
     def last_step(self) -> int:
         return 0  # it takes values of any step
@@ -231,10 +231,10 @@ class _TensorBoard:
         self.place: Any = None
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        given = {"logdir": "logs", **self._options}
-        with telling_refusals("Logger", given["logdir"]):
-            self._writer = self._make(**given)
-        self.place = "tensorboard", os.path.abspath(given["logdir"])
+        options = {"logdir": "logs", **self._options}
+        with telling_refusals("Logger", options["logdir"]):
+            self._writer = self._make(**options)
+        self.place = "tensorboard", os.path.abspath(options["logdir"])
 
     def last_step(self) -> int:
         return 0  # its files are only added to
@@ -250,7 +250,7 @@ class _TensorBoard:
         self._writer.close()
 
 
-_TARGETS: dict[str, Callable[[dict[str, Any]], Target]] = {
+_TARGETS: dict[str, Callable[[dict[str, Any]], LogTarget]] = {
     "wandb": _WeightsAndBiases,
     "mlflow": _MLflow,
     "trackio": _Trackio,

@@ -9,7 +9,7 @@ from typing import Any
 from exburn.callbacks.contract import Callback, CallbackList
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.progress_bar.layout import Line
-from exburn.callbacks.progress_bar.view import View, choose_view
+from exburn.callbacks.progress_bar.view import ProgressView, choose_view
 from exburn.errors import warn
 
 _SHARE = 0.01  # of the time may go into drawing
@@ -76,7 +76,7 @@ class ProgressBar(Callback):
         self.data_wait: float | None = None
         self.alone = self.quick = False
         self._clock = time.perf_counter
-        self._view: View | None = None
+        self._view: ProgressView | None = None
         self._fitting = False
         self._steps: int | None = None  # of the last epoch, if nobody knew before
         self._draw_at = 0.0

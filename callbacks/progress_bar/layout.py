@@ -65,7 +65,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProgressRow:
     """A row to draw: a head, a bar of so many cells for a line, and a text."""
 
     head: str
@@ -96,7 +96,7 @@ class Layout:
         >>> for epoch, loss in enumerate([12.5, 0.25], 1):
         ...     logs, name = (("loss", loss), ("val_loss", loss / 2)), f"{epoch}/2"
         ...     line = Line("Epoch", 5, 4, 4, "4/4", "0.1s", logs, epoch=name)
-        ...     for row in layout.finished(line):
+        ...     for row in layout.finish_line(line):
         ...         print(row.head + row.text)
         Epoch · 4/4 ·  0.1s · loss: 12.500 · val_loss: 6.2500
         Epoch · 4/4 ·  0.1s · loss: 0.2500 · val_loss: 0.1250
@@ -151,17 +151,17 @@ class Layout:
         """A value as it is written."""
         return one_line(self._number(value))
 
-    def live(self, line: Line) -> Row:
+    def live(self, line: Line) -> ProgressRow:
         """The row of a line that will change: as much as there is room for."""
         return self._row(line, live=True)
 
-    def finished(self, line: Line) -> list[Row]:
+    def finish_line(self, line: Line) -> list[ProgressRow]:
         """The rows of a line that stays, with all of its values."""
         self.learn(line)
         if line.epoch and self.table:
             rows = self._table_rows(line)
             # Only in a terminal of a few columns anything is cut here.
-            return [Row("", shorten(row, self.width, tail=0)) for row in rows]
+            return [ProgressRow("", shorten(row, self.width, tail=0)) for row in rows]
         if self._fit(line) is not None:
             return [self._row(line)]
         return self._broken(line)
@@ -203,7 +203,7 @@ class Layout:
     def _head(self, line: Line) -> str:
         return line.head + ("  " if self._bars else self._separator)
 
-    def _row(self, line: Line, live: bool = False) -> Row:
+    def _row(self, line: Line, live: bool = False) -> ProgressRow:
         shape = self._fit(line, live)
         head = self._head(line)
         if live and (shape is None or not line.epoch):
@@ -213,7 +213,7 @@ class Layout:
         bar = bar if line.total else 0
         room = self.width - cells(head) - (bar + 2 if bar else 0)
         if room < cells(line.count) + _TIME + 3 and live:  # a few columns
-            return Row("", shorten(f"{head}{line.count}", self.width, tail=0))
+            return ProgressRow("", shorten(f"{head}{line.count}", self.width, tail=0))
         parts = [line.count] if counted else []
         if line.time:
             parts.append(line.time.rjust(_TIME) if line.epoch else line.time)
@@ -226,7 +226,7 @@ class Layout:
         while fields and not self._fits([*parts, *values, *fields], room):
             fields.pop()
         text = self._separator.join([*parts, *values, *fields])
-        return Row(head, text.rstrip(), bar, line)
+        return ProgressRow(head, text.rstrip(), bar, line)
 
     def _fits(self, parts: Sequence[str], room: int) -> bool:
         return cells(self._separator.join(parts).rstrip()) <= room
@@ -240,7 +240,7 @@ class Layout:
         for name, size in self._names.items():
             label = self._label(name)
             if name in logs:
-                texts.append(label + _padded(self.text(logs[name]), size))
+                texts.append(label + _pad(self.text(logs[name]), size))
             else:
                 texts.append(" " * (cells(label) + size))
         while texts and not texts[-1].strip():
@@ -254,7 +254,7 @@ class Layout:
             label = self._labels[name] = f"{one_line(name)}: "
         return label
 
-    def _broken(self, line: Line) -> list[Row]:
+    def _broken(self, line: Line) -> list[ProgressRow]:
         """Rows of a line that stands alone, broken between its fields."""
         head, rows = self._head(line), [""]
         room = self.width - cells(head)
@@ -267,7 +267,10 @@ class Layout:
             else:
                 rows.append(shorten(field, self.width - _INDENT))
                 room = self.width - _INDENT
-        return [Row(head, rows[0]), *(Row(" " * _INDENT, row) for row in rows[1:])]
+        return [
+            ProgressRow(head, rows[0]),
+            *(ProgressRow(" " * _INDENT, row) for row in rows[1:]),
+        ]
 
     # ------------------------------------------------------------------ table
     def _table_rows(self, line: Line) -> list[str]:
@@ -370,17 +373,17 @@ def _grid(
     """A row for each group, in columns; the first has what starts and ends a line."""
     rows = []
     for number, group in enumerate(columns.groups or [[]]):
-        parts = [_padded("" if number else start, first, right=True)]
+        parts = [_pad("" if number else start, first, right=True)]
         for name in group:
             text, width = texts.get(name, ""), columns.widths[name]
-            parts.append(_padded(text, width, right=True))
+            parts.append(_pad(text, width, right=True))
         if not number:
-            parts.append(_padded(end, _TIME, right=True))
+            parts.append(_pad(end, _TIME, right=True))
         rows.append("  ".join(parts).rstrip())
     return rows
 
 
-def _padded(text: str, width: int, right: bool = False) -> str:
+def _pad(text: str, width: int, right: bool = False) -> str:
     blanks = " " * (width - cells(text))
     return blanks + text if right else text + blanks
 

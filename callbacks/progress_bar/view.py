@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from exburn.callbacks.progress_bar.layout import Layout, Line, Row
+from exburn.callbacks.progress_bar.layout import Layout, Line, ProgressRow
 from exburn.core.printing import notebook_shell, page_width, print_text
 from exburn.visualization import page
 
 
-class View(Protocol):
+class ProgressView(Protocol):
     """What the progress bar needs from a place to draw on.
 
     Attributes:
@@ -49,13 +49,13 @@ class View(Protocol):
 
 def choose_view(
     verbose: Any, console: Any = None, *, alone: bool = False
-) -> View | None:
+) -> ProgressView | None:
     """Returns the view for a `verbose` argument, None for silence.
 
     `"auto"` is 1 in a terminal or notebook and 2 elsewhere. 1 is a live bar where
     there can be one, else plain lines; 2 is one plain line for each epoch; `"table"` is
     a table of epochs, with a live bar below it where there can be one. `alone` is for a
-    `TerminalView`.
+    `TerminalProgress`.
     """
     if not verbose:
         return None
@@ -68,7 +68,7 @@ def choose_view(
     if verbose != 2 and notebook:
         return NotebookView(table=table)
     if verbose != 2 and terminal:
-        return TerminalView(console, alone=alone, table=table)
+        return TerminalProgress(console, alone=alone, table=table)
     interval = 10.0 if verbose == 1 else float("inf")
     if console is not None:
         width = console.width if console.is_terminal else None
@@ -136,7 +136,7 @@ class PlainView:
         self._print([row.head + row.text])
 
     def finish(self, line: Line) -> None:
-        self._print([row.head + row.text for row in self._layout.finished(line)])
+        self._print([row.head + row.text for row in self._layout.finish_line(line)])
 
     def _print(self, rows: list[str]) -> None:
         file = self.file or sys.stdout
@@ -149,7 +149,7 @@ class PlainView:
         pass
 
 
-class TerminalView:
+class TerminalProgress:
     """A live bar that becomes a static line; other output appears above it.
 
     Args:
@@ -172,7 +172,7 @@ class TerminalView:
         self._alone = alone
         self._layout = Layout(self.console.options.max_width, table=table)
         self._live: Any = None
-        self._finished: list[Row] = []  # not printed yet
+        self._finished: list[ProgressRow] = []  # not printed yet
         self._printed_at = -math.inf
 
     def expect(self, names: Iterable[str]) -> None:
@@ -195,7 +195,7 @@ class TerminalView:
             self._live.update(text, refresh=True)
 
     def finish(self, line: Line) -> None:
-        rows = self._layout.finished(line)
+        rows = self._layout.finish_line(line)
         if self._live is not None:
             self._live.update(self._draw_rows(rows))
             self.close()
@@ -218,7 +218,7 @@ class TerminalView:
         if live is not None:
             live.stop()
 
-    def _draw_rows(self, rows: list[Row], end: str = "") -> Any:
+    def _draw_rows(self, rows: list[ProgressRow], end: str = "") -> Any:
         # Segments, since rich takes longer to lay out a Text than a short epoch does.
         from rich.segment import Segment, Segments
 
@@ -229,7 +229,7 @@ class TerminalView:
             segments += self._segments(row, ascii_only, end)
         return Segments(segments)
 
-    def _segments(self, row: Row, ascii_only: bool, end: str) -> list[Any]:
+    def _segments(self, row: ProgressRow, ascii_only: bool, end: str) -> list[Any]:
         from rich.segment import Segment
         from rich.style import Style
 
@@ -298,7 +298,7 @@ class NotebookView:
             self._handle.update(self)
         self._drawn_at = time.perf_counter()
 
-    def _hidden(self) -> list[str]:
+    def _hidden_notes(self) -> list[str]:
         count = self._count - len(self._finished)
         return [f"… {count} earlier epochs"] if count else []
 
@@ -306,16 +306,16 @@ class NotebookView:
         layout, rows = self._layout, []
         layout.restart()  # all lines are drawn anew each time
         for line in self._finished:
-            rows += layout.finished(line)
+            rows += layout.finish_line(line)
         if self._current is not None:
             rows.append(layout.live(self._current))
-        return "\n".join([*self._hidden(), *map(_row_text, rows)])
+        return "\n".join([*self._hidden_notes(), *map(_row_text, rows)])
 
     def _repr_html_(self) -> str:
         layout = self._layout
         epochs = [line for line in self._finished if line.epoch]
         if not layout.table or not epochs:
-            return _preformatted(repr(self))
+            return _as_preformatted(repr(self))
         # The names of the values of all lines; those that none has need no column.
         there = {name for line in epochs for name, _ in line.metrics}
         names = [name for name in layout.names if name in there]
@@ -326,22 +326,22 @@ class NotebookView:
             rows.append(page.Row(cells))
         count = len(names) + 2
         head, width = ["epoch", *names, "time"], 100 // count
-        parts = [page.note(text) for text in self._hidden()]
+        parts = [page.note(text) for text in self._hidden_notes()]
         parts.append(page.table(head, rows, [width] * count, range(count)))
         rest = [line for line in self._finished if not line.epoch]
-        last = [row for line in rest for row in layout.finished(line)]
+        last = [row for line in rest for row in layout.finish_line(line)]
         last += [] if self._current is None else [layout.live(self._current)]
         if last:
-            parts.append(_preformatted("\n".join(map(_row_text, last))))
+            parts.append(_as_preformatted("\n".join(map(_row_text, last))))
         return page.fragment(*parts)
 
 
-def _row_text(row: Row) -> str:
+def _row_text(row: ProgressRow) -> str:
     bar = "" if row.line is None else "".join(_bar(row.line, False, row.bar))
     return row.head + (f"{bar}  " if bar else "") + row.text
 
 
-def _preformatted(text: str) -> str:
+def _as_preformatted(text: str) -> str:
     style = "white-space:pre;overflow-x:auto;line-height:1.35;margin:0"
     return f'<pre style="{style};font-family:monospace">{html.escape(text)}</pre>'
 

@@ -107,11 +107,11 @@ def from_huggingface(
         )
     if batch_size < 1:
         raise ArgumentError(op, "batch_size must be at least 1", {"got": batch_size})
-    wanted = [
+    parts = [
         [c] if isinstance(c, str) else list(c or ())
         for c in (inputs, targets, sample_weight)
     ]
-    columns = list(dict.fromkeys(c for part in wanted for c in part))
+    columns = list(dict.fromkeys(c for part in parts for c in part))
     for column in columns:
         if dataset.column_names is not None and column not in dataset.column_names:
             raise unknown_name("column", column, dataset.column_names, op=op)

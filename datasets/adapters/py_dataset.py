@@ -42,17 +42,17 @@ class PyDatasetAdapter:
 
         def start(epoch: int, seed: int | None) -> Iterator:
             value.on_epoch_begin()
-            total, made = _batches(value), 0  # the hooks may change their number
+            total, count = _batches(value), 0  # the hooks may change their number
             order: Iterable[int] = itertools.count() if total is None else range(total)
             if total is not None and seed is not None:
                 rng = np.random.default_rng((seed, epoch))
                 order = rng.permutation(total).tolist()
             try:
                 for batch in fetch(order):
-                    made += 1
+                    count += 1
                     yield batch
             finally:  # also when the reader stops right after the last batch
-                if made == total:
+                if count == total:
                     value.on_epoch_end()
 
         name = type(value).__name__
@@ -101,7 +101,7 @@ def _fetcher(
 
 
 def _processes(
-    dataset: Any, kept: list[Processes]
+    dataset: Any, pools: list[Processes]
 ) -> Callable[[Iterable[int]], Iterator]:
     name = type(dataset).__name__
 
@@ -119,17 +119,17 @@ def _processes(
 
     def pool_with(content: bytes) -> Processes:
         """Processes that have the data set as hooks and callbacks have left it."""
-        if not kept or kept[0].content != content:
-            _end(kept)
-            kept.append(Processes(content, max(1, dataset.workers)))
-        return kept[0]
+        if not pools or pools[0].content != content:
+            _end(pools)
+            pools.append(Processes(content, max(1, dataset.workers)))
+        return pools[0]
 
     def fetch(order: Iterable[int]) -> Iterator:
         pool = pool_with(pickle_dataset())
         try:
             yield from pool.batches(order, dataset.max_queue_size)
         except BrokenProcessPool as error:
-            _end(kept)
+            _end(pools)
             raise DataError(
                 name,
                 "a worker process died before it gave its batch",

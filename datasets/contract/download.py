@@ -58,10 +58,10 @@ def locate(path: str | os.PathLike) -> Path | None:
     Raises:
         DataError: An absolute path where there is no file.
     """
-    given = Path(os.path.expanduser(path))
-    if given.is_absolute() and not given.exists():
-        raise DataError("load_data", "there is no such file", {"path": given})
-    return given if given.is_absolute() or given.is_file() else None
+    file = Path(os.path.expanduser(path))
+    if file.is_absolute() and not file.exists():
+        raise DataError("load_data", "there is no such file", {"path": file})
+    return file if file.is_absolute() or file.is_file() else None
 
 
 def fetch(
@@ -129,10 +129,10 @@ def _algorithm(digest: str) -> str:
 
 def _matches(path: Path, digest: str, contents: bool) -> bool:
     try:
-        found = digest_of(path, algorithm=_algorithm(digest), contents=contents)
+        own = digest_of(path, algorithm=_algorithm(digest), contents=contents)
     except (gzip.BadGzipFile, EOFError):
         return False
-    return found == digest
+    return own == digest
 
 
 def _check(path: Path, digest: str, contents: bool, op: str, hint: str) -> None:

@@ -126,7 +126,7 @@ def read_records(
     Raises:
         FileFormatError: Not that archive, or a member of another length.
     """
-    size, found = labels + 3072, {}
+    size, arrays = labels + 3072, {}
     limit = PACKED * check_ordinary(path, op).st_size + ROOM
 
     def refuse(reason: str) -> FileFormatError:
@@ -136,20 +136,20 @@ def read_records(
         with open_tar(path, limit, refuse) as archive:
             for member in archive:
                 name = member.name.rsplit("/", 1)[-1]
-                if name in members and name not in found and member.isfile():
-                    found[name] = np.frombuffer(archive.read(member), np.uint8)
+                if name in members and name not in arrays and member.isfile():
+                    arrays[name] = np.frombuffer(archive.read(member), np.uint8)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise FileFormatError(
             op, f"{path.name} is not a whole tar.gz", {"path": path, "cause": error}
         ) from error
     for name in members:
-        if name not in found or not found[name].size or found[name].size % size:
+        if name not in arrays or not arrays[name].size or arrays[name].size % size:
             raise FileFormatError(
                 op,
                 f"{path.name} lacks whole records of {size} bytes in {name}",
-                {"path": path, "members": ", ".join(sorted(found))},
+                {"path": path, "members": ", ".join(sorted(arrays))},
             )
-    rows = np.concatenate([found[name].reshape(-1, size) for name in members])
+    rows = np.concatenate([arrays[name].reshape(-1, size) for name in members])
     images = rows[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), rows[:, :labels].copy()
 

@@ -132,14 +132,14 @@ def shorter(
     """
     if maxlen is None:
         return texts, labels
-    kept = [i for i, text in enumerate(texts) if len(text) < maxlen]
-    if not kept:
+    rows = [i for i, text in enumerate(texts) if len(text) < maxlen]
+    if not rows:
         raise DataError(
             op,
             f"no text is shorter than maxlen={maxlen}",
             {"shortest": min(map(len, texts))},
         )
-    return [texts[i] for i in kept], labels[kept]
+    return [texts[i] for i in rows], labels[rows]
 
 
 def replace_rare(

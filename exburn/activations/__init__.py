@@ -63,7 +63,7 @@ def acts_on_rows(activation: Callable[..., Any]) -> bool:
         >>> acts_on_rows(relu), acts_on_rows(softmax), acts_on_rows(lambda x: x[:1])
         (True, True, False)
     """
-    return any(activation is known for known in _names.values())
+    return any(activation is own for own in _names.values())
 
 
 @api_boundary

@@ -83,8 +83,8 @@ def sparsemax(x: Tensor, axis: int = -1) -> jax.Array:
 
     Source: Martins & Astudillo, *From Softmax to Sparsemax*, 2016.
     """
-    given, axis = _with_axis("sparsemax", x, axis)
-    x = jnp.moveaxis(_wide(given), axis, -1)
+    array, axis = _with_axis("sparsemax", x, axis)
+    x = jnp.moveaxis(_wide(array), axis, -1)
     x = x - jax.lax.stop_gradient(jnp.max(x, -1, keepdims=True))
     ordered = jnp.sort(x, axis=-1, descending=True)
     total = jnp.cumsum(ordered, axis=-1) - 1
@@ -92,7 +92,7 @@ def sparsemax(x: Tensor, axis: int = -1) -> jax.Array:
     support = count * ordered > total
     size = jnp.sum(support, -1, keepdims=True)
     tau = (jnp.sum(jnp.where(support, ordered, 0), -1, keepdims=True) - 1) / size
-    return jnp.moveaxis(jnp.maximum(x - tau, 0), -1, axis).astype(_kind(given))
+    return jnp.moveaxis(jnp.maximum(x - tau, 0), -1, axis).astype(_kind(array))
 
 
 @one_operation

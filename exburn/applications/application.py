@@ -79,7 +79,7 @@ Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pretrained:
+class PretrainedFiles:
     """Keras' files for ImageNet, with and without the top, and their digests."""
 
     top: str
@@ -88,7 +88,7 @@ class Pretrained:
     rest_digest: str | None = None
 
 
-def kernels(path: str, *digests: str) -> Pretrained:
+def kernels(path: str, *digests: str) -> PretrainedFiles:
     """The files of a network as most are called.
 
     Example:
@@ -96,7 +96,7 @@ def kernels(path: str, *digests: str) -> Pretrained:
         'vgg16_weights_tf_dim_ordering_tf_kernels.h5'
     """
     start = f"tensorflow/keras-applications/{path}_weights_tf_dim_ordering_tf_kernels"
-    return Pretrained(f"{start}.h5", f"{start}_notop.h5", *digests)
+    return PretrainedFiles(f"{start}.h5", f"{start}_notop.h5", *digests)
 
 
 class Application:
@@ -139,7 +139,7 @@ class Application:
         *,
         size: int,
         smallest: int = 32,
-        pretrained: Pretrained | None,
+        pretrained: PretrainedFiles | None,
         scaling: Scaling | str | None = None,
         fixed: bool = True,
         channels_last: bool = False,
@@ -220,14 +220,14 @@ class Application:
             )
         if shape is None:
             return
-        known = tuple(tensor.shape[1:])
-        pairs = zip(known, shape, strict=False)
+        sizes = tuple(tensor.shape[1:])
+        pairs = zip(sizes, shape, strict=False)
         if len(shape) != 3 or any(
             a != b and a is not None and b is not None for a, b in pairs
         ):
             raise ShapeError(
                 self._op,
-                f"input_tensor has the shape {known}, input_shape is {tuple(shape)}",
+                f"input_tensor has the shape {sizes}, input_shape is {tuple(shape)}",
                 hint="Pass one of them.",
             )
 
@@ -278,7 +278,7 @@ class Application:
             )
         return shape
 
-    def _find_file(self, pretrained: Pretrained | None) -> Any:
+    def _find_file(self, pretrained: PretrainedFiles | None) -> Any:
         """The file of the weights, downloaded if need be: before anything is built."""
         if self.weights is None:
             return None
@@ -465,9 +465,11 @@ def describe(
     make.__name__ = make.__qualname__ = function
     make.__module__ = module
     said = _ARGUMENTS | own
-    told = [f"    {name}: {said[name]}" for name in inspect.signature(make).parameters]
+    entries = [
+        f"    {name}: {said[name]}" for name in inspect.signature(make).parameters
+    ]
     first, _, rest = about.partition("\n\nSource: ")
-    parts = [first, "", "Args:", *told, _RAISES.format(function)]
+    parts = [first, "", "Args:", *entries, _RAISES.format(function)]
     make.__doc__ = "\n".join([*parts, f"Source: {rest}"] if rest else parts)
     return api_boundary(make)
 

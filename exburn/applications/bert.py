@@ -233,8 +233,8 @@ class BERT(TextModel):
             )
         several = isinstance(texts, Iterable) and not isinstance(texts, str | bytes)
         lines = list(texts) if several else [texts]
-        told = self.tokenizer.settings.max_length
-        most = min(self.positions, self.positions if told is None else told)
+        limit = self.tokenizer.settings.max_length
+        most = min(self.positions, self.positions if limit is None else limit)
         rows = self.tokenizer.batch(lines, max_length=most if truncate else None)
         longest, parts = (
             rows["input_ids"].shape[1],
@@ -341,27 +341,27 @@ class BERT(TextModel):
         return sizes
 
     def config_for(self, style: str) -> dict[str, Any]:
-        made = self.get_config()
+        own = self.get_config()
         config = {
             "architectures": [_CLASSIFIER if self.has_top else "BertModel"],
-            "attention_probs_dropout_prob": made["attention_dropout"],
-            "hidden_act": activation_name(made["activation"]),
-            "hidden_dropout_prob": made["dropout"],
-            "hidden_size": made["width"],
-            "intermediate_size": made["mlp_width"],
-            "layer_norm_eps": made["epsilon"],
-            "max_position_embeddings": made["positions"],
+            "attention_probs_dropout_prob": own["attention_dropout"],
+            "hidden_act": activation_name(own["activation"]),
+            "hidden_dropout_prob": own["dropout"],
+            "hidden_size": own["width"],
+            "intermediate_size": own["mlp_width"],
+            "layer_norm_eps": own["epsilon"],
+            "max_position_embeddings": own["positions"],
             "model_type": "bert",
-            "num_attention_heads": made["heads"],
-            "num_hidden_layers": made["layers"],
-            "type_vocab_size": made["types"],
-            "vocab_size": made["vocabulary_size"],
+            "num_attention_heads": own["heads"],
+            "num_hidden_layers": own["layers"],
+            "type_vocab_size": own["types"],
+            "vocab_size": own["vocabulary_size"],
         }
         if not self.has_top:
             return config
-        if made["top_dropout"] is not None:
-            config["classifier_dropout"] = made["top_dropout"]
-        return config | label_entries(self._labels, made["classes"])
+        if own["top_dropout"] is not None:
+            config["classifier_dropout"] = own["top_dropout"]
+        return config | label_entries(self._labels, own["classes"])
 
     def weight_rules(self, style: str) -> Rules:
         pooler = _POOLER if self.pools else [(r"pooler\..*", None)]

@@ -73,7 +73,9 @@ def activation_name(value: Any, *, tanh: str = "gelu_pytorch_tanh") -> str:
     own = activations.serialize(activations.get(value))
     if own == "gelu_tanh":
         return tanh
-    return next((name for name, known in ACTIVATIONS.items() if known == own), str(own))
+    return next(
+        (name for name, function in ACTIVATIONS.items() if function == own), str(own)
+    )
 
 
 def class_of(*names: str) -> Kind:
@@ -145,17 +147,17 @@ ENCODER = TRANSFORMER.derive(
 )
 
 
-def label_arguments(found: dict[str, Any], op: str) -> dict[str, Any]:
+def label_arguments(values: dict[str, Any], op: str) -> dict[str, Any]:
     """``classes`` and ``labels`` of what the two entries say; two classes by default.
 
     Args:
-        found: What a table made of the file, from which both are taken.
+        values: What a table made of the file, from which both are taken.
         op: The operation named in errors.
 
     Raises:
         FileFormatError: They contradict each other.
     """
-    names, count = found.pop("labels") or None, found.pop("classes")
+    names, count = values.pop("labels") or None, values.pop("classes")
     if names and count not in (None, len(names)):
         raise FileFormatError(
             op, f"'num_labels' is {count}, and 'id2label' has {len(names)} names"

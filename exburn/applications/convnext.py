@@ -12,7 +12,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     describe,
     preprocessing,
 )
@@ -114,7 +114,7 @@ def _build(
     include_preprocessing: bool,
     depths: tuple[int, ...],
     widths: tuple[int, ...],
-    pretrained: Pretrained,
+    pretrained: PretrainedFiles,
 ) -> Model:
     app = Application(
         *arguments,
@@ -154,7 +154,7 @@ def _build(
 def _member(kind: str, depths: tuple[int, ...], width: int, digests: tuple[str, str]):
     function, default = f"ConvNeXt{kind}", f"convnext_{kind.lower()}"
     start = f"tensorflow/keras-applications/convnext/{default}"
-    pretrained = Pretrained(f"{start}.h5", f"{start}_notop.h5", *digests)
+    pretrained = PretrainedFiles(f"{start}.h5", f"{start}_notop.h5", *digests)
     widths = tuple(width * 2**stage for stage in range(len(depths)))
 
     def make(

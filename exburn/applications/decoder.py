@@ -22,13 +22,13 @@ class Decoder(TextModel):
 
     further = (GENERATION,)
 
-    def _set_generation(self, given: Any) -> None:
+    def _set_generation(self, defaults: Any) -> None:
         """Takes what ``generate`` does where a call says nothing.
 
         Raises:
             ArgumentError: A value is out of range, or a name unknown.
         """
-        self._generation = Static(GenerationDefaults.of(given))
+        self._generation = Static(GenerationDefaults.of(defaults))
 
     @property
     def generation(self) -> GenerationDefaults:

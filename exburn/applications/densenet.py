@@ -13,7 +13,7 @@ from typing import Any
 from exburn.applications.application import (
     Application,
     Architecture,
-    Pretrained,
+    PretrainedFiles,
     kernels,
     preprocessing,
     variant,
@@ -57,7 +57,9 @@ def _block(app: Application, x: Any, name: str) -> Any:
     return Concatenate(axis=app.axis, name=f"{name}_concat")([x, y])
 
 
-def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
+def _build(
+    arguments: tuple, depths: tuple[int, ...], pretrained: PretrainedFiles
+) -> Model:
     app = Application(
         *arguments, size=224, pretrained=pretrained, scaling="torch", channels_last=True
     )

@@ -15,7 +15,7 @@ from typing import Any
 from exburn.applications.application import (
     Application,
     Architecture,
-    Pretrained,
+    PretrainedFiles,
     preprocessing,
     variant,
 )
@@ -117,11 +117,11 @@ def classify(app: Application, x: Any, rate: float) -> Model:
     return app.finish(app.classify(x, kernel_initializer=start))
 
 
-def rounded(filters: float, *, at_least: float = 0.0) -> int:
+def round_filters(filters: float, *, at_least: float = 0.0) -> int:
     """A multiple of 8, near a number and no less than a share of it.
 
     Example:
-        >>> rounded(17.6), rounded(11.9, at_least=0.9)
+        >>> round_filters(17.6), round_filters(11.9, at_least=0.9)
         (16, 16)
     """
     near = max(8, int(filters + 4) // 8 * 8)
@@ -154,12 +154,12 @@ def _build(
     depth: float,
     size: int,
     dropout: float,
-    pretrained: Pretrained,
+    pretrained: PretrainedFiles,
 ) -> Model:
     app = Application(*arguments, size=size, pretrained=pretrained, scaling=None)
 
     def filters(number: int) -> int:
-        return rounded(number * width, at_least=0.9)
+        return round_filters(number * width, at_least=0.9)
 
     x = Normalization(axis=app.axis)(Rescaling(1 / 255)(app.input))
     if app.weights == "imagenet":  # what Keras' files were trained with
@@ -188,7 +188,7 @@ def _build(
     return classify(app, Activation("swish", name="top_activation")(x), dropout)
 
 
-def _scaled(number: int, *settings: float, digests: tuple[str, str]) -> Architecture:
+def _scale(number: int, *settings: float, digests: tuple[str, str]) -> Architecture:
     width, depth, size, dropout = settings
     name = f"efficientnetb{number}"
     start = f"keras-applications/{name}"
@@ -203,47 +203,47 @@ def _scaled(number: int, *settings: float, digests: tuple[str, str]) -> Architec
         depth=depth,
         size=size,
         dropout=dropout,
-        pretrained=Pretrained(f"{start}.h5", f"{start}_notop.h5", *digests),
+        pretrained=PretrainedFiles(f"{start}.h5", f"{start}_notop.h5", *digests),
     )
 
 
 # Width, depth, size of the images, dropout.
-EfficientNetB0 = _scaled(
+EfficientNetB0 = _scale(
     0,
     *(1.0, 1.0, 224, 0.2),
     digests=("902e53a9f72be733fc0bcb005b3ebbac", "50bc09e76180e00e4465e1a485ddc09d"),
 )
-EfficientNetB1 = _scaled(
+EfficientNetB1 = _scale(
     1,
     *(1.0, 1.1, 240, 0.2),
     digests=("1d254153d4ab51201f1646940f018540", "74c4e6b3e1f6a1eea24c589628592432"),
 )
-EfficientNetB2 = _scaled(
+EfficientNetB2 = _scale(
     2,
     *(1.1, 1.2, 260, 0.3),
     digests=("b15cce36ff4dcbd00b6dd88e7857a6ad", "111f8e2ac8aa800a7a99e3239f7bfb39"),
 )
-EfficientNetB3 = _scaled(
+EfficientNetB3 = _scale(
     3,
     *(1.2, 1.4, 300, 0.3),
     digests=("ffd1fdc53d0ce67064dc6a9c7960ede0", "af6d107764bb5b1abb91932881670226"),
 )
-EfficientNetB4 = _scaled(
+EfficientNetB4 = _scale(
     4,
     *(1.4, 1.8, 380, 0.4),
     digests=("18c95ad55216b8f92d7e70b3a046e2fc", "ebc24e6d6c33eaebbd558eafbeedf1ba"),
 )
-EfficientNetB5 = _scaled(
+EfficientNetB5 = _scale(
     5,
     *(1.6, 2.2, 456, 0.4),
     digests=("ace28f2a6363774853a83a0b21b9421a", "38879255a25d3c92d5e44e04ae6cec6f"),
 )
-EfficientNetB6 = _scaled(
+EfficientNetB6 = _scale(
     6,
     *(1.8, 2.6, 528, 0.5),
     digests=("165f6e37dce68623721b423839de8be5", "9ecce42647a20130c1f39a5d4cb75743"),
 )
-EfficientNetB7 = _scaled(
+EfficientNetB7 = _scale(
     7,
     *(2.0, 3.1, 600, 0.5),
     digests=("8c03f828fec3ef71311cd463b6759d99", "cbcfe4450ddf6f3ad90b1b398090fe4a"),

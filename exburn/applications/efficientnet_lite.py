@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.applications.application import Application, describe, preprocessing
-from exburn.applications.efficientnet import conv, depthwise, rounded
+from exburn.applications.efficientnet import conv, depthwise, round_filters
 from exburn.applications.image_files import IMAGENET, pretrained_cfg_for, read_timm
 from exburn.applications.image_model import ImageModel
 from exburn.applications.imagenet_utils import decode_predictions
@@ -226,24 +226,7 @@ class EfficientNetLite(ImageModel):
                 hint="exburn.config.set_image_data_format('channels_last')",
             )
         net = _Network(app, padding, _EPSILONS[padding] if epsilon is None else epsilon)
-        x = net.activate(
-            net.norm(net.convolve(app.input, 3, 2, "stem_conv", _STEM), "stem_bn")
-        )
-        repeats = _repeats(depth)
-        total, done = sum(repeats), 0
-        for stage, (kernel, _, filters, expansion, stride) in enumerate(_STAGES):
-            for number in range(repeats[stage]):
-                x = net.block(
-                    x,
-                    kernel,
-                    rounded(filters * width, at_least=0.9),
-                    expansion,
-                    1 if number else stride,
-                    _DROP_RATE * done / total,
-                    f"block_{stage}_{number}",
-                )
-                done += 1
-        x = net.activate(net.norm(conv(_HEAD, name="head_conv")(x), "head_bn"))
+        x = net.features(app.input, width, depth)
         if include_top:
             x = GlobalAveragePooling2D(name="avg_pool")(x)
             x = app.classify(Dropout(dropout, name="top_dropout")(x))
@@ -252,9 +235,9 @@ class EfficientNetLite(ImageModel):
         self._make(app.input, x, name, weights, dtype)
         self.has_top, self.depth = bool(include_top), depth
         shape = (size, size, 3) if app.shape[0] is None else app.shape
-        known = _COLOURS[padding]
-        mean = known[0] if mean is None else mean
-        deviation = known[1] if deviation is None else deviation
+        colours = _COLOURS[padding]
+        mean = colours[0] if mean is None else mean
+        deviation = colours[1] if deviation is None else deviation
         self._describe(
             shape,
             classes,
@@ -279,7 +262,7 @@ class EfficientNetLite(ImageModel):
     ) -> dict[str, Any]:
         name = config["architecture"]
         width, depth, size, dropout = _SIZES[_NAMES[name]]
-        images, found = read_timm(config, _ARGUMENTS, _OP, global_pool="avg")
+        images, further = read_timm(config, _ARGUMENTS, _OP, global_pool="avg")
         shape = images.pop("input_size")
         if shape is not None and (shape[0] != 3 or shape[1] != shape[2]):
             raise FileFormatError(
@@ -287,11 +270,11 @@ class EfficientNetLite(ImageModel):
                 "'pretrained_cfg.input_size' in config.json must be of square images "
                 f"of three channels, received {shape}",
             )
-        known = {"width": width, "depth": depth, "dropout": dropout}
-        known["size"] = size if shape is None else shape[1]
-        told = {key: value for key, value in found.items() if value is not None}
+        sizes = {"width": width, "depth": depth, "dropout": dropout}
+        sizes["size"] = size if shape is None else shape[1]
+        options = {key: value for key, value in further.items() if value is not None}
         padding = "same" if name.startswith("tf_") else "symmetric"
-        return images | known | told | {"padding": padding}
+        return images | sizes | options | {"padding": padding}
 
     @classmethod
     def sizes_of(cls, arguments: Mapping[str, Any]) -> Mapping[str, Size]:
@@ -302,7 +285,7 @@ class EfficientNetLite(ImageModel):
             ),
             "width": Size(
                 "channel_multiplier",
-                rounded(last[2] * arguments["width"], at_least=0.9),
+                round_filters(last[2] * arguments["width"], at_least=0.9),
                 r"^conv_head\.weight$",
                 1,
             ),
@@ -318,12 +301,12 @@ class EfficientNetLite(ImageModel):
         return sizes
 
     def config_for(self, style: str) -> dict[str, Any]:
-        made = self.get_config()
-        sizes = tuple(made[key] for key in ("width", "depth", "dropout"))
-        known = [(width, depth, drop) for width, depth, _, drop in _SIZES]
-        number = known.index(sizes) if sizes in known else None
-        start = "tf_" if made["padding"] == "same" else ""
-        classes = made["classes"] if self.has_top else 0
+        own = self.get_config()
+        sizes = tuple(own[key] for key in ("width", "depth", "dropout"))
+        scales = [(width, depth, drop) for width, depth, _, drop in _SIZES]
+        number = scales.index(sizes) if sizes in scales else None
+        start = "tf_" if own["padding"] == "same" else ""
+        classes = own["classes"] if self.has_top else 0
         config: dict[str, Any] = {
             "architecture": f"{start}efficientnet_lite{number or 0}",
             "num_classes": classes,
@@ -331,14 +314,14 @@ class EfficientNetLite(ImageModel):
         }
         if number is None:
             config["model_args"] = {
-                "channel_multiplier": made["width"],
-                "depth_multiplier": made["depth"],
-                "drop_rate": made["dropout"],
+                "channel_multiplier": own["width"],
+                "depth_multiplier": own["depth"],
+                "drop_rate": own["dropout"],
             }
         if self.has_top and self.labels is not None:
             config["label_names"] = list(self.labels)
         shape = (*self.sides, 3)
-        cfg = pretrained_cfg_for(made, shape, self.colours, classes)
+        cfg = pretrained_cfg_for(own, shape, self.colours, classes)
         return config | {"pretrained_cfg": cfg}
 
     def weight_rules(self, style: str) -> Rules:
@@ -377,6 +360,27 @@ class _Network:
 
     def __init__(self, app: Application, padding: str, epsilon: float):
         self._app, self._padding, self._epsilon = app, padding, epsilon
+
+    def features(self, x: Any, width: float, depth: float) -> Any:
+        """The features of images: the stem, all blocks and the last convolution."""
+        x = self.activate(
+            self.norm(self.convolve(x, 3, 2, "stem_conv", _STEM), "stem_bn")
+        )
+        repeats = _repeats(depth)
+        total, done = sum(repeats), 0
+        for stage, (kernel, _, filters, expansion, stride) in enumerate(_STAGES):
+            for number in range(repeats[stage]):
+                x = self.block(
+                    x,
+                    kernel,
+                    round_filters(filters * width, at_least=0.9),
+                    expansion,
+                    1 if number else stride,
+                    _DROP_RATE * done / total,
+                    f"block_{stage}_{number}",
+                )
+                done += 1
+        return self.activate(self.norm(conv(_HEAD, name="head_conv")(x), "head_bn"))
 
     def norm(self, x: Any, name: str) -> Any:
         return self._app.norm(x, name, momentum=0.99, epsilon=self._epsilon)

@@ -13,7 +13,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     describe,
     preprocessing,
 )
@@ -22,7 +22,7 @@ from exburn.applications.efficientnet import (
     conv,
     depthwise,
     excite,
-    rounded,
+    round_filters,
     shortcut,
 )
 from exburn.applications.imagenet_utils import decode_predictions
@@ -131,12 +131,12 @@ def _build(
     width: float,
     depth: float,
     size: int,
-    pretrained: Pretrained,
+    pretrained: PretrainedFiles,
 ) -> Model:
     app = Application(*arguments, size=size, pretrained=pretrained, scaling=None)
     stages = _STAGES[kind]
     x = _prepare(app, kind, include_preprocessing)
-    x = conv(rounded(stages[0][1] * width), 3, strides=2, name="stem_conv")(x)
+    x = conv(round_filters(stages[0][1] * width), 3, strides=2, name="stem_conv")(x)
     x = Activation("swish", name="stem_activation")(_norm(app, x, "stem_bn"))
     done, blocks = 0, sum(stage[0] for stage in stages)
     for number, stage in enumerate(stages, 1):
@@ -146,24 +146,24 @@ def _build(
                 app,
                 x,
                 whole,
-                rounded((after if i else before) * width),
-                rounded(after * width),
+                round_filters((after if i else before) * width),
+                round_filters(after * width),
                 expansion,
                 1 if i else stride,
                 _DROP_RATE * done / blocks,
                 f"block{number}{chr(ord('a') + i)}_",
             )
             done += 1
-    x = conv(rounded(1280 * width), name="top_conv")(x)
+    x = conv(round_filters(1280 * width), name="top_conv")(x)
     x = Activation("swish", name="top_activation")(_norm(app, x, "top_bn"))
     return classify(app, x, 0.2)
 
 
-def _scaled(label: str, *settings: float, digests: tuple[str, str]):
+def _scale(label: str, *settings: float, digests: tuple[str, str]):
     function, default = f"EfficientNetV2{label}", f"efficientnetv2-{label.lower()}"
     width, depth, size = settings
     start = f"tensorflow/keras-applications/efficientnet_v2/{default}"
-    pretrained = Pretrained(f"{start}.h5", f"{start}_notop.h5", *digests)
+    pretrained = PretrainedFiles(f"{start}.h5", f"{start}_notop.h5", *digests)
 
     def make(
         include_top: bool = True,
@@ -204,37 +204,37 @@ def _scaled(label: str, *settings: float, digests: tuple[str, str]):
 
 
 # Width, depth, size of the images.
-EfficientNetV2B0 = _scaled(
+EfficientNetV2B0 = _scale(
     "B0",
     *(1.0, 1.0, 224),
     digests=("21ecbf6da12460d5c40bb2f29ceb2188", "893217f2bb855e2983157299931e43ff"),
 )
-EfficientNetV2B1 = _scaled(
+EfficientNetV2B1 = _scale(
     "B1",
     *(1.0, 1.1, 240),
     digests=("069f0534ff22adf035c89e2d9547a9dc", "0e80663031ca32d657f9caa404b6ec37"),
 )
-EfficientNetV2B2 = _scaled(
+EfficientNetV2B2 = _scale(
     "B2",
     *(1.1, 1.2, 260),
     digests=("424e49f28180edbde1e94797771950a7", "1dfe2e7a5d45b6632553a8961ea609eb"),
 )
-EfficientNetV2B3 = _scaled(
+EfficientNetV2B3 = _scale(
     "B3",
     *(1.2, 1.4, 300),
     digests=("1f1fc43bd98a6e4fd8fdfd551e02c7a0", "f6abf7b5849ac99a89b50dd3fd532856"),
 )
-EfficientNetV2S = _scaled(
+EfficientNetV2S = _scale(
     "S",
     *(1.0, 1.0, 384),
     digests=("e1d88a8495beba45748fedd0cecbe016", "af0682fb74e8c54910f2d4393339c070"),
 )
-EfficientNetV2M = _scaled(
+EfficientNetV2M = _scale(
     "M",
     *(1.0, 1.0, 480),
     digests=("a3bf6aa3276309f4fc6a34aa114c95cd", "1b8dc055df72dde80d614482840fe342"),
 )
-EfficientNetV2L = _scaled(
+EfficientNetV2L = _scale(
     "L",
     *(1.0, 1.0, 480),
     digests=("27e6d408b53c7ebc868fefa357689935", "b0b66b5c863aef5b46e8608fe1711615"),

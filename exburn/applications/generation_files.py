@@ -113,18 +113,18 @@ def generation_of(
     about = files.get(GENERATION)
     if about is None:
         about = {key: config[key] for key in GENERATION_NAMES if key in config}
-        found = _TABLE.read(about, op)
+        values = _TABLE.read(about, op)
     else:
-        found = _TABLE.read(about, op)
+        values = _TABLE.read(about, op)
         if about.get("eos_token_id") is None:
             ends = {"eos_token_id": config.get("eos_token_id")}
-            found["end_tokens"] = _TABLE.read(ends, op)["end_tokens"]
-    found["end_tokens"] = found["end_tokens"] or None
-    if found["temperature"] == 0:  # the likeliest token
-        found |= {"temperature": 1.0, "do_sample": False}
-    if not found["do_sample"]:  # then the numbers of drawing say nothing
-        found = {name: found[name] for name in _OF_ALL}
-    return GenerationDefaults.of(found).get_config() or None
+            values["end_tokens"] = _TABLE.read(ends, op)["end_tokens"]
+    values["end_tokens"] = values["end_tokens"] or None
+    if values["temperature"] == 0:  # the likeliest token
+        values |= {"temperature": 1.0, "do_sample": False}
+    if not values["do_sample"]:  # then the numbers of drawing say nothing
+        values = {name: values[name] for name in _OF_ALL}
+    return GenerationDefaults.of(values).get_config() or None
 
 
 def generation_entries(defaults: GenerationDefaults) -> dict[str, Any]:

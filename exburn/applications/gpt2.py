@@ -211,23 +211,23 @@ class GPT2(Decoder):
         return r"lm_head\.weight", "token_embedding/embeddings"
 
     def config_for(self, style: str) -> dict[str, Any]:
-        made = self.get_config()
-        rate = made["embedding_dropout"]
+        own = self.get_config()
+        rate = own["embedding_dropout"]
         return {
-            "activation_function": activation_name(made["activation"], tanh="gelu_new"),
+            "activation_function": activation_name(own["activation"], tanh="gelu_new"),
             "architectures": ["GPT2LMHeadModel"],
-            "attn_pdrop": made["attention_dropout"],
-            "embd_pdrop": made["dropout"] if rate is None else rate,
-            "layer_norm_epsilon": made["epsilon"],
+            "attn_pdrop": own["attention_dropout"],
+            "embd_pdrop": own["dropout"] if rate is None else rate,
+            "layer_norm_epsilon": own["epsilon"],
             "model_type": "gpt2",
-            "n_embd": made["width"],
-            "n_head": made["heads"],
-            "n_inner": made["mlp_width"],
-            "n_layer": made["layers"],
-            "n_positions": made["positions"],
-            "resid_pdrop": made["dropout"],
+            "n_embd": own["width"],
+            "n_head": own["heads"],
+            "n_inner": own["mlp_width"],
+            "n_layer": own["layers"],
+            "n_positions": own["positions"],
+            "resid_pdrop": own["dropout"],
             "tie_word_embeddings": True,
-            "vocab_size": made["vocabulary_size"],
+            "vocab_size": own["vocabulary_size"],
         }
 
     def weight_rules(self, style: str) -> Rules:

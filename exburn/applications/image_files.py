@@ -67,11 +67,11 @@ def _size(square: bool) -> Kind:
         side = whole(1, LONGEST)
         if not isinstance(value, Mapping):
             return (side(value), side(value)) if square else side(value)
-        given = {key: one for key, one in value.items() if one is not None}
-        if set(given) == {"height", "width"}:
-            return side(given["height"]), side(given["width"])
-        if set(given) == {"shortest_edge"}:
-            return side(given["shortest_edge"])
+        sizes = {key: one for key, one in value.items() if one is not None}
+        if set(sizes) == {"height", "width"}:
+            return side(sizes["height"]), side(sizes["width"])
+        if set(sizes) == {"shortest_edge"}:
+            return side(sizes["shortest_edge"])
         raise Misfit("a number, or an object of height and width, or of shortest_edge")
 
     return read
@@ -97,12 +97,20 @@ def _processor(square: bool, **defaults: Any) -> Table:
         "rescale_factor": real(0, above=True),
         "size": _size(square),
     }
-    known = {"rescale_factor": 1 / 255, "do_center_crop": False, "crop_size": None}
-    known |= {"do_normalize": True, "do_rescale": True, "do_resize": True} | defaults
-    kinds = {key: nullable(kind, known[key]) for key, kind in entries.items()}
+    defaults_by_key = {
+        "rescale_factor": 1 / 255,
+        "do_center_crop": False,
+        "crop_size": None,
+    }
+    defaults_by_key |= {
+        "do_normalize": True,
+        "do_rescale": True,
+        "do_resize": True,
+    } | defaults
+    kinds = {key: nullable(kind, defaults_by_key[key]) for key, kind in entries.items()}
     return Table(
         PREPROCESSOR,
-        [Field(key, key, kind, known[key]) for key, kind in kinds.items()],
+        [Field(key, key, kind, defaults_by_key[key]) for key, kind in kinds.items()],
         only={
             "crop_pct": (),
             "do_pad": (False,),
@@ -184,10 +192,10 @@ def preparation_of(
     table = _PROCESSORS[kind]
     if table is _VIT and about.get("size") is None:  # no other size would do
         about = {**about, "size": {"height": sides[0], "width": sides[1]}}
-    found = table.read(about, op)
-    size = found["size"] if found["do_resize"] else False
-    crop = True if found["do_center_crop"] else None
-    last = found["crop_size"] if crop else size
+    values = table.read(about, op)
+    size = values["size"] if values["do_resize"] else False
+    crop = True if values["do_center_crop"] else None
+    last = values["crop_size"] if crop else size
     if last not in (sides, False) and (not isinstance(last, int) or sides[0] != last):
         name = "crop_size" if crop else "size"
         raise FileFormatError(
@@ -195,14 +203,14 @@ def preparation_of(
             f"{name!r} in {PREPROCESSOR} makes images of {last}, and the model takes "
             f"{sides}",
         )
-    factor = 255 * found["rescale_factor"] if found["do_rescale"] else 255
-    mean, deviation = found["image_mean"], found["image_std"]
-    if not found["do_normalize"]:
+    factor = 255 * values["rescale_factor"] if values["do_rescale"] else 255
+    mean, deviation = values["image_mean"], values["image_std"]
+    if not values["do_normalize"]:
         mean, deviation = (0.0,), (1.0,)
     return {
         "mean": _of_channels(mean, shape[-1], factor),
         "deviation": _of_channels(deviation, shape[-1], factor),
-        "interpolation": found["resample"],
+        "interpolation": values["resample"],
         "resize": None if size == sides else size,
         "crop": crop,
     }
@@ -218,7 +226,7 @@ def _of_channels(
 
 
 def preprocessor_for(
-    made: Mapping[str, Any],
+    config: Mapping[str, Any],
     sides: Sequence[int],
     colours: tuple[Sequence[float], Sequence[float]],
 ) -> dict[str, Any]:
@@ -233,12 +241,12 @@ def preprocessor_for(
         ArgumentError: Its images are prepared in a way that only timm has.
     """
     whole_image = {"height": sides[0], "width": sides[1]}
-    resize, crop = made["resize"], made["crop"]
+    resize, crop = config["resize"], config["crop"]
     if crop is not None and crop is not True:
-        if made["crop_mode"] != "center" or sides[0] != sides[1]:
+        if config["crop_mode"] != "center" or sides[0] != sides[1]:
             raise ArgumentError(
                 "save_pretrained",
-                f"{PREPROCESSOR} cannot say crop_mode={made['crop_mode']!r} of "
+                f"{PREPROCESSOR} cannot say crop_mode={config['crop_mode']!r} of "
                 f"images of {tuple(sides)}",
                 hint="style='timm' can.",
             )
@@ -250,7 +258,9 @@ def preprocessor_for(
         "image_mean": list(colours[0]),
         "image_processor_type": "ViTImageProcessor",
         "image_std": list(colours[1]),
-        "resample": next(n for n, k in _FILTERS.items() if k == made["interpolation"]),
+        "resample": next(
+            n for n, k in _FILTERS.items() if k == config["interpolation"]
+        ),
         "rescale_factor": 1 / 255,
         "size": whole_image,
     }
@@ -327,16 +337,16 @@ def read_timm(
         own = {*top.entries, *top.only, *top.harmless}
         inside["pretrained_cfg"] = {n: v for n, v in about.items() if n not in own}
         about, table = {n: v for n, v in about.items() if n in own}, _CFG
-    found = top.read(about, op)
+    values = top.read(about, op)
     images = table.read(inside["pretrained_cfg"], op)
     crop, mode = images["crop"] or 0.875, images["crop_mode"]
     if (crop, mode) == (1.0, "squash"):
         crop, mode = None, "center"
-    names = found["labels"]
+    names = values["labels"]
     return {
-        "include_top": found["classes"] > 0,
-        "classes": found["classes"] or 1000,
-        "labels": list(names) if names and found["classes"] else None,
+        "include_top": values["classes"] > 0,
+        "classes": values["classes"] or 1000,
+        "labels": list(names) if names and values["classes"] else None,
         "mean": images["mean"] or MEAN,
         "deviation": images["deviation"] or DEVIATION,
         "interpolation": images["interpolation"] or "bicubic",
@@ -347,7 +357,7 @@ def read_timm(
 
 
 def pretrained_cfg_for(
-    made: Mapping[str, Any],
+    config: Mapping[str, Any],
     shape: Sequence[int],
     colours: tuple[Sequence[float], Sequence[float]],
     classes: int,
@@ -363,18 +373,18 @@ def pretrained_cfg_for(
     Raises:
         ArgumentError: Its images are prepared in a way that timm has not.
     """
-    crop, mode = made["crop"], made["crop_mode"]
-    if made["resize"] is not None or crop is True:
+    crop, mode = config["crop"], config["crop_mode"]
+    if config["resize"] is not None or crop is True:
         raise ArgumentError(
             "save_pretrained",
-            f"timm's files cannot say resize={made['resize']!r} with crop={crop!r}",
+            f"timm's files cannot say resize={config['resize']!r} with crop={crop!r}",
             hint="style='transformers' can.",
         )
     return {
         "crop_mode": "squash" if crop is None else mode,
         "crop_pct": 1.0 if crop is None else crop,
         "input_size": [shape[2], *shape[:2]],
-        "interpolation": made["interpolation"],
+        "interpolation": config["interpolation"],
         "mean": list(colours[0]),
         "num_classes": classes,
         "std": list(colours[1]),

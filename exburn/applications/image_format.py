@@ -150,10 +150,10 @@ class ImageFormat:
         if not pair or not isinstance(config.get("op"), str) or set(config) != _FIELDS:
             raise ArgumentError("ImageFormat", f"no format is described by {config!r}")
         scaling = Scaling.from_config(config["scaling"])
-        made = cls(**{**config, "sides": tuple(sides), "scaling": scaling})
-        if len(scaling.mean) != made.channels:
-            raise ArgumentError(made.op, "a mean for each channel is needed")
-        return made
+        image_format = cls(**{**config, "sides": tuple(sides), "scaling": scaling})
+        if len(scaling.mean) != image_format.channels:
+            raise ArgumentError(image_format.op, "a mean for each channel is needed")
+        return image_format
 
     # ------------------------------------------------------------------ images
     def prepare(self, images: Any) -> np.ndarray:
@@ -200,7 +200,7 @@ class ImageFormat:
         height, width = self.sides
         if height is None or width is None:
             return pixels
-        pixels = self._resized(pixels)
+        pixels = self._resize(pixels)
         if self.crop is not None:
             colours = [round(255 * mean) for mean in self.scaling.mean]
             around = colours if self.crop_mode == "border" else 0
@@ -215,7 +215,7 @@ class ImageFormat:
             )
         return pixels
 
-    def _resized(self, pixels: np.ndarray) -> np.ndarray:
+    def _resize(self, pixels: np.ndarray) -> np.ndarray:
         """An image in the size before the cut."""
         height, width = pixels.shape[:2]
         goal = self.sides if self.resize is None else self.resize

@@ -84,10 +84,12 @@ class ImageNetwork(TakesImages, Model):
         Raises:
             FileFormatError: It does not tell what the images are like.
         """
-        told = config.get("images")
-        if not isinstance(told, Mapping):
-            raise FileFormatError(cls.__name__, f"its images are described by {told!r}")
-        images = ImageFormat.from_config(told)
+        description = config.get("images")
+        if not isinstance(description, Mapping):
+            raise FileFormatError(
+                cls.__name__, f"its images are described by {description!r}"
+            )
+        images = ImageFormat.from_config(description)
         with registry.custom_objects(custom_objects):
             make = functools.partial(cls, images=images)
             return cast(Self, rebuild(make, config))

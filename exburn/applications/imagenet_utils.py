@@ -126,12 +126,12 @@ def decode_predictions(
         )
     check_count(op, "top", top)
     names = _read_class_index(class_index)
-    found = []
+    rankings = []
     for row in preds:
         best = row.argsort()[-top:][::-1]
-        told = [(*names[int(i)], row[i]) for i in best]
-        found.append(sorted(told, key=lambda entry: entry[2], reverse=True))
-    return found
+        entries = [(*names[int(i)], row[i]) for i in best]
+        rankings.append(sorted(entries, key=lambda entry: entry[2], reverse=True))
+    return rankings
 
 
 def _read_class_index(path: Any) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     kernels,
     preprocessing,
     variant,
@@ -130,7 +130,7 @@ def _stage(app: Application, x: Any, kind: str) -> Any:
     return x
 
 
-def _build(arguments: tuple, pretrained: Pretrained) -> Model:
+def _build(arguments: tuple, pretrained: PretrainedFiles) -> Model:
     app = Application(
         *arguments, size=299, smallest=75, pretrained=pretrained, scaling="tf"
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     kernels,
     preprocessing,
     variant,
@@ -94,7 +94,7 @@ def _wide_block(app: Application, x: Any, inner: str, name: str) -> Any:
     return _join(app, branches, name)
 
 
-def _build(arguments: tuple, pretrained: Pretrained) -> Model:
+def _build(arguments: tuple, pretrained: PretrainedFiles) -> Model:
     app = Application(
         *arguments, size=299, smallest=75, pretrained=pretrained, scaling="tf"
     )

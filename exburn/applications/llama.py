@@ -184,7 +184,7 @@ class Llama(Decoder):
             )(h, h, use_causal_mask=True)
             x = Add(name=f"{block}_attention_add")([x, h])
             h = RMSNormalization(epsilon=epsilon, name=f"{block}_mlp_norm")(x)
-            h = _gated(h, block, mlp_width, activations.get(activation))
+            h = _gated_mlp(h, block, mlp_width, activations.get(activation))
             x = Add(name=f"{block}_mlp_add")([x, h])
         x = RMSNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
@@ -202,22 +202,22 @@ class Llama(Decoder):
         cls, config: Mapping[str, Any], files: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Any]:
         own = {n: v for n, v in config.items() if n not in GENERATION_NAMES}
-        found = _CONFIGS[config["model_type"]].read(own, _OP)
-        size, groups = found.pop("head_size"), found.pop("key_value_heads")
-        if size is not None and size * found["heads"] != found["width"]:
+        values = _CONFIGS[config["model_type"]].read(own, _OP)
+        size, groups = values.pop("head_size"), values.pop("key_value_heads")
+        if size is not None and size * values["heads"] != values["width"]:
             raise FileFormatError(
                 _OP,
                 "'head_dim' in config.json must be hidden_size / num_attention_heads, "
                 f"the file has {size}",
             )
-        older, newer = found.pop("rope_scaling"), found.pop("rope_parameters")
+        older, newer = values.pop("rope_scaling"), values.pop("rope_parameters")
         rope = older or newer or {}
         if rope.get("kind") == "linear" and rope["factor"] is None:
             raise FileFormatError(_OP, "linear scaling of positions needs a 'factor'")
         return {
-            **{name: found[name] for name in found if name not in ("kind", "base")},
-            "key_value_heads": found["heads"] if groups is None else groups,
-            "rope_base": rope.get("base") or found["base"],
+            **{name: values[name] for name in values if name not in ("kind", "base")},
+            "key_value_heads": values["heads"] if groups is None else groups,
+            "rope_base": rope.get("base") or values["base"],
             "rope_factor": rope["factor"] if rope.get("kind") == "linear" else 1.0,
             "generation": generation_of(config, files, _OP),
         }
@@ -251,25 +251,25 @@ class Llama(Decoder):
         return r"lm_head\.weight", "token_embedding/embeddings"
 
     def config_for(self, style: str) -> dict[str, Any]:
-        made, origin = self.get_config(), self._origin
-        window, factor = made["sliding_window"], made["rope_factor"]
-        known = {} if origin is None else origin.value.config
-        mistral = window is not None or known.get("model_type") == "mistral"
+        own, origin = self.get_config(), self._origin
+        window, factor = own["sliding_window"], own["rope_factor"]
+        source = {} if origin is None else origin.value.config
+        mistral = window is not None or source.get("model_type") == "mistral"
         kind = "mistral" if mistral else "llama"
         config = {
             "architectures": [f"{kind.title()}ForCausalLM"],
-            "attention_dropout": made["attention_dropout"],
-            "hidden_act": activation_name(made["activation"]),
-            "hidden_size": made["width"],
-            "intermediate_size": made["mlp_width"],
+            "attention_dropout": own["attention_dropout"],
+            "hidden_act": activation_name(own["activation"]),
+            "hidden_size": own["width"],
+            "intermediate_size": own["mlp_width"],
             "model_type": kind,
-            "num_attention_heads": made["heads"],
-            "num_hidden_layers": made["layers"],
-            "num_key_value_heads": made["key_value_heads"] or made["heads"],
-            "rms_norm_eps": made["epsilon"],
-            "rope_theta": made["rope_base"],
-            "tie_word_embeddings": made["tie_embeddings"],
-            "vocab_size": made["vocabulary_size"],
+            "num_attention_heads": own["heads"],
+            "num_hidden_layers": own["layers"],
+            "num_key_value_heads": own["key_value_heads"] or own["heads"],
+            "rms_norm_eps": own["epsilon"],
+            "rope_theta": own["rope_base"],
+            "tie_word_embeddings": own["tie_embeddings"],
+            "vocab_size": own["vocabulary_size"],
         }
         if mistral:
             config["sliding_window"] = window
@@ -282,7 +282,7 @@ class Llama(Decoder):
         return rules(_BODY, prefix="model.", write_prefix=True) + rules(head)
 
 
-def _gated(x: Any, block: str, mlp_width: int, activation: Any) -> Any:
+def _gated_mlp(x: Any, block: str, mlp_width: int, activation: Any) -> Any:
     """``(activation(x W_gate) * x W_up) W_down``, without biases.
 
     Source: Shazeer, *GLU Variants Improve Transformer*, 2020.
@@ -312,9 +312,9 @@ def _rope(path: str) -> Kind:
     table = section(_ROPE.at(path), _OP)
 
     def read(value: Any) -> dict[str, Any]:
-        found = table(value)
-        older = found.pop("older_kind")
-        return found | {"kind": found["kind"] or older or "default"}
+        values = table(value)
+        older = values.pop("older_kind")
+        return values | {"kind": values["kind"] or older or "default"}
 
     return nullable(read)
 

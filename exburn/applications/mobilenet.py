@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from exburn import config
-from exburn.applications.application import Application, Pretrained, preprocessing
+from exburn.applications.application import Application, PretrainedFiles, preprocessing
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.core.checks import check_count, check_number
 from exburn.errors.boundary import api_boundary
@@ -112,7 +112,7 @@ def MobileNet(
     if alpha in _ALPHAS and depth_multiplier == 1:
         start = "tensorflow/keras-applications/mobilenet/mobilenet"
         start = f"{start}_{_ALPHAS[alpha]}_{size}_tf"
-        files = Pretrained(f"{start}.h5", f"{start}_no_top.h5")
+        files = PretrainedFiles(f"{start}.h5", f"{start}_no_top.h5")
     app = Application(
         op,
         include_top,

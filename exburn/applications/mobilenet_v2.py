@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.applications.application import Application, Pretrained, preprocessing
-from exburn.applications.efficientnet import rounded
+from exburn.applications.application import Application, PretrainedFiles, preprocessing
+from exburn.applications.efficientnet import round_filters
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.applications.mobilenet import SIZES, label_of, size_of
 from exburn.core.checks import check_number
@@ -94,7 +94,7 @@ def MobileNetV2(
     if alpha in _ALPHAS:
         start = "tensorflow/keras-applications/mobilenet_v2/mobilenet_v2"
         start = f"{start}_weights_tf_dim_ordering_tf_kernels_{float(alpha)}_{size}"
-        files = Pretrained(f"{start}.h5", f"{start}_no_top.h5")
+        files = PretrainedFiles(f"{start}.h5", f"{start}_no_top.h5")
     app = Application(
         op,
         include_top,
@@ -112,7 +112,7 @@ def MobileNetV2(
     if name is None:
         app.name = f"mobilenetv2_{alpha:0.2f}_{label_of(app)}"
     x = Conv2D(
-        rounded(32 * alpha, at_least=0.9),
+        round_filters(32 * alpha, at_least=0.9),
         3,
         strides=2,
         padding="same",
@@ -122,11 +122,11 @@ def MobileNetV2(
     x = ReLU(6.0, name="Conv1_relu")(_norm(app, x, "bn_Conv1"))
     number = 0
     for repeats, filters, stride in _STAGES:
-        filters = rounded(int(filters * alpha), at_least=0.9)
+        filters = round_filters(int(filters * alpha), at_least=0.9)
         for i in range(repeats):
             x = _block(app, x, filters, 1 if i else stride, number)
             number += 1
-    last = rounded(1280 * alpha, at_least=0.9) if alpha > 1 else 1280
+    last = round_filters(1280 * alpha, at_least=0.9) if alpha > 1 else 1280
     x = Conv2D(last, 1, use_bias=False, name="Conv_1")(x)
     x = ReLU(6.0, name="out_relu")(_norm(app, x, "Conv_1_bn"))
     return app.end(x, pooled=None, named=False)

@@ -12,11 +12,11 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     describe,
     preprocessing,
 )
-from exburn.applications.efficientnet import rounded
+from exburn.applications.efficientnet import round_filters
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.core.checks import check_number
 from exburn.layers import (
@@ -102,7 +102,7 @@ _DIGESTS = {
 
 
 def _depth(number: float) -> int:
-    return rounded(number, at_least=0.9)
+    return round_filters(number, at_least=0.9)
 
 
 def _norm(app: Application, x: Any, name: str) -> Any:
@@ -178,7 +178,9 @@ def _build(
     if label in _DIGESTS:
         start = "tensorflow/keras-applications/mobilenet_v3/weights_mobilenet_v3"
         start = f"{start}_{label}_float"
-        files = Pretrained(f"{start}.h5", f"{start}_no_top_v2.h5", *_DIGESTS[label])
+        files = PretrainedFiles(
+            f"{start}.h5", f"{start}_no_top_v2.h5", *_DIGESTS[label]
+        )
     app = Application(
         op,
         include_top,

@@ -15,7 +15,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     describe,
     preprocessing,
 )
@@ -169,7 +169,7 @@ def _build(
     repeats: int,
     stem: int,
     skips: bool,
-    pretrained: Pretrained,
+    pretrained: PretrainedFiles,
 ) -> Model:
     app = Application(
         *arguments, size=size, pretrained=pretrained, scaling="tf", channels_last=True
@@ -203,7 +203,9 @@ def _member(
 ):
     function, default = f"NASNet{kind.title()}", f"nasnet_{kind}"
     start = f"tensorflow/keras-applications/nasnet/NASNet-{kind}"
-    settings["pretrained"] = Pretrained(f"{start}.h5", f"{start}-no-top.h5", *digests)
+    settings["pretrained"] = PretrainedFiles(
+        f"{start}.h5", f"{start}-no-top.h5", *digests
+    )
 
     def make(
         input_shape: Any = None,

@@ -276,8 +276,8 @@ class Pretrained(Model):
                 arguments["dtype"] = dtype
             with registry.reading_file():  # no first weights
                 model = cls._of_folder(arguments, op, changed=bool(changes))
-            told = _Told(config, text, files, texts)
-            model._take(path, stored, op, told, classes="classes" in changes)
+            description = _Told(config, text, files, texts)
+            model._take(path, stored, op, description, classes="classes" in changes)
         return model
 
     @classmethod
@@ -308,7 +308,7 @@ class Pretrained(Model):
         path: Path,
         stored: WeightSource,
         op: str,
-        told: _Told,
+        description: _Told,
         *,
         classes: bool,
     ) -> None:
@@ -337,11 +337,11 @@ class Pretrained(Model):
                 frozenset(sources),
                 {name: dtype for name, dtype in dtypes.items() if dtype is not None},
                 extra,
-                told.config,
-                told.text,
+                description.config,
+                description.text,
                 stored.metadata,
-                told.files,
-                told.texts,
+                description.files,
+                description.texts,
             )
         )
 
@@ -430,18 +430,18 @@ class Pretrained(Model):
         style = style or (origin.style if origin else self.styles[0])
         if style not in self.styles:
             raise unknown_name("style", style, self.styles, op=op)
-        kept = origin if origin is not None and origin.style == style else None
+        source = origin if origin is not None and origin.style == style else None
         config = self.config_for(style)
         rules, forms, metadata = self.weight_rules(style), {}, None
-        told = {CONFIG: config, **self.further_files(style)}
-        alike = kept is not None and (
-            _agree(_kind(config), kept.config)
-            or self._reads_alike({CONFIG: kept.config, **kept.files}, told)
+        contents = {CONFIG: config, **self.further_files(style)}
+        alike = source is not None and (
+            _agree(_kind(config), source.config)
+            or self._reads_alike({CONFIG: source.config, **source.files}, contents)
         )
-        if kept is not None and alike:
-            rules = rules.written_as(kept.names)
-            forms = {"dtypes": kept.dtypes, "extra": self._extra(kept)}
-            metadata = kept.metadata
+        if source is not None and alike:
+            rules = rules.written_as(source.names)
+            forms = {"dtypes": source.dtypes, "extra": self._extra(source)}
+            metadata = source.metadata
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -459,7 +459,7 @@ class Pretrained(Model):
             )
         tensors = ForeignTensors(weights, rules, **forms)
         dtype = _common_dtype(tensors.specs.values()) or "float32"
-        texts = {**self._texts(kept, told, dtype), **self.text_files()}
+        texts = {**self._texts(source, contents, dtype), **self.text_files()}
         size = byte_count(max_shard_size, op)
         with changing(target, op=op) as changes:
             stale = {*self.further, *_of_another(target, config, op)}
@@ -484,37 +484,40 @@ class Pretrained(Model):
         return extra
 
     def _texts(
-        self, origin: _Origin | None, told: Mapping[str, Mapping[str, Any]], dtype: str
+        self,
+        origin: _Origin | None,
+        contents: Mapping[str, Mapping[str, Any]],
+        dtype: str,
     ) -> dict[str, str]:
         """The JSON files: those of the folder, if they say the same of the model.
 
         Args:
             origin: The folder that the model comes from, in this style.
-            told: What the files are to say, by their names.
+            contents: What the files are to say, by their names.
             dtype: What the weights are written as.
         """
-        texts = {name: _json(value) for name, value in told.items()}
+        texts = {name: _json(value) for name, value in contents.items()}
         if origin is None or not origin.text:
             return texts
         old = {CONFIG: origin.config, **origin.files}
-        merged = {**old, **{n: {**old.get(n, {}), **v} for n, v in told.items()}}
+        merged = {**old, **{n: {**old.get(n, {}), **v} for n, v in contents.items()}}
         for files in (old, merged):
-            if self._reads_alike(files, told):
-                kept = {CONFIG: origin.text, **origin.texts}
+            if self._reads_alike(files, contents):
+                sources = {CONFIG: origin.text, **origin.texts}
                 texts = {
-                    name: kept[name] if value == old.get(name) else _json(value)
+                    name: sources[name] if value == old.get(name) else _json(value)
                     for name, value in files.items()
                 }
-                told = files
+                contents = files
                 break
-        config = dict(told[CONFIG])
+        config = dict(contents[CONFIG])
         keys = [k for k in ("dtype", "torch_dtype") if isinstance(config.get(k), str)]
         named = dict.fromkeys(keys, dtype)
         if not _agree(named, config):
             texts[CONFIG] = _json(config | named)
         return texts
 
-    def _reads_alike(self, files: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+    def _reads_alike(self, files: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
         """Whether two folders describe the same model."""
 
         def read(contents: Mapping[str, Any]) -> dict[str, Any]:
@@ -522,7 +525,7 @@ class Pretrained(Model):
             return self.arguments_of(contents[CONFIG], further)
 
         try:
-            return read(files) == read(told)
+            return read(files) == read(others)
         except FileFormatError:  # the old entries and the new ones contradict
             return False
 
@@ -572,7 +575,7 @@ def _fitting(
     path: Path,
     op: str,
     shapes: Mapping[str, tuple[int, ...]],
-    found: Mapping[str, tuple[int, ...]],
+    stored: Mapping[str, tuple[int, ...]],
     fresh: tuple[str, ...],
     classes: bool,
 ) -> list[str]:
@@ -581,17 +584,17 @@ def _fitting(
     Raises:
         FileFormatError: Weights are missing, or there are others.
     """
-    missing = [n for n in shapes if n not in found and not n.startswith(fresh)]
-    unexpected = [n for n in found if n not in shapes and not n.startswith(fresh)]
+    missing = [n for n in shapes if n not in stored and not n.startswith(fresh)]
+    unexpected = [n for n in stored if n not in shapes and not n.startswith(fresh)]
     different = {
-        name: (shapes[name], found[name])
+        name: (shapes[name], stored[name])
         for name in shapes
-        if name in found and shapes[name] != found[name]
+        if name in stored and shapes[name] != stored[name]
     }
     if classes:
         different = {n: s for n, s in different.items() if not n.startswith(fresh)}
     if missing or unexpected or different:
-        told = [
+        lines = [
             f"{n}: {ours}, in the file {its}" for n, (ours, its) in different.items()
         ]
         raise FileFormatError(
@@ -601,11 +604,11 @@ def _fitting(
                 "file": path,
                 "missing in the file": ", ".join(missing[:5]) or "none",
                 "not in the model": ", ".join(unexpected[:5]) or "none",
-                "of another shape": "; ".join(told[:3]) or "none",
+                "of another shape": "; ".join(lines[:3]) or "none",
             },
             hint="from_pretrained(folder) takes the sizes from config.json.",
         )
-    return [n for n in shapes if n in found and shapes[n] == found[n]]
+    return [n for n in shapes if n in stored and shapes[n] == stored[n]]
 
 
 def _of_another(folder: Path, config: Mapping[str, Any], op: str) -> tuple[str, ...]:
@@ -703,11 +706,11 @@ def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
     for family in Pretrained.families:
         if family.is_mine(config):
             return family.from_pretrained(folder, dtype=dtype, **changes)
-    known = ", ".join(family.__name__ for family in Pretrained.families)
+    families = ", ".join(family.__name__ for family in Pretrained.families)
     raise FileFormatError(
         op,
         "the folder holds a model of no known family",
-        {"file": folder / CONFIG, **_kind(config), "known": known},
+        {"file": folder / CONFIG, **_kind(config), "known": families},
         hint="Make the network yourself, and load its weights by rules: "
         "model.load_weights(file, rules=exburn.weights.rules([…])).",
     )

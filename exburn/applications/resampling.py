@@ -128,15 +128,15 @@ def _weights(length: int, side: int, kind: str) -> list[tuple[int, np.ndarray]]:
     assert function is not None  # "nearest" does not come here
     scale = length / side
     width = max(scale, 1.0)
-    found = []
+    windows = []
     for place in range(side):
         center = (place + 0.5) * scale
         start = max(int(center - reach * width + 0.5), 0)
         end = min(int(center + reach * width + 0.5), length)
         places = np.arange(start, end) - center + 0.5
         weights = function(places / width)
-        found.append((start, weights / weights.sum()))
-    return found
+        windows.append((start, weights / weights.sum()))
+    return windows
 
 
 def _nearest(length: int, side: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     kernels,
     preprocessing,
     variant,
@@ -56,14 +56,14 @@ def _block(app: Application, x: Any, filters: int, stride: int, name: str) -> An
     """1 × 1, 3 × 3, 1 × 1, beside a shortcut; the first of a stage projects it."""
 
     def conv(x: Any, number: int, filters: int, kernel: int, stride: int = 1):
-        made = Conv2D(
+        layer = Conv2D(
             filters,
             kernel,
             strides=stride,
             padding="same" if kernel > 1 else "valid",
             name=f"{name}_{number}_conv",
         )
-        return app.norm(made(x), f"{name}_{number}_bn", epsilon=EPSILON)
+        return app.norm(layer(x), f"{name}_{number}_bn", epsilon=EPSILON)
 
     first = name.endswith("block1")
     shortcut = conv(x, 0, 4 * filters, 1, stride) if first else x
@@ -73,7 +73,9 @@ def _block(app: Application, x: Any, filters: int, stride: int, name: str) -> An
     return Activation("relu", name=f"{name}_out")(x)
 
 
-def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
+def _build(
+    arguments: tuple, depths: tuple[int, ...], pretrained: PretrainedFiles
+) -> Model:
     app = Application(*arguments, size=224, pretrained=pretrained, scaling="caffe")
     x = stem(app, normalized=True)
     for stage, (filters, depth) in enumerate(zip(FILTERS, depths, strict=True), 2):

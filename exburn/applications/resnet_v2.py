@@ -12,7 +12,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     kernels,
     preprocessing,
     variant,
@@ -52,7 +52,9 @@ def _block(
     return Add(name=f"{name}_out")([shortcut, x])
 
 
-def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
+def _build(
+    arguments: tuple, depths: tuple[int, ...], pretrained: PretrainedFiles
+) -> Model:
     app = Application(*arguments, size=224, pretrained=pretrained, scaling="tf")
     x = stem(app, normalized=False)
     for stage, (filters, depth) in enumerate(zip(FILTERS, depths, strict=True), 2):

@@ -40,15 +40,15 @@ class Scaling:
 
     def __post_init__(self):
         for name in ("mean", "deviation"):
-            given = getattr(self, name)
-            if not isinstance(given, list | tuple) or len(given) != len(self.mean):
-                reason = f"{name} has a number for each channel, received {given!r}"
+            values = getattr(self, name)
+            if not isinstance(values, list | tuple) or len(values) != len(self.mean):
+                reason = f"{name} has a number for each channel, received {values!r}"
                 raise ArgumentError("Scaling", reason)
             below = name == "mean"
             least = -math.inf if below else 0.0
             numbers = [
                 check_number("Scaling", name, number, least, open_low=not below)
-                for number in given
+                for number in values
             ]
             object.__setattr__(self, name, tuple(numbers))
         check_flag("Scaling", "reverse", self.reverse)

@@ -6,7 +6,7 @@ Recognition*, 2015.
 
 from __future__ import annotations
 
-from exburn.applications.application import Application, Pretrained
+from exburn.applications.application import Application, PretrainedFiles
 from exburn.layers import Conv2D, Dense, Flatten, MaxPooling2D
 from exburn.models import Model
 
@@ -17,7 +17,9 @@ SOURCE = (
 _FILTERS = (64, 128, 256, 512, 512)
 
 
-def build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
+def build(
+    arguments: tuple, depths: tuple[int, ...], pretrained: PretrainedFiles
+) -> Model:
     """The network with so many convolutions in each of its five stages."""
     app = Application(*arguments, size=224, pretrained=pretrained, scaling="caffe")
     x = app.input

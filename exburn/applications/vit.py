@@ -143,6 +143,22 @@ _TIMM = [
 _TIMM_TOP = dense("head", "predictions")
 
 
+def _patch_vectors(app: Application, size: int, width: int) -> Any:
+    """The images' patches as vectors: [batch, patches, width]."""
+    rows, columns = (side or 0 for side in app.shape[:2])
+    if not rows or rows % size or not columns or columns % size:
+        raise ShapeError(
+            "ViT",
+            f"patches of {size} × {size} must divide the images, received "
+            f"input_shape={app.shape}",
+        )
+    patches = Conv2D(
+        width, size, strides=size, kernel_initializer=start(), name="patches"
+    )
+    count = rows // size * (columns // size)
+    return Reshape((count, width), name="flat_patches")(patches(app.input))
+
+
 @register_builtin
 class ViT(ImageModel):
     """A vision transformer: patches, blocks of attention, and a classifier.
@@ -240,19 +256,7 @@ class ViT(ImageModel):
             pretrained=None,
             channels_last=True,
         )
-        rows, columns = (side or 0 for side in app.shape[:2])
-        if not rows or rows % patch_size or not columns or columns % patch_size:
-            raise ShapeError(
-                op,
-                f"patches of {patch_size} × {patch_size} must divide the images, "
-                f"received input_shape={app.shape}",
-            )
-        patches = Conv2D(
-            width, patch_size, strides=patch_size, kernel_initializer=start(),
-            name="patches",
-        )  # fmt: skip
-        count = rows // patch_size * (columns // patch_size)
-        x = Reshape((count, width), name="flat_patches")(patches(app.input))
+        x = _patch_vectors(app, patch_size, width)
         x = Dropout(dropout, name="token_dropout")(ClassToken(name="tokens")(x))
         for number in range(check_count(op, "layers", layers)):
             block = TransformerBlock(
@@ -300,10 +304,10 @@ class ViT(ImageModel):
     ) -> dict[str, Any]:
         if architecture(config):
             return _timm_arguments(config)
-        found = _CONFIG.read(config, _OP)
-        top, channels = label_arguments(found, _OP), found.pop("channels")
-        shape = (*found.pop("sides"), channels)
-        arguments = {"include_top": found.pop("kind") == _CLASSIFIER, **found}
+        values = _CONFIG.read(config, _OP)
+        top, channels = label_arguments(values, _OP), values.pop("channels")
+        shape = (*values.pop("sides"), channels)
+        arguments = {"include_top": values.pop("kind") == _CLASSIFIER, **values}
         if arguments["include_top"]:
             arguments |= top
         images = preparation_of(files.get(PREPROCESSOR), shape, _OP)
@@ -353,33 +357,33 @@ class ViT(ImageModel):
         return sizes
 
     def config_for(self, style: str) -> dict[str, Any]:
-        made = self.get_config()
-        height, width, channels = shape = made["input_shape"]
+        own = self.get_config()
+        height, width, channels = shape = own["input_shape"]
         if style == "timm":
-            classes = made["classes"] if self.has_top else 0
-            config = _timm_architecture(made)
-            config |= {"num_classes": classes, "num_features": made["width"]}
+            classes = own["classes"] if self.has_top else 0
+            config = _timm_architecture(own)
+            config |= {"num_classes": classes, "num_features": own["width"]}
             if self.has_top and self.labels is not None:
                 config["label_names"] = list(self.labels)
-            cfg = pretrained_cfg_for(made, shape, self.colours, classes)
+            cfg = pretrained_cfg_for(own, shape, self.colours, classes)
             return config | {"pretrained_cfg": cfg}
         config = {
             "architectures": [_CLASSIFIER if self.has_top else "ViTModel"],
-            "attention_probs_dropout_prob": made["attention_dropout"],
-            "hidden_act": activation_name(made["activation"]),
-            "hidden_dropout_prob": made["dropout"],
-            "hidden_size": made["width"],
+            "attention_probs_dropout_prob": own["attention_dropout"],
+            "hidden_act": activation_name(own["activation"]),
+            "hidden_dropout_prob": own["dropout"],
+            "hidden_size": own["width"],
             "image_size": height if height == width else [height, width],
-            "intermediate_size": made["mlp_width"],
-            "layer_norm_eps": made["epsilon"],
+            "intermediate_size": own["mlp_width"],
+            "layer_norm_eps": own["epsilon"],
             "model_type": "vit",
-            "num_attention_heads": made["heads"],
+            "num_attention_heads": own["heads"],
             "num_channels": channels,
-            "num_hidden_layers": made["layers"],
-            "patch_size": made["patch_size"],
+            "num_hidden_layers": own["layers"],
+            "patch_size": own["patch_size"],
             "qkv_bias": True,
         }
-        names = label_entries(self.labels, made["classes"])
+        names = label_entries(self.labels, own["classes"])
         return config | (names if self.has_top else {})
 
     def further_files(self, style: str) -> dict[str, dict[str, Any]]:
@@ -409,10 +413,16 @@ _TIMM_SIZES = {
 
 def _timm_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
     features, layers, heads, patch, side = _TIMM_SIZES[config["architecture"]]
-    images, found = read_timm(config, _TIMM_ARGUMENTS, _OP, global_pool="token")
-    known = {"img_size": (side, side), "patch_size": patch, "embed_dim": features}
-    known |= {"depth": layers, "num_heads": heads}
-    sizes = known | {name: value for name, value in found.items() if value is not None}
+    images, further = read_timm(config, _TIMM_ARGUMENTS, _OP, global_pool="token")
+    architecture = {
+        "img_size": (side, side),
+        "patch_size": patch,
+        "embed_dim": features,
+    }
+    architecture |= {"depth": layers, "num_heads": heads}
+    sizes = architecture | {
+        name: value for name, value in further.items() if value is not None
+    }
     shape = (*sizes["img_size"], sizes["in_chans"])
     size = images.pop("input_size")
     if size not in (None, (shape[2], *shape[:2])):
@@ -434,26 +444,28 @@ def _timm_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _timm_architecture(made: Mapping[str, Any]) -> dict[str, Any]:
+def _timm_architecture(own: Mapping[str, Any]) -> dict[str, Any]:
     """The network of timm's that has these sizes, or that gets them by arguments."""
-    height, width, channels = made["input_shape"]
-    features, ratio = made["width"], made["mlp_width"] / made["width"]
-    sizes = features, made["layers"], made["heads"], made["patch_size"], height
-    names = [name for name, known in _TIMM_SIZES.items() if known == sizes]
+    height, width, channels = own["input_shape"]
+    features, ratio = own["width"], own["mlp_width"] / own["width"]
+    sizes = features, own["layers"], own["heads"], own["patch_size"], height
+    names = [
+        name for name, sizes_of_name in _TIMM_SIZES.items() if sizes_of_name == sizes
+    ]
     changed: dict[str, Any] = {}
     if not names or height != width:
         changed = {
-            "depth": made["layers"],
+            "depth": own["layers"],
             "embed_dim": features,
             "img_size": height if height == width else [height, width],
-            "num_heads": made["heads"],
-            "patch_size": made["patch_size"],
+            "num_heads": own["heads"],
+            "patch_size": own["patch_size"],
         }
     if ratio != 4:
         changed["mlp_ratio"] = ratio
     if channels != 3:
         changed["in_chans"] = channels
-    if (act := activation_name(made["activation"], tanh="gelu_tanh")) != "gelu":
+    if (act := activation_name(own["activation"], tanh="gelu_tanh")) != "gelu":
         changed["act_layer"] = act
     config = {"architecture": names[0] if names else "vit_base_patch16_224"}
     return config | ({"model_args": changed} if changed else {})

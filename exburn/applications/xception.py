@@ -12,7 +12,7 @@ from typing import Any
 
 from exburn.applications.application import (
     Application,
-    Pretrained,
+    PretrainedFiles,
     kernels,
     preprocessing,
     variant,
@@ -46,7 +46,7 @@ def _shrink(app: Application, x: Any, filters: tuple[int, int], number: int) -> 
     return add([x, shortcut])
 
 
-def _build(arguments: tuple, pretrained: Pretrained) -> Model:
+def _build(arguments: tuple, pretrained: PretrainedFiles) -> Model:
     app = Application(
         *arguments, size=299, smallest=71, pretrained=pretrained, scaling="tf"
     )

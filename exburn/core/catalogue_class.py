@@ -41,7 +41,7 @@ class CatalogueClass:
     """Base of the classes of a catalogue: those of ExBurn's own are completed.
 
     Attributes:
-        described_by: Classes, besides the bases, whose docstrings tell of arguments
+        _described_by: Classes, besides the bases, whose docstrings tell of arguments
             that the constructor takes, too.
 
     Example:
@@ -49,7 +49,7 @@ class CatalogueClass:
         True
     """
 
-    described_by: ClassVar[tuple[type, ...]] = ()
+    _described_by: ClassVar[tuple[type, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -92,7 +92,7 @@ def complete_docstring(cls: _C) -> _C:
         return cls
     doc = inspect.cleandoc(own) + "\n"
     sections = {m[1]: m[2] for m in _SECTION.finditer(doc)}
-    bases = (*vars(cls).get("described_by", ()), *cls.__mro__[1:-1])
+    bases = (*vars(cls).get("_described_by", ()), *cls.__mro__[1:-1])
     described = dict(_entries(sections.get("Args", "")))
     entries = _in_order(described, bases, list(inspect.signature(cls).parameters))
     if len(entries) > len(described):

@@ -53,8 +53,8 @@ class RandomInitializer(Initializer):
             seed = registry.deserialize(seed)
         if isinstance(seed, np.integer):
             seed = int(seed)
-        known = seed is None or isinstance(seed, int) or hasattr(seed, "next")
-        if not known or isinstance(seed, bool):
+        valid = seed is None or isinstance(seed, int) or hasattr(seed, "next")
+        if not valid or isinstance(seed, bool):
             raise ArgumentError(
                 type(self).__name__,
                 f"seed must be an integer or a SeedGenerator, received {seed!r}",

@@ -106,8 +106,8 @@ class VarianceScaling(RandomInitializer):
         distribution = str(distribution).lower()
         if distribution == "normal":
             distribution = "truncated_normal"
-        known = ("truncated_normal", "untruncated_normal", "uniform")
-        distribution = check_choice(op, "distribution", distribution, known)
+        distributions = ("truncated_normal", "untruncated_normal", "uniform")
+        distribution = check_choice(op, "distribution", distribution, distributions)
         if (input_axes is None) != (output_axes is None):
             raise ArgumentError(op, "input_axes and output_axes go together: pass both")
         self.scale = check_float(op, "scale", scale)

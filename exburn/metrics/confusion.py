@@ -383,7 +383,7 @@ class Recall(_Selecting):
         0.6667
     """
 
-    described_by = (Precision,)
+    _described_by = (Precision,)
 
     def _value(self, counts: Counts) -> jax.Array:
         return counts.recall

@@ -175,13 +175,13 @@ def _search(log, counts, width: int, top: int, blank: int):
         written = new.at[jnp.arange(width), at].set(label)
         new = jnp.where(grown[:, None], written, new)
         alive = best > never
-        found = (
+        after = (
             jnp.where(alive[:, None], new, -1),
             jnp.where(alive, lengths[source] + grown, 0),
             jnp.where(grown, never, stay_blank[source]),
             jnp.where(grown, best, stay_label[source]),
         )
-        return jax.tree.map(lambda a, b: jnp.where(counts, a, b), found, beam), None
+        return jax.tree.map(lambda a, b: jnp.where(counts, a, b), after, beam), None
 
     (paths, _, in_blank, in_label), _ = jax.lax.scan(
         step, (paths, lengths, in_blank, in_label), (log, counts)

@@ -219,8 +219,8 @@ def rearrange(tensor: Tensor, pattern: str, **axes_lengths: int) -> jax.Array:
     before, _, after = pattern.partition("->")
     left, right = _groups(before, pattern), _groups(after, pattern)
     names = [name for group in left for name in group]
-    wanted = [name for group in right for name in group]
-    if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
+    order = [name for group in right for name in group]
+    if sorted(names) != sorted(order) or len(set(names)) != len(names):
         raise ArgumentError(
             "rearrange", f"both sides of {pattern!r} must name the same axes, once"
         )
@@ -236,17 +236,17 @@ def rearrange(tensor: Tensor, pattern: str, **axes_lengths: int) -> jax.Array:
             raise ArgumentError(
                 "rearrange", f"give the size of one of {', '.join(open_)}"
             )
-        known = 1
+        product = 1
         for name in group:
-            known *= sizes.get(name, 1)
+            product *= sizes.get(name, 1)
         if open_:
-            sizes[open_[0]] = size // known
-        if (known if not open_ else known * sizes[open_[0]]) != size:
+            sizes[open_[0]] = size // product
+        if (product if not open_ else product * sizes[open_[0]]) != size:
             raise ArgumentError(
                 "rearrange", f"an axis of size {size} is no ({' '.join(group)})", sizes
             )
     split = tensor.reshape([sizes[name] for name in names])
-    split = split.transpose([names.index(name) for name in wanted])
+    split = split.transpose([names.index(name) for name in order])
     merged = []
     for group in right:
         size = 1

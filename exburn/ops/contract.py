@@ -126,12 +126,12 @@ def _bind(function: Any, lists: Sequence[str]) -> Any:
     # The operators of symbols have some of the names: files know one function by each.
     run = lift(OPERATIONS.setdefault(label, function), label)
 
-    known, takes_more = {*names}, len(names) < len(parameters)
+    all_names, takes_more = {*names}, len(names) < len(parameters)
 
     @api_boundary
     @functools.wraps(function)
     def call(*args, **kwargs):
-        if len(args) > len(names) or not (takes_more or kwargs.keys() <= known):
+        if len(args) > len(names) or not (takes_more or kwargs.keys() <= all_names):
             raise TypeError(f"{label}() takes {', '.join(names)}")
         for key, value in zip(names, args, strict=False):
             if key in kwargs:

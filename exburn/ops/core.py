@@ -105,8 +105,8 @@ def convert_to_numpy(x: Tensor) -> np.ndarray:
         >>> convert_to_numpy(jnp.ones(2))
         array([1., 1.], dtype=float32)
     """
-    given = isinstance(x, np.ndarray | np.generic | list | tuple | int | float)
-    return np.array(x if given else tensor(x))
+    host = isinstance(x, np.ndarray | np.generic | list | tuple | int | float)
+    return np.array(x if host else tensor(x))
 
 
 @api_boundary

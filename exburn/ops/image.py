@@ -165,8 +165,8 @@ def pad_images(
         (top_padding, bottom_padding, target_height),
         (left_padding, right_padding, target_width),
     )
-    for axis, given in zip(_axes(name, images, data_format), sides, strict=False):
-        pads[axis] = _two_of_three(name, given, images.shape[axis], 1)
+    for axis, pad in zip(_axes(name, images, data_format), sides, strict=False):
+        pads[axis] = _two_of_three(name, pad, images.shape[axis], 1)
     return jnp.pad(images, pads)
 
 
@@ -206,19 +206,19 @@ def crop_images(
         (top_cropping, bottom_cropping, target_height),
         (left_cropping, right_cropping, target_width),
     )
-    for axis, given in zip(_axes(name, images, data_format), sides, strict=False):
+    for axis, cut in zip(_axes(name, images, data_format), sides, strict=False):
         size = images.shape[axis]
-        before, after = _two_of_three(name, given, size, -1)
+        before, after = _two_of_three(name, cut, size, -1)
         keep[axis] = slice(before, size - after)
     return images[tuple(keep)]
 
 
-def _two_of_three(name: str, given, size: int, sign: int) -> tuple[int, int]:
+def _two_of_three(name: str, sides, size: int, sign: int) -> tuple[int, int]:
     """How much is added (or, with sign -1, taken away) before and after."""
-    before, after, target = given
-    if sum(value is not None for value in given) != 2:
+    before, after, target = sides
+    if sum(value is not None for value in sides) != 2:
         raise ArgumentError(
-            name, f"two of (before, after, target) are given, received {given}"
+            name, f"two of (before, after, target) are given, received {sides}"
         )
     if target is not None:
         change = sign * (target - size)

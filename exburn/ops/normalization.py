@@ -145,8 +145,8 @@ def batch_normalization(
     if offset is not None:
         shift = shift + _along(offset, x, axes)
     y = x * factor + shift
-    given = [v for v in (x, mean, variance, offset, scale) if v is not None]
-    dtype = jnp.result_type(*given)
+    arrays = [v for v in (x, mean, variance, offset, scale) if v is not None]
+    dtype = jnp.result_type(*arrays)
     return y.astype(dtype) if is_float(dtype) else y
 
 

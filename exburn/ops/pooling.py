@@ -33,8 +33,8 @@ def _window(op, inputs, pool_size, strides, padding, data_format):
     rank = len(axes)
     window, steps = [1] * inputs.ndim, [1] * inputs.ndim
     window[axes[0] : axes[-1] + 1] = spread(op, "pool_size", pool_size, rank)
-    given = pool_size if strides is None else strides
-    steps[axes[0] : axes[-1] + 1] = spread(op, "strides", given, rank)
+    steps_of_axes = pool_size if strides is None else strides
+    steps[axes[0] : axes[-1] + 1] = spread(op, "strides", steps_of_axes, rank)
     return tuple(window), tuple(steps), check_padding(op, padding).upper()
 
 

@@ -291,8 +291,8 @@ def perspective_transform(
             ((none, none, none, x, y, one), start[..., 1]),
         )
     ]
-    known = jnp.concatenate([start[..., 0], start[..., 1]], -1)
-    transform = jnp.linalg.solve(jnp.concatenate(rows, -2), known[..., None])[..., 0]
+    corners = jnp.concatenate([start[..., 0], start[..., 1]], -1)
+    transform = jnp.linalg.solve(jnp.concatenate(rows, -2), corners[..., None])[..., 0]
 
     def run(images):
         return _project(name, images, transform, interpolation, "constant", fill_value)

@@ -128,12 +128,12 @@ def first_row(
 
 
 @api_boundary
-def join_columns(name: str, found: Mapping[str, np.ndarray]) -> np.ndarray:
-    values = list(found.values())
+def join_columns(name: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    values = list(columns.values())
     try:
         return np.concatenate(values, -1)
     except ValueError as error:
-        shapes = {key: describe(value) for key, value in found.items()}
+        shapes = {key: describe(value) for key, value in columns.items()}
         raise DataError(
             name, "the columns have different numbers of rows", shapes
         ) from error

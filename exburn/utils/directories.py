@@ -296,15 +296,15 @@ def _wave(op: str, path: str, rate: int | None) -> np.ndarray:
     try:
         with wave.open(path, "rb") as file:
             width, channels = file.getsampwidth(), file.getnchannels()
-            found, raw = file.getframerate(), file.readframes(file.getnframes())
+            file_rate, raw = file.getframerate(), file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
         raise FileFormatError(
             op, "not a WAV file of whole numbers", {"file": path, "cause": error}
         ) from error
-    if rate is not None and rate != found:
+    if rate is not None and rate != file_rate:
         raise FileFormatError(
             op,
-            f"a rate of {rate} is asked for, the file has {found}",
+            f"a rate of {rate} is asked for, the file has {file_rate}",
             {"file": path},
             hint="Resample the files first.",
         )
@@ -374,12 +374,15 @@ def _dataset(
 
     if not validation_split:
         return make(slice(None))
-    held = int(validation_split * len(paths))
-    if not held:
+    validation = int(validation_split * len(paths))
+    if not validation:
         raise ArgumentError(
             op, f"validation_split={validation_split} of {len(paths)} files is none"
         )
-    parts = {"training": slice(None, -held), "validation": slice(-held, None)}
+    parts = {
+        "training": slice(None, -validation),
+        "validation": slice(-validation, None),
+    }
     if subset == "both":
         return tuple(make(part, kind) for kind, part in parts.items())
     assert subset is not None
@@ -468,9 +471,9 @@ def _index(op, directory, labels, class_names, suffixes, follow_links):
             folders = list(class_names)
     paths, numbers = [], []
     for number, folder in enumerate(folders):
-        found = _files(os.path.join(directory, folder), suffixes, follow_links)
-        paths += found
-        numbers += [number] * len(found)
+        files = _files(os.path.join(directory, folder), suffixes, follow_links)
+        paths += files
+        numbers += [number] * len(files)
     if not paths:
         raise DataError(
             op,

@@ -279,11 +279,11 @@ class _Drawing:
             title, node.name if self.show_layer_names else "", lines, kind, frame
         )
 
-    def _shapes(self, received: Any, *made: Any) -> tuple[tuple[str, str], ...]:
+    def _shapes(self, received: Any, *outputs: Any) -> tuple[tuple[str, str], ...]:
         if not self.show_shapes:
             return ()
         lines = () if received is None else (("input", ", ".join(map(str, received))),)
-        return (*lines, ("output", ", ".join(map(str, made))))
+        return (*lines, ("output", ", ".join(map(str, outputs))))
 
     def _dtype(self, dtype: Any) -> tuple[tuple[str, str], ...]:
         if not self.show_dtype or dtype is None:

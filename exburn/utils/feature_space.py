@@ -129,13 +129,15 @@ class FeatureSpace(Layer):
             k: kind.preprocessor for k, kind in kinds.items()
         }
         self.preprocessors = preprocessors
-        given = {key for key, kind in kinds.items() if _is_given(kind.preprocessor)}
-        self._given = Static(given)
-        found = [self._cross(cross, kinds) for cross in crosses or ()]
-        self._crosses = Static(found)
+        preprocessor_names = {
+            key for key, kind in kinds.items() if _is_given(kind.preprocessor)
+        }
+        self._given = Static(preprocessor_names)
+        crossings = [self._cross(cross, kinds) for cross in crosses or ()]
+        self._crosses = Static(crossings)
         self.crossers = {
             cross.name: HashedCrossing(cross.crossing_dim, name=cross.name)
-            for cross in found
+            for cross in crossings
         }
         self.one_hot_encoders = {}
         self._symbols = Static(None)
@@ -408,20 +410,20 @@ class FeatureSpace(Layer):
         }
         modes = {key: mode for key, (_, mode) in self._modes.value.items()}
         modes |= {cross.name: cross.output_mode for cross in self._crosses.value}
-        found = {
+        encodings = {
             name: self._finish(name, value, modes[name])
             for name, value in {**read, **crossed}.items()
         }
         if self.output_mode == "dict":
-            return found
-        if is_traced(found):
-            return Concatenate()(list(found.values()))
-        return join_columns(self.name, found)
+            return encodings
+        if is_traced(encodings):
+            return Concatenate()(list(encodings.values()))
+        return join_columns(self.name, encodings)
 
     def _check_names(self, data: Mapping[str, Any]) -> None:
-        known = self._modes.value
-        missing = [name for name in known if name not in data]
-        extra = [name for name in data if name not in known]
+        features = self._modes.value
+        missing = [name for name in features if name not in data]
+        extra = [name for name in data if name not in features]
         if missing or extra:
             raise DataError(
                 self.name,
@@ -437,8 +439,8 @@ class FeatureSpace(Layer):
         if isinstance(column, np.ndarray) and column.dtype.kind in "biu":
             if str(dtype).startswith("float"):
                 column = column.astype(dtype)
-        found = self.preprocessors[name](column)
-        return found if is_traced(found) else np.asarray(found)
+        values = self.preprocessors[name](column)
+        return values if is_traced(values) else np.asarray(values)
 
     def _finish(self, name: str, value: Any, mode: str) -> Any:
         whole = _is_whole(value)
@@ -450,8 +452,8 @@ class FeatureSpace(Layer):
                     f"integers, not {value.dtype}",
                     hint="Give it output_mode='float'.",
                 )
-            found = self._encoder(name)(value)
-            return found if is_traced(found) else np.asarray(found)
+            values = self._encoder(name)(value)
+            return values if is_traced(values) else np.asarray(values)
         layer = self.preprocessors[name] if name in self._modes.value else None
         if whole and getattr(layer, "output_mode", "int") != "int":
             value, whole = value.astype(np.float32), False  # a vector of counts

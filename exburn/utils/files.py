@@ -109,31 +109,31 @@ def get_file(
     elif unpack:
         target = folder / f"{name}_archive"
 
-    kept = target.is_file() and not force_download
-    if kept and digest and digest_of(target, algorithm=algorithm) != digest:
+    present = target.is_file() and not force_download
+    if present and digest and digest_of(target, algorithm=algorithm) != digest:
         print_text(f"{target} has not the expected digest and is downloaded again")
-        kept = False
-    if not kept:
+        present = False
+    if not present:
         _download(origin, target, digest, algorithm)
     if not unpack:
         return str(target)
-    if not kept or not unpacked.is_dir():
+    if not present or not unpacked.is_dir():
         _extract(target, unpacked, "tar" if untar else archive_format)
     return str(unpacked)
 
 
-def _expected_hash(md5: Any, given: Any, algorithm: str) -> tuple[str | None, str]:
-    if md5 is not None and given is None:
-        given, algorithm = md5, "md5"
-    if given is None:
+def _expected_hash(md5: Any, digest: Any, algorithm: str) -> tuple[str | None, str]:
+    if md5 is not None and digest is None:
+        digest, algorithm = md5, "md5"
+    if digest is None:
         return None, "sha256"
     if algorithm == "auto":
-        algorithm = _DIGITS.get(len(given), "sha256")
+        algorithm = _DIGITS.get(len(digest), "sha256")
     if algorithm not in _DIGITS.values():
         raise unknown_name(
             "hash_algorithm", algorithm, ["auto", "md5", "sha256"], op=_OP
         )
-    return given.lower(), algorithm
+    return digest.lower(), algorithm
 
 
 def _download(origin: str, target: Path, digest: str | None, algorithm: str) -> None:

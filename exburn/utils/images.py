@@ -276,10 +276,10 @@ def save_img(
         image.save(path, format=kind, **kwargs)
         return
     if kind is None:
-        known = pillow("save_img").registered_extensions()
-        kind = known.get(f".{suffix}")
+        extensions = pillow("save_img").registered_extensions()
+        kind = extensions.get(f".{suffix}")
         if kind is None:
-            raise unknown_name("file format", suffix, known, op="save_img")
+            raise unknown_name("file format", suffix, extensions, op="save_img")
     write_atomically(
         Path(path), lambda file: image.save(file, format=kind, **kwargs), op="save_img"
     )

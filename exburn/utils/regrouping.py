@@ -47,7 +47,7 @@ def stack(rows: Sequence[Any]) -> Any:
 
 
 @api_boundary
-def rebatched(
+def rebatch(
     batches: Iterable, sizes: Sequence[int], drop_remainder: bool
 ) -> Iterator[Any]:
     """The rows of batches in batches of other sizes, which are taken in turns."""
@@ -107,7 +107,7 @@ def windows(
 
 
 @api_boundary
-def interleaved(
+def interleave(
     elements: Iterable, open_one: Callable[[Any], Iterator], cycle: int, block: int
 ) -> Iterator[Any]:
     """Elements of the streams that ``open_one`` makes, ``block`` of each in turns.
@@ -140,7 +140,7 @@ _END = object()
 
 
 @api_boundary
-def padded(rows: list[Any], shapes: Any, values: Any) -> Any:
+def pad_rows(rows: list[Any], shapes: Any, values: Any) -> Any:
     """Samples of several lengths as one batch, with values behind the shorter ones.
 
     Args:
@@ -157,12 +157,12 @@ def padded(rows: list[Any], shapes: Any, values: Any) -> Any:
     first = rows[0]
     if isinstance(first, Mapping):
         return {
-            key: padded([r[key] for r in rows], *_parts(first, shapes, values, key))
+            key: pad_rows([r[key] for r in rows], *_parts(first, shapes, values, key))
             for key in first
         }
     if isinstance(first, tuple | list):
         return type(first)(
-            padded([r[i] for r in rows], *_parts(first, shapes, values, i))
+            pad_rows([r[i] for r in rows], *_parts(first, shapes, values, i))
             for i in range(len(first))
         )
     return _pad([np.asarray(row) for row in rows], shapes, values)
@@ -170,23 +170,23 @@ def padded(rows: list[Any], shapes: Any, values: Any) -> Any:
 
 def _parts(structure: Any, shapes: Any, values: Any, key: Any) -> tuple[Any, Any]:
     """The shape and the value of one part of samples."""
-    found = []
-    for name, given in (("padded_shapes", shapes), ("padding_values", values)):
-        single = name == "padding_values" and np.ndim(given) == 0
-        if given is None or (single and not isinstance(given, Mapping | tuple | list)):
-            found.append(given)
+    parts = []
+    for name, part in (("padded_shapes", shapes), ("padding_values", values)):
+        single = name == "padding_values" and np.ndim(part) == 0
+        if part is None or (single and not isinstance(part, Mapping | tuple | list)):
+            parts.append(part)
             continue
         try:
-            if len(given) != len(structure):
+            if len(part) != len(structure):
                 raise KeyError
-            found.append(given[key])
+            parts.append(part[key])
         except (KeyError, IndexError, TypeError) as error:
             raise ArgumentError(
                 "padded_batch",
                 f"{name} must have a part for each part of the samples",
-                {"parts": len(structure), "received": given},
+                {"parts": len(structure), "received": part},
             ) from error
-    return found[0], found[1]
+    return parts[0], parts[1]
 
 
 def _pad(rows: list[np.ndarray], shape: Any, value: Any) -> np.ndarray:

@@ -21,16 +21,16 @@ def get_source_inputs(tensor: Symbol) -> list[Symbol]:
         >>> [s.name for s in get_source_inputs(a + b * 2)]
         ['a', 'b']
     """
-    found: dict[int, Symbol] = {}
+    symbols: dict[int, Symbol] = {}
     seen: set[int] = set()
     stack = [tensor]
     while stack:
         symbol = stack.pop()
         call = symbol.call
         if call is None or getattr(call.callee, "is_input", False):
-            found[id(symbol)] = symbol
+            symbols[id(symbol)] = symbol
         elif id(call) not in seen:
             seen.add(id(call))
             leaves = jax.tree.leaves((call.args, call.kwargs))
             stack += [leaf for leaf in reversed(leaves) if isinstance(leaf, Symbol)]
-    return list(found.values())
+    return list(symbols.values())

@@ -19,9 +19,9 @@ from exburn.errors import ArgumentError, DTypeError, printable
 from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.utils.regrouping import (
     elements_of,
-    interleaved,
-    padded,
-    rebatched,
+    interleave,
+    pad_rows,
+    rebatch,
     stack,
     windows,
 )
@@ -114,8 +114,8 @@ class Stream(StreamDataset):
     ):
         self._source_of = make
         self.form = form
-        known = ("numpy", "tf", "grain")
-        self._format = check_choice(name, "format", format, known)
+        formats = ("numpy", "tf", "grain")
+        self._format = check_choice(name, "format", format, formats)
         self._epoch = 0
         self.class_names = class_names
         self.file_paths = file_paths
@@ -430,7 +430,7 @@ class Stream(StreamDataset):
         sizes = batch_size if several and batch_size else [batch_size]
         sizes = [check_count("rebatch", "batch_size", size) for size in sizes]
         return self._derive(
-            lambda epoch: rebatched(self._make(epoch), sizes, drop_remainder),
+            lambda epoch: rebatch(self._make(epoch), sizes, drop_remainder),
             None,
             max(sizes),
         )
@@ -468,7 +468,7 @@ class Stream(StreamDataset):
             elements = iter(self._make(epoch))
             while rows := list(itertools.islice(elements, size)):
                 if len(rows) == size or not drop_remainder:
-                    yield padded(rows, padded_shapes, padding_values)
+                    yield pad_rows(rows, padded_shapes, padding_values)
 
         length = self.batches
         if length not in (None, sys.maxsize):
@@ -569,7 +569,7 @@ class Stream(StreamDataset):
         block = check_count(op, "block_length", block)
 
         def make(epoch):
-            return interleaved(
+            return interleave(
                 self._make(epoch),
                 lambda element: elements_of(op, apply(element), epoch),
                 cycle,
@@ -724,19 +724,19 @@ class Stream(StreamDataset):
 
     def cache(self) -> Stream:
         """Keeps the elements of the first whole loop, and repeats them."""
-        kept: list[Any] = []
+        batches: list[Any] = []
         full = False
 
         def make(epoch):
             nonlocal full
             if full:
-                yield from kept
+                yield from batches
                 return
             seen = []
             for element in self._make(epoch):
                 seen.append(element)
                 yield element
-            kept[:], full = seen, True
+            batches[:], full = seen, True
 
         return self._derive(make, self.batches, form=self.form)
 

@@ -78,12 +78,12 @@ class Adaptable(Layer):
 
 def _check_config(op: str, config: Any) -> QuantizationConfig | None:
     """The configuration, which may be described."""
-    made = registry.deserialize(config) if isinstance(config, dict) else config
-    if made is not None and not isinstance(made, QuantizationConfig):
+    value = registry.deserialize(config) if isinstance(config, dict) else config
+    if value is not None and not isinstance(value, QuantizationConfig):
         raise ArgumentError(
             op,
             "quantization_config is one of exburn.quantizers, such as "
             f"Int8QuantizationConfig(), received {config!r}",
             hint='layer.quantize("int8") needs none.',
         )
-    return made
+    return value

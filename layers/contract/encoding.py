@@ -16,8 +16,8 @@ from exburn.errors import ArgumentError
 def check_mode(op: str, output_mode: Any, *modes: str) -> str:
     """The output mode, under its present name."""
     old = {"binary": "multi_hot", "tf-idf": "tf_idf"}
-    known = old.get(output_mode, output_mode)
-    return check_choice(op, "output_mode", known, modes)
+    mode = old.get(output_mode, output_mode)
+    return check_choice(op, "output_mode", mode, modes)
 
 
 def refuse_sparse(op: str, sparse: Any) -> None:

@@ -92,10 +92,10 @@ class PromptCache(KeyValueCache):
         return jnp.arange(count)[None]
 
     def attend(self, layer, query, key, value, *, whole, scale, window):
-        self.entries[self._name(layer)] = self._padded(key), self._padded(value)
+        self.entries[self._name(layer)] = self._pad(key), self._pad(value)
         return whole(query, key, value)
 
-    def _padded(self, heads: jax.Array) -> jax.Array:
+    def _pad(self, heads: jax.Array) -> jax.Array:
         free = self._slots - heads.shape[1]
         return jnp.pad(heads.swapaxes(1, 2), ((0, 0), (0, 0), (0, free), (0, 0)))
 
@@ -138,10 +138,10 @@ class StepCache(KeyValueCache):
         out = jnp.einsum("bkgs,bksv->bkgv", weights.astype(values.dtype), values)
         return out.reshape(batch, 1, heads, -1)
 
-    def _with(self, kept: jax.Array, new: jax.Array) -> jax.Array:
+    def _with(self, old: jax.Array, new: jax.Array) -> jax.Array:
         """The array with the token's heads in its slot."""
-        heads = new.swapaxes(1, 2).astype(kept.dtype)
-        return lax.dynamic_update_slice(kept, heads, (0, 0, self._index, 0))
+        heads = new.swapaxes(1, 2).astype(old.dtype)
+        return lax.dynamic_update_slice(old, heads, (0, 0, self._index, 0))
 
     def _readable(self, window: int | None, slots: int) -> jax.Array:
         """``[batch, slots]``: which slots the token sees; it always sees its own."""

@@ -315,8 +315,8 @@ class ProjectedAttention(Layer):
             mask = mask[:, 0]
         heads, key_heads, _, _ = self._heads
         key, value = (jnp.repeat(v, heads // key_heads, axis=2) for v in (key, value))
-        wanted = {"return_attention_scores": True} if scores else {}
-        return self._compute_attention(query, key, value, mask, training, **wanted)
+        options = {"return_attention_scores": True} if scores else {}
+        return self._compute_attention(query, key, value, mask, training, **options)
 
     def _attend(self, query, key, value, mask, causal, scores, training):
         heads, key_heads, key_size, value_size = self._heads

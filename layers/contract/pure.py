@@ -171,8 +171,8 @@ class _Drawn:
     def _make(self) -> None:
         with jax.ensure_compile_time_eval():
             ones = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), self.inputs)
-            made = zip(("params", "state"), self.first(self.key, ones), strict=True)
-        for kind, tree in made:
+            trees = zip(("params", "state"), self.first(self.key, ones), strict=True)
+        for kind, tree in trees:
             for number, leaf in enumerate(jax.tree.leaves(tree)):
                 self.values[kind, number] = leaf
 

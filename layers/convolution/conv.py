@@ -270,7 +270,7 @@ class Conv1D(Conv):
         (2, 10, 4)
     """
 
-    described_by = (Conv2D,)
+    _described_by = (Conv2D,)
     rank = 1
     paddings = ("valid", "same", "causal")
 
@@ -288,5 +288,5 @@ class Conv3D(Conv):
         (1, 6, 6, 6, 4)
     """
 
-    described_by = (Conv2D,)
+    _described_by = (Conv2D,)
     rank = 3

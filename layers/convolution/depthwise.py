@@ -185,7 +185,7 @@ class DepthwiseConv2D(DepthwiseConv):
     Source: Howard et al., *MobileNets*, 2017.
     """
 
-    described_by = (Conv2D,)
+    _described_by = (Conv2D,)
     rank = 2
 
 
@@ -205,7 +205,7 @@ class DepthwiseConv1D(DepthwiseConv):
         (2, 8, 10)
     """
 
-    described_by = (DepthwiseConv2D,)
+    _described_by = (DepthwiseConv2D,)
     rank = 1
     paddings = ("valid", "same", "causal")
 
@@ -235,7 +235,7 @@ class SeparableConv2D(SeparableConv):
     2017.
     """
 
-    described_by = (
+    _described_by = (
         DepthwiseConv2D,
         Conv2D,
     )
@@ -258,6 +258,6 @@ class SeparableConv1D(SeparableConv):
         (2, 10, 4)
     """
 
-    described_by = (SeparableConv2D,)
+    _described_by = (SeparableConv2D,)
     rank = 1
     paddings = ("valid", "same", "causal")

@@ -172,7 +172,7 @@ class Conv2DTranspose(ConvTranspose):
     2016.
     """
 
-    described_by = (Conv2D,)
+    _described_by = (Conv2D,)
     rank = 2
 
 
@@ -189,7 +189,7 @@ class Conv1DTranspose(ConvTranspose):
         (2, 10, 4)
     """
 
-    described_by = (Conv2DTranspose,)
+    _described_by = (Conv2DTranspose,)
     rank = 1
 
 
@@ -206,5 +206,5 @@ class Conv3DTranspose(ConvTranspose):
         (1, 6, 8, 10, 2)
     """
 
-    described_by = (Conv2DTranspose,)
+    _described_by = (Conv2DTranspose,)
     rank = 3

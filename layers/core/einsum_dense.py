@@ -100,8 +100,8 @@ class EinsumDense(Adaptable):
         sizes, hidden = self._sizes(input_shape)
         letters = into.replace(".", "")
         first = -len(letters) if into.startswith(".") else 0
-        held = {*kernel, *(self.bias_axes or "")}  # sizes that the weights have
-        axes = {i: sizes[c] for i, c in enumerate(letters, first) if c in held}
+        weight_axes = {*kernel, *(self.bias_axes or "")}  # sizes that the weights have
+        axes = {i: sizes[c] for i, c in enumerate(letters, first) if c in weight_axes}
         self.input_spec = InputSpec(min_ndim=len(letters), axes=axes)
         self.kernel = self.add_weight(
             tuple(sizes[c] for c in kernel),
@@ -136,12 +136,12 @@ class EinsumDense(Adaptable):
                 f"the input must have the axes {into!r} of {self.equation!r}, "
                 f"received shape {input_shape}",
             )
-        known = (
+        sizes_in_order = (
             input_shape[: len(letters)]
             if into.endswith("...")
             else input_shape[hidden:]
         )
-        sizes = dict(zip(letters, known, strict=True))
+        sizes = dict(zip(letters, sizes_in_order, strict=True))
         # the first axis is the batch's, unless the dots stand for it
         free = out.replace(".", "")
         if not (out.startswith("...") and hidden):
@@ -191,8 +191,8 @@ def _summed_axes(into: str, kernel: str, out: str) -> int:
         (0, 0)
     """
     size = next((n for n, c in enumerate(kernel) if c not in into), len(kernel))
-    kept, free = into.removesuffix(kernel[:size]), kernel[size:]
-    return size if kept + kernel[:size] == into and out == kept + free else 0
+    shared, free = into.removesuffix(kernel[:size]), kernel[size:]
+    return size if shared + kernel[:size] == into and out == shared + free else 0
 
 
 def _parse(equation: str) -> tuple[str, str, str]:

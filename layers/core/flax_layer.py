@@ -60,8 +60,8 @@ class FlaxLayer(PureLayer):
                 f"a flax.linen.Module is needed, not {type(module).__name__}",
                 hint="exburn.layers.ModuleLayer(module) takes those of flax.nnx.",
             )
-        given = (None, None) if variables is None else _split_variables(variables)
-        super().__init__(("params", "state", "rng"), *given, seed, **kwargs)
+        values = (None, None) if variables is None else _split_variables(variables)
+        super().__init__(("params", "state", "rng"), *values, seed, **kwargs)
         called = module.__call__ if method is None else method
         called = getattr(module, called) if isinstance(called, str) else called
         self._called = Static((module, called))
@@ -74,8 +74,10 @@ class FlaxLayer(PureLayer):
 
     def _first(self, rng, inputs):
         module, called = self._called.value
-        made = module.init(rng, inputs, method=called, **self._training_argument(True))
-        return _split_variables(made)
+        variables = module.init(
+            rng, inputs, method=called, **self._training_argument(True)
+        )
+        return _split_variables(variables)
 
     def _outputs(self, values):
         module, called = self._called.value

@@ -88,14 +88,14 @@ class JaxLayer(PureLayer):
         if self.init_fn is None:
             return None, None
         values = {"rng": rng, "inputs": inputs, "training": True}
-        made = self.init_fn(*(values[name] for name in self._init_takes))
+        result = self.init_fn(*(values[name] for name in self._init_takes))
         if "state" not in self._takes:
-            return made, None
-        return _pair("init_fn", "params", made)
+            return result, None
+        return _pair("init_fn", "params", result)
 
     def _outputs(self, values):
-        made = self.call_fn(*(values[name] for name in self._takes))
-        return _pair("call_fn", "outputs", made) if "state" in self._takes else made
+        result = self.call_fn(*(values[name] for name in self._takes))
+        return _pair("call_fn", "outputs", result) if "state" in self._takes else result
 
     def _init_config(self) -> dict[str, Any]:
         config = super()._init_config()
@@ -104,26 +104,26 @@ class JaxLayer(PureLayer):
         return config
 
 
-def _names(kind: str, function: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+def _names(kind: str, function: Any, names_in_use: tuple[str, ...]) -> tuple[str, ...]:
     """The parameters of a function, which are all known and hold the inputs."""
     if not callable(function):
         raise ArgumentError("JaxLayer", f"{kind} is a function, received {function!r}")
     names = tuple(inspect.signature(function).parameters)
-    wrong = [name for name in names if name not in known]
+    wrong = [name for name in names if name not in names_in_use]
     if wrong or "inputs" not in names:
         text = f"has a parameter {wrong[0]!r}" if wrong else "has no parameter 'inputs'"
         raise ArgumentError(
-            "JaxLayer", f"{kind} {text}", {"known names": ", ".join(known)}
+            "JaxLayer", f"{kind} {text}", {"known names": ", ".join(names_in_use)}
         )
     return names
 
 
-def _pair(function: str, what: str, made: Any) -> tuple[Any, Any]:
+def _pair(function: str, what: str, result: Any) -> tuple[Any, Any]:
     """What a function returned, if it is two things: the second is the state."""
-    if not isinstance(made, tuple | list) or len(made) != 2:
+    if not isinstance(result, tuple | list) or len(result) != 2:
         raise ArgumentError(
             "JaxLayer",
             f"{function} returns ({what}, state) where call_fn takes state, "
-            f"received {type(made).__name__}",
+            f"received {type(result).__name__}",
         )
-    return made[0], made[1]
+    return result[0], result[1]

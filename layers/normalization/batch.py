@@ -19,7 +19,7 @@ from exburn.core.checks import check_integer, check_number
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.normalization.layer import Scaled
+from exburn.layers.normalization.layer import ScaledNormalization
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import Weight
@@ -28,7 +28,7 @@ from exburn.runtime.sharding.current import row_parts, to_all
 
 
 @register_builtin
-class BatchNormalization(Scaled):
+class BatchNormalization(ScaledNormalization):
     """Normalizes every channel by its mean and variance over the batch.
 
     ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``
@@ -175,11 +175,11 @@ class BatchNormalization(Scaled):
             if rows is not None:  # whatever the padding holds, it is not computed with
                 x = jnp.where(rows, x, 0)
             keep = self._kept_entries(x, mask, rows)
-            held = None
+            running = None
             if self.renorm:
-                held = self.renorm_mean.get_value(), self.renorm_stddev.get_value()
+                running = self.renorm_mean.get_value(), self.renorm_stddev.get_value()
             y, mean, variance, share = _normalize(
-                x, keep, gamma, beta, held, channel, self.epsilon, self._clipping
+                x, keep, gamma, beta, running, channel, self.epsilon, self._clipping
             )
             self._follow(mean, variance, share)
         else:
@@ -216,10 +216,10 @@ class BatchNormalization(Scaled):
 
         def move(buffer, value, momentum):
             old = buffer.get_value()
-            kept, added = momentum, 1 - momentum
+            old_share, added = momentum, 1 - momentum
             if not isinstance(momentum, Tracer):  # of a program's arguments
-                kept, added = np.float32(kept), np.float32(added)
-            new = lax.add(lax.mul(old, kept), lax.mul(value, added))
+                old_share, added = np.float32(old_share), np.float32(added)
+            new = lax.add(lax.mul(old, old_share), lax.mul(value, added))
             buffer.assign(new if share is None else jnp.where(share > 0, new, old))
 
         move(self.moving_mean, mean, self.momentum)
@@ -269,11 +269,15 @@ def _moments(x, keep, channel):
     """Means of the kept entries and of their squares; their share of all, or None."""
     if keep is None:
         return _mean(x, channel), _mean(lax.square(x), channel), None
-    kept = jnp.where(keep, x, 0)
+    entries = jnp.where(keep, x, 0)
     axes = tuple(a for a in range(x.ndim) if a != channel)
     share = jnp.mean(keep, axes, jnp.float32)  # [1], or [channels]
     some = jnp.where(share > 0, share, 1)
-    return _mean(kept, channel) / some, _mean(lax.square(kept), channel) / some, share
+    return (
+        _mean(entries, channel) / some,
+        _mean(lax.square(entries), channel) / some,
+        share,
+    )
 
 
 def _has_parts(x, channel):
@@ -327,9 +331,9 @@ def _affine(x, mean, variance, gamma, beta, channel, epsilon):
     return lax.add(lax.mul(x, lax.reshape(factor, sizes)), lax.reshape(offset, sizes))
 
 
-def _correction(seen, held, epsilon, clipping):
+def _correction(seen, running, epsilon, clipping):
     """The factor and offset that renorm corrects normalized values by."""
-    (mean, variance), (renorm_mean, renorm_stddev) = seen, held
+    (mean, variance), (renorm_mean, renorm_stddev) = seen, running
     rmin, rmax, dmax = clipping
     stddev = jnp.maximum(renorm_stddev, math.sqrt(epsilon))
     r = jnp.clip(jnp.sqrt(variance + epsilon) / stddev, rmin, rmax)

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Scaled(Layer):
+class ScaledNormalization(Layer):
     """A normalization followed by a learned scale and offset."""
 
     gamma: Any = None
@@ -87,7 +87,7 @@ class Scaled(Layer):
 
 
 @register_builtin
-class LayerNormalization(Scaled):
+class LayerNormalization(ScaledNormalization):
     """Normalizes every sample, at each position, over its features.
 
     ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``
@@ -251,7 +251,7 @@ class RMSNormalization(Layer):
 
 
 @register_builtin
-class GroupNormalization(Scaled):
+class GroupNormalization(ScaledNormalization):
     """Normalizes every sample over groups of channels and all positions.
 
     ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``

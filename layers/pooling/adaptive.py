@@ -152,7 +152,7 @@ class AdaptiveMaxPooling1D(AdaptiveMaxPooling):
         [[[1.0], [2.0]]]
     """
 
-    described_by = (AdaptiveAveragePooling1D,)
+    _described_by = (AdaptiveAveragePooling1D,)
     rank = 1
 
 
@@ -166,7 +166,7 @@ class AdaptiveMaxPooling2D(AdaptiveMaxPooling):
         (2, 3, 2, 4)
     """
 
-    described_by = (AdaptiveAveragePooling2D,)
+    _described_by = (AdaptiveAveragePooling2D,)
     rank = 2
 
 
@@ -180,5 +180,5 @@ class AdaptiveMaxPooling3D(AdaptiveMaxPooling):
         (1, 2, 2, 2, 4)
     """
 
-    described_by = (AdaptiveAveragePooling3D,)
+    _described_by = (AdaptiveAveragePooling3D,)
     rank = 3

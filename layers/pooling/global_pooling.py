@@ -156,7 +156,7 @@ class GlobalMaxPooling2D(GlobalMaxPooling):
         [[3.0]]
     """
 
-    described_by = (GlobalAveragePooling2D,)
+    _described_by = (GlobalAveragePooling2D,)
     rank = 2
 
 
@@ -170,5 +170,5 @@ class GlobalMaxPooling3D(GlobalMaxPooling):
         (2, 3)
     """
 
-    described_by = (GlobalAveragePooling3D,)
+    _described_by = (GlobalAveragePooling3D,)
     rank = 3

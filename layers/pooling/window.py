@@ -280,7 +280,7 @@ class MaxPooling1D(MaxPooling):
         [[[3.0], [2.0]]]
     """
 
-    described_by = (MaxPooling2D,)
+    _described_by = (MaxPooling2D,)
     rank = 1
 
 
@@ -297,7 +297,7 @@ class MaxPooling3D(MaxPooling):
         (1, 2, 3, 4, 3)
     """
 
-    described_by = (MaxPooling2D,)
+    _described_by = (MaxPooling2D,)
     rank = 3
 
 
@@ -312,7 +312,7 @@ class AveragePooling1D(AveragePooling):
         [[[2.0], [2.0]]]
     """
 
-    described_by = (MaxPooling1D,)
+    _described_by = (MaxPooling1D,)
     rank = 1
 
 
@@ -326,7 +326,7 @@ class AveragePooling2D(AveragePooling):
         [[[[1.5]]]]
     """
 
-    described_by = (MaxPooling2D,)
+    _described_by = (MaxPooling2D,)
     rank = 2
 
 
@@ -340,5 +340,5 @@ class AveragePooling3D(AveragePooling):
         (1, 2, 3, 4, 3)
     """
 
-    described_by = (MaxPooling3D,)
+    _described_by = (MaxPooling3D,)
     rank = 3

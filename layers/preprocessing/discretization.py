@@ -133,8 +133,8 @@ class Discretization(Layer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        known = self.bin_boundaries
-        config["bin_boundaries"] = None if known is None else list(known)
+        boundaries = self.bin_boundaries
+        config["bin_boundaries"] = None if boundaries is None else list(boundaries)
         return config
 
     @classmethod

@@ -209,9 +209,9 @@ def hash_bins(values: np.ndarray, bins: int, salt: tuple[int, int] | None):
     of: Callable[[bytes], int] = (
         fingerprint if salt is None else lambda data: siphash(data, salt)
     )
-    known: dict[Any, int] = {}
+    bin_of: dict[Any, int] = {}
     flat = values.reshape(-1).tolist()
     for value in set(flat):
-        known[value] = of(check_unicode("Hashing", str(value)).encode()) % bins
-    found = np.fromiter((known[v] for v in flat), np.int64, len(flat))
-    return found.reshape(values.shape)
+        bin_of[value] = of(check_unicode("Hashing", str(value)).encode()) % bins
+    numbers = np.fromiter((bin_of[v] for v in flat), np.int64, len(flat))
+    return numbers.reshape(values.shape)

@@ -117,14 +117,14 @@ class IndexLookup(HostLayer):
         Args:
             include_special_tokens: Whether the mask and unknown tokens come first.
         """
-        known = self._vocabulary.value
-        tokens = [] if known is None else list(known.tokens)
+        vocabulary = self._vocabulary.value
+        tokens = [] if vocabulary is None else list(vocabulary.tokens)
         return self._special() + tokens if include_special_tokens else tokens
 
     def vocabulary_size(self) -> int:
         """Number of tokens, the special ones included."""
-        known = self._vocabulary.value
-        return self._first_token + (0 if known is None else len(known.tokens))
+        vocabulary = self._vocabulary.value
+        return self._first_token + (0 if vocabulary is None else len(vocabulary.tokens))
 
     def _special(self) -> list:
         mask = [self.mask_token] * self._first_oov
@@ -286,19 +286,19 @@ class IndexLookup(HostLayer):
 
     def numbers(self, tokens: list) -> list[int]:
         """The number of each token; -1 for what is left out of vectors."""
-        known = self._require_vocabulary().numbers
+        number_of = self._require_vocabulary().numbers
         unknown = self._first_oov if self.num_oov_indices == 1 else -1
-        found = [known.get(token, unknown) for token in tokens]
+        numbers = [number_of.get(token, unknown) for token in tokens]
         if self.num_oov_indices != 1:
-            places = [i for i, n in enumerate(found) if n < 0]
-            self._place_unknown(tokens, found, places)
+            places = [i for i, n in enumerate(numbers) if n < 0]
+            self._place_unknown(tokens, numbers, places)
         if self.mask_token is not None and self.mask_token in tokens:
             mask = 0 if self.output_mode == "int" else -1
-            found = [
+            numbers = [
                 mask if token == self.mask_token else n
-                for token, n in zip(tokens, found, strict=True)
+                for token, n in zip(tokens, numbers, strict=True)
             ]
-        return found
+        return numbers
 
     def _require_vocabulary(self) -> _Vocabulary:
         if self._vocabulary.value is None:
@@ -309,7 +309,9 @@ class IndexLookup(HostLayer):
             )
         return self._vocabulary.value
 
-    def _place_unknown(self, tokens: list, found: list[int], places: list[int]) -> None:
+    def _place_unknown(
+        self, tokens: list, numbers: list[int], places: list[int]
+    ) -> None:
         """Gives unknown tokens one of several numbers, or refuses them."""
         places = [i for i in places if tokens[i] != self.mask_token]
         if not places:
@@ -324,7 +326,7 @@ class IndexLookup(HostLayer):
             )
         bins = self._unknown_bins(strangers)
         for i, number in zip(places, bins, strict=True):
-            found[i] = self._first_oov + int(number)
+            numbers[i] = self._first_oov + int(number)
 
     def _unknown_bins(self, tokens: list) -> np.ndarray:
         array = np.empty(len(tokens), object)
@@ -351,29 +353,33 @@ class IndexLookup(HostLayer):
     def _tokens_of(self, numbers: Any) -> np.ndarray:
         """The way back: the token of every number."""
         numbers = np.asarray(numbers).astype(np.int64)
-        known = self._require_vocabulary()
-        listed = self._special() + known.tokens + [self.oov_token]
+        vocabulary = self._require_vocabulary()
+        listed = self._special() + vocabulary.tokens + [self.oov_token]
         table = self._array(listed)
         inside = (numbers >= 0) & (numbers < len(listed) - 1)
         return table[np.where(inside, numbers, len(listed) - 1)]
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        known, first = self._vocabulary.value, self._first_token
+        vocabulary, first = self._vocabulary.value, self._first_token
         config["oov_method"] = self.oov_method
-        config["vocabulary"] = None if known is None else self.get_vocabulary()
-        idf = None if known is None else known.idf
-        if known is not None and self._follow(known):  # they are not the vocabulary's
-            config["vocabulary"] = list(known.tokens)
+        config["vocabulary"] = None if vocabulary is None else self.get_vocabulary()
+        idf = None if vocabulary is None else vocabulary.idf
+        if vocabulary is not None and self._follow(
+            vocabulary
+        ):  # they are not the vocabulary's
+            config["vocabulary"] = list(vocabulary.tokens)
             idf = None if idf is None else idf[first:]
         if idf is not None:
             config["idf_weights"] = idf.tolist()
         return config
 
-    def _follow(self, known: _Vocabulary) -> bool:
+    def _follow(self, vocabulary: _Vocabulary) -> bool:
         """Tells whether special tokens, and their weights, follow from the others."""
-        special, idf = self._special(), known.idf
-        if known.tokens[: len(special)] == special:  # they would be taken for these
+        special, idf = self._special(), vocabulary.idf
+        if (
+            vocabulary.tokens[: len(special)] == special
+        ):  # they would be taken for these
             return not special
         if idf is None:
             return True

@@ -119,8 +119,8 @@ class IntegerLookup(IndexLookup):
         """Whether a program cannot do what it does: it runs in front of that."""
         if self.invert:
             return False
-        known = self._vocabulary.value
-        wide = known is not None and not _fits_32_bits(known.tokens)
+        vocabulary = self._vocabulary.value
+        wide = vocabulary is not None and not _fits_32_bits(vocabulary.tokens)
         hashed = self.num_oov_indices > 1 and self.oov_method == "farmhash"
         return wide or hashed or self.num_oov_indices == 0
 
@@ -158,12 +158,12 @@ class IntegerLookup(IndexLookup):
         order = np.argsort(tokens)
         places = jnp.searchsorted(jnp.asarray(tokens[order]), inputs)
         places = jnp.minimum(places, len(tokens) - 1)
-        found = jnp.asarray(tokens[order])[places] == inputs
+        listed = jnp.asarray(tokens[order])[places] == inputs
         numbers = jnp.asarray(order.astype(np.int32) + self._first_token)[places]
         unknown = jnp.int32(self._first_oov)
         if self.num_oov_indices > 1:
             unknown = unknown + inputs % self.num_oov_indices
-        numbers = jnp.where(found, numbers, unknown)
+        numbers = jnp.where(listed, numbers, unknown)
         if self.mask_token is not None:
             nothing = 0 if self.output_mode == "int" else -1
             numbers = jnp.where(inputs == self.mask_token, nothing, numbers)

@@ -103,8 +103,8 @@ class Normalization(Layer):
         return None if self._given is None else self._given.value[1]
 
     def build(self, input_shape):
-        kept = self._kept_axes(len(input_shape))
-        self._sizes = tuple(input_shape[axis] for axis in kept)
+        own_axes = self._kept_axes(len(input_shape))
+        self._sizes = tuple(input_shape[axis] for axis in own_axes)
         if None in self._sizes:
             raise ShapeError(
                 self.name,
@@ -112,7 +112,7 @@ class Normalization(Layer):
                 {"axis": self.axis, "input": tuple(input_shape)},
             )
         self._spread = tuple(
-            size if axis in kept else 1 for axis, size in enumerate(input_shape)
+            size if axis in own_axes else 1 for axis, size in enumerate(input_shape)
         )
         if self._given is not None:
             for value in self._given.value:
@@ -215,8 +215,8 @@ class Normalization(Layer):
 
     def _prepare(self, op: str, values: np.ndarray) -> None:
         """Builds for the first batch; checks that the others fit."""
-        kept = self._kept_axes(values.ndim)
-        if 0 in kept or not values.ndim:
+        own_axes = self._kept_axes(values.ndim)
+        if 0 in own_axes or not values.ndim:
             raise ShapeError(
                 op,
                 "the batch axis cannot have statistics of its own",
@@ -226,7 +226,7 @@ class Normalization(Layer):
         if not self.built:
             self._build(((None, *values.shape[1:]),))
         self._fill()
-        if tuple(values.shape[axis] for axis in kept) != self._sizes:
+        if tuple(values.shape[axis] for axis in own_axes) != self._sizes:
             raise ShapeError(
                 op,
                 f"the data does not fit axis {self.axis} of the layer",
@@ -234,8 +234,8 @@ class Normalization(Layer):
             )
 
     def _moments(self, values: np.ndarray):
-        kept = self._kept_axes(values.ndim)
-        others = tuple(a for a in range(values.ndim) if a not in kept)
+        own_axes = self._kept_axes(values.ndim)
+        others = tuple(a for a in range(values.ndim) if a not in own_axes)
         values = values.astype(np.float64)
         mean = values.mean(others, keepdims=True)
         squares = np.square(values - mean).sum(others)

@@ -160,7 +160,7 @@ class ConvLSTM(OwnCell):
         ShapeError: A spatial size or the channels are unknown, or the kernel is larger.
     """
 
-    described_by = (LSTMCell,)
+    _described_by = (LSTMCell,)
     rank = 2
 
     def __init__(

@@ -194,7 +194,7 @@ class GRU(OwnCell):
     Statistical Machine Translation*, 2014.
     """
 
-    described_by = (GRUCell,)
+    _described_by = (GRUCell,)
 
     def __init__(
         self,

@@ -152,7 +152,7 @@ class LSTMCell(RecurrentCell):
             initializer = UnitForgetBias(initializer)
         return shape, initializer
 
-    def carried(self, states):
+    def carry_states(self, states):
         """The cell state adds up over all steps, so it does so in float32 at least."""
         h, c = states
         wide = jnp.promote_types(self.compute_dtype, jnp.float32)
@@ -189,7 +189,7 @@ class LSTM(OwnCell):
     Source: Hochreiter & Schmidhuber, *Long Short-Term Memory*, 1997.
     """
 
-    described_by = (LSTMCell,)
+    _described_by = (LSTMCell,)
 
     def __init__(
         self,

@@ -209,11 +209,11 @@ class RNN(Layer):
     def _first_states(self, sequences, initial_state) -> list:
         batch = sequences.shape[0]
         if self.stateful:
-            kept = self.states[0].shape[0]
-            if isinstance(batch, int) and batch != kept:
+            size = self.states[0].shape[0]
+            if isinstance(batch, int) and batch != size:
                 raise ShapeError(
                     self.name,
-                    f"a stateful layer that was built for batches of {kept} needs them",
+                    f"a stateful layer that was built for batches of {size} needs them",
                     {"received": describe(sequences)},
                 )
         if initial_state is None and not self.stateful:
@@ -239,8 +239,8 @@ class RNN(Layer):
         """The cells if all are of ours, with their steps unchanged; else none."""
         cell = self.cell
         cells = list(cell.cells) if type(cell) is StackedRNNCells else [cell]
-        known = RecurrentCell.call
-        return cells if all(getattr(type(c), "call", 0) is known for c in cells) else []
+        call = RecurrentCell.call
+        return cells if all(getattr(type(c), "call", 0) is call for c in cells) else []
 
     def _run_fused(self, cells, sequences, states, mask, training):
         """Runs one cell after the other over the whole sequence."""
@@ -253,7 +253,7 @@ class RNN(Layer):
                 cell.step,
                 x,
                 cell.loop_weights(sequences.shape[0], training),
-                cell.carried(first),
+                cell.carry_states(first),
                 mask=steps,
                 sequences=every,
                 reverse=self.go_backwards,

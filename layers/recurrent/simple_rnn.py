@@ -92,7 +92,7 @@ class SimpleRNN(OwnCell):
     Source: Elman, *Finding Structure in Time*, 1990.
     """
 
-    described_by = (SimpleRNNCell,)
+    _described_by = (SimpleRNNCell,)
 
     def __init__(
         self,

@@ -90,11 +90,11 @@ class Reshape(Layer):
 
     def call(self, inputs):
         target, total = self.target_shape, math.prod(inputs.shape[1:])
-        known = math.prod(d for d in target if d != -1)
+        product = math.prod(d for d in target if d != -1)
         if isinstance(total, int):
             free = -1 in target
-            if (free and (known == 0 or total % known)) or (
-                not free and total != known
+            if (free and (product == 0 or total % product)) or (
+                not free and total != product
             ):
                 raise ShapeError(
                     self.name,
@@ -102,7 +102,7 @@ class Reshape(Layer):
                     f"which do not fit target_shape {target}",
                     hint="Choose sizes of that product; one of them may be -1.",
                 )
-            target = tuple(total // known if d == -1 else d for d in target)
+            target = tuple(total // product if d == -1 else d for d in target)
         return jnp.reshape(inputs, (inputs.shape[0], *target))
 
 

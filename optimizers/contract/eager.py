@@ -62,16 +62,16 @@ class ListLayout:
         Raises:
             ArgumentError: The list has another length.
         """
-        wanted = self.treedef.num_leaves
-        values = self._check_length(optimizer_variables, wanted, "state arrays")
+        length = self.treedef.num_leaves
+        values = self._check_length(optimizer_variables, length, "state arrays")
         return self.treedef.unflatten(values)
 
-    def _check_length(self, values: Sequence[Any], wanted: int, what: str) -> list[Any]:
+    def _check_length(self, values: Sequence[Any], length: int, what: str) -> list[Any]:
         values = [_value_of(value) for value in values]
-        if len(values) != wanted:
+        if len(values) != length:
             raise ArgumentError(
                 self.op,
-                f"the optimizer was built for {wanted} {what}, received {len(values)}",
+                f"the optimizer was built for {length} {what}, received {len(values)}",
             )
         return values
 
@@ -126,11 +126,11 @@ def adopt(
 
 def _tell_apart(optimizer: Any, variables: dict[str, Any]) -> None:
     """Excludes the variables that were given, not all that have their paths."""
-    given = {id(v) for v in optimizer._undecayed}
+    excluded = {id(v) for v in optimizer._undecayed}
     paths = {exactly(v.path) for v in optimizer._undecayed}
     optimizer.weight_decay_exclusions = (
         *(p for p in optimizer.weight_decay_exclusions if p not in paths),
-        *(exactly(name) for name, v in variables.items() if id(v) in given),
+        *(exactly(name) for name, v in variables.items() if id(v) in excluded),
     )
 
 
@@ -277,9 +277,9 @@ def apply(
         0.5
     """
     if trainable_variables is not None:
-        given = list(trainable_variables)
-        self.build(given)
-        if [id(v) for v in given] != [id(v) for v in self._lists.variables]:
+        variables = list(trainable_variables)
+        self.build(variables)
+        if [id(v) for v in variables] != [id(v) for v in self._lists.variables]:
             raise ArgumentError(
                 "apply",
                 "the variables are not those that the optimizer was built with",

@@ -67,9 +67,9 @@ def moving_average(
     """The average after update number ``count``, and the parameters, overwritten by it
     every ``every`` updates. The first average is the first updated parameters."""
     # A scalar decides about the first update, not a select over all parameters.
-    kept = jnp.where(count == 0, 0.0, momentum).astype(jnp.float32)
+    share = jnp.where(count == 0, 0.0, momentum).astype(jnp.float32)
     average = jax.tree.map(
-        lambda a, p: (kept * a + (1.0 - kept) * p).astype(a.dtype), average, params
+        lambda a, p: (share * a + (1.0 - share) * p).astype(a.dtype), average, params
     )
     if every is not None:
         due = (count + 1) % every == 0

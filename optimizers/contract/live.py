@@ -152,8 +152,8 @@ def with_hyperparameters(
     rate = dict(opt_state["rate"])
     for name, value in values.items():
         if name not in _SETTABLE:
-            known = self.hyperparameters(opt_state)
-            raise unknown_name("hyperparameter", name, known, op=op)
+            names = self.hyperparameters(opt_state)
+            raise unknown_name("hyperparameter", name, names, op=op)
         if name == "learning_rate":
             refuse_with_schedule(type(self).__name__, self._learning_rate)
         rate[name] = replace_leaf(op, name, rate[name], value)

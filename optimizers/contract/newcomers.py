@@ -49,7 +49,7 @@ def refit(
     state["rate"] = dict(old["rate"])
     if optimizer.searches or not _is_divided(old["inner"], fresh["inner"], params):
         return {**state, "inner": fresh["inner"]}
-    joined = _joined(old["inner"], fresh["inner"], params)
+    joined = _new_paths(old["inner"], fresh["inner"], params)
     groups = []
     for group in old.get(NEWCOMERS, {}).values():
         names = {n: v for n, v in group["of"].items() if n in params.keys() - joined}
@@ -135,13 +135,13 @@ def set_count(state: Mapping[str, Any], count: Any) -> dict[str, Any]:
     within it."""
     before, now = host_value(state["rate"]["count"]), host_value(count)
 
-    def moved(since: Any) -> np.int32:
+    def rebase_count(since: Any) -> np.int32:
         return np.int32(now - min(before - host_value(since), now))
 
     rate = {**state["rate"], "count": count}
-    rate |= {k: moved(rate[k]) for k in (SINCE, WARM_SINCE) if k in rate}
+    rate |= {k: rebase_count(rate[k]) for k in (SINCE, WARM_SINCE) if k in rate}
     groups = [
-        group | {"since": moved(group["since"])}
+        group | {"since": rebase_count(group["since"])}
         for group in state.get(NEWCOMERS, {}).values()
     ]
     return _with_groups({**state, "rate": rate}, groups)
@@ -196,7 +196,7 @@ def _is_divided(old: Any, fresh: Any, params: Any) -> bool:
     return mine == {p: s for p, s in common(old).items() if p[:-1] in places}
 
 
-def _joined(old: Any, fresh: Any, params: Any) -> set[str]:
+def _new_paths(old: Any, fresh: Any, params: Any) -> set[str]:
     """Parameters of whose slots the old state has none."""
     slots = dict(jax.tree_util.tree_leaves_with_path(old))
     leaves = jax.tree_util.tree_leaves_with_path(fresh)

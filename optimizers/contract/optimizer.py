@@ -238,10 +238,10 @@ class Optimizer(abc.ABC):
         self.clipvalue = number("clipvalue", clipvalue, open_low=True)
         self.global_clipnorm = number("global_clipnorm", global_clipnorm, open_low=True)
         clips = ("clipnorm", "clipvalue", "global_clipnorm")
-        given = {k: getattr(self, k) for k in clips if getattr(self, k) is not None}
+        clipping = {k: getattr(self, k) for k in clips if getattr(self, k) is not None}
         # ExBurn clips by the global norm and then by value.
-        if len(given) > 1 and set(given) != {"clipvalue", "global_clipnorm"}:
-            raise ArgumentError(op, "only one kind of clipping can be used", given)
+        if len(clipping) > 1 and set(clipping) != {"clipvalue", "global_clipnorm"}:
+            raise ArgumentError(op, "only one kind of clipping can be used", clipping)
         self.use_ema = bool(use_ema)
         self.ema_momentum = check_rate(op, "ema_momentum", ema_momentum)
         self.ema_overwrite_frequency = steps(
@@ -497,9 +497,9 @@ class Optimizer(abc.ABC):
                 "weight decay cannot change once the optimizer has a state",
                 hint="Call it before compile().",
             )
-        given = list(var_list or ())
-        self._undecayed = [v for v in given if hasattr(v, "path")]
-        exact = [exactly(getattr(v, "path", v)) for v in given]
+        excluded = list(var_list or ())
+        self._undecayed = [v for v in excluded if hasattr(v, "path")]
+        exact = [exactly(getattr(v, "path", v)) for v in excluded]
         self.weight_decay_exclusions = (*exact, *(var_names or ()))
 
     # ------------------------------------------------------------------ live state
@@ -675,8 +675,8 @@ class Optimizer(abc.ABC):
         own = inspect.signature(type(self)).parameters
         # A class that takes **options may have been given more than it names.
         further = inspect.signature(our_class(type(self))).parameters
-        known = further if extends else further.keys() & self._given
-        for name in dict.fromkeys([*own, *known]):
+        common = further if extends else further.keys() & self._given
+        for name in dict.fromkeys([*own, *common]):
             if name == "learning_rate" and self.schedule is not None:
                 config[name] = registry.serialize(self.schedule)
                 continue
@@ -711,9 +711,9 @@ class Optimizer(abc.ABC):
         left_out = (
             set() if anything else {*inspect.signature(our_class(cls)).parameters}
         )
-        given = {k: v for k, v in config.items() if k in takes or k not in left_out}
+        arguments = {k: v for k, v in config.items() if k in takes or k not in left_out}
         with registry.custom_objects(custom_objects):
-            return cls(**{k: registry.deserialize(v) for k, v in given.items()})
+            return cls(**{k: registry.deserialize(v) for k, v in arguments.items()})
 
     def __repr__(self) -> str:
         rate = self.schedule or self._learning_rate
@@ -736,8 +736,8 @@ def _refuse_unknown(cls: type, arguments: Iterable[str]) -> None:
                 hint=f"Use {_OLD_NAMES[argument]}.",
             )
     if unknown := sorted(arguments):
-        known = inspect.signature(cls).parameters
-        raise unknown_argument(cls.__name__, unknown, known)
+        parameters = inspect.signature(cls).parameters
+        raise unknown_argument(cls.__name__, unknown, parameters)
 
 
 def _meant_by(kind: type, name: str) -> str | None:
@@ -747,5 +747,5 @@ def _meant_by(kind: type, name: str) -> str | None:
         return None
     if name in _OLD_NAMES:
         return _OLD_NAMES[name]
-    plain = {known.replace("_", ""): known for known in parameters}
+    plain = {parameter.replace("_", ""): parameter for parameter in parameters}
     return plain.get(name.replace("_", "").lower()) if name[0] != "_" else None

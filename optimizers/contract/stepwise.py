@@ -178,8 +178,10 @@ def add_optimizer_variables(
     """
     variables = list(trainable_variables)
     names = [name] if isinstance(name, str) else list(name)
-    given = initializer if isinstance(initializer, list | tuple) else [initializer]
-    makes = [*given, *given[:1] * (len(names) - len(given))]
+    initializers = (
+        initializer if isinstance(initializer, list | tuple) else [initializer]
+    )
+    makes = [*initializers, *initializers[:1] * (len(names) - len(initializers))]
     lists = tuple(
         [self.add_variable_from_reference(v, n, make) for v in variables]
         for n, make in zip(names, makes, strict=True)
@@ -207,8 +209,8 @@ def get_variable_index(self: Optimizer, variable: Any) -> int:
     if isinstance(variable, _Weight):
         return variable.index
     lists = self._lists
-    given = [id(v) for v in lists.variables].index(id(variable))
-    return sorted(lists.names).index(lists.names[given])  # as in a pass
+    position = [id(v) for v in lists.variables].index(id(variable))
+    return sorted(lists.names).index(lists.names[position])  # as in a pass
 
 
 def transformation(

@@ -73,21 +73,23 @@ def split_off_remainders(exact: Any, params: Any) -> tuple[Any, Any]:
         # Not by a cast, which XLA may take out between two operations in float32.
         return lax.reduce_precision(e, info.nexp, info.nmant)
 
-    kept = jax.tree.map(round_one, exact, params)
-    new = jax.tree.map(lambda k, p: k.astype(p.dtype), kept, params)
+    rounded_pairs = jax.tree.map(round_one, exact, params)
+    new = jax.tree.map(lambda k, p: k.astype(p.dtype), rounded_pairs, params)
     rests = jax.tree.map(
         lambda e, k, p: (e - k if is_narrow(p) else jnp.zeros(())).astype(p.dtype),
         exact,
-        kept,
+        rounded_pairs,
         params,
     )
     return new, rests
 
 
-def with_remainders(wide: Any, kept: Any) -> Any:
+def with_remainders(wide: Any, remainders: Any) -> Any:
     """Widened parameters with what had been rounded off."""
     return jax.tree.map(
-        lambda w, r: w + r.astype(w.dtype) if r.dtype != w.dtype else w, wide, kept
+        lambda w, r: w + r.astype(w.dtype) if r.dtype != w.dtype else w,
+        wide,
+        remainders,
     )
 
 
@@ -112,18 +114,18 @@ def like(op: str, new: Any, old: Any) -> Any:
     return map_with_path(one, new, old)
 
 
-def same_structure(op: str, state: Any, wanted: Any) -> None:
+def same_structure(op: str, state: Any, example: Any) -> None:
     """Checks that a rule's state is the one that its ``init`` makes.
 
     Raises:
         ShapeError: The state was made for other parameters or other options.
     """
-    received, made = jax.tree.structure(state), jax.tree.structure(wanted)
-    if received != made:
+    received, expected = jax.tree.structure(state), jax.tree.structure(example)
+    if received != expected:
         raise ShapeError(
             op,
             "the state does not fit: it was made for other parameters or options",
-            {"received": received, "init makes": made},
+            {"received": received, "init makes": expected},
             hint="Call init(params) again after changing the optimizer.",
         )
 
@@ -136,13 +138,15 @@ def same_shapes(op: str, grads: Any, params: Any) -> None:
     """
     grad_leaves = jax.tree_util.tree_flatten_with_path(grads)[0]
     param_leaves = jax.tree_util.tree_flatten_with_path(params)[0]
-    found = {path_of(path): jnp.shape(leaf) for path, leaf in grad_leaves}
-    wanted = {path_of(path): jnp.shape(leaf) for path, leaf in param_leaves}
-    if found == wanted and jax.tree.structure(grads) == jax.tree.structure(params):
+    grad_shapes = {path_of(path): jnp.shape(leaf) for path, leaf in grad_leaves}
+    param_shapes = {path_of(path): jnp.shape(leaf) for path, leaf in param_leaves}
+    if grad_shapes == param_shapes and jax.tree.structure(grads) == jax.tree.structure(
+        params
+    ):
         return
-    for path, shape in wanted.items():
-        if found.get(path) != shape:
-            received = found.get(path, "no gradient")
+    for path, shape in param_shapes.items():
+        if grad_shapes.get(path) != shape:
+            received = grad_shapes.get(path, "no gradient")
             raise ShapeError(
                 op,
                 f"parameter {path!r} needs a gradient of its own shape",
@@ -152,7 +156,9 @@ def same_shapes(op: str, grads: Any, params: Any) -> None:
         op,
         "gradients and parameters must be the same tree",
         {
-            "gradients without a parameter": sorted(set(found) - set(wanted)),
+            "gradients without a parameter": sorted(
+                set(grad_shapes) - set(param_shapes)
+            ),
             "gradients": jax.tree.structure(grads),
             "parameters": jax.tree.structure(params),
         },
@@ -217,43 +223,43 @@ class _NotConstant(Exception):
 
 def _read_off(jaxpr, consts, arguments) -> list:
     """Values of a program's outputs, evaluated backwards from what is needed."""
-    known = dict(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, arguments, strict=True))
+    values = dict(zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
     makers = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
 
     def value(atom):
         if hasattr(atom, "val"):  # a literal
             return atom.val
-        if atom not in known:
+        if atom not in values:
             eqn = makers[atom]
             name = eqn.primitive.name
             inner = eqn.params.get("jaxpr")
             if name in ("jit", "pjit") and inner is not None:
                 inputs = [value(v) for v in eqn.invars]
                 outputs = _read_off(inner.jaxpr, inner.consts, inputs)
-                known.update(zip(eqn.outvars, outputs, strict=True))
+                values.update(zip(eqn.outvars, outputs, strict=True))
             elif (
                 name == "broadcast_in_dim"
                 and eqn.params["shape"] == ()
                 or (name in ("copy", "copy_p"))
             ):
-                known[atom] = value(eqn.invars[0])
+                values[atom] = value(eqn.invars[0])
             elif name == "broadcast_in_dim" and eqn.invars[0].aval.shape == ():
                 scalar = value(eqn.invars[0])
                 if isinstance(scalar, jax.core.Tracer):  # an option of a lane's own
                     raise _NotConstant(name)
                 scalar = np.asarray(scalar, eqn.invars[0].aval.dtype)
-                known[atom] = np.broadcast_to(scalar, eqn.params["shape"])
+                values[atom] = np.broadcast_to(scalar, eqn.params["shape"])
             elif name == "convert_element_type":
                 source = value(eqn.invars[0])
                 if not isinstance(source, jax.core.Tracer):
                     source = np.asarray(source)
-                known[atom] = source.astype(eqn.params["new_dtype"])
+                values[atom] = source.astype(eqn.params["new_dtype"])
             else:
                 raise _NotConstant(name)
-        return known[atom]
+        return values[atom]
 
     try:
         return [value(var) for var in jaxpr.outvars]
     finally:
-        known.clear()  # `value` refers to itself: until it is collected, it holds them
+        values.clear()  # `value` refers to itself: until it is collected, it holds them

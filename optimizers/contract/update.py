@@ -76,8 +76,8 @@ def step(
         grads, wide = widen(grads), widen(params)
     if "rounded_off" in state:
         wide = with_remainders(wide, state["rounded_off"])
-    wanted = jax.eval_shape(optimizer.init_rule, wide)
-    same_structure(op, state["inner"], wanted)
+    example = jax.eval_shape(optimizer.init_rule, wide)
+    same_structure(op, state["inner"], example)
     grads = gradients.clip(
         grads, optimizer.clipnorm, optimizer.clipvalue, optimizer.global_clipnorm
     )

@@ -39,8 +39,8 @@ class _EpochSchedule(LearningRateSchedule):
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> bool:
         check = partial(check_optional, check_count, "set_epochs", floats=True)
-        told = (check("steps_per_epoch", steps_per_epoch), check("epochs", epochs))
-        changed, self._told = told != self._told, told
+        lengths = (check("steps_per_epoch", steps_per_epoch), check("epochs", epochs))
+        changed, self._told = lengths != self._told, lengths
         return changed
 
     def _epochs_before(self, step: Any) -> Any:
@@ -50,8 +50,8 @@ class _EpochSchedule(LearningRateSchedule):
         )
         return (jnp.asarray(step) // length).astype(jnp.float32)
 
-    def _require_length(self, name: str, own: int | None, told: int | None) -> int:
-        value = told if own is None else own
+    def _require_length(self, name: str, own: int | None, default: int | None) -> int:
+        value = default if own is None else own
         if value is None:
             raise NotBuiltError(
                 type(self).__name__,

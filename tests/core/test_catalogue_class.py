@@ -107,7 +107,7 @@ def test_a_docstring_of_one_line_takes_all_sections_but_the_example():
 def test_classes_beside_the_bases_may_tell_of_arguments():
     def init(self, colour): ...
 
-    doc = complete("A colour.", init, described_by=(Other,))
+    doc = complete("A colour.", init, _described_by=(Other,))
     assert "Args:\n    colour: Its colour.\n" in doc
 
 

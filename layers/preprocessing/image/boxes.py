@@ -214,11 +214,11 @@ def _area(boxes: Any) -> Any:
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
-def _require_corners(op: str, value: Any, known: tuple = ("xyxy",)) -> None:
-    if value not in known:
+def _require_corners(op: str, value: Any, formats: tuple = ("xyxy",)) -> None:
+    if value not in formats:
         raise ArgumentError(
             op,
-            f"bounding_box_format is {' or '.join(known)}, received {value!r}",
+            f"bounding_box_format is {' or '.join(formats)}, received {value!r}",
             hint="Convert the boxes with convert_format before and after.",
         )
 

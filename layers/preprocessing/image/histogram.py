@@ -195,8 +195,10 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageCorrection):
     def _table(self, counts, pixels):
         """The new value of each value ``[..., 256]`` of tiles of so many pixels."""
         if self.clip_limit > 0:
-            kept = jnp.minimum(counts, self.clip_limit * pixels / 256)
-            counts = kept + (counts - kept).sum(-1, keepdims=True) / 256
+            clipped_counts = jnp.minimum(counts, self.clip_limit * pixels / 256)
+            counts = (
+                clipped_counts + (counts - clipped_counts).sum(-1, keepdims=True) / 256
+            )
         below = counts.cumsum(-1)
         first = below[..., :1]
         rest = pixels - first

@@ -181,8 +181,8 @@ class RandomPosterization(ImageAugmentation):
     def transform(self, image, parameters):
         values = rescale(image, self.value_range, _BYTES)
         step = jnp.exp2(parameters.astype(values.dtype))
-        kept = jnp.floor(jnp.clip(values, *_BYTES) / step) * step
-        return rescale(kept, _BYTES, self.value_range)
+        levels = jnp.floor(jnp.clip(values, *_BYTES) / step) * step
+        return rescale(levels, _BYTES, self.value_range)
 
 
 @register_builtin

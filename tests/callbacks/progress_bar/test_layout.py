@@ -61,7 +61,7 @@ def test_rows_never_wrap_and_values_stand_below_each_other(names, width, expecte
     for line in lines(NAMES[names]):
         live = layout.live(line)
         assert width is None or cells_of(live) <= width
-        rows = layout.finished(line)
+        rows = layout.finish_line(line)
         assert width is None or max(map(cells_of, rows)) <= width
         shown.append(rows)
     if layout.table:
@@ -93,7 +93,7 @@ epoch    loss  accuracy  val_loss  val_accuracy   time
 def test_a_table_for_those_who_have_no_room(width):
     layout, rows = Layout(width), []
     for line in lines(NAMES["classes"])[:5]:
-        rows += layout.finished(line)
+        rows += layout.finish_line(line)
     expected = TABLE.splitlines()
     expected[1] += "  compiled in 2.0s" if width == 80 else ""
     assert [row.head + row.text for row in rows] == expected
@@ -116,7 +116,7 @@ epoch          loss  steering_mse  steering_mae   time
 
 def test_validation_stands_below_training_where_one_row_is_not_enough():
     layout = Layout(54)
-    rows = layout.finished(lines(NAMES["outputs"])[1])
+    rows = layout.finish_line(lines(NAMES["outputs"])[1])
     assert [row.text for row in rows] == GRID.splitlines()
 
 
@@ -129,7 +129,7 @@ def test_an_epoch_without_validation_leaves_its_places_free():
             line.label, 9, 41, 41, line.count, line.time,
             (*line.metrics, ("learning_rate", 0.5)), epoch=line.epoch,
         )  # fmt: skip
-        (row,) = layout.finished(more)
+        (row,) = layout.finish_line(more)
         rows.append(row.text.replace(str(number), str(number)))
     assert "val_loss" not in rows[0] and names[1] in rows[2]
     assert rows[1].index("learning_rate") == rows[2].index("learning_rate")
@@ -138,12 +138,12 @@ def test_an_epoch_without_validation_leaves_its_places_free():
 def test_a_table_at_any_width_and_a_new_column():
     layout = Layout(None, table=True)
     first, second, third = lines(["loss"], epochs=3)
-    rows = layout.finished(first) + layout.finished(second)
+    rows = layout.finish_line(first) + layout.finish_line(second)
     assert [row.text.split()[0] for row in rows] == ["epoch", "1/3", "2/3"]
     more = Line(
         third.label, 9, 1, 1, "", "", (*third.metrics, ("extra", 1.0)), epoch="3/3"
     )
-    header, row = layout.finished(more)
+    header, row = layout.finish_line(more)
     assert header.text.split() == ["epoch", "loss", "val_loss", "extra", "time"]
 
 
@@ -153,7 +153,7 @@ def test_values_that_come_later_have_room(width):
     names = [f"value_{i}" for i in range(8)]
     for number, line in enumerate(lines(["loss"], epochs=8)):
         logs = (*line.metrics, *((name, 0.5) for name in names[:number]))
-        rows = layout.finished(dataclasses.replace(line, metrics=logs))
+        rows = layout.finish_line(dataclasses.replace(line, metrics=logs))
         assert max(map(cells_of, rows)) <= width
         assert "".join(row.text for row in rows).count("0.5000") >= number
 
@@ -161,9 +161,9 @@ def test_values_that_come_later_have_room(width):
 def test_a_window_that_gets_narrower():
     layout = Layout(140)
     first, second = lines(NAMES["classes"], epochs=2)
-    assert layout.finished(first)[0].bar
+    assert layout.finish_line(first)[0].bar
     layout.resize(60)
-    assert [cells_of(row) <= 60 for row in layout.finished(second)] == [True, True]
+    assert [cells_of(row) <= 60 for row in layout.finish_line(second)] == [True, True]
 
 
 def test_what_goes_on_is_shown_before_what_was_reached():

@@ -15,7 +15,7 @@ from exburn.callbacks.progress_bar.layout import Line
 from exburn.callbacks.progress_bar.view import (
     NotebookView,
     PlainView,
-    TerminalView,
+    TerminalProgress,
     choose_view,
     exact_number,
 )
@@ -53,7 +53,7 @@ def test_a_terminal_without_unicode_gets_ascii_bars():
     console = Console(
         file=file, force_terminal=True, width=100, color_system=None, _environ={}
     )
-    TerminalView(console).finish(Line("Epoch 1/1", 9, 41, 100, "41/100", "1.0s"))
+    TerminalProgress(console).finish(Line("Epoch 1/1", 9, 41, 100, "41/100", "1.0s"))
     file.flush()
     text = file.buffer.getvalue().decode("latin-1")
     assert text.startswith("Epoch 1/1  ########............  41/100")
@@ -103,16 +103,16 @@ def test_numbers(value, text):
     [
         (0, True, False, None, None),
         (0, False, True, None, None),
-        ("auto", True, False, TerminalView, 0.1),
+        ("auto", True, False, TerminalProgress, 0.1),
         ("auto", False, True, NotebookView, 0.1),
         ("auto", False, False, PlainView, float("inf")),
-        (1, True, False, TerminalView, 0.1),
-        (True, True, False, TerminalView, 0.1),
+        (1, True, False, TerminalProgress, 0.1),
+        (True, True, False, TerminalProgress, 0.1),
         (1, False, True, NotebookView, 0.1),
         (1, False, False, PlainView, 10.0),
         (2, True, False, PlainView, float("inf")),
         (2, False, True, PlainView, float("inf")),
-        ("table", True, False, TerminalView, 0.1),
+        ("table", True, False, TerminalProgress, 0.1),
         ("table", False, True, NotebookView, 0.1),
         ("table", False, False, PlainView, float("inf")),
     ],
