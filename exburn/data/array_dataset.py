@@ -25,7 +25,6 @@ class ArrayDataset:
         x: An array, or a nested dict, list or tuple of arrays.
         y: Targets of the same leading length, or None.
         sample_weight: One weight a row (or a value), or None.
-        op: The operation named in errors.
         options: What the model takes, if it is known.
 
     Attributes:

@@ -39,7 +39,6 @@ def as_array(
 
     Args:
         value: What stands for an array.
-        name, op: For errors.
         raw: Whether strings and wide integers stay as they are: lookups read them.
     """
     if type(value) is np.ndarray and value.dtype in KEPT and value.ndim:

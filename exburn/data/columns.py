@@ -195,7 +195,6 @@ def _as_numbers(
     """Values, none of which is missing, as numbers.
 
     Args:
-        cells: The values.
         rows: Their places in the column.
         place: A name of such a place.
     """

@@ -35,7 +35,6 @@ def as_dataset(
         x: Arrays (nested), a data frame, a loader of batches, or a dataset.
         y: Targets; only beside arrays.
         sample_weight: Weights; only beside arrays.
-        op: The operation named in errors.
         options: What the model takes, if it is known.
 
     Raises:

@@ -310,7 +310,6 @@ def frame_array(
 
     Args:
         frame: The table, or a Series.
-        op: The operation named in errors.
         name: What errors call the table.
         text: Whether strings are needed, or numbers; either by default.
 
@@ -384,10 +383,8 @@ def divide_frame(frame: Any, name: str, options: ReadOptions, op: str) -> Any:
     number a row and is called as one of several columns.
 
     Args:
-        frame: The table.
         name: ``"x"``, ``"y"`` or ``"sample_weight"``.
         options: What the model takes.
-        op: The operation named in errors.
 
     Returns:
         The dict; or the frame as it is, if it is one array.
@@ -508,7 +505,6 @@ def read_columns(
     Args:
         frame: A table, or a dict of columns.
         texts: For each column, whether it is read as text.
-        op: The operation named in errors.
         name: What errors call the table.
 
     Raises:

@@ -44,7 +44,6 @@ class StreamDataset:
             Then ``iterate`` does not go on with the one that ``peek`` began.
         release: Called by ``close``, to end what the source keeps between epochs.
         name: What errors call it.
-        op: The operation named in errors.
 
     Attributes:
         first_epoch: The epoch that is read first; ``peek`` looks at its first batch.

@@ -45,7 +45,6 @@ class ShardingSummary(list):
     """A ``WeightLayout`` for each weight; prints as a table.
 
     Args:
-        rows: The layouts.
         where: The distribution, in words.
         slots: Bytes of the optimizer's state that each device holds, if it is known.
 

@@ -246,7 +246,6 @@ def draw_trials(
     is one run more in which they are all alike: a model may do another thing then.
 
     Args:
-        program: The program.
         rows: Those of each run.
 
     Raises:
@@ -289,8 +288,6 @@ def draw_inputs(
     """Random inputs: numbers about zero, and integers that tables have rows for.
 
     Args:
-        program: The program.
-        rows: Their number.
         sizes: The values of its other symbols.
     """
     random, numbers = np.random.default_rng(0), {"batch": rows, **sizes}
@@ -426,7 +423,6 @@ def reaches(program: ExportedProgram, inputs: list[np.ndarray]) -> list[Reach] |
     little less.
 
     Args:
-        program: The program.
         inputs: Its inputs, in its order.
     """
     specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]

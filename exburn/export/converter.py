@@ -62,7 +62,6 @@ def artifact(function: Any, specs: Sequence[Any], target: str) -> bytes:
     """The portable artifact of StableHLO of a function of arrays.
 
     Args:
-        function: The function.
         specs: Specs of its arguments, of known sizes.
         target: What the program is traced for: see ``portable``.
     """
@@ -109,9 +108,7 @@ def conversion_error(
 
     Args:
         target: What was converted to.
-        code: The process' exit status.
         result: What it had reported until then.
-        stderr: Its standard error.
     """
     stage = result.get("stage", "starting")
     if code < 0:
@@ -129,7 +126,6 @@ def telling_line(stderr: str, error: str | None = None) -> str | None:
     """The line of a converter's output that says most.
 
     Args:
-        stderr: Its standard error.
         error: The exception that it ended with.
 
     Example:

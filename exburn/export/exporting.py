@@ -73,7 +73,6 @@ def write_checked(
     """Writes a program in a format to a new place, and runs the file beside it.
 
     Args:
-        form: The format.
         program: The program, traced for the format's target.
         path: Where nothing is yet.
         options: Those of the format.

@@ -212,7 +212,6 @@ def solve_sizes(op: str, shapes: Sequence[tuple], received: Sequence[tuple]) -> 
     """The values of the symbols in shapes, by what was received.
 
     Args:
-        op: The operation that errors name.
         shapes: Shapes whose open sizes are symbols or multiples of them, or the text
             of these.
         received: The shapes of arrays, of the same ranks.

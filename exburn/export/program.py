@@ -30,7 +30,6 @@ class ExportedProgram:
     """A model's inference: weights and inputs in, outputs out.
 
     Args:
-        model: The model.
         specs: Specs of its inputs, in their structure.
         target: The runtime that it is traced for: see ``portable``; ``None`` for none.
         samples: Inputs of the model that files are compared on, and calibrated by.

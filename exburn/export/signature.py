@@ -43,14 +43,12 @@ def specs_for_export(
     """Specs of a model's inputs, with symbols for the sizes that stay open.
 
     Args:
-        model: The model.
         inputs: Arrays or specs in the structure of the inputs, where the model does not
             know them. Their first axis is taken to be the rows.
         dynamic: ``"all"`` leaves the number of rows open, and every size that the
             model leaves open; ``"batch"`` the rows alone: other open sizes are those of
             the samples; ``None`` fixes the rows, too: they are ``batch_size`` or 1.
         batch_size: A number of rows; it fixes that alone.
-        samples: The samples.
 
     Raises:
         NotBuiltError: The model has no weights, or its inputs are not known.
@@ -143,7 +141,6 @@ def names_of(
     """A name for each leaf: its key in a dict, the model's own, or by number.
 
     Args:
-        tree: The inputs or outputs.
         base: The name of one that has none.
         own_names: The names that the model has for them, if it has.
         reserved: Names that are taken.

@@ -41,8 +41,6 @@ def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> Writ
     list.
 
     Args:
-        program: The program.
-        path: The file.
         options: ``platforms``: some of ``("cpu", "cuda", "rocm", "tpu")``; by default
             the CPU and the platform in use.
 

@@ -47,10 +47,8 @@ def stage(
     the next writer puts the old folder back.
 
     Args:
-        path: The place.
         own_names: If a folder is written: the names that a folder in the place may
             have in it, since it is replaced with all that it holds.
-        op: The operation named in errors.
         many: Whether there are so many files that the system brings all that it has to
             disk at once, instead of one file after another.
 

@@ -22,7 +22,6 @@ def own_variables(
     with it. Others are whoever refers to it: in CPython an object knows their number.
 
     Args:
-        variables: By name.
         arrays: What is about to be consumed, by the same names: as a rule the
             variables' own arrays. Nobody else refers to this dictionary's values.
 

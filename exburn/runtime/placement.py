@@ -16,7 +16,6 @@ def refuse_apart(op: str, error: BaseException, trees: dict[str, Any]) -> None:
     """Says which arrays lie where, if that is what JAX has raised an error for.
 
     Args:
-        op: The operation named in the error.
         error: What was raised.
         trees: Arrays, in any structure, by the names that the user knows them by.
 

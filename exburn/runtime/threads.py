@@ -163,7 +163,6 @@ def ahead(
     Args:
         pool: Makes them.
         get: Makes one.
-        order: The indices.
         depth: Batches that may wait, made but not used.
         waiting: Holds those under way, that which is waited for as well.
 

@@ -33,7 +33,6 @@ def device_constant(value: Any, dtype: Any = "int32") -> jax.Array:
 
     Args:
         value: The number or numbers; no more than a few.
-        dtype: Their type.
 
     Example:
         >>> device_constant(3) is device_constant(3), device_constant((3,)).shape

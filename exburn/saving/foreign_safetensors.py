@@ -122,11 +122,9 @@ def write_foreign(
     take their places together.
 
     Args:
-        path: The file.
         weights: The model's weights by path.
         rules: What becomes of them.
         max_shard_size: Bytes of the tensors in one file.
-        op: The operation named in errors.
 
     Returns:
         The file, or the index of several.

@@ -34,7 +34,6 @@ class HDF5File:
 
     Args:
         path: What errors call the file, and where it is if there are no ``data``.
-        op: The operation named in errors.
         most: How many entries it may have.
         data: Its bytes, out of an archive.
         size: Bytes that they have in the archive.

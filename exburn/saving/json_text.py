@@ -43,8 +43,6 @@ def parse_json(
     """JSON of bounded size and depth, without duplicate keys.
 
     Args:
-        text: The JSON.
-        op, path: Named in errors.
         what: What the text is, for errors.
         most: The most values that it may have.
 
@@ -90,8 +88,6 @@ def unpack_text(packed: str, op: str, path: Any, what: str = "the text") -> str:
     """The inverse of ``pack_text``, for texts of at most ``MAX_TEXT`` bytes.
 
     Args:
-        packed: The packed text.
-        op, path: Named in errors.
         what: What the text is, for errors.
 
     Raises:

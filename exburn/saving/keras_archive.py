@@ -43,10 +43,6 @@ def is_keras_archive(path: Path, op: str) -> bool:
 class KerasArchive:
     """The members of an archive; nothing of it is written anywhere.
 
-    Args:
-        path: The archive.
-        op: The operation named in errors.
-
     Raises:
         ModelFormatError: It is damaged, or a name in it leads out of it.
     """

@@ -55,7 +55,6 @@ def walk(model: Any, has: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
     """The layers, metrics and optimizers of a model, each with its group in a file.
 
     Args:
-        model: The model.
         has: Whether the file has a group of that path. Something that is not where it
             is met first is looked for where it is met next: Keras before 3.14 wrote no
             containers inside of containers, whose layers are among ``layers`` then.

@@ -121,7 +121,6 @@ class _Reader:
     """Makes a model of a file that is open.
 
     Args:
-        file: The weights.
         format: What the file is, for errors.
         config: The description as it was written.
     """
@@ -299,7 +298,6 @@ class KerasState:
     kind after the other, where those made together are in turn for each parameter.
 
     Args:
-        optimizer: The optimizer of ours.
         params: The trained parameters by path, in Keras' order: specs or arrays.
         shapes: Shapes of Keras' arrays.
         rate: Whether the learning rate is among them: it is in Keras 3.

@@ -195,10 +195,8 @@ def packed_layer(
     The layer gets the policy of exact weights, until these are read and packed.
 
     Args:
-        layer: The layer.
         start: What the names of its arrays begin with.
         shapes: Shapes of the file's arrays by name.
-        op: The operation named in errors.
         path: The file, for errors.
 
     Raises:

@@ -34,7 +34,6 @@ def open_weights(
 
     Args:
         path: The file, which is HDF5 or an archive.
-        model: The model.
         by_name: Whether layers of a legacy file are found by their names.
         skip_mismatch: Whether its layers with other numbers of weights are passed by.
 
@@ -72,7 +71,6 @@ class KerasWeights(WeightSource):
     """The weights of a file of Keras 3, by their paths in a model of ours.
 
     Args:
-        file: The open file.
         model: The model that they are for.
 
     Attributes:

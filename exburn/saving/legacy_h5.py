@@ -42,7 +42,6 @@ class LegacyWeights(WeightSource):
     """The weights of such a file, by their paths in a model of ours.
 
     Args:
-        file: The open file.
         model: The model that they are for.
         by_name: Whether layers are found by their names. Else the layers with weights
             come in the order of the model's, as Keras has it.

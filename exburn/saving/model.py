@@ -137,7 +137,6 @@ def _write(
     """Writes what describes a model, which is plain data by now.
 
     Args:
-        path: The file.
         description: The architecture, JSON-able.
         tensors: All arrays by their names in the file, but for the optimizer's.
         compiled: What ``compile`` was given, JSON-able.

@@ -208,8 +208,6 @@ def unusable(
     """The error for a file that no model can be made of.
 
     Args:
-        op: The operation named in it.
-        path: The file.
         error: What went wrong.
         hint: What to do, unless a name is not registered.
         **details: More to say.

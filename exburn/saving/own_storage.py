@@ -85,7 +85,6 @@ def give_back(model: Any, arrays: Mapping[str, np.ndarray], op: str) -> None:
     Args:
         model: A model whose weights have their values.
         arrays: Those tensors of the file that ``is_own`` is true of.
-        op: The operation named in errors.
 
     Raises:
         ModelFormatError: The model has no such layer, or it has no such method.

@@ -73,7 +73,6 @@ def local_source(source: Any, op: str) -> Path:
 
     Args:
         source: A path, or ``"user/model"``, also ``"user/model@revision"``.
-        op: The operation named in errors.
 
     Raises:
         MissingFileError: There is no such file or folder, and it is no such name.

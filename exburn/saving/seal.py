@@ -90,9 +90,7 @@ def open_document(
     """The content of a document, whose digest fits.
 
     Args:
-        data: The file's bytes.
         format: What it must be.
-        op, path: Named in errors.
         most: The most values that it may have.
 
     Raises:
@@ -121,9 +119,7 @@ def read_document(
     """The content of a file that is a document.
 
     Args:
-        path: The file.
         format: What it must be.
-        op: The operation named in errors.
         most_bytes: The most bytes that it may have.
         most: The most values that it may have.
 

@@ -87,13 +87,11 @@ def write_tensors(
     """Writes named arrays; the file that was there before survives any failure.
 
     Args:
-        path: The file.
         tensors: Arrays of NumPy or JAX; the latter are fetched one after another.
         metadata: Further strings.
         format: What the file is, ``exburn-…``.
         max_shard_size: Bytes of the tensors in one file; more go into several files,
             beside an index under the given name.
-        op: The operation named in errors.
 
     Returns:
         The file that was written.
@@ -363,7 +361,6 @@ class TensorFile:
 
     Args:
         path: The file; or a `BytesSource`.
-        op: The operation named in errors.
 
     Attributes:
         entries: What the tensors are, by name.
@@ -452,7 +449,6 @@ class TensorFile:
         """The array of this name, as of ``read``.
 
         Args:
-            name: Its name.
             aligned: Whether its memory begins where JAX, on a CPU, takes it as it is.
         """
         entry = self.entries[name]

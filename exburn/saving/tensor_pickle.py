@@ -142,7 +142,6 @@ class PickleStream:
     """The bytes of a file from some place on, a buffer at a time.
 
     Args:
-        file: The file.
         place: Where it begins.
         stop: Where it ends at the latest.
     """

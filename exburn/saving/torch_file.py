@@ -87,10 +87,6 @@ class TorchFile:
     entry of the outermost dict has tensors, but for an optimizer's, they go without its
     name: ``{"epoch": 3, "state_dict": {…}}`` holds the tensors of the inner one.
 
-    Args:
-        path: The file.
-        op: The operation named in errors.
-
     Attributes:
         tensors: What they are, by name.
 

@@ -125,12 +125,7 @@ class TorchSource(WeightSource):
 
 
 class ShardedSource(WeightSource):
-    """The tensors of several files, each of which has some.
-
-    Args:
-        parts: The files.
-        op: The operation named in errors.
-    """
+    """The tensors of several files, each of which has some."""
 
     sequential = dtypes_known = True
 
@@ -190,8 +185,6 @@ class NpzSource(WeightSource):
     """NumPy's ``.npz``: names are paths, or ``arr_0 …`` in the order of the weights.
 
     Args:
-        path: The file.
-        op: The operation named in errors.
         wanted: The weights, for those that come in their order.
     """
 
@@ -216,7 +209,6 @@ class RenamedSource(WeightSource):
         stored: The arrays by their names in a file.
         rules: What becomes of them.
         wanted: Shapes of the model's weights, by path.
-        op: The operation named in errors.
 
     Attributes:
         shapes: Those of what becomes a weight, by its path; of what no rule is for, and

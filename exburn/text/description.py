@@ -57,9 +57,7 @@ class Growth:
         """Refuses a text that the normalizer makes far longer.
 
         Args:
-            text: The text.
             normalizer: The package's normalizer; ``None`` if there is none.
-            op: The operation named in errors.
 
         Raises:
             FileFormatError: It becomes more than four times as long, and a million
@@ -85,9 +83,7 @@ class Growth:
         """Refuses tokens whose text would be far longer than tokens are.
 
         Args:
-            ids: Their numbers.
             token_of: The token of a number.
-            op: The operation named in errors.
 
         Raises:
             FileFormatError: They become more than 16 million characters.

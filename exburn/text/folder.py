@@ -218,10 +218,8 @@ def read_description(
     """The tokenizer that the files beside a ``tokenizer.json`` make of it.
 
     Args:
-        folder: The folder.
         content: The text of its ``tokenizer.json``.
         description: What that describes; it is changed.
-        op: The operation named in errors.
 
     Raises:
         FileFormatError: An entry does not fit, is not done here, contradicts the
@@ -297,7 +295,6 @@ def _take_special(
     Args:
         entries: What ``tokenizer_config.json`` says; it is changed.
         special: The content of the other file.
-        op: The operation named in errors.
 
     Returns:
         Further special tokens, under their older name.
@@ -380,7 +377,6 @@ class _Reading:
     Args:
         described: The content of ``tokenizer.json``, which is changed.
         entries: What the other files say.
-        op: The operation named in errors.
     """
 
     def __init__(self, description: dict[str, Any], entries: dict[str, Any], op: str):

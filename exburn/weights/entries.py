@@ -368,7 +368,6 @@ def section(table: Table, op: str) -> Kind:
 
     Args:
         table: Of its entries.
-        op: The operation named in errors.
 
     Example:
         >>> rope = Table("config.json", [Field("base", "base", real(), 1e4)])

@@ -72,7 +72,6 @@ def check_sizes(
     Args:
         sizes: Those of the configuration.
         shapes: Of the tensors, by name.
-        op: The operation named in the error.
         **details: Facts for the error.
 
     Raises:

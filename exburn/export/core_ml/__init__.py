@@ -50,7 +50,6 @@ def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> Writ
     """Writes the program as a package for iOS 18, macOS 15 and later.
 
     Args:
-        program: The program.
         path: The package, a folder.
         options: ``precision``: ``"float32"``, the default, or ``"float16"``, in which
             Core ML computes on the neural engine.

@@ -53,8 +53,6 @@ def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> Writ
     """Writes the program with a signature for each number of rows.
 
     Args:
-        program: The program.
-        path: The file.
         options: ``batch_sizes``: numbers of rows, the first of which is the signature
             ``serving_default`` and each other ``rows_…``; by default 1.
             ``quantize``: ``"int8"`` for weights and arithmetic, which the samples

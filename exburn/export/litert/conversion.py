@@ -60,7 +60,6 @@ def convert(
     """One file with a signature for each program.
 
     Args:
-        artifacts: The programs' bytes.
         programs: What is said of each.
         integers: Whether the programs say what is rounded how (composites of the name
             ``quant.fake_quant``): then operators between such places take integers.

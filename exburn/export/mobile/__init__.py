@@ -49,8 +49,6 @@ def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> Writ
     """Writes the bundle; each file is checked as if it were exported by itself.
 
     Args:
-        program: The program.
-        path: The folder.
         options: ``formats``: which files, of ``("litert", "coreml", "onnx")``.
             ``labels``: names of the classes, in the order of the output's last axis; a
             dict by output if there are several; by default the model's own.

@@ -73,7 +73,6 @@ def contract_of(
     """The contract, but for its golden tensors.
 
     Args:
-        program: The program.
         folder: The bundle, with its files.
         reports: What was written, by format.
         labels: Those of the outputs that have some.

@@ -65,8 +65,6 @@ def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> Writ
     """Writes the program.
 
     Args:
-        program: The program.
-        path: The file.
         options: ``integers``: ``"int64"`` or ``"int32"`` for inputs of integers of 32
             bits; by default what the model declares.
 

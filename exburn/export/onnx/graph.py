@@ -111,7 +111,6 @@ class Integers(Value):
     processors with AVX2 and no VNNI, and it makes such products of two ``int8``.
 
     Args:
-        array: The integers.
         scale: For each entry its scale, in a shape that broadcasts.
         path: The name of the weight.
     """

@@ -98,10 +98,8 @@ def find_places(
     """Reads where slices begin from the last axis of ``indices``.
 
     Args:
-        graph: The graph.
         indices: ``[batch…, index]``.
         axes: The operand's axis of each index.
-        shape: The operand's.
         sizes: The sizes of slices by axis.
         mode: What happens outside: JAX's mode.
     """

@@ -269,7 +269,6 @@ def mark_shared(operations: Operations, constants: dict[int, OnnxConstant]) -> N
     """Marks the weights that several operations read.
 
     Args:
-        operations: The program.
         constants: Its weights, by the slot's ``id``.
     """
     uses = Counter(id(slot) for step in operations.walk() for slot in step.inputs)
@@ -287,7 +286,6 @@ def add_inputs(
     """The inputs of a graph, of which open sizes are read.
 
     Args:
-        graph: The graph.
         names, specs: Those of the inputs.
         wide: Names of the inputs that are int64, of which int32 is made.
 

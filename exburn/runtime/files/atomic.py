@@ -36,9 +36,7 @@ def write_atomically(
     target's permissions are kept, and a symbolic link goes on pointing where it did.
 
     Args:
-        path: The target.
         write: Called with a binary file to write into.
-        op: The operation named in errors.
 
     Raises:
         SaveError: The system refuses; the old file is intact.
@@ -75,9 +73,7 @@ def path_of(value: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
     """A path as the user gives it, with a suffix if it has none.
 
     Args:
-        value: The path.
         suffix: What is appended to a name without one.
-        op: The operation named in errors.
         exists: Leave the name as it is if there is such a file.
 
     Raises:
@@ -143,10 +139,6 @@ def target_of(path: Any, op: str, *, overwrite: bool = True) -> Path:
 
 class Staged:
     """A file that is being written beside the place that it will take.
-
-    Args:
-        path: The place.
-        op: The operation named in errors.
 
     Attributes:
         placed: Whether the file has taken its place.
@@ -243,8 +235,6 @@ def system_error(
     """The error for what the system said.
 
     Args:
-        op: The operation named in it.
-        path: The file.
         error: What the system said.
         placed: Whether the file has its new content already.
     """
@@ -267,10 +257,6 @@ def system_error(
 @contextlib.contextmanager
 def telling_refusals(op: str, path: Any) -> Iterator[None]:
     """In the block, what the system refuses is a ``SaveError`` that names the file.
-
-    Args:
-        op: The operation named in it.
-        path: The file.
 
     Raises:
         SaveError: The system refuses.

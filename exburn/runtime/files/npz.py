@@ -25,11 +25,6 @@ _READERS = {
 class NpzFile:
     """The arrays of an ``.npz`` file by name, of numbers alone.
 
-    Args:
-        path: The file.
-        op: The operation named in errors.
-        kind: The class of errors.
-
     Attributes:
         shapes, dtypes: Shape and dtype of each array by its name, of which nothing has
             been read.

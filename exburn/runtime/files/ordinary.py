@@ -49,7 +49,6 @@ def check_ordinary(path: Any, op: str) -> os.stat_result:
 
     Args:
         path: The file; links are followed.
-        op: The operation named in errors.
 
     Raises:
         MissingFileError: There is no such file, or it is something else than a file.
@@ -75,7 +74,6 @@ def read_whole(path: Any, op: str, most: int | None = None) -> bytes:
 
     Args:
         path: The file; links are followed.
-        op: The operation named in errors.
         most: The most bytes that it may have; without it, whatever it has: of files
             whose content is what is asked for, such as weights.
 
@@ -117,10 +115,6 @@ def read_text(path: Any, op: str, most: int) -> str:
 
 class Source:
     """An ordinary file, open for reading at any place.
-
-    Args:
-        path: The file.
-        op: The operation named in errors.
 
     Attributes:
         size: Its length in bytes when it was opened.
@@ -185,10 +179,6 @@ class Source:
 class BytesSource(Source):
     """Bytes in memory, read as a file is.
 
-    Args:
-        data: The bytes.
-        op: The operation named in errors.
-
     Example:
         >>> BytesSource(b"one two", op="load").read(4, 9)
         b'two'
@@ -236,7 +226,6 @@ def check_folder(path: Any, op: str) -> Path:
 
     Args:
         path: The folder, which may begin with ``~``.
-        op: The operation named in errors.
 
     Raises:
         MissingFileError: There is none; the error says where it was looked for, and

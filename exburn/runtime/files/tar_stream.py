@@ -35,7 +35,6 @@ class _Unpacked(io.RawIOBase):
     """The stream of an archive, which ends with an error where it is too long.
 
     Args:
-        inner: The stream.
         limit: Bytes that it may have.
         refuse: Makes the error.
 
@@ -78,7 +77,6 @@ def open_tar(path: Path, limit: int, refuse: Refuse) -> Iterator[TarStream]:
     """The members of an archive, one after another.
 
     Args:
-        path: The file.
         limit: Bytes that it may unpack to, headers included.
         refuse: Makes the error for one that is longer.
 

@@ -53,9 +53,7 @@ class Changes:
     """New files of a folder, and names that are to go.
 
     Args:
-        folder: The folder.
         room: Where the files lie until they take their places.
-        op: The operation named in errors.
     """
 
     def __init__(self, folder: Path, room: Path, op: str):
@@ -128,7 +126,6 @@ def changing(folder: Any, *, op: str = "save") -> Iterator[Changes]:
 
     Args:
         folder: The folder, which exists.
-        op: The operation named in errors.
 
     Raises:
         ArgumentError: The folder does not exist, or another one is in a file's place.
@@ -182,10 +179,6 @@ def changing(folder: Any, *, op: str = "save") -> Iterator[Changes]:
 
 def finish_changes(folder: Path, op: str) -> None:
     """Finishes what a killed writer has left to do in a folder.
-
-    Args:
-        folder: The folder.
-        op: The operation named in errors.
 
     Raises:
         LoadError: The system refuses.

@@ -20,8 +20,6 @@ def open_zip(path: Path, op: str, most: int = _MOST) -> zipfile.ZipFile:
     """The zip file, for reading; ``zipfile`` makes an object of every member at once.
 
     Args:
-        path: The file.
-        op: The operation named in errors.
         most: Bytes of its directory; by default those of any file of weights.
 
     Raises:

@@ -25,7 +25,6 @@ def put(value: Any, sharding: Sharding) -> jax.Array:
 
     Args:
         value: An array of NumPy's or JAX'.
-        sharding: The layout.
 
     Example:
         >>> place = jax.sharding.SingleDeviceSharding(jax.devices()[0])

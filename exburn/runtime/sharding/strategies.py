@@ -559,9 +559,7 @@ def divide_axis(
     """The layout along the longest axis that can be divided evenly.
 
     Args:
-        shape: Of the weight.
         axes: Axes of the mesh that divide it together.
-        mesh: The mesh.
         min_size: Fewer elements are not divided.
         present: The layout that it has already, whose axes stay as they are.
 
@@ -591,7 +589,6 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
         mesh: ``"data"``, ``"fsdp"``, sizes by axis names, a DeviceMesh, or a
             Distribution as it is.
         layout: Rules for weights: a LayoutMap, or a dict.
-        op: The operation named in errors.
 
     Raises:
         LayoutError: It is none of these, or needs other devices than there are.

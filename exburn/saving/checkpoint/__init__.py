@@ -43,7 +43,6 @@ class CheckpointWriter:
     """Adds checkpoints to a folder and deletes old ones, one after another.
 
     Args:
-        path: The folder.
         keep: How many of the newest stay.
         best: ``"min"`` or ``"max"``: the one with the best score stays, too.
         background: Writes in a thread. An error then comes out of the next call.

@@ -51,7 +51,6 @@ def write_arrays(
         folder: Where to.
         arrays: Arrays by name. Several processes write those of JAX that span them,
             each what is on its own devices, and the first one all others.
-        writers: The processes that write.
         turn: A name that all of them use once.
 
     Raises:
