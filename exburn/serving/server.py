@@ -29,8 +29,7 @@ from exburn.serving.options import (
     places_of,
     seconds,
 )
-from exburn.serving.partition import Partition
-from exburn.serving.programs import compile_bursts, compile_sizes
+from exburn.serving.partition import Partition, compile_bursts, compile_sizes
 from exburn.serving.statistics import Recorder, ServingStatistics
 from exburn.serving.streams import Streams
 

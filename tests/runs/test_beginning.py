@@ -3,8 +3,7 @@
 from tests.distribution.processes import DATA, run
 
 from exburn import runs
-from exburn.runs.beginning import _goes_on
-from exburn.runs.environment import describe_environment, hide_secrets
+from exburn.runs.beginning import _goes_on, describe_environment, hide_secrets
 
 
 def test_what_goes_on_in_a_folder(tmp_path):

@@ -20,7 +20,7 @@ from exburn.errors.boundary import guard_methods
 from exburn.runtime.gc_pause import frozen_heap
 from exburn.serving.http.connections import WatchedProtocol
 from exburn.serving.http.draining import DrainingServer
-from exburn.serving.http.entrance import ASGIApp, Entrance
+from exburn.serving.http.entrance import ASGIApp, Entrance, make_tracer
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.health import Health
 from exburn.serving.http.inference import Inference
@@ -32,7 +32,6 @@ from exburn.serving.http.origins import Hosts, Origins
 from exburn.serving.http.registry import Registry
 from exburn.serving.http.routes import Routes
 from exburn.serving.http.streaming import Generation
-from exburn.serving.http.tracing import make_tracer
 from exburn.serving.options import ServingOptions, change_options, names_of, seconds
 from exburn.serving.server import Serving
 from exburn.training.memory import free_host_bytes
