@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING
 from jax import vmap as vectorize
 
 from exburn.compute.buffers import *
-from exburn.compute.commands import Command, poll, submit, wait
 from exburn.compute.kernels import *
-from exburn.compute.memory import device_count, memory_info, synchronize
-from exburn.compute.pipeline import ComputePipeline, Slot
 from exburn.core.missing_names import refuser
 
 __all__ = [

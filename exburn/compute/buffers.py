@@ -1,8 +1,9 @@
-"""Typed arrays on a device."""
+"""Typed arrays on a device, and the memory that they lie in."""
 
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import jax
@@ -13,7 +14,20 @@ from exburn.errors import DataError, DTypeError, ShapeError
 from exburn.errors.boundary import api_boundary
 from exburn.runtime.device import device_of
 
-__all__ = ["buffer", "dtype", "dtypes", "free", "read", "shape", "size", "to_binary"]
+__all__ = [
+    "buffer",
+    "device_count",
+    "dtype",
+    "dtypes",
+    "free",
+    "memory_info",
+    "read",
+    "shape",
+    "size",
+    "synchronize",
+    "to_binary",
+]
+
 
 _DTYPES = (
     "bool int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64 "
@@ -260,3 +274,57 @@ def _holds(name: str, device: Any) -> bool:
     except Exception:  # each plug-in has its own error for what it lacks
         return False
     return True
+
+
+@api_boundary
+def device_count() -> int:
+    """Number of devices of the default kind.
+
+    Example:
+        >>> from exburn import compute
+        >>> compute.device_count() >= 1
+        True
+    """
+    return jax.device_count()
+
+
+@api_boundary
+def memory_info(device: Any = None) -> dict[str, int | None]:
+    """Bytes of a device: ``total``, ``used``, ``free``; None where it does not tell.
+
+    For a CPU these are the machine's memory, what JAX' arrays take, and what is left.
+
+    Args:
+        device: A device or its name; the default one if ``None``.
+
+    Example:
+        >>> sorted(memory_info())
+        ['free', 'total', 'used']
+    """
+    device = device_of(device, "memory_info") or jax.devices()[0]
+    stats = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        total, used = stats["bytes_limit"], stats.get("bytes_in_use", 0)
+        return {"total": total, "used": used, "free": total - used}
+    if device.platform != "cpu":
+        return {"total": None, "used": None, "free": None}
+    page = os.sysconf("SC_PAGE_SIZE")
+    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else None
+    return {
+        "total": os.sysconf("SC_PHYS_PAGES") * page,
+        "used": sum(a.nbytes for a in jax.live_arrays("cpu")),
+        "free": os.sysconf(pages) * page if pages else None,
+    }
+
+
+@api_boundary
+def synchronize() -> None:
+    """Waits until the devices have done all that was asked of them so far.
+
+    Example:
+        >>> from exburn import compute
+        >>> compute.synchronize()
+    """
+    for array in jax.live_arrays():
+        array.block_until_ready()
+    jax.effects_barrier()

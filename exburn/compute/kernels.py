@@ -1,20 +1,40 @@
-"""A registry of named kernels: functions of arrays, compiled on their first use."""
+"""Named kernels: functions of arrays, one by one, in a row, or waited for later.
+
+A kernel is compiled on its first use, a `ComputePipeline` of several as one program; a
+`Command` is what JAX dispatched and has not finished yet.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_number, check_optional
 from exburn.core.symbolic_shapes import describe
-from exburn.errors import ArgumentError, unknown_name
-from exburn.errors.boundary import api_boundary
+from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.runtime.kernels.conv.dispatch import convolve
 
-__all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
+__all__ = [
+    "Command",
+    "ComputePipeline",
+    "Slot",
+    "compile_kernel",
+    "kernel",
+    "kernels",
+    "poll",
+    "register_kernel",
+    "run_kernel",
+    "submit",
+    "wait",
+]
+
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _kernels: dict[str, Callable] = {}
@@ -198,3 +218,275 @@ _BUILT_IN: dict[str, Callable] = {
 }
 for _name, _fn in _BUILT_IN.items():
     register_kernel(_name, _fn)
+
+
+@guard_methods
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """A value of a pipeline that does not exist yet: an input or a step's result.
+
+    Attributes:
+        index: Its number in the pipeline.
+        name: Its name there.
+
+    Example:
+        >>> Slot(0, "x").name
+        'x'
+    """
+
+    index: int
+    name: str
+
+
+@guard_methods
+class ComputePipeline:
+    """Records kernels and runs all of them as one program, without host round trips.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> pipe = ComputePipeline()
+        >>> x = pipe.input("x")
+        >>> hidden = pipe.add("matmul", x, jnp.eye(2))
+        >>> out = pipe.add("relu", hidden)
+        >>> pipe.run(x=jnp.array([[1.0, -1.0]])).tolist()
+        [[1.0, 0.0]]
+    """
+
+    def __init__(self):
+        self._inputs: list[Slot] = []
+        self._steps: list[tuple[Slot, Any, tuple, dict[str, Any]]] = []
+        self._programs: dict[tuple[int, ...], Any] = {}
+        #: How often the pipeline was traced, and so compiled.
+        self.traces = 0
+
+    def input(self, name: str) -> Slot:
+        """Declares an input, given by name to `run`.
+
+        Raises:
+            ArgumentError: The name is taken, or is none.
+        """
+        taken = ["outputs", *(slot.name for slot in self._inputs)]
+        if not isinstance(name, str) or name in taken:
+            raise ArgumentError(
+                "ComputePipeline.input",
+                f"the name must be a string that is not taken, received {name!r}",
+                {"taken": ", ".join(taken)},
+            )
+        slot = Slot(len(self._inputs) + len(self._steps), name)
+        self._inputs.append(slot)
+        self._programs.clear()
+        return slot
+
+    def add(self, name: str, *inputs: Any, **params: Any) -> Slot:
+        """Appends a kernel.
+
+        Args:
+            name: Of the kernel.
+            *inputs: Slots of this pipeline, or arrays.
+            **params: Other arguments of the kernel.
+
+        Raises:
+            UnknownNameError: No kernel has that name.
+            ArgumentError: A slot of another pipeline.
+        """
+        self._require_own("ComputePipeline.add", [v for v in inputs if _is_slot(v)])
+        slot = Slot(len(self._inputs) + len(self._steps), name)
+        self._steps.append((slot, kernel(name), inputs, static(params)))
+        self._programs.clear()
+        return slot
+
+    def run(self, *, outputs: Sequence[Slot] | None = None, **inputs: Any) -> Any:
+        """Runs the pipeline; returns at once, with arrays still being computed.
+
+        Args:
+            outputs: The slots wanted, as a list; by default the last step's result.
+            **inputs: An array for each input.
+
+        Raises:
+            ArgumentError: An input is missing or unknown, there are no steps, an
+                output is no slot of this pipeline, or a kernel does not take what it
+                is given.
+        """
+        names = {slot.name for slot in self._inputs}
+        if names != set(inputs) or not self._steps:
+            raise ArgumentError(
+                "ComputePipeline.run",
+                f"it takes the inputs {sorted(names)} and needs a step, received "
+                f"{sorted(inputs)} and {len(self._steps)} steps",
+            )
+        if isinstance(outputs, Slot):
+            raise ArgumentError(
+                "ComputePipeline.run", "outputs must be a list of slots"
+            )
+        slots = [self._steps[-1][0]] if outputs is None else list(outputs)
+        self._require_own("ComputePipeline.run", slots)
+        key = tuple(slot.index for slot in slots)
+        if key not in self._programs:
+            self._programs[key] = self._compile(key)
+        results = self._programs[key](inputs, self._constants())
+        return results[0] if outputs is None else results
+
+    def _require_own(self, op: str, slots: Sequence[Slot]) -> None:
+        own = [*self._inputs, *(step[0] for step in self._steps)]
+        for value in slots:
+            if not any(value is slot for slot in own):
+                raise ArgumentError(op, f"{value} belongs to another pipeline, or none")
+
+    def _constants(self) -> list[Any]:
+        """Recorded arrays: arguments of the program, which would copy them else."""
+        return [v for _, _, inputs, _ in self._steps for v in inputs if not _is_slot(v)]
+
+    def _compile(self, indices: tuple[int, ...]) -> Any:
+        slots, steps = list(self._inputs), list(self._steps)
+
+        def program(inputs, constants):
+            self.traces += 1
+            rest = iter(constants)
+            values = {slot.index: inputs[slot.name] for slot in slots}
+            for slot, fn, arguments, params in steps:
+                arrays = [
+                    values[v.index] if _is_slot(v) else next(rest) for v in arguments
+                ]
+                try:
+                    values[slot.index] = fn(*arrays, **params)
+                except (TypeError, ValueError) as error:
+                    raise refusal(slot.name, arrays, params, error) from error
+            return [values[index] for index in indices]
+
+        return jax.jit(program)
+
+
+def _is_slot(value: Any) -> bool:
+    return isinstance(value, Slot)
+
+
+@guard_methods
+@dataclasses.dataclass
+class Command:
+    """A kernel or function that was submitted.
+
+    Attributes:
+        kernel: Its name.
+        inputs, params: What it was called with.
+        output: Arrays that may not be computed yet; None if it failed at once.
+        error: Why it failed.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> command = submit(jnp.add, 1, 2)
+        >>> command.kernel, int(wait(command))
+        ('add', 3)
+    """
+
+    kernel: str
+    inputs: tuple
+    params: Mapping[str, Any]
+    output: Any = None
+    error: Exception | None = None
+
+
+@api_boundary
+def submit(work: str | Callable[..., Any], *inputs: Any, **params: Any) -> Command:
+    """Starts a kernel, a pipeline's ``run`` or any JAX function, and returns.
+
+    Args:
+        work: The name of a kernel, or a function that returns arrays.
+        *inputs, **params: Its arguments.
+
+    Raises:
+        ArgumentError: ``work`` is neither a name nor a function; all else is raised by
+            `wait`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> command = submit("matmul", jnp.ones((2, 2)), jnp.ones((2, 2)))
+        >>> wait(command).tolist(), poll(command)
+        ([[2.0, 2.0], [2.0, 2.0]], 'completed')
+    """
+    if not (isinstance(work, str) or callable(work)):
+        raise ArgumentError(
+            "submit", f"a kernel's name or a function is needed, received {work!r}"
+        )
+    name = work if isinstance(work, str) else getattr(work, "__name__", repr(work))
+    command = Command(name, inputs, params)
+    try:
+        if isinstance(work, str):
+            command.output = run_kernel(work, *inputs, **params)
+        else:
+            command.output = work(*inputs, **params)
+    except Exception as error:  # told by poll, raised by wait
+        command.error = error
+    return command
+
+
+@api_boundary
+def poll(command: Command) -> str:
+    """``"running"``, ``"completed"`` or ``"failed"``; never waits.
+
+    Args:
+        command: What ``submit`` returned.
+
+    Raises:
+        DTypeError: It is no command.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> command = submit(jnp.add, 1, 2)
+        >>> _ = wait(command)
+        >>> poll(command)
+        'completed'
+    """
+    _require_command("poll", command)
+    if command.error is not None:
+        return "failed"
+    leaves: list[Any] = jax.tree.leaves(command.output)
+    ready = all(v.is_ready() for v in leaves if hasattr(v, "is_ready"))
+    if not ready:
+        return "running"
+    try:
+        jax.block_until_ready(command.output)  # no wait: it raises what went wrong
+    except Exception as error:
+        command.error = error
+        return "failed"
+    return "completed"
+
+
+@api_boundary
+def wait(command: Command, timeout: float | None = None) -> Any:
+    """The command's output, once it is there.
+
+    Args:
+        command: What `submit` returned.
+        timeout: Seconds to wait at most; the work itself goes on.
+
+    Raises:
+        DTypeError: ``command`` is no command.
+        ArgumentError: ``timeout`` is no number >= 0.
+        TimeoutError: It is not there in time.
+        Exception: What the command failed with.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> int(wait(submit(jnp.add, 1, 2), timeout=10))
+        3
+    """
+    _require_command("wait", command)
+    timeout = check_optional(check_number, "wait", "timeout", timeout)
+    if command.error is not None:
+        raise command.error
+    if timeout is not None:
+        end = time.monotonic() + timeout
+        while poll(command) == "running":
+            if time.monotonic() > end:
+                raise TimeoutError(f"{command.kernel!r} runs for more than {timeout} s")
+            time.sleep(1e-4)
+    return jax.block_until_ready(command.output)
+
+
+def _require_command(op: str, value: Any) -> None:
+    if not isinstance(value, Command):
+        raise DTypeError(
+            op,
+            f"a command is needed, received {type(value).__name__}",
+            hint=f"command = submit(work, ...); {op}(command).",
+        )

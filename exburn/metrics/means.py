@@ -133,7 +133,7 @@ class Mean(_Accumulator):
     """
 
     count = variable("count")
-    count_key: ClassVar[str] = "count"
+    _count_key: ClassVar[str] = "count"
 
     def __init__(self, name: str = "mean", dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
@@ -141,7 +141,7 @@ class Mean(_Accumulator):
     def init(self) -> State:
         return {
             "total": zeros(dtype=self._dtype),
-            self.count_key: zeros(dtype=self._dtype),
+            self._count_key: zeros(dtype=self._dtype),
         }
 
     def update(self, state: State, values: Any, sample_weight: Any = None) -> State:  # type: ignore[override]
@@ -154,11 +154,11 @@ class Mean(_Accumulator):
             count = _sum_of_row_means(weight)
         return {
             "total": state["total"] + _sum_of_row_means(terms),
-            self.count_key: state[self.count_key] + count,
+            self._count_key: state[self._count_key] + count,
         }
 
     def compute(self, state: State) -> jax.Array:
-        return ratio(jnp.asarray(state["total"]), jnp.asarray(state[self.count_key]))
+        return ratio(jnp.asarray(state["total"]), jnp.asarray(state[self._count_key]))
 
 
 def _sum_of_row_means(x: jax.Array) -> jax.Array:

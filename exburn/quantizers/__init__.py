@@ -10,7 +10,6 @@ from exburn.core.missing_names import refuser
 from exburn.core.registry import snake_case
 from exburn.errors import DTypeError
 from exburn.errors.boundary import api_boundary
-from exburn.quantizers.calibrated import AWQConfig, GPTQConfig
 from exburn.quantizers.configs import *
 from exburn.quantizers.fake_quant import *
 from exburn.quantizers.packing import *

@@ -1,6 +1,8 @@
 """Tests of ``exburn.compute.kernels``."""
 
 import importlib
+import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from tests.compute.sums import FILTER, IMAGE, A, B, numpy_softmax
 from exburn import compute
 from exburn.errors import (
     ArgumentError,
+    DTypeError,
     UnknownNameError,
 )
 
@@ -126,3 +129,94 @@ def test_vectorize():
     np.testing.assert_allclose(
         exburn.vectorize(model)(many)[1], model(many[1]), rtol=1e-6
     )
+
+
+def test_a_pipeline_is_one_program():
+    pipe = compute.ComputePipeline()
+    x = pipe.input("x")
+    product = pipe.add("matmul", x, B)
+    total = pipe.add("elementwise_add", product, x)
+    out = pipe.add("softmax", total, axis=-1)
+    for value in (A, B, A + 1):
+        np.testing.assert_allclose(
+            pipe.run(x=value), numpy_softmax(value @ B + value), rtol=1e-5
+        )
+    assert pipe.traces == 1
+    first, last = pipe.run(x=A, outputs=[product, out])
+    np.testing.assert_allclose(first, A @ B, rtol=1e-5)
+    assert last.shape == (4, 4) and pipe.traces == 2
+    pipe.add("reduce_sum", out)
+    assert float(pipe.run(x=A)) == pytest.approx(4, rel=1e-5)
+
+
+def test_bad_pipelines():
+    pipe, other = compute.ComputePipeline(), compute.ComputePipeline()
+    with pytest.raises(ArgumentError):
+        pipe.run()
+    x, foreign = pipe.input("x"), other.input("x")
+    with pytest.raises(ArgumentError, match="another pipeline"):
+        pipe.add("relu", foreign)
+    with pytest.raises(ArgumentError, match="taken"):
+        pipe.input("x")
+    with pytest.raises(UnknownNameError):
+        pipe.add("rely", x)
+    out = pipe.add("relu", x)
+    for bad in ([foreign], [3], out):
+        with pytest.raises(ArgumentError):
+            pipe.run(x=A, outputs=bad)
+    for name in ("outputs", 3):
+        with pytest.raises(ArgumentError, match="name"):
+            pipe.input(name)
+    with pytest.raises(ArgumentError, match="inputs"):
+        pipe.run(y=A)
+    pipe.add("matmul", x, np.ones((3, 3), np.float32))
+    with pytest.raises(ArgumentError, match="'matmul' does not take"):
+        pipe.run(x=A)
+
+
+@pytest.mark.usefixtures("cpu_only")
+def test_commands_run_while_the_host_goes_on():
+    @jax.jit
+    def slow(x):
+        return jax.lax.fori_loop(0, 60, lambda _, v: jnp.sin(v) + 1e-3, x)
+
+    x = jnp.zeros(1_000_000)
+    compute.wait(compute.submit(slow, x))  # compiled
+    command = compute.submit(slow, x)
+    assert compute.poll(command) == "running"
+    with pytest.raises(TimeoutError, match="slow"):
+        compute.wait(command, timeout=1e-3)
+    assert compute.wait(command, timeout=60).shape == x.shape
+    assert compute.poll(command) == "completed"
+
+
+def test_a_command_that_fails():
+    with pytest.raises(ArgumentError, match="function"):
+        compute.submit(3)
+    for use in (compute.poll, compute.wait):
+        with pytest.raises(DTypeError, match="submit"):
+            use(jnp.ones(3))
+    with pytest.raises(ArgumentError, match="timeout"):
+        compute.wait(compute.submit("relu", A), timeout="1 s")
+    command = compute.submit("matmul", A, IMAGE[0, 0])
+    assert compute.poll(command) == "failed" and command.kernel == "matmul"
+    with pytest.raises(ArgumentError):
+        compute.wait(command)
+    go = threading.Event()
+
+    def fail(_):
+        assert go.wait(20)
+        raise ValueError
+
+    broken = lambda x: jax.pure_callback(fail, x, x)  # noqa: E731
+    threading.Timer(0.1, go.set).start()  # a CPU may run a callback before it returns
+    command = compute.submit(jax.jit(broken), jnp.ones(3))
+    until = time.monotonic() + 20
+    while compute.poll(command) == "running" and time.monotonic() < until:
+        time.sleep(0.001)
+    assert compute.poll(command) == "failed"
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        compute.wait(command)
+    pipe = compute.ComputePipeline()
+    pipe.add("relu", pipe.input("x"))
+    assert compute.wait(compute.submit(pipe.run, x=A)).shape == (4, 4)

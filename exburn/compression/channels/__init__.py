@@ -1,7 +1,7 @@
 """Narrower models: whole units of layers go.
 
 `units.py` has what is known of a model's units. `following.py` walks through the model
-with a rule for each kind of layer: those in `feedforward.py`, `joining.py`, `shapes.py`
+with a rule for each kind of layer: those in `feedforward.py`, `shapes.py`
 and `sequences.py`, each of which takes a `LayerCall`. `narrowing.py` chooses the units
 that go and makes the model.
 

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from exburn.compression.channels.calls import (
+from exburn.compression.channels.units import (
     ELSEWHERE,
+    Channels,
     LayerCall,
+    Units,
     check_activation,
     ids_of,
     lies_elsewhere,
     make_units,
 )
-from exburn.compression.channels.units import Channels, Units
 
 
 def dense(units: Units, call: LayerCall) -> Any:

@@ -11,9 +11,8 @@ import jax
 import numpy as np
 
 from exburn import layers
-from exburn.compression.channels import feedforward, joining, sequences, shapes
-from exburn.compression.channels.calls import ELSEWHERE, LayerCall
-from exburn.compression.channels.units import Channels, Units
+from exburn.compression.channels import feedforward, sequences, shapes
+from exburn.compression.channels.units import ELSEWHERE, Channels, LayerCall, Units
 from exburn.core.batch_independence import is_foreign, our_class
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
@@ -152,13 +151,13 @@ class _Walk:
         axis = kwargs.get("axis", rest[0] if rest else 0)
         whole = name == "concatenate" and len(jax.tree.leaves(args[0])) == len(units_in)
         if whole and isinstance(axis, int):
-            return joining.join(self.units, units_in, sizes, axis % rank)
+            return shapes.join(self.units, units_in, sizes, axis % rank)
         fixed = [
             leaf for leaf in jax.tree.leaves(node.leaves) if not isinstance(leaf, Ref)
         ]
         numbers = all(np.ndim(leaf) == 0 for leaf in fixed)
         if name in _JOINING and numbers:
-            return joining.tie_all(self.units, units_in, sizes, rank)
+            return shapes.tie_all(self.units, units_in, sizes, rank)
         if name in _OPERATIONS and len(units_in) == 1 and numbers:
             return units_in[0]
         return "is an operation that is not followed"
@@ -222,8 +221,8 @@ _RULES: tuple[tuple[Any, _Rule | None], ...] = (
     (layers.PReLU, feedforward.prelu),
     (GlobalPooling, feedforward.global_pooling),
     (_BY_ENTRY, feedforward.by_entry),
-    (layers.Concatenate, joining.concatenate),
-    (_MERGES, joining.merge),
+    (layers.Concatenate, shapes.concatenate),
+    (_MERGES, shapes.merge),
     (layers.Flatten, shapes.flatten),
     (layers.Permute, shapes.permute),
     (layers.RepeatVector, shapes.repeat_vector),

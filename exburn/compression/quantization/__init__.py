@@ -1,17 +1,23 @@
 """Weights in few bits: what is stored how, and layers that compute with it."""
 
 from exburn.compression.quantization.aware import (
+    METHODS,
     add_ranges,
     all_ranges,
     check_record,
     is_simulated,
+    measure_ranges,
     plan_as_trained,
     require_known,
     settle,
     simulate,
 )
 from exburn.compression.quantization.blocks import Blocks
-from exburn.compression.quantization.calibrate import CalibrationData, calibrate
+from exburn.compression.quantization.calibrate import (
+    CalibrationData,
+    calibrate,
+    token_windows,
+)
 from exburn.compression.quantization.convert import (
     carry_out,
     freeze_parameters,
@@ -32,15 +38,13 @@ from exburn.compression.quantization.quantized_layers import (
     put_back,
     put_in_place,
 )
-from exburn.compression.quantization.ranging import METHODS, measure_ranges
-from exburn.compression.quantization.samples import token_windows
 from exburn.compression.quantization.scheme import Scheme
 from exburn.compression.quantization.settings import QuantizationSettings
-from exburn.compression.quantization.simulated import (
+from exburn.compression.quantization.weight import (
+    QuantizedWeight,
     SimulatedWeight,
     simulated_schemes,
 )
-from exburn.compression.quantization.weight import QuantizedWeight
 
 __all__ = [
     "METHODS",

@@ -46,7 +46,7 @@ _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 class _LossMean(metrics.Mean):
     """The running mean of a loss; points to resume from name its rows so."""
 
-    count_key = "rows"
+    _count_key = "rows"
 
 
 _LOSS_MEAN = _LossMean("loss", "float32")
