@@ -57,28 +57,6 @@ if TYPE_CHECKING:
         wine,
     )
 
-_MODULES = (
-    "boston_housing",
-    "breast_cancer",
-    "california_housing",
-    "cifar10",
-    "cifar100",
-    "circles",
-    "diabetes",
-    "digits",
-    "fashion_mnist",
-    "imdb",
-    "iris",
-    "mnist",
-    "mnist1d",
-    "moons",
-    "parity",
-    "reuters",
-    "sine",
-    "spirals",
-    "wine",
-)
-
 __all__ = [
     "Loader",
     "adapters",
@@ -114,7 +92,7 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = importer(__name__, submodules=_MODULES)
+    __getattr__ = importer(__name__, submodules=__all__)
 
 
 def __dir__() -> list[str]:

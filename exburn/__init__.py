@@ -33,7 +33,7 @@ with starting():
         regularizers,
     )
     from exburn.core.forward_context import key_scope, set_random_seed
-    from exburn.core.lazy_names import by_name, importer
+    from exburn.core.lazy_names import importer
     from exburn.core.precision import (
         PrecisionPolicy,
         get_matmul_precision,
@@ -147,12 +147,8 @@ if TYPE_CHECKING:
     )
     from exburn.utils.keras_alias import KerasAlias
 
-# Imported when they are first used, so that `import exburn` stays light.
-_LAZY = (
-    "applications backend compression compute config distillation distribution "
-    "dtype_policies export legacy mixed_precision ops preprocessing quantizers random "
-    "runs saving serving text tree tuning utils visualization weights wrappers"
-).split()
+# Imported when they are first used, so that `import exburn` stays light; what else is
+# listed below and not imported above is a namespace.
 _LAZY_NAMES = {
     "exburn.compression": "prune quantize_aware",
     "exburn.compute": "vectorize",
@@ -232,8 +228,8 @@ def as_keras() -> "KerasAlias":
 
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
-    __getattr__ = importer("exburn", _LAZY_NAMES, _LAZY)
+    __getattr__ = importer("exburn", _LAZY_NAMES, __all__)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *by_name(_LAZY_NAMES)})
+    return sorted({*globals(), *__all__})

@@ -19,8 +19,6 @@ from exburn.command_line.modules import add_import, import_modules
 from exburn.command_line.output import show, whole
 from exburn.errors import ArgumentError
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""

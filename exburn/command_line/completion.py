@@ -15,8 +15,6 @@ import argparse
 from exburn.command_line.output import show
 from exburn.errors import require
 
-__all__ = ["add_arguments", "run"]
-
 _SHELLS = ("bash", "zsh", "tcsh")
 
 

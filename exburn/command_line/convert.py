@@ -21,8 +21,6 @@ from exburn.command_line.output import show
 from exburn.core.printing import size_text
 from exburn.errors import ArgumentError
 
-__all__ = ["add_arguments", "run"]
-
 _READ_ONLY = (".keras", ".h5", ".hdf5", ".npz")
 
 

@@ -18,8 +18,6 @@ from typing import Any
 from exburn.command_line.output import above_zero, show
 from exburn.runs.json_lines import number_of
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""

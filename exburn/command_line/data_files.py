@@ -25,8 +25,6 @@ from exburn.errors import (
 from exburn.runtime.files.npz import NpzFile
 from exburn.runtime.files.ordinary import read_whole
 
-__all__ = ["Rows", "numbers", "read_rows"]
-
 _OP = "predict"
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")  # as image_dataset_from_directory
 _SEPARATORS = ",;\t"

@@ -14,8 +14,6 @@ import dataclasses
 
 from exburn.command_line.output import show
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes: nothing of its own."""

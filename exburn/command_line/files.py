@@ -16,8 +16,6 @@ from exburn.errors import ArgumentError, MissingFileError
 from exburn.runtime.files.ordinary import HDF5, ZIP, Source
 from exburn.runtime.files.zip_directory import open_zip
 
-__all__ = ["Artifact", "examine"]
-
 _MODEL_FORMAT = "exburn-model-1"
 _SUFFIXES = (
     ".exburn",

@@ -24,8 +24,6 @@ from exburn.command_line import (
 from exburn.command_line.output import add_json, show_error
 from exburn.errors import ArgumentError, ExBurnError, printable, unknown_name
 
-__all__ = ["COMMANDS", "main", "make_parser"]
-
 # A module each, whose docstring describes the command: add_arguments(parser) declares
 # what it takes, run(options) does it, and returns the exit code if that is not 0.
 COMMANDS: dict[str, Any] = {

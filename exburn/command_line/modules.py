@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from exburn.errors import ArgumentError
 
-__all__ = ["add_import", "import_modules"]
-
 
 def add_import(parser: argparse.ArgumentParser) -> None:
     """Declares ``--import MODULE``."""

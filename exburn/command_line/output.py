@@ -13,8 +13,6 @@ from typing import Any
 from exburn.core.printing import print_text
 from exburn.errors import ExBurnError
 
-__all__ = ["above_zero", "add_json", "plain", "show", "show_error", "whole"]
-
 
 def add_json(parser: argparse.ArgumentParser, **options: Any) -> None:
     """Declares ``--json``."""

@@ -32,8 +32,6 @@ from exburn.command_line.output import plain, show, whole
 from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.runtime.files.atomic import target_of, write_atomically
 
-__all__ = ["add_arguments", "run"]
-
 _OP = "predict"
 _WRITTEN = (".csv", ".json", ".npy", ".npz")
 _MODES = {1: "grayscale", 3: "rgb", 4: "rgba"}

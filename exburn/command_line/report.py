@@ -12,8 +12,6 @@ from pathlib import Path
 from exburn.command_line.output import show
 from exburn.core.printing import size_text
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""

@@ -19,8 +19,6 @@ from typing import Any
 from exburn.command_line.output import add_json, show
 from exburn.errors import ArgumentError, MissingFileError
 
-__all__ = ["add_arguments", "run"]
-
 _MOST = 60  # characters of a metric's name
 _MOST_FOLDERS = 1000  # that are looked into for runs, to name them
 

@@ -27,8 +27,6 @@ from exburn.runtime.files.ordinary import read_text
 from exburn.serving.http.options import ServerOptions, split_names
 from exburn.serving.options import Argument, ServingOptions
 
-__all__ = ["add_arguments", "run"]
-
 _OP = "serve"
 _MOST_KEYS = 1 << 20  # bytes of a file of keys
 

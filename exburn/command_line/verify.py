@@ -17,8 +17,6 @@ from exburn.command_line.output import show
 from exburn.errors import ExBurnError
 from exburn.runtime.files.ordinary import read_whole
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""

@@ -122,7 +122,8 @@ def importer(
     Args:
         package: The package, ``"exburn.datasets"``.
         names: Modules of the package, or below its level, each with its names.
-        submodules: Modules of the package that are themselves names of it.
+        submodules: Modules of the package that are themselves names of it, where
+            ``names`` does not have them.
         before: Called before one is imported: refuses where a package is missing.
 
     Example:
@@ -138,8 +139,8 @@ def importer(
         if name not in modules and name not in submodules:
             raise missing(package, name)
         before()
-        if name in submodules:
-            return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(modules[name]), name)
+        if name in modules:
+            return getattr(importlib.import_module(modules[name]), name)
+        return importlib.import_module(f"{package}.{name}")
 
     return __getattr__

@@ -22,8 +22,6 @@ from exburn.runs.directory import PREDICTIONS, RunDirectory
 from exburn.runs.json_lines import plain
 from exburn.visualization.predictions import confusion_matrix
 
-__all__ = ["Classifier", "RunPredictions", "predictions_of"]
-
 _MOST_ROWS = 1000
 _SECONDS, _SHARE = 2.0, 0.02  # at most, or a share of the training's own time
 _MOST_CLASSES = 20  # of a matrix; of more classes the likeliest errors are listed

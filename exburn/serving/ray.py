@@ -17,8 +17,6 @@ from exburn.errors.boundary import api_boundary
 if TYPE_CHECKING:
     from exburn.serving.http.server import Server
 
-__all__ = ["deployment"]
-
 OP = "ray.deployment"  # in errors
 
 

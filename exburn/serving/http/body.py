@@ -14,8 +14,6 @@ from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.limits import Reservation
 
-__all__ = ["ClientLeft", "discard_body", "is_complete", "parse_object", "read_body"]
-
 Receive = Callable[[], Awaitable[Any]]
 
 # Of a body that is refused: what is read and thrown away, so that its sender reads the

@@ -19,8 +19,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from exburn.serving.http.logs import LOGGER
 from exburn.serving.http.origins import absolute_form
 
-__all__ = ["MOST_HEAD", "MOST_LINES", "WatchedProtocol", "make_room"]
-
 MOST_HEAD = 64 << 10  # bytes of a request line and its headers
 MOST_LINES = 100  # headers
 # A chunked body is parsed in pieces of so many bytes: what follows it waits unparsed,

@@ -8,8 +8,6 @@ import numpy as np
 from exburn.core.symbolic_shapes import TEXT
 from exburn.errors import DTypeError
 
-__all__ = ["BYTES", "DATATYPES", "datatype_of", "kind_of"]
-
 BYTES = "BYTES"
 
 DATATYPES: dict[str, np.dtype] = {

@@ -34,8 +34,6 @@ from exburn.serving.http.connections import WatchedProtocol, make_room
 from exburn.serving.http.health import Health
 from exburn.serving.http.logs import LOGGER
 
-__all__ = ["DrainingServer"]
-
 _MOMENT = 0.3  # seconds
 _FAILED = 3  # uvicorn's exit code where the application does not start
 

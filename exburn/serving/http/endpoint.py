@@ -12,8 +12,6 @@ from exburn.serving.http.images import Images
 from exburn.serving.server import Serving
 from exburn.serving.text import TextStream
 
-__all__ = ["Endpoint"]
-
 
 @guard_methods
 class Endpoint:

@@ -19,8 +19,6 @@ from exburn.serving.http.limits import ApiKeys, Rate
 from exburn.serving.http.logs import LOGGER, request_id
 from exburn.serving.http.origins import Hosts, Origins
 
-__all__ = ["Entrance"]
-
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Exchange"]
-
 
 @dataclasses.dataclass(slots=True)
 class Exchange:

@@ -19,8 +19,6 @@ from exburn.errors import (
 )
 from exburn.errors.boundary import raised_in
 
-__all__ = ["RequestFailure", "failure_of"]
-
 # Of the caller, where one of these operations raises them: they look at requests.
 _OF_THE_CALLER = (ArgumentError, DataError, DTypeError, ShapeError, UnknownNameError)
 _OF_REQUESTS = ("serving", "generate", "generate_stream")

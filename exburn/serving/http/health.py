@@ -17,8 +17,6 @@ from exburn.errors import ServingClosedError
 from exburn.serving.http.registry import Entry, Registry
 from exburn.serving.server import Serving
 
-__all__ = ["Health"]
-
 
 class Health:
     """Sends canaries, and says what came of them.

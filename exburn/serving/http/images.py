@@ -21,14 +21,6 @@ from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.tensor import Tensor
 from exburn.utils.images import in_8_bits, pillow, resize
 
-__all__ = [
-    "Images",
-    "begins_with_rescaling",
-    "decode_base64",
-    "decode_images",
-    "is_image",
-]
-
 _MODES = {1: "grayscale", 3: "rgb", 4: "rgba"}
 _MOST_PIXELS = 1 << 24  # 50 MB of a coloured one, however small its file is
 _MOST_OF_REQUEST = 1 << 27  # pixels, which take a second or two

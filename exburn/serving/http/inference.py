@@ -26,8 +26,6 @@ from exburn.serving.http.protocol import (
 from exburn.serving.http.registry import Entry, Registry
 from exburn.serving.server import Serving
 
-__all__ = ["Inference", "Result"]
-
 # Bytes from which a thread reads a body or writes an answer: meanwhile the loop serves
 # others. To change threads takes about 60 µs, as long as reading 30 KB of numbers.
 _LARGE = 32 << 10

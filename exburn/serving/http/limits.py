@@ -17,15 +17,6 @@ from exburn.errors import ArgumentError
 from exburn.saving.shards import byte_count
 from exburn.serving.http.failures import RequestFailure
 
-__all__ = [
-    "ApiKeys",
-    "RequestMemory",
-    "Rate",
-    "Reservation",
-    "most_connections",
-    "size_in_bytes",
-]
-
 _SHORTEST = 16  # characters of a key, so that nobody finds it by trying
 _CONNECTIONS = 1000
 _MOST_CALLERS = 10_000  # whose rates are known at once

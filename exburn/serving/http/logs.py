@@ -14,8 +14,6 @@ import orjson
 
 from exburn.errors import printable
 
-__all__ = ["JSONFormatter", "LOGGER", "TextFormatter", "log_to", "request_id"]
-
 LOGGER = logging.getLogger("exburn.http")
 _ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}")
 

@@ -13,8 +13,6 @@ from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.health import Health
 from exburn.serving.http.registry import Registry
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _LABELS = ["model", "version"]

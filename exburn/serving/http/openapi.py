@@ -11,8 +11,6 @@ from exburn.serving.http.registry import Entry, Registry
 from exburn.serving.http.route import BINARY, JSON, ServerRoute
 from exburn.serving.http.tensor import Tensor
 
-__all__ = ["FAILURES", "describe_api"]
-
 _JSON_TYPES = {
     "float": {"type": "number"},
     "integer": {"type": "integer"},

@@ -18,8 +18,6 @@ from exburn.serving.options import (
     seconds,
 )
 
-__all__ = ["ServerOptions", "split_names"]
-
 _OP = "Server"
 
 

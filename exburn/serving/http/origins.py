@@ -19,8 +19,6 @@ from typing import Any
 from exburn.errors import ArgumentError
 from exburn.serving.http.failures import RequestFailure
 
-__all__ = ["Hosts", "Origins", "absolute_form", "texts"]
-
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._~-]+)(?::([0-9]{0,5}))?")
 _NAME = re.compile(r"(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)\.?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+|null|\*")

@@ -28,8 +28,6 @@ from exburn.serving.http.images import decode_base64, decode_images, is_image
 from exburn.serving.http.signature import Signature
 from exburn.serving.http.tensor import Tensor
 
-__all__ = ["InferenceRequest", "encode_answer", "parse_request"]
-
 _MOST_AXES = 32
 _MOST_ID = 256
 _TYPES = {  # of Python, in JSON that holds values of a kind

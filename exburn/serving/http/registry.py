@@ -17,8 +17,6 @@ from exburn.serving.http.signature import Signature
 from exburn.serving.options import ServingOptions
 from exburn.serving.server import Serving
 
-__all__ = ["Entry", "Registry"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 

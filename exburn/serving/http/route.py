@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-__all__ = ["BINARY", "EVENTS", "JSON", "TEXT", "ServerRoute"]
-
 JSON, BINARY = "application/json", "application/octet-stream"
 EVENTS, TEXT = "text/event-stream", "text/plain"
 _VERSIONS = "/versions/{version}"

@@ -30,8 +30,6 @@ from exburn.serving.http.registry import Entry, Registry
 from exburn.serving.http.route import BINARY, EVENTS, JSON, TEXT, ServerRoute
 from exburn.serving.http.streaming import Generation, write_events
 
-__all__ = ["Routes"]
-
 EXTENSIONS = ["binary_tensor_data"]
 _NEVER = ("default-src", "base-uri", "form-action", "frame-ancestors")
 _LARGE = 64 << 10  # bytes of an answer that a connection does not take at once

@@ -36,8 +36,6 @@ from exburn.serving.options import ServingOptions, change_options, names_of, sec
 from exburn.serving.server import Serving
 from exburn.training.memory import free_host_bytes
 
-__all__ = ["Server"]
-
 _OP = "Server"
 _START_SECONDS = 60.0
 

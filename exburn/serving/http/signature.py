@@ -18,8 +18,6 @@ from exburn.serving.http.images import Images, begins_with_rescaling
 from exburn.serving.http.tensor import Tensor
 from exburn.serving.server import Serving
 
-__all__ = ["Signature"]
-
 
 class Signature:
     """What requests to a model hold, and its answers.

@@ -22,8 +22,6 @@ from exburn.errors import DeadlineExceededError
 from exburn.serving.http.failures import RequestFailure, failure_of
 from exburn.serving.http.logs import LOGGER
 
-__all__ = ["Generation", "write_events"]
-
 _END = object()
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from exburn.serving.http.datatypes import DATATYPES
 
-__all__ = ["Tensor"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
