@@ -12,8 +12,7 @@ from exburn.callbacks.dashboard.figure import LiveFigure
 from exburn.callbacks.dashboard.state import DashboardState, memory_texts
 from exburn.core.printing import notebook_shell
 from exburn.errors import warn
-from exburn.runtime.device import device_info
-from exburn.runtime.usage import memory_use
+from exburn.runtime.device import device_info, memory_use
 
 _SHARE = 0.005  # of the time may go into drawing
 _SHORTEST, _LONGEST = 0.25, 3.0  # seconds between two drawings

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
 def state_of(run: Any) -> Any:
     """The state of a dashboard of a run: its records, as when they were made."""
     from exburn.callbacks.dashboard.state import DashboardState, memory_texts
-    from exburn.runtime.usage import MemoryUse
+    from exburn.runtime.device import MemoryUse
 
     now = 0.0
     state = DashboardState(run.name, run.environment.get("device") or "", lambda: now)

@@ -180,3 +180,31 @@ def batches(
         for start in range(0, count, rows)
     ]
     return [[array[chosen] for array in inputs] for chosen in places], count
+
+
+def join_batches(
+    parts: Sequence[Mapping[str, Any]], names: Sequence[str], rows: int
+) -> list[np.ndarray]:
+    """The outputs of batches, without what filled up the last."""
+    return [
+        np.concatenate([np.asarray(part[name]) for part in parts])[:rows]
+        for name in names
+    ]
+
+
+def save_batches(
+    folder: Path, inputs: Sequence[np.ndarray], names: Sequence[str], rows: int
+) -> int:
+    """Writes batches of inputs for a converter's job, and returns how many."""
+    parts, _ = batches(inputs, rows)
+    for number, part in enumerate(parts):
+        save_arrays(folder / f"batch_{number}.npz", names, part)
+    return len(parts)
+
+
+def load_outputs(
+    folder: Path, count: int, names: Sequence[str], rows: int
+) -> list[np.ndarray]:
+    """The outputs that a job has left of so many batches."""
+    parts = [load_arrays(folder / f"outputs_{n}.npz") for n in range(count)]
+    return join_batches(parts, names, rows)

@@ -16,7 +16,7 @@ from exburn.callbacks.contract.rates import current_rate
 from exburn.errors import warn
 from exburn.runs.directory import CHECKPOINTS, RunDirectory
 from exburn.runs.report import write_report
-from exburn.runtime.usage import memory_use
+from exburn.runtime.device import memory_use
 
 _GLANCE = 1.0  # seconds between two looks at memory and rate, and two chunks' lines
 _CHUNKS = 2000  # lines of chunks until their gaps widen

@@ -6,9 +6,8 @@ from exburn.core.missing_names import refuser
 from exburn.saving.file_editor import KerasFileEditor
 from exburn.saving.model import *
 from exburn.saving.registration import *
-from exburn.saving.report import LoadReport
 from exburn.saving.weight_sources import WeightFile, read_weights
-from exburn.saving.weights import load_weights, save_weights
+from exburn.saving.weights import LoadReport, load_weights, save_weights
 
 __all__ = [
     "CustomObjectScope",

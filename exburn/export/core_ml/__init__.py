@@ -28,7 +28,14 @@ from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
 from exburn.export.program import ExportedProgram
 from exburn.export.report import Problem, WriteResult, explain
-from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
+from exburn.export.rows import (
+    batches,
+    fix_rows,
+    flatten,
+    join_batches,
+    load_outputs,
+    save_batches,
+)
 from exburn.export.signature import Interface
 from exburn.export.structure import KEY, encode
 
@@ -84,7 +91,7 @@ def write(program: ExportedProgram, path: Path, options: dict[str, Any]) -> Writ
         shutil.move(folder / "model.mlpackage", path)
         runs = None
         if not _IS_MAC:  # loading coremltools takes longer than all the rest
-            outputs = _load_outputs(folder, program, parts, len(inputs[0]))
+            outputs = load_outputs(folder, parts, job["outputs"], len(inputs[0]))
             runs = _NUMPY, [lambda _: outputs]
     rtol = _HALF if precision == "float16" else None
     return WriteResult(result["operators"], rtol=rtol, runs=runs)
@@ -147,23 +154,13 @@ def _evaluate(
         parts = _save_batches(folder, program, inputs)
         job = {"package": str(path.resolve()), "batches": parts}
         run_converter(SCRIPT, folder, job, target="Core ML's operators by NumPy")
-        return _load_outputs(folder, program, parts, len(inputs[0]))
+        names = feature_names(program.output_names)
+        return load_outputs(folder, parts, names, len(inputs[0]))
 
 
 def _save_batches(folder: Path, program: Interface, inputs: list[np.ndarray]) -> int:
-    """Writes inputs in batches of the package's rows, and returns how many."""
-    parts, _ = batches(inputs, program.rows or 1)
-    for number, part in enumerate(parts):
-        names = feature_names(program.input_names)
-        save_arrays(folder / f"batch_{number}.npz", names, part)
-    return len(parts)
-
-
-def _load_outputs(
-    folder: Path, program: Interface, parts: int, rows: int
-) -> list[np.ndarray]:
-    arrays = [load_arrays(folder / f"outputs_{n}.npz") for n in range(parts)]
-    return _join(program, arrays, rows)
+    names = feature_names(program.input_names)
+    return save_batches(folder, inputs, names, program.rows or 1)
 
 
 def _predict(
@@ -175,11 +172,5 @@ def _predict(
     parts, rows = batches(inputs, program.rows or 1)
     names = feature_names(program.input_names)
     feeds = [dict(zip(names, part, strict=True)) for part in parts]
-    return _join(program, [model.predict(feed) for feed in feeds], rows)
-
-
-def _join(program: Interface, arrays: list[Any], rows: int) -> list[np.ndarray]:
-    return [
-        np.concatenate([np.asarray(part[name]) for part in arrays])[:rows]
-        for name in feature_names(program.output_names)
-    ]
+    outputs = feature_names(program.output_names)
+    return join_batches([model.predict(feed) for feed in feeds], outputs, rows)

@@ -30,7 +30,13 @@ from exburn.export.litert.windows import join_means
 from exburn.export.operations import rounds
 from exburn.export.program import ExportedProgram
 from exburn.export.report import Problem, WriteResult, explain
-from exburn.export.rows import batches, fix_rows, flatten, load_arrays, save_arrays
+from exburn.export.rows import (
+    fix_rows,
+    flatten,
+    load_outputs,
+    save_arrays,
+    save_batches,
+)
 from exburn.export.signature import Interface
 from exburn.export.structure import KEY, encode
 
@@ -158,20 +164,13 @@ def _copy(x: Any) -> Any:
 def _run(
     program: Interface, path: Path, signature: LiteRTSignature, inputs: list[np.ndarray]
 ) -> list[np.ndarray]:
-    parts, count = batches(inputs, signature.rows)
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
         folder = Path(room)
-        for number, part in enumerate(parts):
-            save_arrays(folder / f"batch_{number}.npz", program.input_names, part)
-        runs = [{"signature": signature.name} for _ in parts]
+        count = save_batches(folder, inputs, program.input_names, signature.rows)
+        runs = [{"signature": signature.name}] * count
         job = {"model": str(path), "runs": runs}
         run_converter(SCRIPT, folder, job, target="LiteRT's interpreter")
-        files = [folder / f"outputs_{number}.npz" for number, _ in enumerate(parts)]
-        arrays = list(map(load_arrays, files))
-        return [
-            np.concatenate([part[name] for part in arrays])[:count]
-            for name in program.output_names
-        ]
+        return load_outputs(folder, count, program.output_names, len(inputs[0]))
 
 
 def _row_counts(program: ExportedProgram, batch_sizes: Any) -> list[int]:
