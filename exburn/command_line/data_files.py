@@ -251,7 +251,6 @@ def numbers(name: str, cells: np.ndarray, dtype: Any = None) -> np.ndarray:
     """The numbers that a column's cells say.
 
     Args:
-        name: The column's.
         cells: Texts, or numbers already.
         dtype: What they are for; a bool also reads ``true`` and ``false``.
 

@@ -46,12 +46,7 @@ standard error, with --json on the standard output, too), 2 a wrong command line
 
 
 class _WrongLine(Exception):
-    """A command line that a parser refuses.
-
-    Args:
-        parser: The parser, which knows the usage.
-        message: Its reason.
-    """
+    """A command line that a parser refuses."""
 
     def __init__(self, parser: argparse.ArgumentParser, message: str):
         super().__init__(message)

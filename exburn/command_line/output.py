@@ -56,7 +56,6 @@ def show(options: argparse.Namespace, result: Any, text: Any) -> None:
     """Prints a result, as the command line asks for it.
 
     Args:
-        options: The command line.
         result: The result as JSON values; numbers that are not finite become text.
         text: The same for people.
     """

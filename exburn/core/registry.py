@@ -105,7 +105,6 @@ def register_builtin(cls: _C, *names: str) -> _C:
     """Registers one of ExBurn's own classes under its bare name.
 
     Args:
-        cls: The class.
         *names: What else Keras' configurations call it.
     """
     for name in (cls.__name__, *names):

@@ -97,13 +97,7 @@ def _goes_on(resume: Any, place: Path) -> bool:
 
 
 def describe_run(name: str, model: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The contents of ``config.json``.
-
-    Args:
-        name: The run's name.
-        model: The model.
-        asked: What ``fit`` was asked for.
-    """
+    """The contents of ``config.json``."""
     now = datetime.datetime.now().astimezone()
     return {
         "id": uuid.uuid4().hex,

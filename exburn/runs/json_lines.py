@@ -30,9 +30,6 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 class LineFile:
     """A file that lines are added to.
 
-    Args:
-        path: The file; made if it is not there.
-
     Raises:
         OSError: The system refuses, from any method.
 
@@ -88,7 +85,6 @@ def read_lines(
     """The records in a file, and how many lines of it are none.
 
     Args:
-        path: The file.
         types: Those of their fields: see `wrong_field`.
 
     Raises:
@@ -137,7 +133,6 @@ def wrong_field(record: Mapping[str, Any], types: Mapping[str, Any]) -> str | No
     """The first field of a record that has another type than it must, or ``None``.
 
     Args:
-        record: The record.
         types: Types of fields that are known, of a record within it a mapping. A field
             may be absent, or null.
 

@@ -127,9 +127,7 @@ def predictions_of(
     """Predictions of a classifier; ``None`` if the targets are no classes.
 
     Args:
-        model: The model.
         batches: Tuples of inputs, targets, and others.
-        classifier: How its outputs tell a class.
         seconds: When to stop, though there are further batches.
     """
     end = time.perf_counter() + seconds

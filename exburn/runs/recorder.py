@@ -194,9 +194,6 @@ class RunRecorder(Callback):
 class RunCheckpoint(StateCheckpoint):
     """Saves the whole run about once a minute, when it is told to end, and at its end.
 
-    Args:
-        path: The folder of the run.
-
     Attributes:
         resumed: Whether this training goes on from a checkpoint.
     """

@@ -133,7 +133,6 @@ def make_report(run: Run, *, ends: bool = False) -> str:
     """The page of a run, of at most a million bytes.
 
     Args:
-        run: The run.
         ends: Whether it says how it ended, though its folder is still held.
     """
     state = run.state

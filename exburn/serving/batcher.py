@@ -29,9 +29,7 @@ class Request:
     """One request: rows that are cut into pieces, run, and joined again.
 
     Args:
-        key: Its batch key.
         values: The arrays, rows first.
-        answer: What the caller holds.
         listener: Called with the name and rows of each hook's value, or ``None``.
     """
 
@@ -104,13 +102,11 @@ class Batcher:
     """The queue between callers and partitions.
 
     Args:
-        keys: The batch keys.
         batch_size: Most rows of a batch.
         timeout: Seconds that the oldest request waits for others.
         most: Requests that may wait.
         whole: Whether a request must not be split.
         partitions: How many take batches.
-        recorder: Where statistics go.
 
     Attributes:
         bursts: Of each key, how many full batches may be taken at once, most first.
@@ -151,7 +147,6 @@ class Batcher:
         """Queues a request.
 
         Args:
-            request: The request.
             hold: Whether others come at once, so that only a full batch is to begin
                 before ``release`` is called as often, or ``_HELD`` seconds later.
 

@@ -162,9 +162,6 @@ def change_options(
     """The same options but for some.
 
     Args:
-        options: A frozen dataclass.
-        changes: Values by name.
-        op: The operation named in errors.
         others: Further names that are offered where one is unknown.
 
     Raises:
@@ -187,8 +184,6 @@ def seconds(op: str, name: str, value: Any, *, most: float = math.inf) -> Durati
     """A duration in seconds.
 
     Args:
-        op: The operation named in errors.
-        name: The argument named in errors.
         value: ``"50 ms"``, a ``datetime.timedelta``, or a number of seconds.
         most: Longest that a bare number may be: more was meant in another unit.
 

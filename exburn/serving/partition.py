@@ -39,11 +39,8 @@ class Partition:
     for a full one wait; so the device does not wait for the host under load.
 
     Args:
-        index: Number of the partition.
         place: Where it computes.
-        computation: What runs.
         batcher: Where batches come from.
-        recorder: Where statistics go.
         buckets: Sizes that programs are compiled for, ascending.
     """
 
@@ -277,8 +274,6 @@ def compile_sizes(
     """Compiles programs for every device, several at a time.
 
     Args:
-        computation: What runs.
-        partitions: Where.
         sizes: Rows of each key's programs. More than ``batch_size`` are a burst.
     """
     full, platform = partitions[0].batch_size, partitions[0].place.platform
@@ -303,7 +298,6 @@ def compile_bursts(
     """Compiles bursts, unless asked for where they are faster than single batches.
 
     Args:
-        computation: What runs.
         partitions: Where; the first one is measured.
         most: Most batches of a burst; ``None`` if that shall be measured.
 

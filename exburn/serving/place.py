@@ -17,9 +17,6 @@ from exburn.runtime.sharding.strategies import Distribution
 class DevicePlace:
     """One device with a copy of all weights.
 
-    Args:
-        device: The device.
-
     Attributes:
         platform: ``"cpu"``, ``"gpu"`` …
         devices: All devices of the place.

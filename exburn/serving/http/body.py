@@ -37,8 +37,6 @@ async def read_body(
     """The body of a request.
 
     Args:
-        headers: The request's headers.
-        receive: Of ASGI.
         reservation: Grows by what is read.
         most: Bytes that it may have, decompressed, too.
         seconds: Time that its sender has.
@@ -127,12 +125,7 @@ def parse_object(text: bytes) -> dict[str, Any]:
 
 
 async def is_complete(receive: Receive, exchange: Exchange) -> bool:
-    """Tells whether all of a request is there; reads what is, and waits for none.
-
-    Args:
-        receive: Of ASGI; notes what has come in the exchange.
-        exchange: The request.
-    """
+    """Tells whether all of a request is there; reads what is, and waits for none."""
     headers = exchange.headers
     if b"transfer-encoding" not in headers and not headers.get(b"content-length"):
         return True

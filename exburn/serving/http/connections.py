@@ -37,8 +37,6 @@ class HeadHolder:
     beside the server on two cores, answers took 10.4 ms instead of 8.3.
 
     Args:
-        transport: What it writes to.
-        loop: The event loop.
         seconds: How long a client may take to read what was written before ``close``.
     """
 
@@ -111,7 +109,6 @@ def make_room(connections: set[Any], newcomer: Connection, most: int) -> bool:
     waiting the longest.
 
     Args:
-        connections: All of them.
         newcomer: The one that came last.
         most: How many there may be.
 

@@ -42,7 +42,6 @@ class DrainingServer(uvicorn.Server):
     """uvicorn's server, which drains before it shuts down.
 
     Args:
-        config: uvicorn's.
         listening: The socket; ``run`` takes a duplicate of it, which it closes.
         health: Of the server: says that it is not ready.
         seconds: How long it goes on to answer.
@@ -161,9 +160,7 @@ class SecureServer:
     """Accepts connections of TLS, as the server of an event loop does.
 
     Args:
-        listening: The socket.
         state: uvicorn's, whose connections are counted.
-        context: Of TLS.
         make: Makes the protocol that goes on behind a handshake.
         seconds: How long a handshake may take.
         most: Connections that there may be.
@@ -210,12 +207,7 @@ class SecureServer:
 
 
 class _Handshake:
-    """A connection until its handshake is done.
-
-    Args:
-        server: What accepted it.
-        connection: Its socket.
-    """
+    """A connection until its handshake is done."""
 
     def __init__(self, server: SecureServer, connection: socket.socket):
         self._server, self._connection = server, connection

@@ -29,7 +29,6 @@ class Entrance:
     """An ASGI application in front of the routes.
 
     Args:
-        app: The routes.
         open_paths: What everybody may ask for. (The page holds nothing, and asks for a
             key itself; probes of orchestrators have none.)
         keys: Who may ask for the rest.

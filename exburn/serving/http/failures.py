@@ -31,7 +31,6 @@ class RequestFailure(Exception):
     """A request that is not answered, with its HTTP status.
 
     Args:
-        status: The status.
         message: What the caller is told; a long one is cut off.
         headers: Further headers of the response.
     """

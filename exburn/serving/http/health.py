@@ -22,7 +22,6 @@ class Health:
     """Sends canaries, and says what came of them.
 
     Args:
-        registry: The models.
         within: Seconds within which a canary must have come back.
 
     Attributes:

@@ -47,15 +47,10 @@ class Inference:
     """Answers requests for inference.
 
     Args:
-        registry: The models.
-        memory: What requests under way may take.
         max_body: Most bytes of a body.
         max_rows: Most rows of a request, or ``None``.
         timeout: Seconds for an answer.
         read_timeout: Seconds that a body may take.
-
-    Attributes:
-        memory: As given.
     """
 
     def __init__(
@@ -92,9 +87,6 @@ class Inference:
         """The answer to one request.
 
         Args:
-            name, version: Of the model.
-            headers: Of the request.
-            receive: Of ASGI.
             reservation: Of the memory for it, which ends when the answer is sent; by
                 default, one that ends with this call.
 
@@ -216,7 +208,6 @@ class _Leaving:
     come before it would pay to look out for that.
 
     Args:
-        receive: Of ASGI.
         deadline: ``time.monotonic()`` at which the request fails.
     """
 

@@ -71,9 +71,6 @@ class ApiKeys:
     equal length are compared in constant time, with all keys: how long that takes tells
     neither how much of a key is right nor which one it is.
 
-    Args:
-        keys: The keys.
-
     Raises:
         ArgumentError: A key is no text of 16 characters or more, in ASCII.
     """

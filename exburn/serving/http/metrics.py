@@ -22,10 +22,6 @@ class Metrics:
     """Counts every exchange, and reads the servings when it is asked.
 
     Names that requests make up are counted without a name: each would be a new series.
-
-    Args:
-        registry: The models.
-        health: Of the server.
     """
 
     def __init__(self, registry: Registry, health: Health):

@@ -39,12 +39,7 @@ _HEADER_LENGTH = {
 
 
 def describe_api(table: Iterable[ServerRoute], registry: Registry) -> dict[str, Any]:
-    """The description, by OpenAPI 3.1, of what is served now.
-
-    Args:
-        table: The routes.
-        registry: The models.
-    """
+    """The description, by OpenAPI 3.1, of what is served now."""
     rows = [row for row in table if row.is_listed]
     paths = {row.path: _operation(row) for row in rows if not row.of_model}
     schemas: dict[str, Any] = {

@@ -81,7 +81,6 @@ class InferenceRequest:
         """Makes arrays of the image files; takes a while.
 
         Args:
-            signature: What the model takes.
             reserve, check: As of ``images.decode_images``.
 
         Raises:
@@ -105,10 +104,7 @@ def parse_request(
     """Reads a body. Image files in it are not decoded yet.
 
     Args:
-        body: The whole body.
         header_length: ``Inference-Header-Content-Length``, or ``None``.
-        signature: What the model takes.
-        max_rows: Most rows of a request.
 
     Raises:
         RequestFailure: The body is not what the protocol or the model asks for.
@@ -165,7 +161,6 @@ class _InputReader:
     """Reads the inputs of a request, one after the other, and the bytes behind it.
 
     Args:
-        signature: What the model takes.
         tensors: What follows the JSON part of the body.
         most: Bytes of the body: as many values as it may hold.
         max_rows: Most rows, or ``None``.
@@ -494,7 +489,6 @@ def split_body(body: bytes, header_length: str | None) -> tuple[bytes, memoryvie
     """The JSON part of a body and its tensors.
 
     Args:
-        body: The whole body.
         header_length: The header's value; ``None`` for a body of JSON alone.
     """
     if header_length is None:

@@ -24,9 +24,7 @@ class Entry:
     """One version of a model that is served.
 
     Args:
-        name, version: What requests call it.
         endpoint: What it is.
-        options: Of the ``Serving`` that is made for it.
 
     Attributes:
         endpoint: What it is.
@@ -59,11 +57,7 @@ class Entry:
 
 
 class Registry:
-    """Models by name and version; requests never wait for a change of it.
-
-    Args:
-        options: Of each ``Serving`` that it makes.
-    """
+    """Models by name and version; requests never wait for a change of it."""
 
     def __init__(self, options: ServingOptions):
         self._options = options

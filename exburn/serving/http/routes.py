@@ -38,13 +38,6 @@ _LARGE = 64 << 10  # bytes of an answer that a connection does not take at once
 class Routes:
     """The routes, each a row of the table: see ``ServerRoute``.
 
-    Args:
-        registry: The models.
-        inference: Answers requests.
-        generation: Runs what generates.
-        health: Of the server.
-        metrics: Of the server.
-
     Attributes:
         table: The routes; the one that is asked most comes first.
     """
