@@ -80,10 +80,10 @@ class Agreement:
         if not self.active:
             return
         facts = find_facts()
-        told = {name: repr(fact) for name, fact in facts.items()}
-        told = processes.gather(told, self._op)
+        texts = {name: repr(fact) for name, fact in facts.items()}
+        texts = processes.gather(texts, self._op)
         for name in facts:
-            values = [one[name] for one in told]
+            values = [one[name] for one in texts]
             if len(set(values)) > 1:
                 raise ProcessError(
                     self._op,
@@ -139,7 +139,7 @@ class Agreement:
             Whether all of them have a next chunk.
         """
         holder, now = self._holder, time.perf_counter()
-        told = processes.gather(
+        answers = processes.gather(
             {
                 "next": _form_of(chunk),
                 "end": self._termination is not None and self._termination.requested,
@@ -151,26 +151,26 @@ class Agreement:
             },
             self._op,
         )
-        self._ends = self._ends or any(one["end"] for one in told)
-        if any(one["stop"] for one in told):
+        self._ends = self._ends or any(one["end"] for one in answers)
+        if any(one["stop"] for one in answers):
             setattr(self._owner, stop, True)
-        self._due = told[0]["due"]  # by the clock of process 0
+        self._due = answers[0]["due"]  # by the clock of process 0
         if self._due:
             self._glanced = now
-        if any(one["model"] != told[0]["model"] for one in told):
+        if any(one["model"] != answers[0]["model"] for one in answers):
             self._refuse("what is trained, or in numbers of layers", {})
-        weights = [one["weights"] for one in told]
+        weights = [one["weights"] for one in answers]
         if any(one != weights[0] for one in weights):
             names = set().union(*weights)
             unlike = [n for n in names if len({one.get(n) for one in weights}) > 1]
             self._refuse("weights that hooks have set", {"weights": sorted(unlike)})
-        forms = [one["next"] for one in told]
+        forms = [one["next"] for one in answers]
         ends = self._own_data and None in forms
         if not ends and any(form != forms[0] for form in forms):
             self._refuse(
                 "the next batches", {f"process {i}": f for i, f in enumerate(forms)}
             )
-        if any(one["options"] for one in told) and holder.state is not None:
+        if any(one["options"] for one in answers) and holder.state is not None:
             self._share_options()
         if ends and any(forms) and processes.is_main() and not self._told_of_end:
             self._told_of_end = True
@@ -208,15 +208,18 @@ class Agreement:
         state = self._holder.current_opt_state()
         leaves, structure = jax.tree.flatten(state)
         mine = [_number(leaf) for leaf in leaves]
-        told = processes.gather(mine)
-        if any(repr(one) != repr(told[0]) for one in told) and processes.is_main():
+        numbers = processes.gather(mine)
+        if (
+            any(repr(one) != repr(numbers[0]) for one in numbers)
+            and processes.is_main()
+        ):
             warn(
                 f"{self._op}: hooks have set other options of the optimizer in other "
                 "processes; those of process 0 hold."
             )
-        if repr(mine) == repr(told[0]):
+        if repr(mine) == repr(numbers[0]):
             return
-        for at, (leaf, value) in enumerate(zip(leaves, told[0], strict=True)):
+        for at, (leaf, value) in enumerate(zip(leaves, numbers[0], strict=True)):
             if value is not None and value != mine[at]:
                 leaves[at] = put(np.asarray(value, leaf.dtype), leaf.sharding)
         self._holder.set_options(structure.unflatten(leaves))
@@ -250,8 +253,8 @@ class Agreement:
     def settle(self) -> None:
         """Has all processes end, where one was told to after the last chunk."""
         if self.active and self._termination is not None:
-            told = self._ends or self._termination.requested
-            self._termination.requested = processes.agree_any(told)
+            ending = self._ends or self._termination.requested
+            self._termination.requested = processes.agree_any(ending)
 
     def wait(self, tree: Any) -> None:
         """Waits until a program has computed its outputs.
@@ -274,11 +277,11 @@ def telling_failures(active: Callable[[], bool]) -> Iterator[None]:
     except BaseException as error:
         if not active():
             raise
-        found = lost_process(error)
-        processes.tell_failure(found)
-        if found is error:
+        failure = lost_process(error)
+        processes.tell_failure(failure)
+        if failure is error:
             raise
-        raise found from error
+        raise failure from error
 
 
 def _with_end(chunks: Iterator[Chunk]) -> Iterator[Chunk | None]:
@@ -307,14 +310,14 @@ def data_facts(dataset: Any, feed: Any) -> dict[str, Any]:
 
 def _checksum_of_rows(tree: Any) -> int:
     """A number for some rows of arrays, from all over them."""
-    found = 0
+    checksum = 0
     for leaf in jax.tree.leaves(tree):
         size = leaf.shape[0]
         if getattr(leaf.dtype, "hasobject", False) or not size:
             continue
         for row in range(0, size, max(size // _SAMPLES, 1)):
-            found = zlib.crc32(np.ascontiguousarray(leaf[row]).tobytes(), found)
-    return found
+            checksum = zlib.crc32(np.ascontiguousarray(leaf[row]).tobytes(), checksum)
+    return checksum
 
 
 def _form_of(chunk: Chunk | None) -> Any:

@@ -22,7 +22,7 @@ from exburn.training.state_holder import StateHolder
 _MOMENTA = ("momentum", "renorm_momentum")
 
 
-def use_average(holder: StateHolder, wanted: bool) -> None:
+def use_average(holder: StateHolder, show: bool) -> None:
     """Shows the optimizer's average in the module's place, or takes it back.
 
     The state of a run under way keeps its parameters: what is saved or trained from
@@ -31,10 +31,10 @@ def use_average(holder: StateHolder, wanted: bool) -> None:
     Raises:
         ArgumentError: The optimizer keeps no average.
     """
-    if wanted == (holder.shown is not None):
+    if show == (holder.shown is not None):
         return
     live, opt_state = holder.state, holder.current_opt_state()
-    if not wanted:
+    if not show:
         own, holder.shown, holder.own_params = holder.own_params, None, None
         holder.split.write(live.params if live is not None else own or {})
         return
@@ -72,11 +72,11 @@ def _average(
 
 def find_statistics(holder: StateHolder) -> list[str]:
     """Names of the moving statistics of BatchNormalization that is not frozen."""
-    found: list[str] = []
+    names: list[str] = []
     for path, module in iter_modules(holder.module):
         if isinstance(module, BatchNormalization) and module.trainable:
-            found += [n for n in holder.split.others if n.startswith(f"{path}/")]
-    return found
+            names += [n for n in holder.split.others if n.startswith(f"{path}/")]
+    return names
 
 
 def update_statistics(

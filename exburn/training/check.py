@@ -50,7 +50,7 @@ def check_ids(
         bad = ~((ids >= low) & (ids < end) & (ids == np.floor(ids)))
         at = np.unravel_index(int(bad.argmax()), ids.shape)
         name = f"x{jax.tree_util.keystr(path)}" if names is None else names[place]
-        found = {
+        details = {
             "first bad value": f"{ids[at]} at row {at[0]}, position "
             f"{tuple(map(int, at))}",
             "bad values": f"{int(bad.sum())} of {ids.size}",
@@ -59,13 +59,13 @@ def check_ids(
             raise DataError(
                 op,
                 f"{name} must hold whole numbers: the input {layer!r} is of integers",
-                found,
+                details,
                 hint="Round it, or give the Input a floating dtype.",
             )
         raise DataError(
             op,
             f"the ids in {name} must be whole numbers from 0 to {rows - 1}",
-            found | {"layer": layer},
+            details | {"layer": layer},
             hint=f"The table of {layer!r} has {rows} rows: raise its input_dim, or "
             "number the ids anew.",
         )

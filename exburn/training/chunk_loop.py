@@ -19,7 +19,7 @@ IN_FLIGHT = 2  # chunks that are dispatched ahead of the device
 Call = tuple[Callable, tuple, dict[str, Any]]  # a program, and what it is called with
 
 
-class Watch:
+class ChunkHandler:
     """The two ends of a chunk's program, and all that goes on around its calls.
 
     Args:
@@ -73,33 +73,33 @@ class Watch:
         return False
 
 
-def run_chunks(chunks: Chunks, watch: Watch) -> Generator[None, None, None]:
+def run_chunks(chunks: Chunks, handler: ChunkHandler) -> Generator[None, None, None]:
     """Runs chunk after chunk, some of them ahead of the device.
 
     Args:
         chunks: The chunks, closed in the end.
-        watch: What each of them is run by.
+        handler: What each of them is run by.
 
     Yields:
         After the hooks of each chunk, if there are any.
     """
-    timing, agreement, last = watch.timing, watch.agreement, time.perf_counter()
+    timing, agreement, last = handler.timing, handler.agreement, time.perf_counter()
     with contextlib.closing(chunks):
-        timed = chunks if timing is None else timing.data(chunks, watch.works)
+        timed = chunks if timing is None else timing.data(chunks, handler.works)
         for chunk in timed:
-            program, args, options = watch.begin(chunk)
-            with watch.shield():
-                with in_batch(watch.done, watch.place):
+            program, args, options = handler.begin(chunk)
+            with handler.shield():
+                with in_batch(handler.done, handler.place):
                     results = program(*args, **options)
-                watch.flight.append(watch.take(chunk, results))
-                watch.done += chunk.steps
-            if watch.hears:
-                watch.call_hooks(chunk)
+                handler.flight.append(handler.take(chunk, results))
+                handler.done += chunk.steps
+            if handler.hears:
+                handler.call_hooks(chunk)
                 yield
-            if watch.after():
+            if handler.after():
                 break
-            if len(watch.flight) > IN_FLIGHT:
-                watch.wait()
-            if watch.glances and agreement.is_due(last, GLANCE):
+            if len(handler.flight) > IN_FLIGHT:
+                handler.wait()
+            if handler.glances and agreement.is_due(last, GLANCE):
                 last = time.perf_counter()
-                watch.glance()
+                handler.glance()

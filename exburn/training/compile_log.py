@@ -118,11 +118,11 @@ def batch_specs(args: tuple, data: int) -> dict[str, Spec]:
     if isinstance(batch, list):  # a chunk in parts
         batch = jax.tree.map(_whole, *batch)
     x, y, sample_weight = batch
-    found = specs_of(x=x, y=y, sample_weight=sample_weight, rows=args[data + 1])
+    specs = specs_of(x=x, y=y, sample_weight=sample_weight, rows=args[data + 1])
     masks = args[data + 2]  # what tells which rows, and which steps, are only padding
     if isinstance(masks, tuple):
-        found |= {name: ((), "bool") for name in _MASKS[: len(masks)]}
-    return found
+        specs |= {name: ((), "bool") for name in _MASKS[: len(masks)]}
+    return specs
 
 
 def _whole(*parts: Any) -> jax.ShapeDtypeStruct:
@@ -132,13 +132,13 @@ def _whole(*parts: Any) -> jax.ShapeDtypeStruct:
 
 def specs_of(**parts: Any) -> dict[str, Spec]:
     """Shapes and dtypes of the leaves, by their names."""
-    found = {}
+    specs = {}
     for part, value in parts.items():
         for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
             name = part + jax.tree_util.keystr(path)
             weak = "weak " if getattr(leaf, "weak_type", False) else ""
-            found[name] = (tuple(leaf.shape), f"{weak}{leaf.dtype}")
-    return found
+            specs[name] = (tuple(leaf.shape), f"{weak}{leaf.dtype}")
+    return specs
 
 
 def changes_of(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, str]]:

@@ -191,21 +191,21 @@ class CustomSteps:
         Such a step may have returned those of its batch alone, as in Keras. A metric
         that the step did not update says nothing: what the step returned stays.
         """
-        found, updated, start = {}, set(), 0
+        values, updated, start = {}, set(), 0
         for metric in self.module.metrics:
             end = start + len(metric.variables)
             value = _flatten_logs(
                 {metric.name: metric.stateless_result(new[start:end])}
             )
-            found |= value
+            values |= value
             if any(
                 a is not b for a, b in zip(old[start:end], new[start:end], strict=True)
             ):
                 updated |= value.keys()
             start = end
-        if found.keys() != logs.keys():
+        if values.keys() != logs.keys():
             return logs
-        return {n: found[n] if n in updated else value for n, value in logs.items()}
+        return {n: values[n] if n in updated else value for n, value in logs.items()}
 
     def _totals(self, logs: Any, variables: list) -> dict[str, Any]:
         logs = {name: jnp.asarray(v, jnp.float32) for name, v in logs.items()}
@@ -253,7 +253,7 @@ def _check_takes(kind: str, step: Callable, state: tuple, data: tuple) -> None:
 
 def _flatten_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
     """The logs with those of inner dicts, as of ``compile_metrics``, by their names."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in logs.items():
-        found |= _flatten_logs(value) if isinstance(value, Mapping) else {name: value}
-    return found
+        flat |= _flatten_logs(value) if isinstance(value, Mapping) else {name: value}
+    return flat

@@ -22,7 +22,7 @@ from exburn.training.averaging import keep_average, use_average
 from exburn.training.checkpoint.provenance import Provenance
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.checkpoint.run_points import Checkpointing
-from exburn.training.chunk_loop import GLANCE, Call, Watch, run_chunks
+from exburn.training.chunk_loop import GLANCE, Call, ChunkHandler, run_chunks
 from exburn.training.feed.base import ArrayFeed, Feed
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.chunking import phase_of
@@ -37,7 +37,7 @@ _ENDED = """{}: training ends here.
   → Lower steps_per_epoch or epochs, or let the source repeat."""
 
 
-class Epochs(Watch):
+class Epochs(ChunkHandler):
     """One run through the epochs, and what goes on around its chunks.
 
     Args:

@@ -40,7 +40,7 @@ _kinds: dict[type, int] = {}  # isinstance() of flax' variables takes a microsec
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Slot:
+class SettingSlot:
     """A place that holds a value: an attribute, an entry, or what a function sees.
 
     Attributes:
@@ -76,7 +76,7 @@ class Slot:
 class Change:
     """A value that is not what it was."""
 
-    slot: Slot
+    slot: SettingSlot
     old: Any
     new: Any
 
@@ -138,7 +138,7 @@ class Fingerprint:
         underscore, which are for the next run.
         """
         names = self._paths()
-        found = [
+        changes = [
             Change(holder.slot(key, names), old, new)
             for holder in self._holders
             for key, old, new in holder.differences()
@@ -149,8 +149,10 @@ class Fingerprint:
             for key, old in zip(now, part.metadata, strict=False):
                 if key in _IN_METADATA and now[key] is not old:
                     name = f"{part.name(names)}.{key}"
-                    found.append(Change(Slot(part.variable, key, name), old, now[key]))
-        return found
+                    changes.append(
+                        Change(SettingSlot(part.variable, key, name), old, now[key])
+                    )
+        return changes
 
     def accept(self, changes: Iterable[Change]) -> None:
         """Takes values for what they are now."""
@@ -176,15 +178,15 @@ class Fingerprint:
 
         A function closes over one of those, say. Programs would keep their values.
         """
-        found = [p for p in self._variables if not isinstance(p.variable, Weight)]
-        if not found:
+        parts = [p for p in self._variables if not isinstance(p.variable, Weight)]
+        if not parts:
             return {}
-        held = {id(weight) for _, weight, _ in iter_weights(self._module)}
+        own = {id(weight) for _, weight, _ in iter_weights(self._module)}
         names = self._paths()
         return {
             part.name(names): part.variable
-            for part in found
-            if id(part.variable) not in held
+            for part in parts
+            if id(part.variable) not in own
         }
 
     def _paths(self) -> dict[int, str]:
@@ -258,22 +260,22 @@ class Fingerprint:
             settings = hasattr(value, "get_config")
             keys = [
                 name
-                for name, held in vars(value).items()
-                if name in self._names or (settings and _is_setting(name, held))
+                for name, attribute in vars(value).items()
+                if name in self._names or (settings and _is_setting(name, attribute))
             ]
             yield value, _OTHER, keys
             yield from self._methods(value)
 
     def _methods(self, value: Any) -> Iterator[tuple[Any, int, Any]]:
         """The functions of a user's class that programs may run."""
-        wanted = self._names.union(_STEPS)
+        names = self._names.union(_STEPS)
         for cls in type(value).__mro__:
             if is_library(cls):
                 break
             functions = [
                 function
                 for key, function in vars(cls).items()
-                if key in wanted and isinstance(function, types.FunctionType)
+                if key in names and isinstance(function, types.FunctionType)
             ]
             yield tuple(functions), _SEQUENCE, None
 
@@ -284,9 +286,9 @@ class Fingerprint:
         self._names |= names
         if function.__closure__:
             yield function.__closure__, _CELLS, function.__code__.co_freevars
-        found = [key for key in names if key in function.__globals__]
-        if found:
-            yield function.__globals__, _MAPPING, sorted(found)
+        keys = [key for key in names if key in function.__globals__]
+        if keys:
+            yield function.__globals__, _MAPPING, sorted(keys)
         if function.__defaults__:
             yield function.__defaults__, _SEQUENCE, None
 
@@ -298,8 +300,8 @@ def _is_bare(cls: type) -> bool:
 
 def _is_setting(name: str, value: Any) -> bool:
     """Whether an attribute may be one of an object's settings, and is no state."""
-    kept = type(value) in (*_PLAIN, list, tuple, dict) or callable(value)
-    return kept and not name.startswith("_")
+    is_value = type(value) in (*_PLAIN, list, tuple, dict) or callable(value)
+    return is_value and not name.startswith("_")
 
 
 class _Part:
@@ -314,8 +316,8 @@ class _Part:
         Args:
             names: Those of modules and weights, by their ids.
         """
-        if (known := names.get(id(self._value))) is not None:
-            return known
+        if (name := names.get(id(self._value))) is not None:
+            return name
         if isinstance(self._value, types.FunctionType):
             return self._value.__name__
         if self._parent is None:
@@ -387,12 +389,12 @@ class _Holder(_Part):
         name = self.name(names)
         return f"{name}[{key!r}]" if item else f"{name}.{key}"
 
-    def slot(self, key: Any, names: Mapping[int, str]) -> Slot:
+    def slot(self, key: Any, names: Mapping[int, str]) -> SettingSlot:
         """The place of one of its values."""
         name = self.entry(key, names)
         if self.kind == _CELLS:
-            return Slot(self.of[self.keys.index(key)], None, name)
-        return Slot(self.of, key, name)
+            return SettingSlot(self.of[self.keys.index(key)], None, name)
+        return SettingSlot(self.of, key, name)
 
     def differences(self) -> Iterator[tuple[Any, Any, Any]]:
         """Keys of values that differ, are new or gone; what was there, and what is."""

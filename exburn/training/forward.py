@@ -132,9 +132,9 @@ def check_constants(split: SplitModule, x: Any) -> None:
     key, groups = jax.random.key(0), jax.tree.map(spec_like, split.peek())
     forward = functools.partial(split.forward, training=True, key=key)
     jaxpr = jax.make_jaxpr(lambda groups, x: forward(groups, x)[0])(groups, x)
-    kept = {id(constant) for constant in constants(jaxpr)}
+    ids = {id(constant) for constant in constants(jaxpr)}
     for name, variable in others.items():
-        if id(variable.get_raw_value()) in kept:
+        if id(variable.get_raw_value()) in ids:
             raise UnheldLayerError(
                 "fit",
                 f"a compiled program reads the flax variable {name!r}, which its model "
@@ -167,11 +167,11 @@ def lookups(
     And those that are cast to integers, for which no table has rows.
     """
     inputs = jax.tree.leaves(x)
-    found = []
+    matches = []
     for indices, rows, layer in ctx.lookups:
         source = ctx.source_of(indices)
-        found += [(i, rows, layer) for i, v in enumerate(inputs) if v is source]
-    return tuple(found)
+        matches += [(i, rows, layer) for i, v in enumerate(inputs) if v is source]
+    return tuple(matches)
 
 
 def _repeat(ctx: forward_context.Context) -> bool:
@@ -206,11 +206,11 @@ def last_functions(jaxpr: Any, weights: int = 0) -> tuple[str | None, ...]:
 
 
 def _last_functions(jaxpr: Any, weights: set[int]) -> tuple[str | None, ...]:
-    made = {id(var): eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+    producers = {id(var): eqn for eqn in jaxpr.eqns for var in eqn.outvars}
 
     def trail(var: Any) -> tuple[Any, Any]:
         """The variable that this one is a copy of, and what computes that."""
-        while (eqn := made.get(id(var))) and eqn.primitive.name in _PASSING:
+        while (eqn := producers.get(id(var))) and eqn.primitive.name in _PASSING:
             var = eqn.invars[0]
         return var, eqn
 
@@ -218,9 +218,9 @@ def _last_functions(jaxpr: Any, weights: set[int]) -> tuple[str | None, ...]:
         return trail(var)[1]
 
     def is_softmax(eqn: Any) -> bool:
-        top, bottom = source(eqn.invars[0]), made.get(id(eqn.invars[1]))
+        top, bottom = source(eqn.invars[0]), producers.get(id(eqn.invars[1]))
         while bottom and bottom.primitive.name in {*_PASSING, "broadcast_in_dim"}:
-            bottom = made.get(id(bottom.invars[0]))
+            bottom = producers.get(id(bottom.invars[0]))
         return (
             top is not None
             and bottom is not None
@@ -230,7 +230,7 @@ def _last_functions(jaxpr: Any, weights: set[int]) -> tuple[str | None, ...]:
         )
 
     def is_weight(var: Any) -> bool:
-        while (eqn := made.get(id(var))) and eqn.primitive.name in _KEEPING:
+        while (eqn := producers.get(id(var))) and eqn.primitive.name in _KEEPING:
             var = eqn.invars[0]
         return id(var) in weights
 
@@ -242,7 +242,7 @@ def _last_functions(jaxpr: Any, weights: set[int]) -> tuple[str | None, ...]:
             if name in eqn.params:
                 inner = getattr(eqn.params[name], "jaxpr", eqn.params[name])
                 pairs = zip(inner.invars, eqn.invars, strict=False)
-                among = {id(inside) for inside, given in pairs if is_weight(given)}
+                among = {id(inside) for inside, outside in pairs if is_weight(outside)}
                 return _last_functions(inner, among)[eqn.outvars.index(origin)]
         match eqn.primitive.name:
             case "div":

@@ -43,8 +43,8 @@ class ForwardCache:
     def find(self, x: Any, kind: str | None) -> Forward | None:
         """The pass over inputs, if all that a program of a kind asks is traced."""
         rows, row = _rows_and_row(x)
-        known = all((row, training) in self._mixing for training in _MODES[kind])
-        return self._passes.get((rows, row)) if known else None
+        answered = all((row, training) in self._mixing for training in _MODES[kind])
+        return self._passes.get((rows, row)) if answered else None
 
     def trace(self, x: Any, kind: str | None) -> list[Discovery]:
         """Traces what ``find`` misses.

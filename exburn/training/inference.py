@@ -9,7 +9,7 @@ from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
 from exburn.runtime.transfer import batch_number
 from exburn.training.agreement import Agreement
-from exburn.training.chunk_loop import GLANCE, Call, Watch, run_chunks
+from exburn.training.chunk_loop import GLANCE, Call, ChunkHandler, run_chunks
 from exburn.training.feed.base import Feed
 from exburn.training.feed.chunk import Chunk
 from exburn.training.objective.readings import Readings
@@ -18,7 +18,7 @@ from exburn.training.prepare import Preparer
 from exburn.training.timing import Timing
 
 
-class _Inference(Watch):
+class _Inference(ChunkHandler):
     """An evaluation or a prediction: its data, and what is told of it."""
 
     timing: Timing

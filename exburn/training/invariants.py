@@ -47,10 +47,10 @@ def _lighten(body: Callable, carry: Any, items: Any) -> Callable:
             fixed.update(equation.outvars)
         else:
             rest.append(equation)
-    made = [var for equation in moved for var in equation.outvars]
-    before = code.replace(invars=[], eqns=moved, outvars=made)
+    results = [var for equation in moved for var in equation.outvars]
+    before = code.replace(invars=[], eqns=moved, outvars=results)
     constants += _function(before, constants)()
-    after = code.replace(constvars=[*code.constvars, *made], eqns=rest)
+    after = code.replace(constvars=[*code.constvars, *results], eqns=rest)
     turn = _function(after, constants)
     treedef = jax.tree.structure(out)
     return lambda *args: jax.tree.unflatten(treedef, turn(*jax.tree.leaves(args)))

@@ -80,7 +80,7 @@ def value_and_grad(
             loss(params, *args, lookups)
             return [(indices, rows) for _, indices, rows in lookups.found]
 
-        found = jax.eval_shape(discover, params)
+        lookup_specs = jax.eval_shape(discover, params)
         names: list[str] = []
 
         def by_rows(params, slopes):
@@ -89,7 +89,7 @@ def value_and_grad(
             names[:] = [name for name, _, _ in lookups.found]
             return value, (aux, [indices for _, indices, _ in lookups.found])
 
-        zeros = [jnp.zeros(rows.shape, rows.dtype) for _, rows in found]
+        zeros = [jnp.zeros(rows.shape, rows.dtype) for _, rows in lookup_specs]
         (value, (aux, indices)), (grads, slopes) = jax.value_and_grad(
             by_rows, (0, 1), has_aux=True
         )(params, zeros)

@@ -61,7 +61,7 @@ class SplitModule:
             self.graphdef, state = nnx.split(module)
         flat = nnx.to_flat_state(state)
         self._treedef = jax.tree.structure(state)
-        known = {id(w): (path, learns) for path, w, learns in iter_weights(module)}
+        weights = {id(w): (path, learns) for path, w, learns in iter_weights(module)}
         self.variables: dict[str, Any] = dict(self.numbers)
         self.params: list[str] = []
         self.frozen: list[str] = []
@@ -71,7 +71,7 @@ class SplitModule:
         self._paths = [path for path, _ in flat]
         for path, _ in flat:
             variable = _resolve(module, path)
-            name, learns = known.get(id(variable), ("/".join(map(str, path)), False))
+            name, learns = weights.get(id(variable), ("/".join(map(str, path)), False))
             self._order.append(name)
             if not isinstance(variable, nnx.Variable):
                 self.constants[name] = variable
@@ -201,8 +201,8 @@ class SplitModule:
             ctx.scope = standing_for(self.module, copy, meet=meet)
             ctx.paths = paths_of(self.module, ctx.scope)
         else:
-            discoveries.append(found := Discovery(self.module, copy, ctx))
-            ctx.scope = found.scope
+            discoveries.append(discovery := Discovery(self.module, copy, ctx))
+            ctx.scope = discovery.scope
         ctx.root = copy
         ctx.in_fit = training
         ctx.interceptors += interceptors
@@ -257,11 +257,11 @@ class SplitModule:
             return part
         if value is None:
             return refuse(part)
-        held = Buffer(value)
+        buffer = Buffer(value)
         scope = current()
         assert scope is not None
-        scope.add([(part, held)])
-        return held
+        scope.add([(part, buffer)])
+        return buffer
 
     def others_of(self, copy: nnx.Module, *groups: Arrays) -> Arrays:
         """The arrays of a copy that are no parameters, and frozen ones it assigned.
@@ -271,16 +271,16 @@ class SplitModule:
             groups: What it was bound to.
         """
         others, frozen = set(self.others), set(self.frozen)
-        given = {n: v for group in groups for n, v in group.items() if n in frozen}
+        assignable = {n: v for group in groups for n, v in group.items() if n in frozen}
         by_path = dict(nnx.to_flat_state(nnx.state(copy)))
-        found = {}
+        arrays = {}
         for path, name in zip(self._paths, self._order, strict=True):
             value = _leaf(by_path[path])
             # What was not assigned is the same tracer: programs only pass it on.
-            if name in others or (name in given and value is not given[name]):
-                found[name] = value
+            if name in others or (name in assignable and value is not assignable[name]):
+                arrays[name] = value
         numbers = self.numbers.keys() & groups[-1].keys()
-        return found | {name: groups[-1][name] for name in numbers}
+        return arrays | {name: groups[-1][name] for name in numbers}
 
     def holds_those_of(self, other: SplitModule) -> bool:
         """Whether the constants are the same objects."""

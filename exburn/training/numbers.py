@@ -17,13 +17,13 @@ from flax import nnx
 
 from exburn.core.substitution import Substitution
 from exburn.module.variable import Static
-from exburn.training.fingerprint import Slot
+from exburn.training.fingerprint import SettingSlot
 
 _PREFIX = "number: "  # of names among the other variables; no path begins so
 _ARGUMENT = Static("an argument of the program")
 
 
-def name_of(slot: Slot) -> str:
+def name_of(slot: SettingSlot) -> str:
     """The name of a number among a module's other variables."""
     return _PREFIX + slot.name
 
@@ -36,7 +36,7 @@ def is_number(name: str) -> bool:
 class Number:
     """What a slot holds, in the form of a variable."""
 
-    def __init__(self, slot: Slot):
+    def __init__(self, slot: SettingSlot):
         self.slot = slot
         self._told: Any = None  # the number that the array was made of
         self._array: Any = None

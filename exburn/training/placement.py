@@ -230,8 +230,8 @@ class OnMesh(OneDevice):
 
     def _find_columns(self, rows: int) -> slice:
         layout = self.distribution.sharding(self.distribution.batch_spec(rows))
-        found = layout.addressable_devices_indices_map((rows,)).values()
-        parts = sorted({part[0].indices(rows)[:2] for part in found if part})
+        indices = layout.addressable_devices_indices_map((rows,)).values()
+        parts = sorted({part[0].indices(rows)[:2] for part in indices if part})
         ends = [stop for _, stop in parts[:-1]]
         if ends != [start for start, _ in parts[1:]]:
             return slice(None)  # they do not follow one another
@@ -410,8 +410,8 @@ class OwnData(OnMesh):
         owners: dict[Any, set[int]] = {}
         for device, part in layout.devices_indices_map((self.parts,)).items():
             owners.setdefault(part[0].start or 0, set()).add(device.process_index)
-        of_each = Counter(next(iter(found)) for found in owners.values())
-        shared = any(len(found) > 1 for found in owners.values())
+        of_each = Counter(next(iter(devices)) for devices in owners.values())
+        shared = any(len(devices) > 1 for devices in owners.values())
         if shared or len(owners) < self.parts or len(set(of_each.values())) > 1:
             raise LayoutError(
                 "compile",

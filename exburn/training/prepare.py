@@ -16,7 +16,7 @@ from exburn.runtime.gc_pause import starting
 from exburn.training.check import check_ids
 from exburn.training.custom_step import CustomSteps, own_steps
 from exburn.training.feed.chunk import Chunk
-from exburn.training.fingerprint import Slot
+from exburn.training.fingerprint import SettingSlot
 from exburn.training.forward import Forward
 from exburn.training.forward_cache import ForwardCache
 from exburn.training.memory import state_specs
@@ -261,7 +261,7 @@ class Preparer:
         state = self.initial_state() if kind == "train" else self.holder.split.read()
         self.custom.discover(kind, jax.tree.map(spec_like, state), batch)
 
-    def take_slots(self, slots: Iterable[Slot]) -> None:
+    def take_slots(self, slots: Iterable[SettingSlot]) -> None:
         """Makes arguments of the numbers in slots from the next ``prepare`` on.
 
         Those with which no step can be traced become constants again there.

@@ -111,8 +111,8 @@ class Program:
             compiling = contextlib.nullcontext() if self._model else starting()
             with compiling, self._spreading(places):
                 out = self._call(*args)
-            known = self._counts[self._name] == before and places in self._places
-            if failed or not known:
+            is_compiled = self._counts[self._name] == before and places in self._places
+            if failed or not is_compiled:
                 self._note(args, time.perf_counter() - start, places)
             if unsafe:
                 jax.block_until_ready(out[1])
@@ -245,8 +245,8 @@ class Programs:
         self._settings = settings
 
         def program(function: Callable, name: str) -> Program:
-            told = options(name == "train")
-            return Program(function, name, steps, log, settings, told)
+            compiler_options = options(name == "train")
+            return Program(function, name, steps, log, settings, compiler_options)
 
         self.train = program(steps.train, "train")
         self.train_groups = program(steps.train_groups, "train")

@@ -53,39 +53,39 @@ class Settings:
 
     def changes_from(self, old: Settings) -> list[str]:
         """What is not as it was, in words."""
-        found = []
+        changes = []
         for before, now, what in (
             (old, self, "frozen now"),
             (self, old, "frozen no more"),
         ):
             if names := _newly_frozen(before, now):
                 more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
-                found.append(f"{what}: {', '.join(names[:_MANY])}{more}")
-        changes = _differences(old.optimizer, self.optimizer)
-        found += [f"optimizer: {change}" for change in changes]
-        found += _differences(old.layers, self.layers)[:_MANY]
-        found += _differences(old.others, self.others)[:_MANY]
+                changes.append(f"{what}: {', '.join(names[:_MANY])}{more}")
+        options = _differences(old.optimizer, self.optimizer)
+        changes += [f"optimizer: {option}" for option in options]
+        changes += _differences(old.layers, self.layers)[:_MANY]
+        changes += _differences(old.others, self.others)[:_MANY]
         new = [name for name in self.numbers if name not in old.numbers]
         if new:
-            found.append(f"arguments from now on: {', '.join(new)}")
+            changes.append(f"arguments from now on: {', '.join(new)}")
         if old.objective is not self.objective:
-            found.append("the losses or metrics are others")
-        return found
+            changes.append("the losses or metrics are others")
+        return changes
 
 
 def _attributes(module: Any) -> dict[str, Any]:
-    found = {}
+    attributes = {}
     for path, part in iter_modules(module):
         start = f"{path}." if path else ""
         for name, value in vars(part).items():
             if name[0] == "_" or name == "built":
                 continue
             if type(value) in _PLAIN or not part._pytree__nodes.get(name):
-                found[start + name] = value
+                attributes[start + name] = value
         if isinstance(part, Layer):
-            found[f"{start}precision"] = part.precision
-            found[f"{start}rematerialized"] = part.rematerialized
-    return found
+            attributes[f"{start}precision"] = part.precision
+            attributes[f"{start}rematerialized"] = part.rematerialized
+    return attributes
 
 
 def _newly_frozen(before: Settings, now: Settings) -> list[str]:

@@ -11,7 +11,7 @@ from exburn.module.reached import Discovery
 from exburn.module.selection import frozen_paths, train_only
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.module.variable import Weight
-from exburn.training.fingerprint import Change, Fingerprint, Slot
+from exburn.training.fingerprint import Change, Fingerprint, SettingSlot
 from exburn.training.module import SplitModule
 from exburn.training.numbers import Number, name_of
 from exburn.training.state_holder import StateHolder
@@ -108,7 +108,7 @@ class Splitter:
         self._beside = {}
 
     # ------------------------------------------------------------------ numbers
-    def take_slots(self, slots: Iterable[Slot]) -> bool:
+    def take_slots(self, slots: Iterable[SettingSlot]) -> bool:
         """Makes arguments of the numbers in slots; returns whether any was none.
 
         Those with which no step can be traced become constants again: see

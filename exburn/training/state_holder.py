@@ -263,10 +263,10 @@ class StateHolder:
             kind: ``"train"`` or ``"predict"``.
             device: One of a mesh; ``None`` where there is but one.
         """
-        held: list[Any] = [self.arrays]
+        trees: list[Any] = [self.arrays]
         if kind == "train":
-            held.append(self.current_opt_state())
-        leaves = jax.tree.leaves(held)
+            trees.append(self.current_opt_state())
+        leaves = jax.tree.leaves(trees)
         if device is None:
             return sum(leaf.nbytes for leaf in leaves)
         shards = [s for v in leaves for s in getattr(v, "addressable_shards", ())]

@@ -49,7 +49,7 @@ def measure(trainer: Trainer, paths: Sequence[str], gradients: bool) -> Statisti
     args, _ = holder.placement.bind((state, *chunk.arguments), 1)
     try:
         with holder.placement.scope():
-            found = program(*args, np.int32(chunk.steps - 1))
+            values = program(*args, np.int32(chunk.steps - 1))
     except jax.errors.UnexpectedTracerError as error:
         raise CallbackError(
             "Watch",
@@ -57,7 +57,7 @@ def measure(trainer: Trainer, paths: Sequence[str], gradients: bool) -> Statisti
             {"layers": ", ".join(paths)},
             hint=_HINT,
         ) from error
-    missing = [path for path in paths if f"activations/{path}" not in found]
+    missing = [path for path in paths if f"activations/{path}" not in values]
     if missing:
         raise CallbackError(
             "Watch",
@@ -65,11 +65,11 @@ def measure(trainer: Trainer, paths: Sequence[str], gradients: bool) -> Statisti
             {"layers": ", ".join(missing)},
             hint=_HINT,
         )
-    found = jax.device_get(found)
+    values = jax.device_get(values)
     names = [f"activations/{path}" for path in paths]
     if gradients:  # a program returns them in the order of the alphabet
         names += [f"gradients/{name}" for name in holder.split.params]
-    return {n: {k: float(v) for k, v in found[n].items()} for n in names}
+    return {n: {k: float(v) for k, v in values[n].items()} for n in names}
 
 
 def _program(steps: Steps, paths: Sequence[str], gradients: bool) -> Callable:
@@ -78,8 +78,8 @@ def _program(steps: Steps, paths: Sequence[str], gradients: bool) -> Callable:
 
         def loss(params):
             capture = Capture(paths)
-            given = params, state, batch, row_mask
-            seen = steps.loss(*given, interceptors=(capture,))[1]
+            arguments = params, state, batch, row_mask
+            seen = steps.loss(*arguments, interceptors=(capture,))[1]
             return one_number(seen[0]), {
                 f"activations/{path}": _of_outputs(outputs, row_mask)
                 for path, outputs in capture.outputs.items()
@@ -88,8 +88,8 @@ def _program(steps: Steps, paths: Sequence[str], gradients: bool) -> Callable:
 
         if not gradients:
             return loss(state.params)[1]
-        grads, found = jax.grad(loss, has_aux=True)(state.params)
-        return found | {f"gradients/{n}": _of_gradient(g) for n, g in grads.items()}
+        grads, values = jax.grad(loss, has_aux=True)(state.params)
+        return values | {f"gradients/{n}": _of_gradient(g) for n, g in grads.items()}
 
     return watch
 

@@ -130,13 +130,13 @@ class Steps:
         x, y, w = batch
         loss, outputs, others, parts, masks, own = seen
         outputs = jax.lax.stop_gradient(outputs)
-        given = y, outputs, w, masks, row_mask, _count_rows(x, row_mask)
+        batch_parts = y, outputs, w, masks, row_mask, _count_rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
         draws = forward_context.key_scope(lambda: _key_of_metrics(state.key()))
         values = self.split.reading(state.params, state.frozen, state.others)
         with draws, substituting(values):
             totals = self.objective.update(
-                totals, loss, parts, *given, graded=bool(parts)
+                totals, loss, parts, *batch_parts, graded=bool(parts)
             )
         new = state.assign(others)
         return new.replace(metrics=totals, step=state.step + 1)
@@ -265,8 +265,8 @@ class Steps:
         own = getattr(ctx.root, "own_compute_loss", None)
         if own is not None:  # what layers add it adds itself, or leaves out
             with forward_context.forward(ctx):
-                given = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
-                return own_loss(own, ctx.training, **given), ctx.parts
+                arguments = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
+                return own_loss(own, ctx.training, **arguments), ctx.parts
         with forward_context.key_scope(ctx.key):  # of a loss that draws
             loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
@@ -300,8 +300,8 @@ class Steps:
             rates: The learning rate of each step.
         """
 
-        def body(state, given):
-            item, rate = given
+        def body(state, items_and_rate):
+            item, rate = items_and_rate
             batch, row_mask = _batch(data, item, self.placement)
             opt_state = at_rate(state.opt_state, rate)
             before = state.replace(metrics=totals, opt_state=opt_state)
@@ -467,12 +467,12 @@ def at_rate(opt_state: Any, rate: Any) -> Any:
     return jax.tree_util.tree_map_with_path(force, opt_state)
 
 
-def own_loss(own: Callable, training: bool, **given: Any) -> jax.Array:
+def own_loss(own: Callable, training: bool, **arguments: Any) -> jax.Array:
     """The scalar of a ``compute_loss``; it need not take ``training``."""
     kinds = inspect.signature(own).parameters.values()
     if any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in kinds):
-        given["training"] = training
-    return jnp.asarray(own(**given), jnp.float32)
+        arguments["training"] = training
+    return jnp.asarray(own(**arguments), jnp.float32)
 
 
 def one_number(loss: jax.Array) -> jax.Array:

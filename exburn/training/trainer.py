@@ -205,7 +205,7 @@ class Trainer:
             join_asked=preparer.join_batches,
             limit=callbacks.chunk_limit(),
             eager=preparer.eager,
-            held=validation_feed,
+            validation_feed=validation_feed,
             placement=self.holder.placement,
             exact_rows=preparer.exact_rows(training=True),
             own=preparer.own_cost("train"),
@@ -245,24 +245,24 @@ class Trainer:
         What hooks of an earlier fit have changed is as it was before that one: in the
         run that is resumed they change it, too.
         """
-        made = provenance_of(self.preparer, *sources, options)
+        provenance = provenance_of(self.preparer, *sources, options)
         rate = "optimizer.learning_rate"
         if self.holder.step and rate not in self.holder.changed_in_fit:
-            made.leave_out(rate)  # hooks of an unknown fit may have changed it
-        made.undo(self.holder.changed_in_fit)
-        made.begin()
-        self._provenance, self._described = made, (*sources, options)
+            provenance.leave_out(rate)  # hooks of an unknown fit may have changed it
+        provenance.undo(self.holder.changed_in_fit)
+        provenance.begin()
+        self._provenance, self._described = provenance, (*sources, options)
 
     def _end_provenance(self, failed: bool) -> None:
         """Notes what hooks have changed."""
-        made, self._provenance = self._provenance, None
-        assert made is not None
-        made.close()
+        provenance, self._provenance = self._provenance, None
+        assert provenance is not None
+        provenance.close()
         described, self._described = self._described, None
         if failed and processes.count() > 1:
             return  # another process may be lost, and with it arrays that never come
         now = provenance_of(self.preparer, *described)
-        self.holder.changed_in_fit = made.changes(now)
+        self.holder.changed_in_fit = provenance.changes(now)
 
     def evaluate(
         self,
@@ -370,9 +370,9 @@ class Trainer:
         if exact:
             return size
         size = self.holder.placement.width(size)
-        known = self._sizes.setdefault(use, [])
-        near = [rows for rows in known if size <= rows < 2 * size]
-        if not near and len(known) < _SIZES:
-            known.append(size)
+        sizes = self._sizes.setdefault(use, [])
+        near = [rows for rows in sizes if size <= rows < 2 * size]
+        if not near and len(sizes) < _SIZES:
+            sizes.append(size)
             return size
         return self.holder.placement.width(min(near, default=power_of_two(size)))

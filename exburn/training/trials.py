@@ -101,11 +101,11 @@ def try_rates(
             begun = len(losses)
             for chunk in feed.epoch(holder.seed, epoch):
                 source = chunk.data if chunk.index is None else chunk.index
-                given = np.full(_steps_of(source), rates[-1], np.float32)
+                step_rates = np.full(_steps_of(source), rates[-1], np.float32)
                 part = rates[len(losses) : len(losses) + chunk.steps]
-                given[: len(part)] = part
+                step_rates[: len(part)] = part
                 args, _ = holder.placement.bind((state, *chunk.arguments), 1)
-                state, readings = program(args[0], totals, given, *args[1:])
+                state, readings = program(args[0], totals, step_rates, *args[1:])
                 for loss in _losses(readings)[: len(part)]:
                     losses.append(loss)
                     if average.rises(loss):

@@ -13,7 +13,7 @@ import numpy as np
 from exburn.runtime.signals import defer_signals
 from exburn.runtime.transfer import batch_number
 from exburn.training.agreement import Agreement
-from exburn.training.chunk_loop import Call, Watch, run_chunks
+from exburn.training.chunk_loop import Call, ChunkHandler, run_chunks
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.chunking import phase_of
 from exburn.training.objective.readings import Readings
@@ -185,10 +185,10 @@ class Group:
         """Evaluates all lanes on the rows held out, if there are any."""
         if self.validation is None:
             return None
-        watch = _LaneValidation(self, self.validation)
-        for _ in run_chunks(self.validation.epoch(0), watch):
+        handler = _LaneValidation(self, self.validation)
+        for _ in run_chunks(self.validation.epoch(0), handler):
             pass
-        return watch.readings
+        return handler.readings
 
     def totals(self, kind: str, frozen: Sequence[bool]) -> Any:
         return lanes.fresh_totals(self.variant.preparer.totals(kind), frozen)
@@ -199,7 +199,7 @@ class Group:
         return self.variant.programs(Lanes(feed.own_rows, self.width == 1, divide))
 
 
-class _LaneTraining(Watch):
+class _LaneTraining(ChunkHandler):
     """An epoch of all lanes of a group."""
 
     def __init__(self, group: Group, after_chunk: Callable[[], None]):
@@ -225,7 +225,7 @@ class _LaneTraining(Watch):
         return False
 
 
-class _LaneValidation(Watch):
+class _LaneValidation(ChunkHandler):
     """An evaluation of all lanes of a group on the rows held out."""
 
     def __init__(self, group: Group, feed: LaneFeed):

@@ -36,7 +36,7 @@ from exburn.module.layer import Layer
 from exburn.module.signature import init_names
 from exburn.module.traversal import iter_modules
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer
-from exburn.training.fingerprint import Slot
+from exburn.training.fingerprint import SettingSlot
 from exburn.tuning.remaking import (
     CannotRemake,
     arguments_of,
@@ -86,12 +86,12 @@ class Place:
     layer: str | None = None
     part: str | None = None
 
-    def slot(self, model: Model) -> Slot | None:
+    def slot(self, model: Model) -> SettingSlot | None:
         """The place in a copy of the model, if it is one that holds a value."""
         if self.kind not in _HELD or self.holder is None:
             return None
         holder = self.holder(model)
-        slot = Slot(holder, self.key, self.path)
+        slot = SettingSlot(holder, self.key, self.path)
         try:
             slot.read()
         except (KeyError, IndexError):  # an argument that is kept in other attributes
@@ -291,7 +291,7 @@ def _count_holders(model: Model, part: Any) -> int:
 
 
 def _count_terms(model: Model, loss: Any) -> int:
-    return sum(term.given is loss for term in _objective(model).terms)
+    return sum(term.original is loss for term in _objective(model).terms)
 
 
 def _objective(model: Any) -> Any:
@@ -390,9 +390,9 @@ def _of_loss(model: Model) -> Iterator[Place]:
     terms, names = _objective(model).terms, _objective(model).output_names
     for i, term in enumerate(terms):
         output = names[term.output]
-        of_loss = lambda m, i=i: _objective(m).terms[i].given  # noqa: E731
+        of_loss = lambda m, i=i: _objective(m).terms[i].original  # noqa: E731
         scales = lambda m: _objective(m)._scales  # noqa: E731
-        for key in _options(term.given):
+        for key in _options(term.original):
             path = f"loss/{key}" if len(terms) == 1 else f"loss/{output}/{key}"
             yield Place(path, "loss", of_loss, key)
         where = "" if len(terms) == 1 else f"/{output}"

@@ -256,7 +256,7 @@ def with_loss(model: Model, old: Any, new: Any) -> None:
     """
     run = model._run.value
     preparer = run.trainer.preparer
-    if sum(term.given is old for term in preparer.objective.terms) > 1:
+    if sum(term.original is old for term in preparer.objective.terms) > 1:
         hint = "Give each output a loss of its own."
         raise _cannot(old, "several outputs have it", hint)
     preparer.aim(preparer.objective.with_loss(old, new))

@@ -24,7 +24,7 @@ from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.device import host
 from exburn.training.feed.base import Feed
 from exburn.training.feed.chunking import FeedRequest, make_feed
-from exburn.training.fingerprint import Slot
+from exburn.training.fingerprint import SettingSlot
 from exburn.training.memory import state_specs
 from exburn.training.numbers import holding, is_number
 from exburn.training.placement import OneDevice
@@ -277,7 +277,7 @@ class Variant:
     # ------------------------------------------------------------------ numbers
     def _take(self, trials: Sequence[Trial]) -> None:
         """Makes arguments of the programs of the numbers that differ, if it can be."""
-        slots: dict[str, Slot] = {}
+        slots: dict[str, SettingSlot] = {}
         for path, place in self.places.items():
             values = [t[path] for t in trials if path in t]
             if path in self.fixed or not values or place.kind in ("seed", "rate"):
@@ -321,7 +321,7 @@ class Variant:
             self._values_held[key] = self.places[path].held(self.model, value)
         return self._values_held[key]
 
-    def _take_slots(self, slots: Sequence[Slot]) -> dict[Any, str]:
+    def _take_slots(self, slots: Sequence[SettingSlot]) -> dict[Any, str]:
         """Makes arguments of a step of what slots hold, if it can be.
 
         Returns:

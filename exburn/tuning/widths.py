@@ -20,7 +20,7 @@ from exburn import layers, optimizers
 from exburn.models import Model
 from exburn.module.traversal import iter_modules
 from exburn.optimizers import LossScaleOptimizer
-from exburn.training.fingerprint import Slot
+from exburn.training.fingerprint import SettingSlot
 from exburn.training.placement import OneDevice
 
 KEY = "_lane_width"  # of layers that are told the width
@@ -98,12 +98,12 @@ class Width:
     axes: tuple[Axis, ...]
     followers: tuple[str, ...]
 
-    def slots(self, model: Model) -> list[Slot]:
+    def slots(self, model: Model) -> list[SettingSlot]:
         """The places in a model that hold the width; they do so from now on."""
         parts, slots = dict(iter_modules(model)), []
         for path in self.followers:
             vars(parts[path])[KEY] = float(self.most)
-            slots.append(Slot(parts[path], KEY, f"{path}.width"))
+            slots.append(SettingSlot(parts[path], KEY, f"{path}.width"))
         return slots
 
 

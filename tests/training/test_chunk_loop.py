@@ -4,12 +4,12 @@ import pytest
 
 from exburn.errors import DataError
 from exburn.training.agreement import Agreement
-from exburn.training.chunk_loop import IN_FLIGHT, Watch, run_chunks
+from exburn.training.chunk_loop import IN_FLIGHT, ChunkHandler, run_chunks
 from exburn.training.feed.chunk import Chunk
 from exburn.training.state_holder import StateHolder
 
 
-class Told(Watch):
+class Told(ChunkHandler):
     """Notes all that it is called for; it ends after some chunk."""
 
     hears = True
@@ -46,38 +46,38 @@ def chunks(count, closed):
 
 
 def test_a_chunk_is_begun_taken_told_and_followed():
-    closed, watch = [], Told()
-    for _ in run_chunks(chunks(2, closed), watch):
-        watch.events.append("pause")
-    assert watch.events == [
+    closed, handler = [], Told()
+    for _ in run_chunks(chunks(2, closed), handler):
+        handler.events.append("pause")
+    assert handler.events == [
         *[("begin", 0), ("take", 0), ("hooks", 2), "pause", ("after", 2)],
         *[("begin", 2), ("take", 2), ("hooks", 4), "pause", ("after", 4)],
     ]
-    assert closed and watch.done == 4 and len(watch.flight) == 2
+    assert closed and handler.done == 4 and len(handler.flight) == 2
 
 
 def test_the_loop_waits_for_what_is_too_far_ahead():
-    watch = Told()
-    watch.hears = False
-    list(run_chunks(chunks(IN_FLIGHT + 2, []), watch))
-    assert [event for event in watch.events if event[0] == "wait"] == [
+    handler = Told()
+    handler.hears = False
+    list(run_chunks(chunks(IN_FLIGHT + 2, []), handler))
+    assert [event for event in handler.events if event[0] == "wait"] == [
         ("wait", 0),
         ("wait", 2),
     ]
 
 
 def test_what_ends_the_loop_closes_the_chunks():
-    closed, watch = [], Told(last=2)
-    list(run_chunks(chunks(5, closed), watch))
-    assert closed and watch.done == 2
+    closed, handler = [], Told(last=2)
+    list(run_chunks(chunks(5, closed), handler))
+    assert closed and handler.done == 2
 
 
 def test_an_error_says_in_which_batch_it_is():
     def fail(done):
         raise DataError("fit", "a batch is wrong")
 
-    closed, watch = [], Told(program=fail)
-    watch.place = "epoch"
+    closed, handler = [], Told(program=fail)
+    handler.place = "epoch"
     with pytest.raises(DataError, match="in batch 0 of the epoch, or after it"):
-        list(run_chunks(chunks(5, closed), watch))
-    assert closed and not watch.done
+        list(run_chunks(chunks(5, closed), handler))
+    assert closed and not handler.done

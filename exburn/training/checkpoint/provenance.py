@@ -92,8 +92,8 @@ class Provenance:
         """All texts by name, as they are written into a file."""
         if self._arrays:
             begun, self._begun = self._begun, None
-            told = self._describe_arrays() if begun is None else begun.result()
-            self._texts |= told
+            texts = self._describe_arrays() if begun is None else begun.result()
+            self._texts |= texts
             self._arrays = {}
         texts = {name: text or _UNKNOWN for name, text in self._texts.items()}
         return {_VERSIONS: _versions(), **texts}
@@ -117,7 +117,7 @@ class Provenance:
         same_code = saved.get(_VERSIONS) == now[_VERSIONS]
         texts = [*saved.items(), *now.items()]
         unknown = {name for name, text in texts if text == _UNKNOWN}
-        found: dict[str, str] = {}
+        changes: dict[str, str] = {}
         others: set[str] = set()  # things of another class, whose options differ, too
         for name in sorted({*now, *saved} - unknown - {_VERSIONS}):
             if part_of(name) in allowed or not others.isdisjoint(_around(name)):
@@ -128,11 +128,11 @@ class Provenance:
             ):
                 continue  # another version has other options, and compiles other code
             if old != new:
-                found[name] = _change(name, old, new)
+                changes[name] = _change(name, old, new)
                 if without_digest(old) != without_digest(new):
                     others.add(name)
         order = [*dict.fromkeys([*now, *saved])]
-        return [found[name] for name in order if name in found]
+        return [changes[name] for name in order if name in changes]
 
     def leave_out(self, name: str) -> None:
         """Notes that a part is not known: it is not compared."""
@@ -176,15 +176,15 @@ def differ_error(
     Args:
         op: The operation named in it.
         what: The file, and that it cannot be gone on from.
-        differences: What ``differences_from`` told.
+        differences: Those of ``differences_from``.
         place: The file's path.
         hint: What to do.
     """
-    told = list(differences[:_MANY])
+    lines = list(differences[:_MANY])
     if len(differences) > _MANY:
-        told.append(f"and {len(differences) - _MANY} more")
+        lines.append(f"and {len(differences) - _MANY} more")
     return CheckpointError(
-        op, what, {"different": "; ".join(told), "checkpoint": place}, hint=hint
+        op, what, {"different": "; ".join(lines), "checkpoint": place}, hint=hint
     )
 
 
@@ -287,8 +287,8 @@ def describe_module(
     for path, weight, _ in iter_weights(module):
         metadata, (owner, _, label) = weight.get_metadata(), path.rpartition("/")
         for name in ("regularizer", "constraint"):
-            told = f"model.{owner}.{label}_{name}" in texts  # as an option
-            if metadata.get(name) is not None and not told:
+            is_option = f"model.{owner}.{label}_{name}" in texts  # as an option
+            if metadata.get(name) is not None and not is_option:
                 texts[f"model.{path}.{name}"] = describe_value(metadata[name], names)
     return texts
 
@@ -304,12 +304,12 @@ def _settings_of(part: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(part, Layer):
         config = _config_of(part)
         for name, value in config.items():
-            held = vars(part).get(name)
-            if isinstance(held, nnx.Module):
+            attribute = vars(part).get(name)
+            if isinstance(attribute, nnx.Module):
                 continue  # it is described by itself
             # A function or an object says more than its configuration, which is a name.
-            live = callable(held) or hasattr(held, "get_config")
-            yield name, held if live else value
+            live = callable(attribute) or hasattr(attribute, "get_config")
+            yield name, attribute if live else value
         if (graph := getattr(part, "graph", None)) is not None:
             calls = [
                 (n.target, tree.unflatten(n.treedef, n.leaves)) for n in graph.nodes
@@ -341,7 +341,7 @@ def _describe_objective(
     terms, outputs = objective.terms, objective.output_names
     for term in terms:
         suffix = f".{outputs[term.output]}" if len(terms) > 1 else ""
-        texts[f"loss{suffix}"] = describe_value(term.given, names)
+        texts[f"loss{suffix}"] = describe_value(term.original, names)
         scale = objective._scales[term.place]
         texts[f"loss_weights{suffix}"] = describe_value(scale)
     for meter in objective.meters:
@@ -359,9 +359,9 @@ def _describe_optimizer(
         if name == "class" or rate:
             continue
         texts[f"optimizer.{name}"] = describe_value(value, names)
-    for name, held in vars(optimizer).items():
+    for name, value in vars(optimizer).items():
         if name == "_source":  # the transformation of optax
-            texts["optimizer.transformation"] = describe_value(held, names)
+            texts["optimizer.transformation"] = describe_value(value, names)
     if optimizer.schedule is None:
         texts[f"optimizer.{_RATE}"] = _rate_text(optimizer)
     return texts

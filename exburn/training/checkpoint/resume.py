@@ -114,9 +114,9 @@ class Resume:
                 "resume from a checkpoint between two epochs.",
             )
 
-    def go_on(self, feed: Feed, held: Feed | None) -> None:
+    def go_on(self, feed: Feed, validation_feed: Feed | None) -> None:
         """Brings sources that go on through the epochs to where they were."""
-        for name, source in (("source", feed), ("validation", held)):
+        for name, source in (("source", feed), ("validation", validation_feed)):
             if isinstance(source, StreamFeed):
                 source.go_to(self.saved.run[name])
 
@@ -246,11 +246,11 @@ def find(resume: Any, callbacks: CallbackList, together: bool = False) -> Resume
     """
     if not together:
         return _find(resume, callbacks)
-    found = _find(resume, callbacks, _STATE) if processes.is_main() else None
-    where = processes.broadcast(None if found is None else str(found.where))
-    if found is None and where is not None:
-        found = Resume(_at(where, leave=_STATE))
-    return found
+    run = _find(resume, callbacks, _STATE) if processes.is_main() else None
+    where = processes.broadcast(None if run is None else str(run.where))
+    if run is None and where is not None:
+        run = Resume(_at(where, leave=_STATE))
+    return run
 
 
 def _find(
@@ -295,9 +295,11 @@ def load_weights(model: Any, place: Any) -> None:
     saved = _at(
         place.path if isinstance(place, Checkpoint) else place, "load_checkpoint"
     )
-    found = weights_of(saved.arrays)
+    weights = weights_of(saved.arrays)
     own = {name: weight for name, weight, _ in iter_weights(model)}
-    wrong = [n for n, w in own.items() if n not in found or found[n].shape != w.shape]
+    wrong = [
+        n for n, w in own.items() if n not in weights or weights[n].shape != w.shape
+    ]
     if wrong:
         raise CheckpointError(
             "load_checkpoint",
@@ -305,7 +307,7 @@ def load_weights(model: Any, place: Any) -> None:
             {"missing or of another shape": ", ".join(wrong)},
         )
     for name, weight in own.items():
-        assign(weight, found[name])
+        assign(weight, weights[name])
 
 
 def _at(place: Any, op: str = "fit", leave: str | None = None) -> Saved:

@@ -78,7 +78,7 @@ class Checkpointing:
         preparer: The module, in a run.
         callbacks: Its callbacks.
         owner: The model that they see.
-        feed, held: The training's and the validation's feed.
+        feed, validation_feed: The training's and the validation's feed.
         resume: The run that is taken up, if one is.
         provenance: What the result of the run depends on; ``None`` if nothing is saved.
     """
@@ -89,13 +89,13 @@ class Checkpointing:
         callbacks: CallbackList,
         owner: Any,
         feed: Feed,
-        held: Feed | None,
+        validation_feed: Feed | None,
         resume: Any = None,  # an exburn.training.checkpoint.resume.Resume
         provenance: Provenance | None = None,
     ):
         self._provenance = provenance
         self.preparer, self.callbacks, self.owner = preparer, callbacks, owner
-        self.feed, self.held = feed, held
+        self.feed, self.validation_feed = feed, validation_feed
         run_id = uuid.uuid4().hex if resume is None else resume.run_id
         self.active = callbacks.listens("on_checkpoint")
         self.termination = Termination(self.active)
@@ -179,7 +179,11 @@ class Checkpointing:
 
     def _describe(self, point: RunPoint, validating: bool, arrays: dict) -> dict:
         """Everything that is no array of the state; arrays in it go to ``arrays``."""
-        feed, held, provenance = self.feed, self.held, self._provenance
+        feed, validation_feed, provenance = (
+            self.feed,
+            self.validation_feed,
+            self._provenance,
+        )
         assert provenance is not None  # there is one where something is saved
         states = {
             name: state
@@ -196,7 +200,9 @@ class Checkpointing:
             "plan": {"length": feed.length, "group": feed.group},
             "data": feed.facts,
             "source": feed.position(begin=not point.ended),
-            "validation": None if held is None else held.position(begin=validating),
+            "validation": None
+            if validation_feed is None
+            else validation_feed.position(begin=validating),
             "callbacks": encode(states, arrays, "callbacks"),
             "savers": self.callbacks.names("on_checkpoint"),
             "provenance": provenance.entries(),
@@ -248,8 +254,8 @@ def unflatten(like: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
             placed.append(leaf)
             continue
         name = _name(path)
-        found, bound = arrays[name], is_bound(leaf)
-        value = put(found, leaf.sharding) if bound else jax.device_put(found)
+        array, bound = arrays[name], is_bound(leaf)
+        value = put(array, leaf.sharding) if bound else jax.device_put(array)
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             impl = jax.random.key_impl(leaf)
             value = jax.random.wrap_key_data(value, impl=impl)

@@ -167,21 +167,21 @@ class ArrayFeed:
             if not last:  # while the device still works on this epoch
                 self._drawn = seed, epoch + 1, self._order(seed, epoch + 1)
             return
-        wanted = (seed, epoch, phase, start)
+        place = (seed, epoch, phase, start)
         alone = last and self.steps <= self.length
         if self._ahead is None and (alone or self._is_little()):
             # At once, by the program's call: there is nothing to overlap.
-            yield from self._stream(*wanted, send=False)
+            yield from self._stream(*place, send=False)
             return
-        if self._ahead is None or self._ahead[0] != wanted:
+        if self._ahead is None or self._ahead[0] != place:
             self._drop_ahead()
-            self._ahead = wanted, self._prefetch(*wanted)
+            self._ahead = place, self._prefetch(*place)
         (_, chunks), self._ahead = self._ahead, None
         with chunks:
             yield from chunks
         if not last:
-            wanted = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
-            self._ahead = wanted, self._prefetch(*wanted)
+            place = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
+            self._ahead = place, self._prefetch(*place)
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         """Numbers of an epoch's rows, in the order in which its chunks have them."""

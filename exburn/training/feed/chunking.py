@@ -94,11 +94,11 @@ def _make_stream_feed(
     x = jax.tree.map(spec_like, batch[0])
     size = sum(v.nbytes for v in jax.tree.leaves(batch))
     longest = request.most or _steps(prepared, x, size, False, request)
-    known = steps if steps is not None else dataset.batches
+    batches = steps if steps is not None else dataset.batches
     if not fixed:
-        longest = min(longest, loader_steps(known))
+        longest = min(longest, loader_steps(batches))
     if placement.own_data:
-        steps = agree_steps(known, request.training, exact, "batches")
+        steps = agree_steps(batches, request.training, exact, "batches")
         if steps is None:  # whoever is the first to have none ends the epoch
             longest, fixed = 1, True
     longest, group = _group_steps(prepared, longest, request)
@@ -124,9 +124,9 @@ def _make_array_feed(
     joined = 1
     if placement.own_data:
         rows, resident = batch_size, False
-        known = dataset.size // rows if exact else -(-dataset.size // rows)
-        known = known if steps is None else min(known, steps)
-        steps = agree_steps(known, request.training, exact, "rows")
+        batches = dataset.size // rows if exact else -(-dataset.size // rows)
+        batches = batches if steps is None else min(batches, steps)
+        steps = agree_steps(batches, request.training, exact, "rows")
     elif request.use is not None and request.most is None and steps is None:
         joined = merged_batches(prepared, dataset, rows, request.use)
     rows = rows if placement.own_data else min(joined * batch_size, dataset.size)
@@ -239,7 +239,7 @@ def phase_of(prepared: Preparer, group: int, done: int) -> int:
 
 
 def agree_steps(
-    known: int | None, training: bool, exact: bool, what: str
+    own_steps: int | None, training: bool, exact: bool, what: str
 ) -> int | None:
     """Steps of an epoch of data that each process has for itself.
 
@@ -248,25 +248,25 @@ def agree_steps(
     part of a step is empty.
 
     Args:
-        known: Steps of this process; ``None`` if that is not known.
+        own_steps: Steps of this process; ``None`` if that is not known.
         training: Whether there are updates.
         exact: Whether a step may have no empty rows.
         what: What the processes have, for the warning.
     """
-    told = processes.gather(known, "own data")
-    if None in told:
+    counts = processes.gather(own_steps, "own data")
+    if None in counts:
         return None
-    fewest, most = min(told), max(told)
+    fewest, most = min(counts), max(counts)
     if not fewest:
         raise DataError(
             "fit" if training else "evaluate",
-            f"process {told.index(0)} has no whole batch of {what}",
-            {"steps of each process": told},
+            f"process {counts.index(0)} has no whole batch of {what}",
+            {"steps of each process": counts},
         )
     steps = fewest if training or exact else most
     if most > steps and processes.is_main():
         warn(
-            f"an epoch has {steps} steps, for which process {told.index(fewest)} has "
+            f"an epoch has {steps} steps, for which process {counts.index(fewest)} has "
             f"{what}; others have up to {most}, and "
             + ("go on with them in the next one." if training else "leave them out.")
         )

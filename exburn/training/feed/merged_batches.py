@@ -67,20 +67,20 @@ def _trace_merged(prepared: Preparer, batch: tuple, use: str) -> bool:
     variable changes (a batch normalization is told to train), if it calls functions of
     the host, or where the mean of a batch has another denominator than its rows.
     """
-    split, objective, told = prepared.holder.split, prepared.objective, {}
+    split, objective, obstacles = prepared.holder.split, prepared.objective, {}
 
     def step(groups: Any, totals: Any, batch: tuple) -> Any:
         x, y, w = batch
         key = jax.random.key(0)
         out, others, ctx = split.forward(groups, x, training=False, key=key)
-        told["assigned"] = any(others[n] is not groups[2].get(n) for n in others)
+        obstacles["assigned"] = any(others[n] is not groups[2].get(n) for n in others)
         if use == "predict":
             return out
         filled, masks = ctx.attachments(out)
-        told["masked"] = any(mask is not None for mask in masks)
-        told["added"] = bool(ctx.losses)
+        obstacles["masked"] = any(mask is not None for mask in masks)
+        obstacles["added"] = bool(ctx.losses)
         targets, preds = objective.split_targets(y), jax.tree.leaves(out)
-        told["ignored"] = any(
+        obstacles["ignored"] = any(
             term.loss.ignored(targets[term.output], preds[term.output]) is not None
             for term in objective.terms
         )
@@ -91,9 +91,9 @@ def _trace_merged(prepared: Preparer, batch: tuple, use: str) -> bool:
     totals = prepared.totals("test") if use == "test" else None
     with jax.numpy_dtype_promotion("standard"):
         program = jax.make_jaxpr(step)(split.peek(), totals, batch)
-    told["calls out"] = bool(program.effects)
+    obstacles["calls out"] = bool(program.effects)
     losses = [term.loss for term in objective.terms] if use == "test" else []
     means = all(
         loss.per_sample is not False and loss.reduction in _MEANS for loss in losses
     )
-    return means and not (split.draws or any(told.values()))
+    return means and not (split.draws or any(obstacles.values()))

@@ -77,7 +77,7 @@ def decisions(
     join_asked: int | str,
     limit: int | None,
     eager: bool = False,
-    held: Any = None,
+    validation_feed: Any = None,
     placement: OneDevice | None = None,
     exact_rows: bool = False,
     own: Cost | None = None,
@@ -93,7 +93,7 @@ def decisions(
         join_asked: ``join_batches`` as the user gave it.
         limit: Steps of a call that callbacks allow; None for any number.
         eager: Whether nothing is compiled.
-        held: The feed of the validation data, if there are any.
+        validation_feed: The feed of the validation data, if there are any.
         placement: Where arrays lie; on one device by default.
         exact_rows: Whether a batch of fewer rows runs at its own size.
         own: Cost of the model's own ``train_step``; None if it has none.
@@ -101,8 +101,8 @@ def decisions(
     placement = placement or OneDevice()
     places = _devices(feed, placement, exact_rows) if placement.distribution else []
     places.append(_place("data", feed))
-    if held is not None:
-        places.append(_place("validation data", held))
+    if validation_feed is not None:
+        places.append(_place("validation data", validation_feed))
     if limit is not None:
         why = "a callback wants to be called that often"
     elif steps_asked != "auto":
@@ -140,9 +140,14 @@ def decisions(
     turns = Decision(
         "unrolled steps", str(min(unroll, feed.length)), why, "compile(unroll=n)"
     )
-    if held is None or held.samples is None:
+    if validation_feed is None or validation_feed.samples is None:
         return [*places, steps, turns]
-    return [*places, steps, turns, _merging_decision(held.joined, join_asked)]
+    return [
+        *places,
+        steps,
+        turns,
+        _merging_decision(validation_feed.joined, join_asked),
+    ]
 
 
 def _merging_decision(taken: int, asked: int | str) -> Decision:

@@ -63,8 +63,8 @@ class StreamFeed:
         self._placement = placement or OneDevice()
         self._goes_on = steps is not None and not (anew and dataset.reiterable)
         self._once = dataset.op in ("evaluate", "predict")  # no epoch follows
-        known = None if self._goes_on else dataset.batches
-        self.steps = steps if known is None else min(known, steps or known)
+        batches = None if self._goes_on else dataset.batches
+        self.steps = steps if batches is None else min(batches, steps or batches)
         most = max(most_steps // group, 1)
         few = anew and not exact_rows  # data of many sizes share programs
         if self.steps is not None:
@@ -139,18 +139,18 @@ class StreamFeed:
         turns, reusing = short_turns(default_backend() != "cpu"), self._gatherer.reusing
         with turns, reusing(2) as reuse, reading as fillings:
             try:
-                for made, steps in fillings:
+                for builder, steps in fillings:
                     skipped = min(max(start - done, 0), steps)
                     done += steps
                     if not skipped:
-                        chunk = self._chunk(made, steps)
+                        chunk = self._chunk(builder, steps)
                         yield chunk
-                        reuse(made.memory, chunk.data)
+                        reuse(builder.memory, chunk.data)
                         del chunk  # not held while the next one is awaited
                         continue
                     # Another chunk than before: its other batches one by one.
                     for at in range(skipped, steps):
-                        yield self._chunk(self._part(made, at, 1), 1)
+                        yield self._chunk(self._part(builder, at, 1), 1)
             finally:
                 over.set()
 
@@ -214,7 +214,7 @@ class StreamFeed:
         self, epoch: int, phase: int, over: threading.Event
     ) -> Iterator[tuple[ChunkBuilder, int]]:
         """Each chunk on its way, and how many steps of it are real."""
-        made: ChunkBuilder | None = None
+        builder: ChunkBuilder | None = None
         (size, shape), done = self._grown, 0
         grown = varied = False
         run = before = 0  # batches of one form in a row: now, and the last time
@@ -235,38 +235,40 @@ class StreamFeed:
             ):
                 # The first shorter batch may be the last one of the epoch.
                 varied = varied or now != shape or rows > size
-                if made is not None:
+                if builder is not None:
                     few = varied or self.exact_rows
-                    yield from self._cut(made) if few else self._finish_groups(made)
-                    lead = lead or -len(made.counts) % self.group
+                    yield from (
+                        self._cut(builder) if few else self._finish_groups(builder)
+                    )
+                    lead = lead or -len(builder.counts) % self.group
                 # Of sizes that grow, not each is to be another program.
                 often = grown and now == shape and not self.exact_rows
                 if now == shape and done < _EARLY and not self.exact_rows:
                     self._grown = bucket(rows), now
-                made, size, shape = None, bucket(rows) if often else rows, now
+                builder, size, shape = None, bucket(rows) if often else rows, now
                 grown, varied, run, before = True, True, 0, run
             if not size:
                 size, shape = rows, now
             run += 1
             steps = 1 if lead else self._length_for(max(run, before), varied)
-            made = made or self._filling(batch, size, steps, done)
-            made.add(leaves, rows)
+            builder = builder or self._filling(batch, size, steps, done)
+            builder.add(leaves, rows)
             done += 1
-            if len(made.counts) == made.length:
-                yield from self._finish_groups(made, made.length)
-                made = None
+            if len(builder.counts) == builder.length:
+                yield from self._finish_groups(builder, builder.length)
+                builder = None
                 if lead:
                     lead -= 1
                 elif self.exact_rows:
                     size = 0
-        if made is not None and (varied or (grown and self.exact_rows)):
-            yield from self._cut(made)
-        elif made is not None:
+        if builder is not None and (varied or (grown and self.exact_rows)):
+            yield from self._cut(builder)
+        elif builder is not None:
             # No program is there yet of a source that ends within its first chunk.
-            few = done == len(made.counts) and self.steps is None and self.group == 1
+            few = done == len(builder.counts) and self.steps is None and self.group == 1
             few = few and not self._fixed
             length = min(bucket(done), self.length) if few else None
-            yield from self._finish_groups(made, length)
+            yield from self._finish_groups(builder, length)
         if failures:
             raise failures[0]
 
@@ -292,46 +294,46 @@ class StreamFeed:
         return ChunkBuilder(self._gatherer, like, rows, steps, part, **options)
 
     def _finish_groups(
-        self, made: ChunkBuilder, length: int | None = None
+        self, builder: ChunkBuilder, length: int | None = None
     ) -> Iterator[tuple[ChunkBuilder, int]]:
         """Whole groups as one chunk, and what is left one by one."""
-        steps, length = len(made.counts), length or self.length
+        steps, length = len(builder.counts), length or self.length
         whole = steps // self.group * self.group if length > 1 else steps
         # Before the chunk is given away: its memory is used again once it was sent.
-        left = [self._part(made, at, 1) for at in range(whole, steps)]
+        left = [self._part(builder, at, 1) for at in range(whole, steps)]
         if whole:
-            made.finish(whole if self.exact_rows else length)
-            yield made, whole
+            builder.finish(whole if self.exact_rows else length)
+            yield builder, whole
         for part in left:
             yield part, 1
 
-    def _cut(self, made: ChunkBuilder) -> Iterator[tuple[ChunkBuilder, int]]:
+    def _cut(self, builder: ChunkBuilder) -> Iterator[tuple[ChunkBuilder, int]]:
         """The batches before one of another form, in chunks of a few lengths.
 
         Where the form often changes, most steps of chunks of the full length would be
         empty, and they take as long as real ones. Where steps cannot be empty, each
         length is another program.
         """
-        at, steps = 0, len(made.counts)
+        at, steps = 0, len(builder.counts)
         lengths = _SHORT if self.group == 1 else (self.group,)
         while at < steps:
             length = next((n for n in lengths if n <= steps - at), 1)
-            yield self._part(made, at, length), length
+            yield self._part(builder, at, length), length
             at += length
 
     def _part(self, chunk: ChunkBuilder, at: int, steps: int) -> ChunkBuilder:
-        made = self._filling(chunk.batch(at), chunk.rows, steps, chunk.first + at)
+        part = self._filling(chunk.batch(at), chunk.rows, steps, chunk.first + at)
         for step in range(at, at + steps):
-            made.add(chunk.leaves(step), chunk.counts[step])
-        made.finish(steps)
-        return made
+            part.add(chunk.leaves(step), chunk.counts[step])
+        part.finish(steps)
+        return part
 
-    def _chunk(self, made: ChunkBuilder, steps: int) -> Chunk:
-        counts, length = made.counts[:steps], made.length
+    def _chunk(self, builder: ChunkBuilder, steps: int) -> Chunk:
+        counts, length = builder.counts[:steps], builder.length
         self.longest = max(self.longest, length)
-        count = None if self.exact_rows else self._count(counts, length, made.rows)
+        count = None if self.exact_rows else self._count(counts, length, builder.rows)
         grouped, samples = self.group > 1 and length > 1, sum(counts)
-        return Chunk(made.result(), None, count, steps, samples, grouped, counts)
+        return Chunk(builder.result(), None, count, steps, samples, grouped, counts)
 
     def _count(self, counts: list[int], length: int, width: int) -> tuple:
         """On the device; most chunks have the one of the chunk before."""
@@ -370,8 +372,8 @@ def _looked_at(batches: Iterator[tuple]) -> tuple[Iterator[tuple], int, Any]:
     first = list(itertools.islice(batches, 1))
     first = jax.tree.map(np.copy, first)  # it may be filled anew for the second one
     looked = first + list(itertools.islice(batches, 1))
-    known = [leaves_of(batch) for batch in looked]
-    forms = [_row(leaves) for leaves in known]
-    alike = len(known) == 2 and forms[0] == forms[1]
-    size = max(leaves[0].shape[0] for leaves in known) if alike else 0
+    by_batch = [leaves_of(batch) for batch in looked]
+    forms = [_row(leaves) for leaves in by_batch]
+    alike = len(by_batch) == 2 and forms[0] == forms[1]
+    size = max(leaves[0].shape[0] for leaves in by_batch) if alike else 0
     return itertools.chain(looked, batches), size, forms[0] if alike else None

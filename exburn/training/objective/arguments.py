@@ -32,8 +32,8 @@ def loss_name(identifier: Any) -> str:
         ('mse', 'mean_squared_error')
     """
     loss = as_loss(identifier)
-    given = isinstance(identifier, str) and identifier != type(loss).__name__
-    return identifier if given else loss.name
+    is_alias = isinstance(identifier, str) and identifier != type(loss).__name__
+    return identifier if is_alias else loss.name
 
 
 def check_metrics(spec: Any) -> None:

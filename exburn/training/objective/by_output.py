@@ -75,8 +75,8 @@ def flatten_nested(what: str, tree: Any, form: Any) -> list[Any]:
     if _holds_more(tree):
         named = isinstance(tree, Mapping)
         parts = dict(tree) if named else dict(enumerate(tree))
-        known = parts.keys() <= {*keys} if named else len(parts) == len(keys)
-        if named != isinstance(form, Mapping) or not known:
+        fits = parts.keys() <= {*keys} if named else len(parts) == len(keys)
+        if named != isinstance(form, Mapping) or not fits:
             raise DataError(
                 what,
                 "it must be nested as the outputs are",
@@ -143,11 +143,11 @@ def losses_by_output(
         >>> list(losses_by_output([["x", "y"], "z"], [["X", "Y"], "Z"], 2, ["a", "b"]))
         [(0, 'x', 'X', 2.0), (0, 'y', 'Y', 2.0), (1, 'z', 'Z', 2.0)]
     """
-    given = entries_by_output("loss", losses, names)
+    entries = entries_by_output("loss", losses, names)
     called = entries_by_output("loss", labels, names)
     weighted = entries_by_output("loss_weights", weights, names)
     for i, (loss, label, weight) in enumerate(
-        zip(given, called, weighted, strict=True)
+        zip(entries, called, weighted, strict=True)
     ):
         own = as_list(loss) or [None]
         scales = as_list(weight) if isinstance(weight, list | tuple) else [weight]
@@ -240,10 +240,10 @@ def arrays_by_output(
             )
     if len(leaves) == len(names):
         return leaves
-    given = [loss is not None for loss in entries_by_output("loss", losses, names)]
-    if len(leaves) == sum(given):
+    has_losses = [loss is not None for loss in entries_by_output("loss", losses, names)]
+    if len(leaves) == sum(has_losses):
         left = iter(leaves)
-        return [next(left) if has_loss else None for has_loss in given]
+        return [next(left) if has_loss else None for has_loss in has_losses]
     raise DataError(
         op,
         f"{what}: {len(leaves)} arrays for {len(names)} outputs",

@@ -59,11 +59,11 @@ class CompileMetrics(Metric):
                 "the metrics are not matched to outputs yet",
                 hint="Call update_state(y, y_pred) first, or fit.",
             )
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, metric in self._children().items():
             value = metric.result()
-            found |= value if isinstance(value, dict) else {name: value}
-        return found
+            values |= value if isinstance(value, dict) else {name: value}
+        return values
 
     def _children(self) -> dict[str, Metric]:
         return {meter.name: meter.metric for meter in self._objective.meters}

@@ -56,15 +56,15 @@ _LOSS_MEAN = _LossMean("loss", "float32")
 class _Term:
     output: int
     name: str
-    given: losses.Loss
+    original: losses.Loss
     place: int  # of its weight among the objective's
     probabilities: bool  # whether a softmax or sigmoid ends the output
 
     @property
     def loss(self) -> losses.Loss:
         """The loss as it is now: its settings may change."""
-        change = getattr(self.given, "with_from_logits", None)
-        return change(False) if change and self.probabilities else self.given
+        change = getattr(self.original, "with_from_logits", None)
+        return change(False) if change and self.probabilities else self.original
 
 
 @dataclasses.dataclass
@@ -129,8 +129,8 @@ class Objective:
         """
         self._op = op
         form = repr((pred_spec, y_spec)), repr(w_spec)
-        before, told = self._built_for
-        if form == before and (callable(ends) or ends == told):
+        before, last_ends = self._built_for
+        if form == before and (callable(ends) or ends == last_ends):
             return
         self._built_for = None, None  # until this build succeeds
         if callable(ends):
@@ -210,12 +210,12 @@ class Objective:
                 if any(target is not None for target in targets):
                     raise _missing_targets(self._op, names[i])
                 continue
-            given, end = loss, ends[i] if ends else None
+            original, end = loss, ends[i] if ends else None
             likely = end in ("softmax", "sigmoid")
-            if i not in self._doubted and (doubt := _doubt(given, names[i], end)):
+            if i not in self._doubted and (doubt := _doubt(original, names[i], end)):
                 self._doubted.add(i)
                 warn(doubt, LogitsWarning)
-            loss = _Term(i, label, given, place, likely).loss
+            loss = _Term(i, label, original, place, likely).loss
             where, output = f"in loss {loss.name!r}", self._one_of_several(i)
             with noting(where, targets[i], preds[i], output):
                 loss.check_shapes(targets[i], preds[i])
@@ -226,7 +226,7 @@ class Objective:
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             stem = self._stems[i]
             name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
-            terms.append(_Term(i, unused_name(name, taken), given, place, likely))
+            terms.append(_Term(i, unused_name(name, taken), original, place, likely))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise _wide_weights(self._op, names[i], weights[i], values)
         return terms
@@ -236,13 +236,13 @@ class Objective:
         return self.output_names[output] if len(self.output_names) > 1 else None
 
     def _meters(self, preds, targets) -> list[_Meter]:
-        found: list[_Meter] = []
+        meters: list[_Meter] = []
         names = self.output_names
         taken = {"loss", *self.parts}
         for spec, weighted in ((self._metrics, False), (self._weighted, True)):
             spec = self._flat("metrics", spec)
-            for i, given in enumerate(metrics_by_output(spec, names)):
-                for identifier in given:
+            for i, identifiers in enumerate(metrics_by_output(spec, names)):
+                for identifier in identifiers:
                     if targets[i] is None:
                         continue
                     label = getattr(identifier, "name", None) or getattr(
@@ -259,8 +259,8 @@ class Objective:
                     name = prefix + metric.name
                     if weighted and name in taken:
                         name = f"{prefix}weighted_{metric.name}"
-                    found.append(_Meter(i, unused_name(name, taken), metric, weighted))
-        return found
+                    meters.append(_Meter(i, unused_name(name, taken), metric, weighted))
+        return meters
 
     @property
     def losses(self) -> Any:
@@ -269,11 +269,11 @@ class Objective:
 
     def with_loss(self, old: losses.Loss, new: losses.Loss) -> Objective:
         """The same, with another loss wherever one is; to be built."""
-        made = copy.copy(self)
-        made._loss = get_losses(self._loss, lambda one: new if one is old else one)
-        made._scales, made._fresh = list(self._scales), {}
-        made._built_for = None, None
-        return made
+        other = copy.copy(self)
+        other._loss = get_losses(self._loss, lambda one: new if one is old else one)
+        other._scales, other._fresh = list(self._scales), {}
+        other._built_for = None, None
+        return other
 
     # ------------------------------------------------------------------ data
     def split_targets(self, y: Any) -> list[Any]:
@@ -342,13 +342,13 @@ class Objective:
 
     def fresh(self) -> dict[str, Any]:
         """Fresh totals on the device, the same ones each time: none consumes them."""
-        wanted = self._built_for, self.own, chosen_device()
-        totals = self._fresh.get(wanted)
+        key = self._built_for, self.own, chosen_device()
+        totals = self._fresh.get(key)
         # A program that failed may have deleted them.
         if totals is None or any(v.is_deleted() for v in jax.tree.leaves(totals)):
             while len(self._fresh) >= _KEPT:
                 del self._fresh[next(iter(self._fresh))]
-            totals = self._fresh[wanted] = jax.device_put(self.init())
+            totals = self._fresh[key] = jax.device_put(self.init())
         return totals
 
     def update(
@@ -393,18 +393,18 @@ class Objective:
         targets, weights = self.split_targets(y), self.split_weights(w)
         for meter, weight in self._weigh_metrics(weights, masks, None):
             i = meter.output
-            given = {} if weight is None else {"sample_weight": weight}
+            options = {} if weight is None else {"sample_weight": weight}
             with noting(f"in metric {meter.name!r}", targets[i], preds[i]):
-                meter.metric.update_state(targets[i], preds[i], **given)
+                meter.metric.update_state(targets[i], preds[i], **options)
 
     def _weigh_metrics(self, weights, masks, row_mask) -> Iterator[tuple[_Meter, Any]]:
         """Each metric, and what weighs the rows of its output; ``None``: nothing."""
         for meter in self.meters:
-            given = weights[meter.output] if meter.weighted else None
+            weight = weights[meter.output] if meter.weighted else None
             mask, rank = masks[meter.output], meter.metric.values_rank
             if mask is not None and rank is not None and mask.ndim > max(rank, 1):
                 mask = None  # of steps, where the metric has values of whole rows
-            yield meter, _meter_weight(given, mask, row_mask)
+            yield meter, _meter_weight(weight, mask, row_mask)
 
     def states(self, totals: dict[str, Any]) -> dict[str, Any]:
         """The states of the metrics that the model updates."""
@@ -423,8 +423,8 @@ class Objective:
             if name != _OWN
         }
         # One that is called "loss" takes the place of the engine's, as in Keras.
-        found = means | self.own.results(self.states(totals))
-        return {name: found[name] for name in found if self._logs(name)}
+        values = means | self.own.results(self.states(totals))
+        return {name: values[name] for name in values if self._logs(name)}
 
     @property
     def names(self) -> list[str]:
@@ -440,8 +440,8 @@ class Objective:
     @property
     def settings(self) -> dict[str, Any]:
         """What holds the numbers of losses, their weights and metrics, by name."""
-        given = {"loss": self._loss, "loss_weights": self._scales}
-        return given | {meter.name: meter.metric for meter in self.meters}
+        settings = {"loss": self._loss, "loss_weights": self._scales}
+        return settings | {meter.name: meter.metric for meter in self.meters}
 
     @property
     def parts(self) -> list[str]:

@@ -23,14 +23,14 @@ class OwnMetrics:
     Args:
         module: The module that holds them; none if it brings its own steps, which
             carry the states themselves.
-        given: The metrics of ``compile``, which are updated by the engine.
+        compile_metrics: Those of ``compile``, which are updated by the engine.
 
     Attributes:
         names: Their names in logs.
     """
 
-    def __init__(self, module: Any = None, given: Sequence[Metric] = ()):
-        taken = {id(metric) for metric in given}
+    def __init__(self, module: Any = None, compile_metrics: Sequence[Metric] = ()):
+        taken = {id(metric) for metric in compile_metrics}
         self._metrics: dict[str, Metric] = {}
         if module is not None and not any(has_custom_step(module, k) for k in _STEPS):
             for metric in held_metrics(module):
@@ -77,18 +77,18 @@ def holding(
         ArgumentError: There are more values, or fewer.
     """
     after: list[Any] = []
-    given = list(values)
+    arrays = list(values)
     with contextlib.ExitStack() as stack:
         for metric in [*metrics, *beside]:
             stack.enter_context(metric.kept())
         variables = [v for metric in metrics for v in metric.variables]
-        if len(variables) != len(given):
+        if len(variables) != len(arrays):
             raise ArgumentError(
                 "metrics",
-                f"they have {len(variables)} variables, received {len(given)} values",
+                f"they have {len(variables)} variables, received {len(arrays)} values",
                 hint="Pass those of model.metrics_variables, in their order.",
             )
-        for variable, value in zip(variables, given, strict=True):
+        for variable, value in zip(variables, arrays, strict=True):
             variable.assign(value)
         yield after
         # Those of before: the metrics of ``compile`` are others, maybe, where the block
