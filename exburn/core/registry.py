@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import copy
+import dataclasses
 import inspect
 import math
 import re
@@ -22,7 +22,7 @@ from flax import nnx
 from exburn.core import jax_dispatch, lazy_names
 from exburn.core.catalogue_class import CatalogueClass
 from exburn.core.jax_dispatch import original
-from exburn.core.scoped import value_scope
+from exburn.core.scoped import Scoped
 from exburn.errors import (
     ArgumentError,
     FileFormatError,
@@ -36,25 +36,38 @@ _C = TypeVar("_C", bound=type)
 
 _registry: dict[str, Any] = {}
 _global_objects: dict[str, Any] = {}  # a scope that lasts as long as the process
-_scopes: contextvars.ContextVar[tuple[Mapping[str, Any], ...]] = contextvars.ContextVar(
-    "exburn_custom_objects", default=(_global_objects,)
-)
-# The most entries of an array that the file has which is read, or None.
-_reading: contextvars.ContextVar[int | None] = contextvars.ContextVar(
-    "exburn_reading", default=None
-)
-_shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar(
-    "exburn_shared", default=None
-)
-_arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.ContextVar(
-    "exburn_arrays", default=None
-)
-_leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "exburn_leaving", default=False
-)
-_copying: contextvars.ContextVar[dict[int, Any] | None] = contextvars.ContextVar(
-    "exburn_copying", default=None
-)
+
+
+class _Shared:
+    """Objects that a configuration holds more than once."""
+
+    def __init__(self):
+        self.numbers: dict[int, tuple[int, Any]] = {}  # by id; keeps the object alive
+        self.made: dict[int, Any] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Describing:
+    """How objects are described, and made from descriptions.
+
+    Attributes:
+        scopes: Names besides the registry, the innermost last.
+        largest: The most entries of an array that the file has which is read.
+        shared: What is described, or made, more than once.
+        arrays: Receives long arrays, to which descriptions refer.
+        leaves_functions: Whether functions without a name stand for themselves.
+        copies: Where copies are made in this process: what stays as it is, by id.
+    """
+
+    scopes: tuple[Mapping[str, Any], ...] = (_global_objects,)
+    largest: int | None = None
+    shared: _Shared | None = None
+    arrays: dict[str, np.ndarray] | None = None
+    leaves_functions: bool = False
+    copies: dict[int, Any] | None = None
+
+
+_describing = Scoped(_Describing())
 # Whose objects have descriptions, or are constants and functions.
 _LIBRARIES = frozenset(
     "builtins exburn flax functools jax jaxlib ml_dtypes numpy".split()
@@ -127,7 +140,8 @@ def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
         ...     lookup("cube") is cube
         True
     """
-    with value_scope(_scopes, (*_scopes.get(), dict(custom_objects or {}))):
+    scopes = (*_describing.get().scopes, dict(custom_objects or {}))
+    with _describing.change(scopes=scopes):
         yield
 
 
@@ -139,7 +153,7 @@ def reading_file(
     Args:
         shapes: Those of the arrays in the file.
     """
-    return value_scope(_reading, max(map(math.prod, shapes), default=0))
+    return _describing.change(largest=max(map(math.prod, shapes), default=0))
 
 
 def from_file() -> bool:
@@ -149,7 +163,7 @@ def from_file() -> bool:
         >>> from_file()
         False
     """
-    return _reading.get() is not None
+    return _describing.get().largest is not None
 
 
 def fits_in_file(shape: tuple[int, ...]) -> bool:
@@ -160,11 +174,12 @@ def fits_in_file(shape: tuple[int, ...]) -> bool:
         ...     fits_in_file((6,)), fits_in_file((7,))
         (True, False)
     """
-    largest = _reading.get()
+    largest = _describing.get().largest
     return largest is not None and math.prod(shape) <= largest
 
 
-def keeping_arrays() -> AbstractContextManager[dict[str, np.ndarray]]:
+@contextlib.contextmanager
+def keeping_arrays() -> Iterator[dict[str, np.ndarray]]:
     """Within the block, descriptions refer to long arrays, which are kept in a dict.
 
     Example:
@@ -173,7 +188,9 @@ def keeping_arrays() -> AbstractContextManager[dict[str, np.ndarray]]:
         >>> described["config"]["value"], kept["/arrays/0"].shape
         ({'$array': '/arrays/0'}, (300,))
     """
-    return value_scope(_arrays, {})
+    arrays: dict[str, np.ndarray] = {}
+    with _describing.change(arrays=arrays):
+        yield arrays
 
 
 def leaving_functions() -> AbstractContextManager[Any]:
@@ -186,7 +203,7 @@ def leaving_functions() -> AbstractContextManager[Any]:
         ...     serialize([print])
         [<built-in function print>]
     """
-    return value_scope(_leaving, True)
+    return _describing.change(leaves_functions=True)
 
 
 def copying(shared_parts: Iterable[Any]) -> AbstractContextManager[Any]:
@@ -207,22 +224,16 @@ def copying(shared_parts: Iterable[Any]) -> AbstractContextManager[Any]:
         (True, True, False)
     """
     parts = {id(part): part for part in shared_parts}
-    if (around := _copying.get()) is not None:  # what is shared there is shared here
+    if (
+        around := _describing.get().copies
+    ) is not None:  # what is shared there is shared here
         around.update(parts)
-    return value_scope(_copying, parts if around is None else around)
+    return _describing.change(copies=parts if around is None else around)
 
 
 def is_copying() -> bool:
     """Tells whether descriptions make copies in this process now."""
-    return _copying.get() is not None
-
-
-class _Shared:
-    """Objects that a configuration holds more than once."""
-
-    def __init__(self):
-        self.numbers: dict[int, tuple[int, Any]] = {}  # by id; keeps the object alive
-        self.made: dict[int, Any] = {}
+    return _describing.get().copies is not None
 
 
 def sharing() -> AbstractContextManager[Any]:
@@ -241,7 +252,7 @@ def sharing() -> AbstractContextManager[Any]:
         >>> first is second
         True
     """
-    return value_scope(_shared, _Shared())
+    return _describing.change(shared=_Shared())
 
 
 def lookup(name: str, kind: str = "object") -> Any:
@@ -249,7 +260,7 @@ def lookup(name: str, kind: str = "object") -> Any:
     if (obj := custom(name)) is not None:
         return obj
     bare = name.rpartition(">")[2]
-    for scope in reversed(_scopes.get()):
+    for scope in reversed(_describing.get().scopes):
         if bare in scope:
             return scope[bare]
     if name not in _registry:
@@ -258,7 +269,7 @@ def lookup(name: str, kind: str = "object") -> Any:
         return _registry[name]
     if (function := jax_dispatch.function_named(name)) and _is_one(name):
         return function
-    names = [*_registry, *(key for scope in _scopes.get() for key in scope)]
+    names = [*_registry, *(key for scope in _describing.get().scopes for key in scope)]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
     raise unknown_name(kind, name, names, hint=hint)
 
@@ -342,7 +353,7 @@ def custom(name: str) -> Any:
         ...     custom("mine")
         <built-in function len>
     """
-    for scope in reversed(_scopes.get()):
+    for scope in reversed(_describing.get().scopes):
         if name in scope:
             return scope[name]
     return _registry.get(name) if ">" in name else None
@@ -370,7 +381,7 @@ def registered_name(obj: Any) -> str | None:
 
 def _name_in_scope(obj: Any) -> str | None:
     """The name that the scopes around give an object, unless it is another's, too."""
-    scopes = reversed(_scopes.get())
+    scopes = reversed(_describing.get().scopes)
     names = [key for scope in scopes for key, value in scope.items() if value is obj]
     own = (key for key in names if key not in _registry and lookup(key) is obj)
     return next(own, None)
@@ -393,7 +404,7 @@ def serialize(value: Any) -> Any:
         return [serialize(v) for v in value]
     if isinstance(value, Mapping):
         return {str(k): serialize(v) for k, v in value.items()}
-    copied = _copying.get()
+    copied = _describing.get().copies
     if copied is not None and _is_own_object(value):
         return copy.deepcopy(value, copied)
     if hasattr(value, "get_config") and not inspect.isclass(value):
@@ -416,7 +427,9 @@ def serialize(value: Any) -> Any:
     if isinstance(value, np.dtype | type):
         with contextlib.suppress(TypeError):
             return np.dtype(value).name
-    if _leaving.get() and (hasattr(value, "__name__") or isinstance(value, partial)):
+    if _describing.get().leaves_functions and (
+        hasattr(value, "__name__") or isinstance(value, partial)
+    ):
         return value
     if isinstance(value, nnx.Variable):
         raise ArgumentError(
@@ -443,7 +456,7 @@ def describe(value: Any) -> dict[str, Any]:
     described = _describe_class(type(value), value.get_config())
     if (built := getattr(value, "_own_build_config", None)) is not None:
         described["build_config"] = serialize(built)
-    shared = _shared.get()
+    shared = _describing.get().shared
     if shared is not None and not isinstance(value, Configured):  # no plain value
         numbers = shared.numbers
         described["shared_object_id"] = numbers.setdefault(
@@ -484,7 +497,7 @@ def _describe_class(cls: type, config: Any) -> dict[str, Any]:
         "config": config,
         "registered_name": name,
     }
-    return described if _copying.get() is None else described | {_CLASS: cls}
+    return described | {_CLASS: cls} if is_copying() else described
 
 
 def _public_module(module: str) -> str:
@@ -513,7 +526,7 @@ def _describe_constant(value: Any) -> dict[str, Any]:
 
 
 def _values(array: np.ndarray) -> Any:
-    arrays = _arrays.get()
+    arrays = _describing.get().arrays
     if arrays is None or array.size < _LONG or array.dtype.kind == "c":
         return array.tolist()
     name = f"/arrays/{len(arrays)}"
@@ -540,7 +553,7 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
         return find_function(inner)
     if isinstance(name, str) and name.startswith("__"):
         return _constant(name, inner)
-    shared, number = _shared.get(), config.get("shared_object_id")
+    shared, number = _describing.get().shared, config.get("shared_object_id")
     if shared is not None and number in shared.made:
         return shared.made[number]
     cls = find(config)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 
@@ -27,3 +28,36 @@ def value_scope(variable: contextvars.ContextVar, value: _T) -> Iterator[_T]:
         yield value
     finally:
         variable.reset(token)
+
+
+class Scoped(Generic[_T]):
+    """One context variable for several values that belong together.
+
+    Args:
+        default: A frozen dataclass of them, as they are outside of any block.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Style:
+        ...     bold: bool = False
+        ...     size: int = 10
+        >>> style = Scoped(Style())
+        >>> with style.change(bold=True), style.change(size=12):
+        ...     style.get()
+        Style(bold=True, size=12)
+        >>> style.get()
+        Style(bold=False, size=10)
+    """
+
+    def __init__(self, default: _T):
+        self._variable: contextvars.ContextVar[_T] = contextvars.ContextVar(
+            type(default).__name__, default=default
+        )
+        self.get = self._variable.get
+
+    @contextlib.contextmanager
+    def change(self, **values: Any) -> Iterator[_T]:
+        """Within the block, some of the values are others."""
+        current: Any = self.get()
+        with value_scope(self._variable, dataclasses.replace(current, **values)) as new:
+            yield new

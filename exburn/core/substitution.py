@@ -16,13 +16,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from exburn.core.making import making
 from exburn.core.scoped import value_scope
 
 _current: contextvars.ContextVar[Substitution | None] = contextvars.ContextVar(
     "exburn_substitution", default=None
-)
-_clone: contextvars.ContextVar[CloneScope | None] = contextvars.ContextVar(
-    "exburn_clone", default=None
 )
 
 _moments = itertools.count(1)
@@ -144,9 +142,9 @@ def making_clone() -> AbstractContextManager[Any]:
     What their code reaches and they do not hold they get copies of: the original is
     another model's, too, and keeps its weights.
     """
-    return value_scope(_clone, CloneScope())
+    return making.change(clone=CloneScope())
 
 
 def clone_scope() -> CloneScope | None:
     """The clone that is being made, or ``None``."""
-    return _clone.get()
+    return making.get().clone

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import functools
 import math
 import os
@@ -18,8 +17,8 @@ from flax.errors import TraceContextError
 
 from exburn.core import forward_context, registry
 from exburn.core.forward_context import Interceptor
+from exburn.core.making import making
 from exburn.core.printing import size_text
-from exburn.core.scoped import value_scope
 from exburn.core.substitution import making_clone, substituting
 from exburn.core.symbolic_shapes import (
     canonical_spec,
@@ -41,15 +40,12 @@ from exburn.module.traversal import children, held_metrics, iter_modules, iter_w
 from exburn.runtime.device import wake
 from exburn.runtime.failures import is_exhausted
 
-_keeping: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "exburn_keeping_specs", default=False
-)
 _LARGE = 1 << 16  # numbers that are worth a thread's while
 
 
 def keeping_specs() -> contextlib.AbstractContextManager[Any]:
     """Within the block no weights are drawn: those that are specs stay specs."""
-    return value_scope(_keeping, True)
+    return making.change(draws=False)
 
 
 def materialize(root: Any, seed: int | None = None) -> None:
@@ -58,7 +54,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
     A model that is being read from a file gets its values from there: its weights stay
     specs until their sizes have been compared. So they do within ``keeping_specs``.
     """
-    if registry.from_file() or _keeping.get():
+    if registry.from_file() or not making.get().draws:
         return
     seed = forward_context.global_seed() if seed is None else seed
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"

@@ -17,6 +17,7 @@ from exburn.core.batch_independence import is_foreign
 from exburn.core.catalogue_class import complete_docstring
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
+from exburn.core.making import making
 from exburn.core.methods import overridable, with_methods
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import check_name, snake_case
@@ -173,7 +174,7 @@ class Layer(nnx.Module, metaclass=LayerType):
         policies.take(self, dtype)
         if dtype is not None:
             self._own_policy = True
-        if (rule := remat.rule_in_scope()) is not None:
+        if (rule := making.get().remat) is not None:
             self._remat = rule
         if not autocast:
             self._autocast = False

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from exburn.module.outline import (
-    Row,
+    LayerRow,
     inner_layers,
     outline,
     totals,
@@ -48,7 +48,7 @@ def layer_page(layer: Any) -> str:
     return page.fragment(*parts)
 
 
-def _layers(rows: list[Row]) -> str:
+def _layers(rows: list[LayerRow]) -> str:
     connected = any(row.sources for row in rows if not row.depth)
     dtypes = len({row.dtype for row in rows if row.dtype}) > 1
     head, widths = ["Layer", "Output shape", "Params"], [38, 24, 14]
@@ -74,7 +74,9 @@ def _layers(rows: list[Row]) -> str:
     return page.table(head, lines, widths, (2,))
 
 
-def _blocks(lines: list[tuple[Row, page.TableRow]], start: int) -> list[page.TableRow]:
+def _blocks(
+    lines: list[tuple[LayerRow, page.TableRow]], start: int
+) -> list[page.TableRow]:
     """The rows of a long model, those of a block folded that its names begin with.
 
     Args:
@@ -82,7 +84,7 @@ def _blocks(lines: list[tuple[Row, page.TableRow]], start: int) -> list[page.Tab
         start: How much of the names those above have told.
     """
 
-    def block(pair: tuple[Row, page.TableRow]) -> str:
+    def block(pair: tuple[LayerRow, page.TableRow]) -> str:
         begin = _BLOCK.match(pair[0].name, start)
         return pair[0].name[: begin.end()] if begin else ""
 

@@ -25,7 +25,7 @@ from exburn.runtime.cost_model import count
 
 
 @dataclasses.dataclass
-class Row:
+class LayerRow:
     """A layer, or a function of a graph.
 
     Attributes:
@@ -51,7 +51,9 @@ class Row:
     built: bool = True
 
 
-def outline(model: Any, opens: Callable[[Any], bool]) -> tuple[list[Row], float | None]:
+def outline(
+    model: Any, opens: Callable[[Any], bool]
+) -> tuple[list[LayerRow], float | None]:
     """The rows of a model's layers, and its operations for one sample, if known.
 
     Args:
@@ -119,7 +121,7 @@ def _rows(
     depth: int,
     opens: Callable[[Any], bool],
     frozen: set[str],
-) -> list[Row]:
+) -> list[LayerRow]:
     graph = getattr(model, "graph", None)
     linear = type(model).__name__ == "Sequential"
     entries = (
@@ -134,7 +136,7 @@ def _rows(
         if is_layer(layer):
             own = list(iter_weights(layer, carried=False))
             rows.append(
-                Row(
+                LayerRow(
                     name,
                     type(layer).__name__,
                     _shape(shapes.get(path)) or _symbol_shape(layer),
@@ -150,7 +152,7 @@ def _rows(
                 rows += _rows(layer, shapes, path + "/", depth + 1, opens, frozen)
         else:
             kind, shape = layer
-            rows.append(Row(name, kind, shape, 0, "", True, sources, depth))
+            rows.append(LayerRow(name, kind, shape, 0, "", True, sources, depth))
     return rows
 
 

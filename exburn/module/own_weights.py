@@ -19,8 +19,8 @@ from exburn.module.traversal import is_abstract, iter_weights
 from exburn.module.variable import (
     Buffer,
     Parameter,
-    Place,
     Weight,
+    WeightPlace,
     alive,
     as_array,
     assign,
@@ -74,7 +74,7 @@ def add_weight(
     if initializer is None:
         initializer = "glorot_uniform" if is_float(dtype) else "zeros"
     meta: dict[str, Any] = {"initializer": initializers.get(initializer)}
-    meta["place"] = Place(self)
+    meta["place"] = WeightPlace(self)
     if own_dtype:
         meta["own_dtype"] = True
     if name:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
 import functools
 import math
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn.core import forward_context
+from exburn.core.making import making
 from exburn.core.substitution import substituting
 from exburn.errors import ArgumentError, unknown_name
 from exburn.errors.boundary import api_boundary
@@ -80,11 +80,6 @@ class Remat:
         return jax.checkpoint(fn, policy=_POLICIES.get(self.policy, self.policy))
 
 
-_scope: contextvars.ContextVar[Remat | None] = contextvars.ContextVar(
-    "exburn_remat", default=None
-)
-
-
 class RematScope:
     """Layers that are made in this block are rematerialized, as in Keras.
 
@@ -133,16 +128,12 @@ class RematScope:
             )
 
     def __enter__(self) -> RematScope:
-        self._token = _scope.set(self._rule)
+        self._block = making.change(remat=self._rule)
+        self._block.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        _scope.reset(self._token)
-
-
-def rule_in_scope() -> Remat | None:
-    """The rule of the :class:`RematScope` that surrounds the caller."""
-    return _scope.get()
+        self._block.__exit__(*error)
 
 
 @api_boundary

@@ -24,7 +24,7 @@ from exburn.core.printing import (
 )
 from exburn.core.short_names import ShortNames
 from exburn.errors import ArgumentError
-from exburn.module.outline import Row, match_range, outline, totals
+from exburn.module.outline import LayerRow, match_range, outline, totals
 
 _LEAST = 4  # characters of the narrowest column
 
@@ -97,7 +97,7 @@ def _axes(model: Any) -> list[Text]:
     return lines
 
 
-def _within(rows: list[Row], layer_range: Any) -> list[Row]:
+def _within(rows: list[LayerRow], layer_range: Any) -> list[LayerRow]:
     """The rows from a first to a last layer of the model, with what these hold."""
     if layer_range is None:
         return rows
@@ -112,7 +112,7 @@ _SOURCES, _DTYPE = "Connected to", "dtype"
 
 
 def _table(
-    rows: list[Row], show_trainable: bool, line_length: int | None, width: int
+    rows: list[LayerRow], show_trainable: bool, line_length: int | None, width: int
 ) -> tuple[Table, list[str]]:
     """The rows in columns that fit the width, and notes of columns that did not."""
     columns = _columns(rows, show_trainable)
@@ -129,7 +129,7 @@ def _table(
 
 
 def _place_columns(
-    rows: list[Row], show_trainable: bool, width: int, positions: Any
+    rows: list[LayerRow], show_trainable: bool, width: int, positions: Any
 ) -> tuple[Table, list[str]]:
     """The rows in columns that end where the caller says."""
     columns = _columns(rows, show_trainable)
@@ -202,7 +202,7 @@ class _Column:
         return f"{self.title}: {self.common()[0]}"
 
 
-def _columns(rows: list[Row], show_trainable: bool) -> list[_Column]:
+def _columns(rows: list[LayerRow], show_trainable: bool) -> list[_Column]:
     def plain(cells: list[str]) -> Callable[[int, int], str]:
         return lambda i, width: shorten(cells[i], width, tail=0)
 
@@ -230,20 +230,20 @@ def _columns(rows: list[Row], show_trainable: bool) -> list[_Column]:
     return columns
 
 
-def _label(row: Row, name: str) -> str:
+def _label(row: LayerRow, name: str) -> str:
     return f"{_indent(row)}{name} ({row.kind}){_frozen(row)}"
 
 
-def _indent(row: Row) -> str:
+def _indent(row: LayerRow) -> str:
     return "  " * row.depth + ("└ " if row.depth else "")
 
 
-def _frozen(row: Row) -> str:
+def _frozen(row: LayerRow) -> str:
     return "" if row.trainable or not row.params else " [frozen]"
 
 
 def _short_label(
-    rows: list[Row], names: list[str], short: ShortNames, i: int, width: int
+    rows: list[LayerRow], names: list[str], short: ShortNames, i: int, width: int
 ) -> str:
     """A name and its type, of which the type gives way first."""
     row, name = rows[i], names[i]

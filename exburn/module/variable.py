@@ -59,7 +59,7 @@ class OwnState(Static):
         return OwnState(type(self.value)())
 
 
-class Place:
+class WeightPlace:
     """Where a weight belongs: compared by identity, so that it makes no other program.
 
     Attributes:
@@ -196,7 +196,7 @@ class Weight(nnx.Variable):
 
     def __init__(self, value: Any, **metadata: Any):
         # It is there from the start: what is told inside of a trace could not add it.
-        metadata.setdefault("place", Place())
+        metadata.setdefault("place", WeightPlace())
         super().__init__(value, **metadata)
 
     def __init_subclass__(cls, **kwargs: Any):

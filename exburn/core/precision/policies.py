@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any, Self
@@ -11,9 +10,9 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 
+from exburn.core.making import making
 from exburn.core.precision.matmul import check_matmul
 from exburn.core.precision.names import DTYPES, is_float, standardize_dtype
-from exburn.core.scoped import value_scope
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.errors.boundary import api_boundary, guard_methods
 
@@ -301,9 +300,6 @@ def _from_fields(config: Any) -> DTypePolicy:
 
 
 _precision: DTypePolicy = PrecisionPolicy()
-_inside: contextvars.ContextVar[DTypePolicy | None] = contextvars.ContextVar(
-    "exburn_precision", default=None
-)
 
 
 @api_boundary
@@ -315,13 +311,13 @@ def get_precision() -> DTypePolicy:
         >>> exburn.get_precision().name
         'float32'
     """
-    inside = _inside.get()
+    inside = making.get().precision
     return _precision if inside is None else inside
 
 
 def default_precision(policy: Any) -> AbstractContextManager[Any]:
     """Gives new layers this policy, not the process', in the block and thread."""
-    return value_scope(_inside, PrecisionPolicy.of(policy))
+    return making.change(precision=PrecisionPolicy.of(policy))
 
 
 @api_boundary
