@@ -326,9 +326,9 @@ def _decode(value: Any, fetch: Any) -> Any:
 def _ends(value: Any, fetch: Any, *, flat: bool = False) -> Any:
     """The symbols that a model takes or returns, in their structure, or as a list."""
     if flat:
-        found: list[Any] = []
-        _ends(value, found.append)
-        return found
+        symbols: list[Any] = []
+        _ends(value, symbols.append)
+        return symbols
     if isinstance(value, list | tuple):
         if [type(v) for v in value] == [str, int, int]:
             return fetch(value)

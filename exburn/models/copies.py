@@ -111,12 +111,12 @@ def hand_over(giver: Network, taker: Network) -> None:
         if learns and id(weight) in paths
     }
 
-    def renamed(place: tuple) -> tuple:
+    def new_place(place: tuple) -> tuple:
         keys = [(key, getattr(key, "key", None)) for key in place]
         return tuple(DictKey(names[n]) if n in names else key for key, n in keys)
 
     leaves = jax.tree_util.tree_leaves_with_path(state["opt_state"])
-    slots = {renamed(place): leaf for place, leaf in leaves}
+    slots = {new_place(place): leaf for place, leaf in leaves}
     holders = [model._run.value.trainer.holder for model in (giver, taker)]
     holder = holders[1]
     params = {

@@ -227,8 +227,9 @@ def find_learning_rate(
     _check_rate(op, trainer)
     with prepared_aside(self, op, x, y, sample_weight, batch_size) as data:
         rates = np.geomspace(lowest, highest, steps).tolist()
-        given = trainer, data.dataset, data.batch_size
-        losses, diverged = try_rates(*given, rates, _WORST)
+        losses, diverged = try_rates(
+            trainer, data.dataset, data.batch_size, rates, _WORST
+        )
     if not losses or not np.isfinite(losses[0]):
         raise DataError(
             op,
@@ -327,7 +328,7 @@ def find_batch_size(
                 hint="Take some rows of it: find_batch_size(x[:1000], y[:1000]).",
             )
         most = dataset.size if most is None else check_count(op, "most", most)
-        planned = _planned(trainer, most)
+        planned = _largest_planned(trainer, most)
         sizes = _run_sizes(trainer, dataset, limit, max(planned, 1))
     ran = [timed for timed in sizes if timed.seconds]
     if not ran:
@@ -454,7 +455,7 @@ def prepared_aside(
             yield data
 
 
-def _planned(trainer: Trainer, most: int) -> int:
+def _largest_planned(trainer: Trainer, most: int) -> int:
     """The most rows, up to a bound, that the memory suffices for by XLA's analysis."""
     placement = trainer.holder.placement
     # Buffers of programs and libraries come on top; a CPU's memory has other users.

@@ -290,7 +290,7 @@ def _record(
         asked,
         resume=request.resume,
         together=together,
-        rows=None if together else _examined(data),
+        rows=None if together else _rows_to_predict(data),
         classifier=lambda: _classifier(model),
     )
     for recorder in recorders:
@@ -302,7 +302,7 @@ def _record(
     return path
 
 
-def _examined(data: FitData) -> tuple[Any, str] | None:
+def _rows_to_predict(data: FitData) -> tuple[Any, str] | None:
     """The rows for which a classifier predicts in the end: none of a loader's own.
 
     To read a loader once more could change what its next epoch gives. A data set of

@@ -142,8 +142,7 @@ class HostGraph:
         for step in self.steps:
             args, kwargs = jax.tree.unflatten(step.treedef, map(fetch, step.leaves))
             results.append(_run(_target(nodes, step.target), args, kwargs))
-        found = zip(self.names, map(fetch, self.sources), strict=True)
-        return {name: value for name, value in found}
+        return dict(zip(self.names, map(fetch, self.sources), strict=True))
 
 
 def split_off(graph: Graph, nodes: Any) -> HostGraph | None:

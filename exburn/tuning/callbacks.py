@@ -124,7 +124,7 @@ class Progress(SweepCallback):
             self._write(f"after {epochs} epochs {left} lanes go on")
 
 
-class LambdaCallback(SweepCallback):
+class FunctionSweepCallback(SweepCallback):
     """A function that is called after each epoch, with its number and the records."""
 
     def __init__(self, function: Callable[[int, list[LaneRecord]], Any]):
@@ -157,7 +157,7 @@ def make_callbacks(
         elif isinstance(one, SweepCallback):
             callbacks.append(one)
         elif callable(one) and not hasattr(one, "on_epoch_end"):
-            callbacks.append(LambdaCallback(one))
+            callbacks.append(FunctionSweepCallback(one))
         else:
             raise ArgumentError(
                 "sweep",

@@ -320,7 +320,7 @@ def _restore_group(
     if facts["totals"]:
         group.begin_epoch([False] * group.width)  # for their structure
     leaves, treedef = jax.tree.flatten(group.state)
-    values = [_restored(arrays, f"{place}/{i}", leaf) for i, leaf in enumerate(leaves)]
+    values = [_read_like(arrays, f"{place}/{i}", leaf) for i, leaf in enumerate(leaves)]
     group.state = group.variant.placement.state(treedef.unflatten(values))
     group.done = facts["done"]
     if facts["names"] is not None:
@@ -361,7 +361,7 @@ def _restore_kept(
             opt_state = jax.tree.map(lambda v: v[0], state.opt_state)
         leaves, treedef = jax.tree.flatten((like, opt_state))
         values = [
-            np.asarray(_restored(arrays, f"lane/{number}/{i}", leaf))
+            np.asarray(_read_like(arrays, f"lane/{number}/{i}", leaf))
             for i, leaf in enumerate(leaves)
         ]
         lane.weights, lane.opt_state = treedef.unflatten(values)
@@ -374,7 +374,7 @@ def _as_bytes(leaf: Any) -> np.ndarray:
     return np.frombuffer(np.ascontiguousarray(np.asarray(leaf)).tobytes(), np.uint8)
 
 
-def _restored(arrays: SweepArrays, name: str, like: Any) -> Any:
+def _read_like(arrays: SweepArrays, name: str, like: Any) -> Any:
     """An array of the shape and dtype of another one."""
     array: Any = arrays.read_like(name, like)
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):

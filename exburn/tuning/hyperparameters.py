@@ -66,7 +66,7 @@ _OP = "sweep"
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class HyperparameterPlace:
     """Where the thing is that a path names.
 
     Attributes:
@@ -153,7 +153,7 @@ class Place:
         own = value if value is None or is_array([value]) else copy.deepcopy(value)
         return remake(self.holder(model), {self.key: own})
 
-    def held(self, model: Model, value: Any) -> Any:
+    def value_in(self, model: Model, value: Any) -> Any:
         """What is held of a value: a layer may make an interval of a number."""
         if self.kind == "loss_weights" or self.holder is None:
             return value
@@ -262,7 +262,7 @@ class Place:
         if self.kind == "loss_weights":
             _weigh(model, self.key, float(value))
             return
-        setattr(holder, self.key, self.held(model, value))
+        setattr(holder, self.key, self.value_in(model, value))
         settings = model._run.value.settings
         if self.kind == "loss" and settings is not None:  # as it would be saved
             settings["loss"] = _objective(model).losses
@@ -308,7 +308,7 @@ def _weigh(model: Any, place: int, value: float) -> None:
     objective.loss_weights = model._run.value.settings["loss_weights"] = weights
 
 
-def find(model: Model, path: Any) -> Place:
+def find(model: Model, path: Any) -> HyperparameterPlace:
     """The place that a path names in a built and compiled model.
 
     Raises:
@@ -329,30 +329,32 @@ def find(model: Model, path: Any) -> Place:
     )
 
 
-def places(model: Model) -> Iterator[Place]:
+def places(model: Model) -> Iterator[HyperparameterPlace]:
     """All that can be varied in a model."""
     for path, kind in _OWN.items():
-        yield Place(path, kind)  # type: ignore[arg-type]
+        yield HyperparameterPlace(path, kind)  # type: ignore[arg-type]
     optimizer: Any = model.optimizer
     for name in _RATES:
-        yield Place(name, "rate", key=name)
+        yield HyperparameterPlace(name, "rate", key=name)
     yield from _of_optimizer(optimizer)
     if optimizer.schedule is not None:
         of_schedule = lambda m: _inner(m.optimizer).schedule  # noqa: E731
         for key in _options(optimizer.schedule):
-            yield Place(f"learning_rate/{key}", "schedule", of_schedule, key)
+            yield HyperparameterPlace(
+                f"learning_rate/{key}", "schedule", of_schedule, key
+            )
     yield from _of_loss(model)
     for path, module in iter_modules(model):
         if path and isinstance(module, Layer):
             yield from _of_layer(path, module)
 
 
-def _alias(model: Model, path: str) -> Place | None:
+def _alias(model: Model, path: str) -> HyperparameterPlace | None:
     """A place by another name: that of a layer within layers, or ``optimizer/…``."""
     head, _, key = path.partition("/")
     if head == "optimizer" and key:
-        found = [p for p in places(model) if p.path == key and p.layer is None]
-        return dataclasses.replace(found[0], path=path) if found else None
+        own = [p for p in places(model) if p.path == key and p.layer is None]
+        return dataclasses.replace(own[0], path=path) if own else None
     named = [
         where
         for where, module in iter_modules(model)
@@ -360,9 +362,9 @@ def _alias(model: Model, path: str) -> Place | None:
     ]
     if len(named) != 1:
         return None
-    wanted = f"{named[0]}/{key}"
+    full_path = f"{named[0]}/{key}"
     for place in places(model):
-        if place.path == wanted:
+        if place.path == full_path:
             return dataclasses.replace(place, path=path)
     return None
 
@@ -374,19 +376,19 @@ def _inner(optimizer: Any) -> Any:
     return optimizer
 
 
-def _of_optimizer(optimizer: Any) -> Iterator[Place]:
+def _of_optimizer(optimizer: Any) -> Iterator[HyperparameterPlace]:
     inner = _inner(optimizer)
     if isinstance(inner, MultiOptimizer):
         for i, one in enumerate(inner.optimizers):
             of_one = lambda m, i=i: _inner(m.optimizer).optimizers[i]  # noqa: E731
             for key in _options(one):
-                yield Place(f"{i}/{key}", "option", of_one, key)
+                yield HyperparameterPlace(f"{i}/{key}", "option", of_one, key)
         return
     for key in _options(inner):
-        yield Place(key, "option", lambda m: _inner(m.optimizer), key)
+        yield HyperparameterPlace(key, "option", lambda m: _inner(m.optimizer), key)
 
 
-def _of_loss(model: Model) -> Iterator[Place]:
+def _of_loss(model: Model) -> Iterator[HyperparameterPlace]:
     terms, names = _objective(model).terms, _objective(model).output_names
     for i, term in enumerate(terms):
         output = names[term.output]
@@ -394,25 +396,25 @@ def _of_loss(model: Model) -> Iterator[Place]:
         scales = lambda m: _objective(m)._scales  # noqa: E731
         for key in _options(term.original):
             path = f"loss/{key}" if len(terms) == 1 else f"loss/{output}/{key}"
-            yield Place(path, "loss", of_loss, key)
-        where = "" if len(terms) == 1 else f"/{output}"
-        yield Place(f"loss_weights{where}", "loss_weights", scales, term.place)
+            yield HyperparameterPlace(path, "loss", of_loss, key)
+        path = "loss_weights" if len(terms) == 1 else f"loss_weights/{output}"
+        yield HyperparameterPlace(path, "loss_weights", scales, term.place)
 
 
-def _of_layer(path: str, layer: Layer) -> Iterator[Place]:
+def _of_layer(path: str, layer: Layer) -> Iterator[HyperparameterPlace]:
     def at(model: Any, path: str = path) -> Any:
         return dict(iter_modules(model))[path]
 
     options = _options(layer)
     for key in options:
-        yield Place(f"{path}/{key}", "option", at, key, path)
+        yield HyperparameterPlace(f"{path}/{key}", "option", at, key, path)
     for name in dict.fromkeys([*options, *vars(layer)]):
         part = None if name.startswith("_") else _part(layer, name)
         if hasattr(part, "get_config"):
             of_part = lambda m, name=name, at=at: getattr(at(m), name)  # noqa: E731
             for key in _options(part):
                 inside = f"{path}/{name}/{key}"
-                yield Place(inside, "option", of_part, key, path, name)
+                yield HyperparameterPlace(inside, "option", of_part, key, path, name)
 
 
 def _part(layer: Layer, name: str) -> Any:

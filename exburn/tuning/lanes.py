@@ -69,7 +69,7 @@ def _repeating_rows(call: Callable, arguments: Sequence[str], divide: Any) -> Ca
     """
     axes = {"rows": 0, "groups": 1}
 
-    def repeated(*args: Any) -> Any:
+    def repeat_batch(*args: Any) -> Any:
         count = jax.tree.leaves(args[0])[0].shape[0]
 
         def repeat_at(leaf: Any, axis: int) -> Any:
@@ -88,13 +88,13 @@ def _repeating_rows(call: Callable, arguments: Sequence[str], divide: Any) -> Ca
         pairs = zip(arguments, args, strict=True)
         return call(*(one(name, arg) for name, arg in pairs))
 
-    return repeated
+    return repeat_batch
 
 
 def _freezing(step: Callable) -> Callable:
     """A step that leaves the weights as they are where the loss is not finite."""
 
-    def guarded(state: TrainState, *rest: Any) -> TrainState:
+    def guard(state: TrainState, *rest: Any) -> TrainState:
         new = step(state, *rest)
         if (total := _total(new.metrics)) is None:
             return new
@@ -109,7 +109,7 @@ def _freezing(step: Callable) -> Callable:
         }
         return new.replace(**fields)
 
-    return guarded
+    return guard
 
 
 def _total(totals: Any) -> Any:
@@ -160,20 +160,20 @@ def join(
     at = tuple(np.asarray(one, np.int32) for one in positions)
     leaves = jax.tree.leaves(tuple(states))
     if any(isinstance(leaf, np.ndarray) for leaf in leaves):  # they stay on the host
-        return _joined(tuple(states), at, np.asarray(order))
+        return _join_states(tuple(states), at, np.asarray(order))
     return _join(tuple(states), at, np.asarray(order, np.int32))
 
 
-def _joined(trees: tuple, positions: tuple, order: Any) -> Any:
-    def joined(*leaves: Any) -> Any:
+def _join_states(trees: tuple, positions: tuple, order: Any) -> Any:
+    def join_leaves(*leaves: Any) -> Any:
         numpy: Any = np if isinstance(leaves[0], np.ndarray) else jnp
         taken = [leaf[at] for leaf, at in zip(leaves, positions, strict=True)]
         return numpy.concatenate(taken)[order]
 
-    return jax.tree.map(joined, *trees)
+    return jax.tree.map(join_leaves, *trees)
 
 
-_join = jax.jit(_joined)  # one program: a call for each array compiles as many
+_join = jax.jit(_join_states)  # one program: a call for each array compiles as many
 
 
 def lane(tree: Any, position: int) -> Any:

@@ -53,12 +53,12 @@ class LanesOnDevices(OneDevice):
     def bind(self, args: tuple, data: int) -> Bound:
         def place(at: int, arg: Any) -> Any:
             layout = self._lanes if at < data else self._whole
-            return jax.tree.map(lambda v: self._placed(v, layout), arg)
+            return jax.tree.map(lambda v: self._place(v, layout), arg)
 
         placed = tuple(place(at, arg) for at, arg in enumerate(args))
         return placed, (bound_to(placed[0]), bound_to(placed[1:]))
 
-    def _placed(self, value: Any, layout: Any) -> Any:
+    def _place(self, value: Any, layout: Any) -> Any:
         """An array in a layout, unless it lies on all of the devices already."""
         here = is_bound(value) and len(value.sharding.device_set) == self.devices
         return value if here else put(value, layout)

@@ -149,7 +149,7 @@ class SweepRun:
         for number, rung in enumerate(self.rungs):
             if self.done < rung.epochs:
                 self._train_until(rung, checkpoint)
-            if self._ended:
+            if self._is_over:
                 return
             if number >= self.decided and rung is not self.rungs[-1]:
                 with self._undoing():
@@ -171,7 +171,7 @@ class SweepRun:
 
     def _train_until(self, rung: Rung, checkpoint: SweepCheckpoint | None) -> None:
         """Trains to the end of a rung."""
-        while self.done < rung.epochs and not self._ended:
+        while self.done < rung.epochs and not self._is_over:
             epoch = self.done
             self._epoch(epoch, must_validate=epoch + 1 == rung.epochs)
             self._tell("on_epoch_end", epoch)
@@ -202,7 +202,7 @@ class SweepRun:
             raise
 
     @property
-    def _ended(self) -> bool:
+    def _is_over(self) -> bool:
         return self._stops or not self._running()
 
     def _running(self) -> list[int]:
@@ -374,7 +374,7 @@ class SweepRun:
             if position is not None and not variant.data.is_read_once:
                 feed: Any = group.feed.feed  # of a loader: all have read as much
                 feed.go_to(position)
-            groups.append(self._parked(group))
+            groups.append(self._park(group))
         self.groups = groups
 
     def decide_parking(self, groups: Sequence[tuple[Variant, int]]) -> None:
@@ -383,9 +383,9 @@ class SweepRun:
 
     def add(self, group: Group) -> None:
         """Adds a group to those that run."""
-        self.groups.append(self._parked(group))
+        self.groups.append(self._park(group))
 
-    def _parked(self, group: Group) -> Group:
+    def _park(self, group: Group) -> Group:
         if self._parks:
             group.park()
         return group

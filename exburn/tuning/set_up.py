@@ -21,7 +21,7 @@ from exburn.training.requests import DataRequest, FitData
 from exburn.tuning.callbacks import SweepCallback, make_callbacks
 from exburn.tuning.folds import fold_masks
 from exburn.tuning.groups import Rows
-from exburn.tuning.hyperparameters import Place, find
+from exburn.tuning.hyperparameters import HyperparameterPlace, find
 from exburn.tuning.placement import LanesOnDevices, placement_of
 from exburn.tuning.records import LaneRecord, Trial
 from exburn.tuning.schedulers import PBT, OfFolds
@@ -136,7 +136,7 @@ class SetUp:
     monitor: str
     mode: str
     space: Space
-    places: dict[str, Place]
+    places: dict[str, HyperparameterPlace]
     placement: LanesOnDevices | None
     scheduler: Any
     callbacks: list[SweepCallback]
@@ -146,12 +146,12 @@ class SetUp:
     def rounds(self) -> Iterator[list[Trial]]:
         """The trials, in as many rounds as a sampler wants to be told between."""
         if not self.space.asks:
-            yield self._checked(self.space.trials())
+            yield self._check(self.space.trials())
             return
         while trials := self.space.ask(self.request.lanes or _ROUND):
-            yield self._checked(trials)
+            yield self._check(trials)
 
-    def _checked(self, trials: list[Trial]) -> list[Trial]:
+    def _check(self, trials: list[Trial]) -> list[Trial]:
         for path, place in self.places.items():
             values = {repr(t[path]): t[path] for t in trials if path in t}
             for value in values.values():

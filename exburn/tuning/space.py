@@ -21,8 +21,8 @@ __all__ = [
     "Domain",
     "GridSampler",
     "Interval",
-    "RandomSampler",
-    "Sampler",
+    "RandomSearch",
+    "TrialSampler",
     "Space",
     "choice",
     "grid",
@@ -250,14 +250,14 @@ def when(path: str, values: Any, then: Any) -> Condition:
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomSampler:
+class RandomSearch:
     """Draws trials independently of each other; see :func:`random`."""
 
     n: int
     each: tuple[str, ...] = ()
 
 
-class Sampler(Protocol):
+class TrialSampler(Protocol):
     """What asks for trials and is told their scores, such as a study of Optuna."""
 
     def ask(self, space: Space, n: int) -> list[Trial]:
@@ -286,7 +286,7 @@ def grid() -> GridSampler:
 
 
 @api_boundary
-def random(n: int, *, each: Sequence[str] = ()) -> RandomSampler:
+def random(n: int, *, each: Sequence[str] = ()) -> RandomSearch:
     """The sampler of ``n`` combinations at random.
 
     Args:
@@ -311,7 +311,7 @@ def random(n: int, *, each: Sequence[str] = ()) -> RandomSampler:
             "random", f"each must be a list of paths, received {each!r}"
         )
     paths = tuple(_check_path("random", path) for path in each)
-    return RandomSampler(check_count("random", "n", n), paths)
+    return RandomSearch(check_count("random", "n", n), paths)
 
 
 class Space:
@@ -319,7 +319,7 @@ class Space:
 
     Attributes:
         domains: Path → its domain, in the order of ``over``.
-        sampler: A :class:`GridSampler`, a :class:`RandomSampler`, or what is asked.
+        sampler: A :class:`GridSampler`, a :class:`RandomSearch`, or what is asked.
 
     Example:
         >>> space = Space.of({"seed": range(3), "hidden/units": [32, 64]})
@@ -344,7 +344,7 @@ class Space:
                 :func:`uniform`, :func:`log_uniform`, :func:`integers`,
                 :func:`choice`, or :func:`when`.
             sampler: :func:`grid` or ``None``; :func:`random`; a study of Optuna; or
-                anything with ``ask`` and ``tell`` as :class:`Sampler`.
+                anything with ``ask`` and ``tell`` as :class:`TrialSampler`.
             seed: Of what is drawn here.
             mode: ``"min"`` or ``"max"``, where a study must seek the same.
 
@@ -378,7 +378,7 @@ class Space:
     @property
     def asks(self) -> bool:
         """Whether trials depend on scores, so that they are asked for in rounds."""
-        return not isinstance(self.sampler, GridSampler | RandomSampler)
+        return not isinstance(self.sampler, GridSampler | RandomSearch)
 
     def trials(self) -> list[Trial]:
         """All trials of a grid, or as many as ``random`` was told.
@@ -422,7 +422,7 @@ class Space:
             self.sampler.tell(records)
 
     def _all(self) -> Iterator[Trial]:
-        if not isinstance(self.sampler, RandomSampler):
+        if not isinstance(self.sampler, RandomSearch):
             yield from self._combinations({}, self._order)
             return
         for _ in range(self.sampler.n):
@@ -521,7 +521,7 @@ def _as_domain(op: str, path: Any, values: Any) -> Any:
 def _as_sampler(sampler: Any, domains: dict[str, Any]) -> Any:
     if sampler is None or isinstance(sampler, GridSampler):
         return GridSampler()
-    if isinstance(sampler, RandomSampler):
+    if isinstance(sampler, RandomSearch):
         for path in sampler.each:
             if path not in domains:
                 raise unknown_name("path in each=", path, domains, op="random")

@@ -32,7 +32,7 @@ from exburn.training.program import Programs
 from exburn.training.requests import FitData
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
-from exburn.tuning.hyperparameters import Place, is_array, is_exact
+from exburn.tuning.hyperparameters import HyperparameterPlace, is_array, is_exact
 from exburn.tuning.lane_feed import LaneFeed
 from exburn.tuning.lanes import Lanes
 from exburn.tuning.records import Trial
@@ -74,7 +74,7 @@ class Variant:
         self,
         source: Model,
         data: FitData,
-        places: Mapping[str, Place],
+        places: Mapping[str, HyperparameterPlace],
         fixed: Trial,
         trials: Sequence[Trial],
         epochs: int,
@@ -99,7 +99,7 @@ class Variant:
         self.trainer = require_trainer(self.model, "sweep")
         self.holder, self.preparer = self.trainer.holder, self.trainer.preparer
         self.arrays: dict[str, str] = {}
-        self._values_held: dict[tuple[str, str], Any] = {}
+        self._values_in: dict[tuple[str, str], Any] = {}
         self._of_widths: dict[str, str] = {}  # numbers, and the paths they stand for
         self._take_widths()
         self._take(trials)
@@ -198,7 +198,7 @@ class Variant:
             if own[path].get_raw_value().shape == value.shape:
                 own[path].set_raw_value(jnp.copy(value))
 
-    def _check_initializer(self, model: Model, place: Place) -> None:
+    def _check_initializer(self, model: Model, place: HyperparameterPlace) -> None:
         """Raises if a place is an initializer's, and no weight is made by it.
 
         Raises:
@@ -286,7 +286,7 @@ class Variant:
                 continue
             slot = place.slot(self.model)
             if slot is not None:
-                values = [self._held(path, value) for value in values]
+                values = [self._value_in(path, value) for value in values]
             if slot is None or not is_array(values):
                 self.constant[path] = "values that are no numbers of one attribute"
                 continue
@@ -314,12 +314,12 @@ class Variant:
             else:
                 self.arrays[path] = name
 
-    def _held(self, path: str, value: Any) -> Any:
+    def _value_in(self, path: str, value: Any) -> Any:
         """What the model holds of a trial's value."""
         key = path, repr(value)
-        if key not in self._values_held:
-            self._values_held[key] = self.places[path].held(self.model, value)
-        return self._values_held[key]
+        if key not in self._values_in:
+            self._values_in[key] = self.places[path].value_in(self.model, value)
+        return self._values_in[key]
 
     def _take_slots(self, slots: Sequence[SettingSlot]) -> dict[Any, str]:
         """Makes arguments of a step of what slots hold, if it can be.
@@ -549,7 +549,7 @@ class Variant:
             return [self.preparer.splitter.numbers[name].slot.read()] * len(trials)
         slot = self.places[path].slot(self.source)
         own: Any = None if slot is None else slot.read()
-        return [self._held(path, t[path]) if path in t else own for t in trials]
+        return [self._value_in(path, t[path]) if path in t else own for t in trials]
 
     def _opt_state(self, params: Any, others: Any, trials: Sequence[Trial]) -> Any:
         optimizer, count = self.holder.optimizer, len(trials)
@@ -622,7 +622,7 @@ def _key(path: tuple) -> Any:
 def make_variants(
     source: Model,
     data: FitData,
-    places: Mapping[str, Place],
+    places: Mapping[str, HyperparameterPlace],
     trials: Sequence[Trial],
     epochs: int,
     placement: OneDevice | None = None,

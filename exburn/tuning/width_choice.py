@@ -30,7 +30,7 @@ _GAIN = 0.5  # of the time: what a wider program may spare, at most
 
 
 @dataclasses.dataclass
-class Memory:
+class LaneMemory:
     """What lanes need of a device, in bytes.
 
     Attributes:
@@ -54,7 +54,7 @@ class Memory:
         return max(0, left // max(1, self.lane))
 
 
-def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> Memory:
+def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> LaneMemory:
     """What the lanes of a variant need; compiles a step only if that is close.
 
     Args:
@@ -74,16 +74,16 @@ def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> Memor
     rough = 2 * of_state + 3 * activations  # with gradients, and what is passed back
     each = math.ceil(lanes / devices)
     if of_state + nbytes > free:  # no program makes that fit
-        return Memory(of_state, rough, nbytes, free, False)
+        return LaneMemory(of_state, rough, nbytes, free, False)
     if not exactly and rough * each + nbytes < _SURE * free:
-        return Memory(of_state, rough, nbytes, free, False)
+        return LaneMemory(of_state, rough, nbytes, free, False)
     batch = jax.tree.map(spec_like, preparer.batch_specs["train"])
     exact = preparer.exact_rows(True)
     footprint = Footprint.of(preparer.programs, "train", state, batch, exact)
-    return Memory(of_state, footprint.peak_bytes, nbytes, free, True)
+    return LaneMemory(of_state, footprint.peak_bytes, nbytes, free, True)
 
 
-def check_memory(memory: Memory, lanes: int, values: Trial | None = None) -> None:
+def check_memory(memory: LaneMemory, lanes: int, values: Trial | None = None) -> None:
     """Raises if so many lanes do not fit.
 
     Args:
@@ -127,7 +127,7 @@ class WidthChoice:
 
     def __init__(self, asked: int | None, own_order: bool):
         self._asked, self._own_order = asked, own_order
-        self._memory: dict[Variant, Memory] = {}
+        self._memory: dict[Variant, LaneMemory] = {}
         self._times: dict[Variant, dict[int, _Time]] = {}
         self.notes: dict[str, None] = {}
 
@@ -161,7 +161,7 @@ class WidthChoice:
             return most
         return self._quickest(variant, trials, rows, epochs)
 
-    def _memory_of(self, variant: Variant, count: int) -> Memory:
+    def _memory_of(self, variant: Variant, count: int) -> LaneMemory:
         if variant not in self._memory:
             self._memory[variant] = look_at_memory(variant, count)
         return self._memory[variant]
@@ -210,8 +210,8 @@ class WidthChoice:
 
         def measure(width: int) -> None:
             if width not in times:
-                part = None if rows is None else filled(rows, width)
-                times[width] = self._time(variant, filled(trials, width), part)
+                part = None if rows is None else fill(rows, width)
+                times[width] = self._time(variant, fill(trials, width), part)
 
         def cost(width: int) -> float:
             return math.ceil(count / width) * times[width].seconds * epochs
@@ -256,11 +256,11 @@ def _is_slow_to_widen(variant: Variant) -> bool:
     return jax.default_backend() == "cpu" and variant.placement.devices == 1
 
 
-def filled(values: Sequence[T], count: int) -> list[T]:
+def fill(values: Sequence[T], count: int) -> list[T]:
     """The first of some values; the last of them once more where they are too few.
 
     Example:
-        >>> filled([1, 2, 3], 2), filled([1, 2], 4)
+        >>> fill([1, 2, 3], 2), fill([1, 2], 4)
         ([1, 2], [1, 2, 2, 2])
     """
     return [*values[:count], *[values[-1]] * (count - len(values))]

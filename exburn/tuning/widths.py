@@ -234,7 +234,7 @@ def widen(
         value = np.pad(
             apart, [(0, missing * (i == axis + 1)) for i in range(apart.ndim)]
         )
-        value = _joined(value, axis)
+        value = _merge_axes(value, axis)
     return value
 
 
@@ -244,7 +244,7 @@ def narrow(
     """What a lane's own model has of a weight of the widest lane's size."""
     for width, axis in _axes_of(widths, name):
         apart = _apart(np.asarray(value), axis, value.shape[axis] // width.most)
-        value = _joined(apart.take(range(units[width.path]), axis + 1), axis)
+        value = _merge_axes(apart.take(range(units[width.path]), axis + 1), axis)
     return value
 
 
@@ -262,7 +262,7 @@ def _apart(value: np.ndarray, axis: int, times: int) -> np.ndarray:
     return value.reshape(*shape[:axis], times, shape[axis] // times, *shape[axis + 1 :])
 
 
-def _joined(value: np.ndarray, axis: int) -> np.ndarray:
+def _merge_axes(value: np.ndarray, axis: int) -> np.ndarray:
     shape = value.shape
     return value.reshape(*shape[:axis], -1, *shape[axis + 2 :])
 

@@ -7,7 +7,7 @@ from exburn.errors import OutOfMemoryError
 from exburn.tuning import width_choice
 from exburn.tuning.hyperparameters import find
 from exburn.tuning.variants import make_variants
-from exburn.tuning.width_choice import Memory, WidthChoice, check_memory
+from exburn.tuning.width_choice import LaneMemory, WidthChoice, check_memory
 
 TRIALS = [{"seed": seed} for seed in range(32)]
 
@@ -54,7 +54,7 @@ def test_a_program_that_takes_longer_to_compile_than_it_spares_is_none(
 
 def test_the_user_may_say_how_many(variant, monkeypatch):
     assert choose(variant, monkeypatch, lambda n: n, asked=5) == (5, [])
-    memory = Memory(state=10, lane=100, data=50, available=1000, measured=True)
+    memory = LaneMemory(state=10, lane=100, data=50, available=1000, measured=True)
     monkeypatch.setattr(width_choice, "look_at_memory", lambda *_: memory)
     assert memory.most == 8
     with pytest.raises(OutOfMemoryError, match="9 lanes at once"):
@@ -63,7 +63,7 @@ def test_the_user_may_say_how_many(variant, monkeypatch):
 
 
 def test_a_lane_that_does_not_fit_is_an_error():
-    memory = Memory(state=10, lane=100, data=950, available=1000, measured=True)
+    memory = LaneMemory(state=10, lane=100, data=950, available=1000, measured=True)
     with pytest.raises(OutOfMemoryError, match="a lane with hidden/units=9 does not"):
         check_memory(memory, 1, {"hidden/units": 9})
 
@@ -78,7 +78,7 @@ def test_lanes_that_cannot_be_mapped_run_in_turn_and_say_why(variant, monkeypatc
 
 def test_groups_that_the_device_cannot_hold_wait_on_the_host(variant, monkeypatch):
     choice = WidthChoice(None, own_order=True)
-    choice._memory[variant] = Memory(10, 25, data=90, available=1000, measured=True)
+    choice._memory[variant] = LaneMemory(10, 25, data=90, available=1000, measured=True)
     # 810 bytes for the states of all, and 15 more for each lane of the one that runs.
     assert choice._all_fit([(variant, 30), (variant, 6)])
     assert not choice._all_fit([(variant, 30), (variant, 7)])

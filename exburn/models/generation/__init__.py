@@ -1,10 +1,11 @@
 """Text from a model: prompts in, tokens out, by one compiled loop.
 
 ``generate`` reads the prompts (``prompts.py``), finds out once what the model allows
-(``plan.py``), and starts a ``Run`` (``run.py``). That calls two programs: one reads
-the prompts and chooses the first token of each, the other is the loop (``loop.py``,
-or ``beams.py``), whose state holds what the model remembers (``memory.py``). Texts are
-put together and searched for stops on the host (``pieces.py``).
+(``plan.py``), and starts a ``GenerationRun`` (``run.py``). That calls two programs: one
+reads the prompts and chooses the first token of each, the other is the loop
+(``loop.py``, or ``beams.py``), whose state holds what the model remembers
+(``memory.py``). Texts are put together and searched for stops on the host
+(``pieces.py``).
 """
 
 from exburn.models.generation.generate import (

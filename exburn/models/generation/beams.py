@@ -18,7 +18,7 @@ from jax import lax
 
 from exburn.models.generation.invariants import hoist
 from exburn.models.generation.loop import (
-    Report,
+    GenerationReport,
     State,
     find_stop,
     last_token,
@@ -111,14 +111,16 @@ def _extend(hypotheses: Beams, scores: Any, stops: Any) -> Beams:
     return Beams(state, best)
 
 
-def _best(hypotheses: Beams, penalty: Any, doubt: Any) -> tuple[Report, jax.Array]:
+def _best(
+    hypotheses: Beams, penalty: Any, doubt: Any
+) -> tuple[GenerationReport, jax.Array]:
     """The best beam of each row, and its score."""
     state, (batch, beams) = hypotheses.state, hypotheses.scores.shape
     counts = state.count.reshape(batch, beams)
     scores = hypotheses.scores / counts.astype(jnp.float32) ** penalty
     best = scores.argmax(axis=-1)
     rows = best + jnp.arange(batch) * beams
-    report = Report(
+    report = GenerationReport(
         state.tokens[rows],
         state.count[rows],
         state.stopped[rows],

@@ -14,9 +14,9 @@ from exburn.core.checks import check_count, check_flag, check_number, check_seed
 from exburn.core.forward_context import Context
 from exburn.errors import ArgumentError, DataError
 from exburn.models.generation.pieces import Pieces
-from exburn.models.generation.plan import Plan, fixed_length, make_plan
+from exburn.models.generation.plan import GenerationPlan, fixed_length, make_plan
 from exburn.models.generation.prompts import Prompts, read_prompts
-from exburn.models.generation.run import Job, Run, Written, search
+from exburn.models.generation.run import GenerationRun, Job, Written, search
 from exburn.models.generation.stops import read_stops
 from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
@@ -142,7 +142,7 @@ def generate(
         if beams > 1:
             return answer.of(search(job, beams, length_penalty)[0])
         key = Context().random_key(_OP) if seed is None else jax.random.key(seed)
-        run = Run(job, chooses, key)
+        run = GenerationRun(job, chooses, key)
     if chunk is not None:
         return answer.stream(run, chunk)
     return answer.whole(run)
@@ -171,11 +171,11 @@ class _Answer:
         """All that there is."""
         return self._prompts.in_form(self._parts(written))
 
-    def whole(self, run: Run) -> Any:
+    def whole(self, run: GenerationRun) -> Any:
         """The answer, once all rows have ended."""
         parts: list[list[Any]] = []
         chunk = _CHUNK if self._looks else None
-        for written in run.written(chunk, look=self._looks):
+        for written in run.parts(chunk, look=self._looks):
             parts.append(self._parts(written))
             self._end_rows(run, written)
         each = zip(*parts, strict=True)
@@ -183,9 +183,9 @@ class _Answer:
             return self._prompts.in_form(["".join(row) for row in each])
         return self._prompts.in_form([np.concatenate(row) for row in each])
 
-    def stream(self, run: Run, chunk: int) -> Iterator[Any]:
+    def stream(self, run: GenerationRun, chunk: int) -> Iterator[Any]:
         """The answer in pieces, as they become certain."""
-        for written in run.written(chunk, look=self._looks):
+        for written in run.parts(chunk, look=self._looks):
             parts = self._parts(written)
             if any(map(len, parts)):
                 yield self._prompts.in_form(parts)
@@ -208,7 +208,7 @@ class _Answer:
         self._first = False
         return parts
 
-    def _end_rows(self, run: Run, written: Written) -> None:
+    def _end_rows(self, run: GenerationRun, written: Written) -> None:
         """Ends the rows whose text has met a stop."""
         if not self._looks or self._pieces is None:
             return
@@ -224,7 +224,7 @@ def generation_defaults(model: Network) -> GenerationDefaults:
     return GenerationDefaults() if defaults is None else defaults.value
 
 
-def _new_tokens(defaults: GenerationDefaults, plan: Plan, prompt: int) -> int:
+def _new_tokens(defaults: GenerationDefaults, plan: GenerationPlan, prompt: int) -> int:
     """How many tokens are written where the call says nothing.
 
     Raises:
@@ -253,7 +253,7 @@ def _chunk_of(stream: Any) -> int:
     return _CHUNK if stream is True else check_count(_OP, "stream", stream)
 
 
-def _prepare(model: Network, cache: Any) -> tuple[Trainer, Programs, Plan]:
+def _prepare(model: Network, cache: Any) -> tuple[Trainer, Programs, GenerationPlan]:
     """The model, ready to generate; what it allows is found out once.
 
     Raises:
@@ -315,7 +315,7 @@ def _check_room(room: Any, prompts: Prompts, length: int) -> None:
             )
 
 
-def _check_vectors(sampler: Any, plan: Plan) -> None:
+def _check_vectors(sampler: Any, plan: GenerationPlan) -> None:
     """Raises if the sampler compares vectors of tokens, and the model shows none.
 
     Raises:
@@ -342,7 +342,9 @@ def position_limit(model: Network) -> int | None:
         return _prepare(model, None)[2].positions
 
 
-def _check_fit(trainer: Trainer, plan: Plan, prompts: Prompts, length: int) -> None:
+def _check_fit(
+    trainer: Trainer, plan: GenerationPlan, prompts: Prompts, length: int
+) -> None:
     """Raises unless the model has the prompts' tokens, and positions for all.
 
     Raises:

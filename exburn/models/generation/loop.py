@@ -76,7 +76,7 @@ class State:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Report:
+class GenerationReport:
     """What the host reads of a state: arrays of their own, which stay.
 
     Attributes:
@@ -223,5 +223,5 @@ def seen_by(sampler: Any, ids: jax.Array, lengths: jax.Array, vocabulary: int) -
     return seen.at[jnp.arange(rows)[:, None], places].set(True, mode="drop")
 
 
-def report_of(state: State, doubt: jax.Array) -> Report:
-    return Report(state.tokens, state.count, state.stopped, state.step, doubt)
+def report_of(state: State, doubt: jax.Array) -> GenerationReport:
+    return GenerationReport(state.tokens, state.count, state.stopped, state.step, doubt)

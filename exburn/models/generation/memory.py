@@ -24,7 +24,7 @@ from exburn.module.variable import Static
 from exburn.training.module import SplitModule
 
 if TYPE_CHECKING:
-    from exburn.models.generation.plan import Plan
+    from exburn.models.generation.plan import GenerationPlan
 
 
 class Memory(Protocol):
@@ -117,7 +117,7 @@ def run_model(
         return jax.tree.leaves(call((ids,), {}))[0]
 
 
-def memory_for(plan: Plan) -> Memory:
+def memory_for(plan: GenerationPlan) -> Memory:
     """What a model remembers by its plan."""
     if plan.why_not_cached is None:
         return CachedMemory(plan.split, plan.last)
@@ -129,7 +129,7 @@ class CachedMemory:
 
     Args:
         split: The model.
-        last: As of ``Plan``.
+        last: As of ``GenerationPlan``.
     """
 
     def __init__(self, split: SplitModule, last: int | None):

@@ -23,7 +23,7 @@ _TOKENS = 6  # of the sequence that is traced
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class GenerationPlan:
     """What a model allows.
 
     Attributes:
@@ -66,7 +66,7 @@ def fixed_length(model: Any) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def make_plan(model: Any, split: SplitModule, outputs: Any) -> Plan:
+def make_plan(model: Any, split: SplitModule, outputs: Any) -> GenerationPlan:
     """What the model allows.
 
     Args:
@@ -88,10 +88,10 @@ def make_plan(model: Any, split: SplitModule, outputs: Any) -> Plan:
         )
     if (length := fixed_length(model)) is not None:
         reason = f"its input has {length} steps, neither more nor fewer"
-        return Plan(split, reason, None, length, None)
+        return GenerationPlan(split, reason, None, length, None)
     reason, probe = _probe(split)
     last = None if reason is not None else _last_position(model, probe)
-    return Plan(split, reason, probe.limit, None, last, _head(model, probe))
+    return GenerationPlan(split, reason, probe.limit, None, last, _head(model, probe))
 
 
 def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:

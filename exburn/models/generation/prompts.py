@@ -35,7 +35,7 @@ class Prompts:
         """Tokens of the longest one."""
         return max(len(row) for row in self.rows)
 
-    def filled(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def fill(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """``[batch, size]`` of token numbers, and how many of them are a prompt's.
 
         Args:

@@ -14,7 +14,7 @@ from exburn.errors import ArgumentError
 from exburn.models.generation import contrastive, loop
 from exburn.models.generation.beams import make_search
 from exburn.models.generation.memory import memory_for
-from exburn.models.generation.plan import Plan
+from exburn.models.generation.plan import GenerationPlan
 from exburn.models.generation.prompts import Prompts, prompt_size, room_for
 from exburn.models.generation.stops import Stops
 from exburn.text import Contrastive
@@ -39,7 +39,7 @@ class Job:
     """
 
     programs: Programs
-    plan: Plan
+    plan: GenerationPlan
     groups: Any
     prompts: Prompts
     length: int
@@ -65,7 +65,7 @@ class Job:
     def arguments(self) -> tuple:
         """Token numbers, lengths and stops, as the programs take them."""
         longest = self.prompts.longest if self.room is None else self.room[0]
-        filled = self.prompts.filled(prompt_size(longest))
+        filled = self.prompts.fill(prompt_size(longest))
         return (*filled, self.stops.as_array())
 
 
@@ -82,7 +82,7 @@ class Written:
     ended: list[bool]
 
 
-class Run:
+class GenerationRun:
     """A generation by sampling, whose first tokens are on their way.
 
     Args:
@@ -116,7 +116,7 @@ class Run:
         )
         self._until, self._first = 1, True
 
-    def written(self, chunk: int | None, look: bool = False) -> Iterator[Written]:
+    def parts(self, chunk: int | None, look: bool = False) -> Iterator[Written]:
         """What the rows have, again and again until all have ended.
 
         The next tokens are on their way while the last ones are looked at.
@@ -196,7 +196,7 @@ def read_rows(report: Any, job: Job, last: bool) -> Written:
     """What the rows of a report have.
 
     Args:
-        report: A ``loop.Report`` on the host.
+        report: A ``loop.GenerationReport`` on the host.
         job: What is generated.
         last: Whether no more will come.
     """

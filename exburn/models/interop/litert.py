@@ -133,10 +133,10 @@ class _Entry:
         return None if open_ or not len(details["shape"]) else int(details["shape"][0])
 
     def run(self, feed: dict[str, Any]) -> dict[str, np.ndarray]:
-        feed = {name: _stored(v, self.inputs[name]) for name, v in feed.items()}
+        feed = {name: _to_stored(v, self.inputs[name]) for name, v in feed.items()}
         if self.runner is not None:
             outputs = self.runner(**feed)
-            return {n: _real(outputs[n], d) for n, d in self.outputs.items()}
+            return {n: _to_real(outputs[n], d) for n, d in self.outputs.items()}
         run = self.interpreter
         for name, value in feed.items():
             run.resize_tensor_input(self.inputs[name]["index"], value.shape)
@@ -145,7 +145,7 @@ class _Entry:
             run.set_tensor(self.inputs[name]["index"], value)
         run.invoke()
         return {
-            n: _real(run.get_tensor(d["index"]), d) for n, d in self.outputs.items()
+            n: _to_real(run.get_tensor(d["index"]), d) for n, d in self.outputs.items()
         }
 
 
@@ -234,7 +234,7 @@ def _scale(details: Any) -> tuple[Any, Any] | None:
     return (scales[0], zeros[0]) if len(scales) == 1 else None
 
 
-def _stored(value: np.ndarray, details: Any) -> np.ndarray:
+def _to_stored(value: np.ndarray, details: Any) -> np.ndarray:
     scaling = _scale(details)
     if scaling is None:
         return value
@@ -244,7 +244,7 @@ def _stored(value: np.ndarray, details: Any) -> np.ndarray:
     return np.clip(np.round(value / scale) + zero, ends.min, ends.max).astype(kind)
 
 
-def _real(value: np.ndarray, details: Any) -> np.ndarray:
+def _to_real(value: np.ndarray, details: Any) -> np.ndarray:
     scaling = _scale(details)
     if scaling is None:
         return np.array(value)
