@@ -23,6 +23,8 @@ from exburn.errors.boundary import api_boundary
 #: Functions of higher rooms by their modules. A class lists one as its method.
 FUNCTIONS = {
     "exburn.compression.compressing": "compress",
+    "exburn.diagnostics.finding": "find_batch_size find_learning_rate",
+    "exburn.diagnostics.profiling": "profile",
     "exburn.serving.http.serve": "serve",
     "exburn.models.lora": "enable_lora",
     "exburn.compression.quantization.convert": "pack_new packed_policy quantize",
@@ -103,6 +105,9 @@ if TYPE_CHECKING:  # the same table, for tools: tests/core/test_lazy_names.py co
     from exburn.compression.quantization.convert import pack_new as pack_new
     from exburn.compression.quantization.convert import packed_policy as packed_policy
     from exburn.compression.quantization.convert import quantize as quantize
+    from exburn.diagnostics.finding import find_batch_size as find_batch_size
+    from exburn.diagnostics.finding import find_learning_rate as find_learning_rate
+    from exburn.diagnostics.profiling import profile as profile
     from exburn.models.lora import enable_lora as enable_lora
     from exburn.serving.http.serve import serve as serve
 else:

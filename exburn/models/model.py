@@ -17,7 +17,6 @@ from exburn.models import (
     compiling,
     copies,
     exporting,
-    finding,
     fitting,
     freezing,
     generation,
@@ -27,7 +26,6 @@ from exburn.models import (
     looping,
     own_steps,
     preparing,
-    profiling,
     quantizing,
     reporting,
     saving,
@@ -121,8 +119,8 @@ class Model(Network):
     update_batch_statistics = averaging.update_batch_statistics
 
     info, plan = inspection.info, inspection.plan
-    find_learning_rate = finding.find_learning_rate
-    find_batch_size, profile = finding.find_batch_size, profiling.profile
+    find_learning_rate = lazy_names.find_learning_rate
+    find_batch_size, profile = lazy_names.find_batch_size, lazy_names.profile
     compile_report, explain_plan = reporting.compile_report, reporting.explain_plan
     sharding_summary = reporting.sharding_summary
     capture, on_output = hooks.capture, hooks.on_output

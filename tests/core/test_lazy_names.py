@@ -14,6 +14,9 @@ from exburn.layers import Dense
 
 METHODS = {
     "compress": exburn.Model,
+    "find_batch_size": exburn.Model,
+    "find_learning_rate": exburn.Model,
+    "profile": exburn.Model,
     "serve": exburn.Model,
     "quantize": exburn.Layer,
     "enable_lora": Dense,

@@ -1,4 +1,4 @@
-"""Tests of ``exburn.models.finding``: nothing of the model is changed by a trial."""
+"""Rates and batch sizes that are found: nothing of the model is changed by a trial."""
 
 import jax
 import numpy as np
@@ -7,6 +7,7 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.callbacks import Callback
+from exburn.diagnostics import finding
 from exburn.errors import (
     ArgumentError,
     BusyError,
@@ -14,7 +15,6 @@ from exburn.errors import (
     NotCompiledError,
     ShapeError,
 )
-from exburn.models import finding
 
 # Of few steps on few rows: the loss falls by no more than its noise.
 FEW_STEPS = pytest.mark.filterwarnings("ignore:the loss fell by no more than its noise")

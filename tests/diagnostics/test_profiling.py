@@ -1,4 +1,4 @@
-"""Tests of ``exburn.models.profiling``."""
+"""Tests of ``exburn.diagnostics.profiling``."""
 
 import numpy as np
 import pytest

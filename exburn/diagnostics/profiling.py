@@ -17,7 +17,7 @@ from exburn.core.checks import check_number
 from exburn.core.forward_context import Interceptor
 from exburn.core.printing import Plain, page_text, time_text
 from exburn.data import ArrayDataset
-from exburn.models.finding import prepared_aside
+from exburn.diagnostics.finding import prepared_aside
 from exburn.models.network import Network
 from exburn.models.planning import with_rows
 from exburn.models.training_settings import require_trainer
