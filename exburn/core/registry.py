@@ -157,7 +157,7 @@ def reading_file(
 
 
 def from_file() -> bool:
-    """Whether what is being made comes from a file: then nothing else may be read.
+    """Tells whether what is made comes from a file: then nothing else may be read.
 
     Example:
         >>> from_file()
@@ -167,7 +167,7 @@ def from_file() -> bool:
 
 
 def fits_in_file(shape: tuple[int, ...]) -> bool:
-    """Whether the file that is being read has an array as large as one of this shape.
+    """Tells whether the file being read has an array as large as one of this shape.
 
     Example:
         >>> with reading_file([(2, 3)]):
@@ -346,7 +346,7 @@ def find_function(name: Any) -> Any:
 
 
 def custom(name: str) -> Any:
-    """What a user has given exactly this name, or ``None``.
+    """The class or function that a user has given exactly this name, or ``None``.
 
     Example:
         >>> with custom_objects({"mine": len}):
@@ -360,12 +360,12 @@ def custom(name: str) -> Any:
 
 
 def _is_one(name: str) -> bool:
-    """Whether a function returns no list that is as long as a file says."""
+    """Tells whether a function returns no list that is as long as a file says."""
     return name.rpartition(".")[2] not in jax_dispatch.SPLITTING
 
 
 def is_registered(name: str) -> bool:
-    """Whether something has exactly this name, whatever the scopes around hold."""
+    """Tells whether something is registered under exactly this name, in no scope."""
     return name in _registry
 
 
@@ -466,14 +466,14 @@ def describe(value: Any) -> dict[str, Any]:
 
 
 def _is_own_object(value: Any) -> bool:
-    """Whether a value is an object of a user's class that is no module."""
+    """Tells whether a value is an object of a user's class that is no module."""
     if isinstance(value, nnx.Module | nnx.Variable):
         return False
     return type(value).__module__.partition(".")[0] not in _LIBRARIES
 
 
 def describe_function(name: str) -> dict[str, Any]:
-    """How a configuration refers to a function.
+    """The reference of a configuration to a function.
 
     Example:
         >>> describe_function("shop>twice")["config"]
@@ -501,7 +501,7 @@ def _describe_class(cls: type, config: Any) -> dict[str, Any]:
 
 
 def _public_module(module: str) -> str:
-    """Where users find what a module of ours defines."""
+    """The namespace in which users find what a module of ours defines."""
     first, second, *rest = module.split(".")
     if rest and (shown := _SHOWN.get((second, rest[0]))) is not None:
         return f"{first}.{shown}"
@@ -571,7 +571,7 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
 
 
 def _constant(name: str, inner: Any) -> Any:
-    """What stands for a value that JSON does not have."""
+    """The value, which JSON does not have, of a description."""
     if name in ("__numpy__", "__tensor__"):
         if inner["dtype"] not in _ARRAY_DTYPES:
             raise FileFormatError("deserialize", f"an array of {inner['dtype']!r}")
@@ -728,5 +728,5 @@ class Catalogue:
 
 
 def _is_kind(obj: Any, base: type) -> bool:
-    """Whether a registered object is a function, or a class of that kind."""
+    """Tells whether a registered object is a function, or a class of that kind."""
     return not isinstance(obj, type) or issubclass(obj, base)

@@ -33,7 +33,7 @@ _MOST_TEXT, _MOST_VALUES = 300, 8
 
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-    """How outputs tell a class.
+    """The way in which outputs tell a class.
 
     Attributes:
         binary: Whether one number tells it; else the largest of a row.

@@ -1,4 +1,4 @@
-"""What a caller holds while a request is under way."""
+"""The future that a caller holds while a request is under way."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Answer(concurrent.futures.Future):
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What ``result`` would raise, or ``None``."""
+        """The error that ``result`` would raise, or ``None``."""
         return self._settle(timeout)[1]
 
     def _settle(self, timeout: float | None) -> tuple[Any, BaseException | None]:

@@ -1,4 +1,4 @@
-"""Where requests wait, and how they become batches.
+"""The queue of requests, and how they become batches.
 
 Partitions pull: a batch is made when a partition asks for one, of what waits at that
 moment. So a batch keeps growing while all partitions are busy, and no timer has to be
@@ -26,7 +26,7 @@ _HELD = 5e-3  # seconds that a batch waits at most for the others of ``hold``
 
 
 class Request:
-    """One request: rows that are cut into pieces, run, and joined again.
+    """A request: rows that are cut into pieces, run, and joined again.
 
     Args:
         values: The arrays, rows first.
@@ -86,7 +86,7 @@ class Batch:
 
 
 class Probe(concurrent.futures.Future):
-    """What one partition is asked: to run a batch of zeros, and to tell the seconds."""
+    """A task for one partition: to run a batch of zeros, and to tell the seconds."""
 
 
 class _Stack:
@@ -230,7 +230,7 @@ class Batcher:
         request.answer.set_exception(error)
 
     def _start(self, request: Request) -> bool:
-        """Whether the request was not cancelled; from now on it cannot be."""
+        """Tells whether the request was not cancelled; from now on it cannot be."""
         if request.state != _WAITING:
             return True
         if request.answer.set_running_or_notify_cancel():

@@ -1,4 +1,4 @@
-"""What is served: a pure function of weights and rows, and the weights."""
+"""The function that is served, pure in weights and rows, and the weights."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ class Inputs:
         return [self._fit(leaf, i, copy=copy) for i, leaf in enumerate(leaves)]
 
     def _is_one(self, x: np.ndarray) -> bool:
-        """Whether the array is a request as it stands: nothing is left to check."""
+        """Tells whether the array is a request as it stands, with nothing to check."""
         return (
             self._single
             and x.ndim > 0

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class Argument(NamedTuple):
-    """How an option is written in a command line.
+    """The form of an option in a command line.
 
     Attributes:
         shown: What stands for the value in the help.
@@ -227,7 +227,7 @@ def seconds(op: str, name: str, value: Any, *, most: float = math.inf) -> Durati
 def places_of(
     partitions: int | Sequence[Any] | None, mesh: Any, layout: Any, model: Any
 ) -> list[DevicePlace]:
-    """Where the partitions compute.
+    """The places where the partitions compute.
 
     Args:
         partitions, mesh, layout: As of ``Serving``.

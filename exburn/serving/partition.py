@@ -1,4 +1,4 @@
-"""One place with its programs, its copy of the weights, and its thread.
+"""A place with its programs, its copy of the weights, and its thread.
 
 Its programs are compiled, and run once, before the first request. There is one for each
 padded size, and there are bursts: several full batches one after the other in one call,
@@ -135,7 +135,7 @@ class Partition:
             del batch  # its arrays, while this waits for the next one
 
     def is_quick(self, key: Hashable) -> bool:
-        """Whether a batch takes no longer than to wake a thread for it, and back.
+        """Tells whether a batch takes no longer than to wake a thread for it, and back.
 
         Of an accelerator none does; and where one hangs, only this thread may.
         """
@@ -230,7 +230,7 @@ class Partition:
             self.batcher.fail(request, own)
 
     def _batches(self, size: int) -> int:
-        """How many batches a program of so many rows runs."""
+        """The number of batches that a program of so many rows runs."""
         return max(size // self.batch_size, 1)
 
     def _release(self, size: int, slot: list) -> None:

@@ -1,4 +1,4 @@
-"""Where a partition computes: on a device, or on the devices of a mesh."""
+"""The places where partitions compute: a device, or the devices of a mesh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exburn.runtime.sharding.strategies import Distribution
 
 
 class DevicePlace:
-    """One device with a copy of all weights.
+    """A device with a copy of all weights.
 
     Attributes:
         platform: ``"cpu"``, ``"gpu"`` …

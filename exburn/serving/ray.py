@@ -89,7 +89,7 @@ def deployment(
     @serve.deployment(**options)
     @serve.ingress()
     class Replica:
-        """What Ray starts in each process."""
+        """A process that Ray starts."""
 
         def __init__(self, server: Any):
             self.server = server if hasattr(server, "asgi") else server()

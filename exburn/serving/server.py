@@ -306,7 +306,7 @@ class Serving:
         return self._queue(x, info, key, timeout, asked, **how)
 
     def _prepare(self, x: Any) -> tuple[Any, Any]:
-        """What the program takes, and what postprocessing is told."""
+        """The rows for the program, and what postprocessing is told."""
         if self._options.preprocessing is None:
             return self._computation.encode(x), None
         prepared = self._options.preprocessing(x)
@@ -405,7 +405,7 @@ class Serving:
 
     @property
     def trace_counts(self) -> dict[tuple[Hashable, int], int]:
-        """How often the program of each batch key and size was traced.
+        """The number of traces of the program of each batch key and size.
 
         Sizes above ``batch_size`` are bursts of full batches.
         """
@@ -436,7 +436,7 @@ class Serving:
         return Serving(self._computation.model, **vars(options))
 
     def status(self) -> dict[str, Any]:
-        """What is served, where, and what waits now.
+        """The state: what is served, where, and what waits now.
 
         Returns:
             ``state`` (``"running"``, ``"closing"``, ``"closed"``), ``model``,
@@ -462,7 +462,7 @@ class Serving:
         }
 
     def send_probes(self) -> list[concurrent.futures.Future[float]]:
-        """Has every partition run a batch of zeros, ahead of what waits.
+        """Sends every partition a batch of zeros, ahead of what waits.
 
         Statistics do not count these batches. A device that hangs, or a partition whose
         thread is gone, leaves its future without a result.
@@ -486,7 +486,7 @@ class Serving:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called."""
+        """Tells whether ``close`` was called."""
         return self._batcher.closing
 
     def close(self, *, drain: bool = True, timeout: Any = 30.0) -> None:

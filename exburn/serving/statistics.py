@@ -1,4 +1,4 @@
-"""What a serving has done so far."""
+"""Counts and times of a serving."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Recorder:
     def ran(
         self, size: int, batches: int, rows: int, seconds: float, waits: list[float]
     ) -> None:
-        """One call of a program ran batches of a padded size in so many seconds."""
+        """Notes that a call ran batches of a padded size in so many seconds."""
         with self._lock:
             self._calls += 1
             runs = self._runs[size]

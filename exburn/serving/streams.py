@@ -150,7 +150,7 @@ async def astream(
 def events(
     self: Serving, x: Any, *, key: Hashable | None = None, timeout: Any = None
 ) -> Iterator[tuple[str, Any]]:
-    """What the program streams for a request while it runs, and then its answer.
+    """The values that the program streams for a request, and then its answer.
 
     Args:
         x: The rows: ``batch_size`` at most.

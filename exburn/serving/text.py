@@ -143,7 +143,7 @@ class TextStream:
         return self._generate(text, count, parameters, stream=self.chunk, **options)
 
     def _usual(self, text: str) -> int:
-        """How many tokens are written where a request does not say.
+        """The number of tokens that are written where a request does not say.
 
         Raises:
             ArgumentError: The text has as many as the model's folder allows.

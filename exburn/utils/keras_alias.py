@@ -25,7 +25,7 @@ _API, _SOURCE = "api", "src"
 
 
 class KerasAlias:
-    """What ``as_keras`` has set up.
+    """The state of ``as_keras``.
 
     Attributes:
         missing: Names that were asked for, and that ExBurn does not have, in the order
@@ -54,7 +54,7 @@ class KerasAlias:
         self._missing[name] = None
 
     def report(self) -> str:
-        """One line for each name that is missing.
+        """A line for each name that is missing.
 
         Example:
             >>> KerasAlias().report()
@@ -71,7 +71,7 @@ _root: list[types.ModuleType] = []  # the package exburn, once it is installed a
 
 
 def install(root: types.ModuleType) -> KerasAlias:
-    """Has ``import keras`` find a package, which is ``exburn``: see ``as_keras`` there.
+    """Lets ``import keras`` find the package ``exburn``: see ``as_keras`` there.
 
     Raises:
         ArgumentError: Keras itself is imported already.
@@ -119,7 +119,7 @@ class _AliasModule(types.ModuleType):
         raise AttributeError(f"ExBurn has no {full}", name=name, obj=self)
 
     def _may_have(self, name: str) -> bool:
-        """Whether it may be a module: Keras' private ones cannot be told from names."""
+        """Tells whether a name may be that of a module, as all private ones may."""
         if self.__name__ == "keras":
             return name in (_API, _SOURCE)
         return self.__name__.startswith(f"keras.{_SOURCE}") and name.islower()
@@ -161,7 +161,7 @@ def _public(parts: list[str]) -> list[str]:
 
 
 def _namespaces(module: str) -> Iterator[types.ModuleType]:
-    """Where the names of a module of Keras are looked for, the likeliest first.
+    """The namespaces for the names of a module of Keras, the likeliest first.
 
     A file of ``keras.src`` defines what one of the namespaces around it has.
     """
@@ -192,7 +192,7 @@ def _resolve(parts: list[str]) -> types.ModuleType | None:
 
 
 def _is_namespace(value: Any) -> bool:
-    """Whether it is a module of ExBurn's, and no library that one of them imports."""
+    """Tells whether a value is a module of ExBurn, not of a library it imports."""
     return isinstance(value, types.ModuleType) and (
         value.__name__.partition(".")[0] in ("exburn", "keras")
     )

@@ -29,7 +29,7 @@ _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 
 def datatype_of(dtype: np.dtype) -> str:
-    """What the protocol calls a dtype; strings are ``"BYTES"``.
+    """The protocol's name of a dtype; strings are ``"BYTES"``.
 
     Raises:
         DTypeError: The protocol has no such type.

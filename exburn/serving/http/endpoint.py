@@ -1,4 +1,4 @@
-"""What a server is told about a model beside the model itself."""
+"""A model for a server, with what the model itself does not tell."""
 
 from __future__ import annotations
 

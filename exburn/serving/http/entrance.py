@@ -193,7 +193,7 @@ async def _send(send: Send, status: int, headers: Any, body: bytes = b"") -> Non
 
 
 def make_tracer() -> _Tracer | None:
-    """What makes a span of each request; ``None`` without OpenTelemetry."""
+    """Makes spans of requests; ``None`` without OpenTelemetry."""
     if importlib.util.find_spec("opentelemetry") is None:
         return None
     return _Tracer()

@@ -1,4 +1,4 @@
-"""What is known of one request while it is answered."""
+"""A request and its answer, as far as they are known."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Exchange:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken until now."""
+        """The time that it has taken until now."""
         return time.perf_counter() - self.began
 
     def fields(self) -> dict[str, Any]:
-        """What a log says of it."""
+        """The fields of its line in the log."""
         return {
             "request_id": self.id,
             "method": self.method,

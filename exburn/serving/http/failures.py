@@ -1,4 +1,4 @@
-"""Which status a failure has, and what its caller is told."""
+"""The status of a failure, and the message for its caller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RequestFailure(Exception):
 
 
 def failure_of(error: BaseException) -> RequestFailure:
-    """What the caller of a request is told about an error.
+    """The failure that the caller of a request is told about an error.
 
     Nothing of a fault inside of the server is told: the log has it, under the id of the
     request. Nor are hints, which are for who writes programs, and what layers say of

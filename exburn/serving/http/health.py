@@ -1,4 +1,4 @@
-"""Whether the models answer: a canary goes through every partition, again and again.
+"""The health of models: a canary goes through every partition, again and again.
 
 A server that only says that its models are loaded says so while a device hangs and no
 request is ever answered. So each partition is asked to run a batch of zeros, and the
@@ -60,7 +60,7 @@ class Health:
         return self._canaries[entry]
 
     def is_ready(self, entry: Entry) -> bool:
-        """Whether a model's canaries came back lately. What only generates has none."""
+        """Tells whether a model's canaries came back lately. A generator has none."""
         closed = entry.serving is not None and entry.serving.closed
         return not self.draining and not closed and self.age(entry) <= self._within
 
@@ -74,7 +74,7 @@ class Health:
         return time.monotonic() - min(self._of(entry, entry.serving).last)
 
     def all_ready(self) -> bool:
-        """Whether the server is ready for requests to each of its models, one at least.
+        """Tells whether the server is ready: has a model, and each of them answers.
 
         Without a model every request would be answered by 404.
         """
@@ -82,7 +82,7 @@ class Health:
         return not self.draining and bool(entries) and all(map(self.is_ready, entries))
 
     def is_live(self) -> bool:
-        """Whether the process should go on: no model's threads are gone."""
+        """Tells whether the process should go on: no model's threads are gone."""
         if self.draining:
             return True
         servings = [e.serving for e in self._registry if e.serving is not None]

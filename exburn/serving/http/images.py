@@ -34,7 +34,7 @@ _SPACES = dict.fromkeys(map(ord, " \t\r\n"))
 @guard_methods
 @dataclasses.dataclass(frozen=True)
 class Images:
-    """How the image files that a client sends become numbers.
+    """The conversion of image files that a client sends into numbers.
 
     They are decoded and resized as ``image_dataset_from_directory`` does: 0 … 255.
 
@@ -71,7 +71,7 @@ class Images:
 
 
 def begins_with_rescaling(model: Any, index: int) -> bool:
-    """Whether a model scales an input itself: then it takes pixels as they are.
+    """Tells whether a model scales an input itself: then it takes pixels as they are.
 
     Other layers that work on images may come first.
 
@@ -118,7 +118,7 @@ def decode_base64(name: str, texts: np.ndarray) -> np.ndarray:
 
 
 def is_image(body: bytes) -> bool:
-    """Whether bytes begin as PNG and JPEG files do.
+    """Tells whether bytes begin as PNG and JPEG files do.
 
     Example:
         >>> is_image(b"\\x89PNG and more"), is_image(b"0.5")

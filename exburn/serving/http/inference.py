@@ -1,4 +1,4 @@
-"""From the body of a request to the body of its answer."""
+"""The way from the body of a request to the body of its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask, how much, and how often."""
+"""Limits of callers: keys, rates, memory and connections."""
 
 from __future__ import annotations
 

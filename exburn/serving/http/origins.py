@@ -1,4 +1,4 @@
-"""Whom a browser asks, and for which page: the headers ``Host`` and ``Origin``.
+"""Checks of the headers ``Host`` and ``Origin``: whom a browser asks, for which page.
 
 A browser sends requests for whatever page is open in it, also to servers that only its
 own machine can reach. A page from elsewhere may post to them, and one whose name its

@@ -47,7 +47,7 @@ _LARGEST = {
 
 @dataclasses.dataclass(slots=True)
 class InferenceRequest:
-    """One request, read.
+    """A request that was read.
 
     Attributes:
         id: What the caller calls it.

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Entry:
-    """One version of a model that is served.
+    """A version of a model that is served.
 
     Args:
         endpoint: What it is.

@@ -13,7 +13,7 @@ _VERSIONS = "/versions/{version}"
 
 @dataclasses.dataclass(frozen=True)
 class ServerRoute:
-    """One route.
+    """A route of the server.
 
     Attributes:
         path: Its path, in which ``{model}`` stands for a model's name. Such a route
@@ -46,7 +46,7 @@ class ServerRoute:
 
     @property
     def of_model(self) -> bool:
-        """Whether it answers for one model."""
+        """Tells whether the route answers for one model."""
         return "{model}" in self.path
 
     @property

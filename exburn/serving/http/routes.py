@@ -162,18 +162,18 @@ class Routes:
 
     # ------------------------------------------------------------------ health
     async def live(self, request: Request) -> Response:
-        """Whether the process should go on."""
+        """Tells whether the process should go on."""
         live = self._health.is_live()
         return _json({"live": live}, 200 if live else 503)
 
     async def ready(self, request: Request) -> Response:
-        """Whether requests to every model are answered."""
+        """Tells whether requests to every model are answered."""
         self._health.start()
         ready = self._health.all_ready()
         return _json({"ready": ready}, 200 if ready else 503)
 
     async def model_ready(self, request: Request) -> Response:
-        """Whether requests to a model are answered."""
+        """Tells whether requests to a model are answered."""
         entry = self._entry(request)
         self._health.start()
         ready = self._health.is_ready(entry)
@@ -380,7 +380,7 @@ def read_page() -> tuple[bytes, dict[str, str]]:
 
 
 def _hash(page: str, tag: str) -> str:
-    """What a policy calls the text of the page's one element of a kind."""
+    """The name that a policy gives the text of the page's one element of a kind."""
     (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"

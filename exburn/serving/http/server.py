@@ -407,7 +407,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it listens: ``"http://127.0.0.1:8000"``."""
+        """The address: ``"http://127.0.0.1:8000"``."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         scheme = "http" if self._options.ssl_certfile is None else "https"
         return f"{scheme}://{host}:{self.port}"

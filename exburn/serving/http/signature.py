@@ -20,7 +20,7 @@ from exburn.serving.server import Serving
 
 
 class Signature:
-    """What requests to a model hold, and its answers.
+    """The inputs and outputs of a model in requests and answers.
 
     Args:
         serving: What answers; ``None``: nothing is taken.

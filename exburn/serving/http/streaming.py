@@ -79,7 +79,7 @@ class Generation:
         return loop.run_in_executor(self._threads, function)
 
     async def _leave(self, source: _Source) -> None:
-        """Has a source closed: here, in a thread, or behind the part at work in one."""
+        """Closes a source: here, in a thread, or behind the part at work in one."""
         if not source.leave():
             return
         if source.is_async:
@@ -104,7 +104,7 @@ class Generation:
 
 
 class _Source:
-    """What one answer is drawn from: made, drawn and closed by one thread at a time.
+    """The source of one answer: made, drawn and closed by one thread at a time.
 
     A generator that is at work cannot be closed by another thread. So a client that
     leaves meanwhile only leaves word, and the thread at work closes it afterwards.

@@ -1,4 +1,4 @@
-"""One input or output of a model, as the protocol knows it."""
+"""An input or output of a model, as the protocol knows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exburn.serving.http.datatypes import DATATYPES
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tensor:
-    """One input or output.
+    """An input or output.
 
     Attributes:
         name: Its name in requests and answers.
