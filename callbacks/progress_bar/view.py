@@ -257,11 +257,11 @@ class NotebookView:
 
     live = True
     interval = 0.1
-    kept = 12
+    most_lines = 12
 
     def __init__(self, *, table: bool = False):
         self._layout = Layout(page_width(), table=table)
-        self._finished: deque[Line] = deque(maxlen=self.kept)
+        self._finished: deque[Line] = deque(maxlen=self.most_lines)
         self._count = 0
         self._current: Line | None = None
         self._handle: Any = None
@@ -323,7 +323,7 @@ class NotebookView:
         for line in epochs:
             logs = {name: layout.text(value) for name, value in line.metrics}
             cells = [line.epoch, *(logs.get(n, "") for n in names), line.time]
-            rows.append(page.Row(cells))
+            rows.append(page.TableRow(cells))
         count = len(names) + 2
         head, width = ["epoch", *names, "time"], 100 // count
         parts = [page.note(text) for text in self._hidden_notes()]

@@ -170,7 +170,7 @@ class RecurrentCell(Layer):
         sizes = sizes if isinstance(sizes, list) else [sizes]
         return [self.cast(jnp.zeros((batch_size, n))) for n in sizes]
 
-    def carry_states(self, states) -> tuple:
+    def carried(self, states) -> tuple:
         """The states as the loop carries them."""
         return tuple(self.cast(s) for s in states)
 
@@ -197,7 +197,7 @@ class RecurrentCell(Layer):
         old = tuple(states) if nested else (states,)
         w = self.loop_weights(inputs.shape[0], training)
         step = self.step
-        new = step.advance(step.project(inputs, w), self.carry_states(old), w)
+        new = step.advance(step.project(inputs, w), self.carried(old), w)
         new = [self.cast(n) for n in new]
         return new[0], new if nested else new[0]
 

@@ -152,7 +152,7 @@ class LSTMCell(RecurrentCell):
             initializer = UnitForgetBias(initializer)
         return shape, initializer
 
-    def carry_states(self, states):
+    def carried(self, states):
         """The cell state adds up over all steps, so it does so in float32 at least."""
         h, c = states
         wide = jnp.promote_types(self.compute_dtype, jnp.float32)

@@ -253,7 +253,7 @@ class RNN(Layer):
                 cell.step,
                 x,
                 cell.loop_weights(sequences.shape[0], training),
-                cell.carry_states(first),
+                cell.carried(first),
                 mask=steps,
                 sequences=every,
                 reverse=self.go_backwards,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from exburn.optimizers.contract.complex_parameters import is_pair
+from exburn.errors import ArgumentError
+from exburn.optimizers.contract.complex_parameters import is_pair, join
 
 
 def global_norm(tree: Any) -> Any:
@@ -81,3 +83,27 @@ def moving_average(
 
 def _wide(leaf):
     return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
+
+
+def ema_params(self: Any, opt_state: Mapping[str, Any]) -> Any:
+    """The moving average of the parameters (float32 for 16-bit parameters).
+
+    Raises:
+        ArgumentError: The optimizer keeps none (``use_ema=False``).
+    """
+    if "average" not in opt_state:
+        raise ArgumentError(
+            "ema_params",
+            f"{self.name} keeps no moving average of the parameters",
+            hint=f"Make it with use_ema=True: {type(self).__name__}(use_ema=True).",
+        )
+    return join(opt_state["average"])
+
+
+def final_params(self: Any, opt_state: Mapping[str, Any], params: Any) -> Any:
+    """The parameters to keep when training ends: the average if there is one."""
+    if not self.use_ema:
+        return params
+    return jax.tree.map(
+        lambda p, a: a.astype(p.dtype), params, self.ema_params(opt_state)
+    )

@@ -89,8 +89,8 @@ def settings(self: Optimizer) -> dict[str, Any]:
         if name[0] != "_" and name != "name" and not holds_slots(value)
     }
     options["learning_rate"] = self.schedule or float  # a number is no part of it
-    if self._told is not None:
-        options["the schedule's (steps per epoch, epochs)"] = self._told
+    if self._epoch_lengths is not None:
+        options["the schedule's (steps per epoch, epochs)"] = self._epoch_lengths
     return {"class": type(self), **options}
 
 
@@ -104,7 +104,7 @@ def set_epochs(
     bind = getattr(self.schedule, "set_epochs", None)
     if bind is not None and bind(steps_per_epoch, epochs):
         self._revision += 1
-        self._told = steps_per_epoch, epochs
+        self._epoch_lengths = steps_per_epoch, epochs
 
 
 def set_iterations(self: Optimizer, value: Any) -> None:

@@ -222,3 +222,29 @@ def _owner(path: _Path, params: Any) -> str | None:
     """The parameter that an array of a state belongs to, if it belongs to one."""
     keys = (getattr(key, "key", None) for key in path)
     return next((key for key in keys if key in params), None)
+
+
+def as_initial(self: Any, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state as ``init`` makes one: without newcomers and restarted schedules."""
+    starts = SINCE, WARM_SINCE
+    rate = {k: v for k, v in opt_state["rate"].items() if k not in starts}
+    rest = {k: v for k, v in opt_state.items() if k != NEWCOMERS}
+    return {**rest, "rate": rate}
+
+
+def as_stored(
+    self: Any, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
+) -> dict[str, Any]:
+    """A state of ``init`` with all else that the arrays of a file tell of.
+
+    Args:
+        opt_state: The state.
+        params: Its parameters by path.
+        paths: Paths of all arrays in the file, within the state.
+    """
+    there = set(paths)
+    for entry in (SINCE, WARM_SINCE):
+        if f"rate/{entry}" in there:
+            rate = {**opt_state["rate"], entry: jax.device_put(np.int32(0))}
+            opt_state = {**opt_state, "rate": rate}
+    return with_groups_of(self, opt_state, params, there)

@@ -29,13 +29,14 @@ from exburn.errors import ArgumentError, SignatureError, unknown_argument
 from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.module.building import spec_like
 from exburn.optimizers.contract import (
-    complex_parameters,
     eager,
+    exclusions,
+    gradients,
     live,
     newcomers,
     stepwise,
 )
-from exburn.optimizers.contract.exclusions import exactly
+from exburn.optimizers.contract import rate as rates
 from exburn.optimizers.contract.live import (
     LiveState,
     check_learning_rate,
@@ -43,8 +44,6 @@ from exburn.optimizers.contract.live import (
 )
 from exburn.optimizers.contract.options import NoOptions
 from exburn.optimizers.contract.rate import (
-    SINCE,
-    WARM_SINCE,
     current_rate,
     host_value,
     schedule_count,
@@ -145,13 +144,13 @@ class Optimizer(abc.ABC):
     __signature__: inspect.Signature
     #: Whether the constructor's last argument is **options, which ends up here.
     _takes_options = True
-    _given: frozenset[str]
+    _argument_names: frozenset[str]
     #: The learning rate that holds again after a fit with a schedule of its own.
     _number: float = 0.0
     _undecayed: Sequence[Any] = ()  # given to exclude_from_weight_decay
     _lists: Any = None  # the ``ListLayout`` of what ``build`` was given
     _pass: Any = None  # the ``RulePass`` of an ``update_step`` that is under way
-    _told: tuple[int | None, int | None] | None = None  # of ``set_epochs``
+    _epoch_lengths: tuple[int | None, int | None] | None = None  # of ``set_epochs``
 
     # Its methods are functions of the files that they belong to.
     build, adopt, state_of = eager.build, eager.adopt, eager.state_of
@@ -175,12 +174,19 @@ class Optimizer(abc.ABC):
     set_hyperparameters = live.set_hyperparameters
     _change, _set_iterations = live.change, live.set_iterations
 
+    restart_schedule, schedule_start = rates.restart_schedule, rates.schedule_start
+    with_schedule_start = rates.with_schedule_start
+    restart_warm_up, end_warm_up = rates.restart_warm_up, rates.end_warm_up
+    as_initial, as_stored = newcomers.as_initial, newcomers.as_stored
+    ema_params, final_params = gradients.ema_params, gradients.final_params
+    exclude_from_weight_decay = exclusions.exclude_from_weight_decay
+
     @api_boundary
     def __new__(cls, *args: Any, **kwargs: Any):
         if not cls._takes_options:
             _refuse_unknown(cls, set(kwargs) - set(cls.__signature__.parameters))
         self = super().__new__(cls)
-        object.__setattr__(self, "_given", frozenset(kwargs))
+        object.__setattr__(self, "_argument_names", frozenset(kwargs))
         return self
 
     def __init_subclass__(cls, **kwargs):
@@ -341,30 +347,6 @@ class Optimizer(abc.ABC):
         """
         return newcomers.refit(self, opt_state, fresh, params)
 
-    def as_initial(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
-        """A state as ``init`` makes one: without newcomers and restarted schedules."""
-        starts = SINCE, WARM_SINCE
-        rate = {k: v for k, v in opt_state["rate"].items() if k not in starts}
-        rest = {k: v for k, v in opt_state.items() if k != newcomers.NEWCOMERS}
-        return {**rest, "rate": rate}
-
-    def as_stored(
-        self, opt_state: dict[str, Any], params: Any, paths: Iterable[str]
-    ) -> dict[str, Any]:
-        """A state of ``init`` with all else that the arrays of a file tell of.
-
-        Args:
-            opt_state: The state.
-            params: Its parameters by path.
-            paths: Paths of all arrays in the file, within the state.
-        """
-        there = set(paths)
-        for entry in (SINCE, WARM_SINCE):
-            if f"rate/{entry}" in there:
-                rate = {**opt_state["rate"], entry: jax.device_put(np.int32(0))}
-                opt_state = {**opt_state, "rate": rate}
-        return newcomers.with_groups_of(self, opt_state, params, there)
-
     def is_setting(self, path: tuple) -> bool:
         """Tells whether an array of the rule's state is a number that one sets."""
         return False
@@ -446,62 +428,6 @@ class Optimizer(abc.ABC):
         """Whether ``final_params`` are averages of the parameters."""
         return self.use_ema
 
-    def ema_params(self, opt_state: Mapping[str, Any]) -> Any:
-        """The moving average of the parameters (float32 for 16-bit parameters).
-
-        Raises:
-            ArgumentError: The optimizer keeps none (``use_ema=False``).
-        """
-        if "average" not in opt_state:
-            raise ArgumentError(
-                "ema_params",
-                f"{self.name} keeps no moving average of the parameters",
-                hint=f"Make it with use_ema=True: {type(self).__name__}(use_ema=True).",
-            )
-        return complex_parameters.join(opt_state["average"])
-
-    def final_params(self, opt_state: Mapping[str, Any], params: Any) -> Any:
-        """The parameters to keep when training ends: the average if there is one."""
-        if not self.use_ema:
-            return params
-        return jax.tree.map(
-            lambda p, a: a.astype(p.dtype), params, self.ema_params(opt_state)
-        )
-
-    def exclude_from_weight_decay(
-        self,
-        var_list: Iterable[Any] | None = None,
-        var_names: Iterable[str] | None = None,
-    ) -> None:
-        """Leaves parameters out of both kinds of weight decay.
-
-        Args:
-            var_list: Paths of parameters, or objects with a ``path``, which are told
-                apart from others of the same path where ``build`` is given them.
-            var_names: Regular expressions, searched in a parameter's name (the last
-                part of its path) or, if they contain a slash, in its whole path.
-
-        Raises:
-            ArgumentError: Training has begun.
-
-        Example:
-            >>> from exburn.optimizers import AdamW
-            >>> optimizer = AdamW(weight_decay=0.01)
-            >>> optimizer.exclude_from_weight_decay(var_names=["bias", "scale"])
-            >>> optimizer.weight_decay_exclusions
-            ('bias', 'scale')
-        """
-        if self._live.state is not None:
-            raise ArgumentError(
-                "exclude_from_weight_decay",
-                "weight decay cannot change once the optimizer has a state",
-                hint="Call it before compile().",
-            )
-        excluded = list(var_list or ())
-        self._undecayed = [v for v in excluded if hasattr(v, "path")]
-        exact = [exactly(getattr(v, "path", v)) for v in excluded]
-        self.weight_decay_exclusions = (*exact, *(var_names or ()))
-
     # ------------------------------------------------------------------ live state
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copies: with the learning rate, without the live state."""
@@ -531,60 +457,6 @@ class Optimizer(abc.ABC):
         # Keras' schedules count batches: update c uses batch c·k + (k − 1).
         k = self.accumulate
         return self._learning_rate(count if k == 1 else count * k + (k - 1))
-
-    def restart_schedule(
-        self, opt_state: Mapping[str, Any], batches: int = 0
-    ) -> dict[str, Any]:
-        """A state from which schedules, also those to come, begin anew.
-
-        Args:
-            opt_state: The state that the training goes on with.
-            batches: Last batches that schedules count, too.
-        """
-        return self.with_schedule_start(opt_state, self._start(opt_state, batches))
-
-    def _start(self, opt_state: Mapping[str, Any], batches: int) -> int | None:
-        count = host_value(opt_state["rate"]["count"])
-        return max(count - batches // self.accumulate, 0) or None
-
-    def restart_warm_up(
-        self, opt_state: Mapping[str, Any], batches: int = 0
-    ) -> dict[str, Any]:
-        """A state from which a warm-up that is yet to be set begins.
-
-        Args:
-            opt_state: The state that the training goes on with.
-            batches: Last batches that the warm-up counts, too.
-        """
-        state = self.end_warm_up(opt_state)
-        if (start := self._start(opt_state, batches)) is not None:
-            state["rate"][WARM_SINCE] = jax.device_put(np.int32(start))
-        return state
-
-    def end_warm_up(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
-        """A state without a warm-up, whether or not that was over."""
-        rate = {k: v for k, v in opt_state["rate"].items() if k != WARM_SINCE}
-        rate["warmup_steps"] = jax.device_put(np.int32(0))
-        return {**opt_state, "rate": rate}
-
-    def schedule_start(self, opt_state: Mapping[str, Any]) -> Any:
-        """The update from which schedules count; None for the first one."""
-        since = opt_state["rate"].get(SINCE)
-        return None if since is None else host_value(since)
-
-    def with_schedule_start(
-        self, opt_state: Mapping[str, Any], start: Any
-    ) -> dict[str, Any]:
-        """A state whose schedules count from another update.
-
-        Args:
-            opt_state: The state that the training goes on with.
-            start: What ``schedule_start`` returned.
-        """
-        rate = {k: v for k, v in opt_state["rate"].items() if k != SINCE}
-        if start is not None:
-            rate[SINCE] = jax.device_put(np.int32(start))
-        return {**opt_state, "rate": rate}
 
     def rate(self, opt_state: Mapping[str, Any]) -> Any:
         """The learning rate that the next update will use, as a float32 scalar."""
@@ -675,7 +547,7 @@ class Optimizer(abc.ABC):
         own = inspect.signature(type(self)).parameters
         # A class that takes **options may have been given more than it names.
         further = inspect.signature(our_class(type(self))).parameters
-        common = further if extends else further.keys() & self._given
+        common = further if extends else further.keys() & self._argument_names
         for name in dict.fromkeys([*own, *common]):
             if name == "learning_rate" and self.schedule is not None:
                 config[name] = registry.serialize(self.schedule)

@@ -117,3 +117,63 @@ def replace_leaf(op: str, name: str, leaf: Any, value: Any) -> Any:
             {"state": shape, "received": values.shape},
         )
     return np.array(np.broadcast_to(values, shape), dtype=dtype)
+
+
+def restart_schedule(
+    self: Any, opt_state: Mapping[str, Any], batches: int = 0
+) -> dict[str, Any]:
+    """A state from which schedules, also those to come, begin anew.
+
+    Args:
+        opt_state: The state that the training goes on with.
+        batches: Last batches that schedules count, too.
+    """
+    return self.with_schedule_start(opt_state, _start_of(self, opt_state, batches))
+
+
+def _start_of(self: Any, opt_state: Mapping[str, Any], batches: int) -> int | None:
+    count = host_value(opt_state["rate"]["count"])
+    return max(count - batches // self.accumulate, 0) or None
+
+
+def restart_warm_up(
+    self: Any, opt_state: Mapping[str, Any], batches: int = 0
+) -> dict[str, Any]:
+    """A state from which a warm-up that is yet to be set begins.
+
+    Args:
+        opt_state: The state that the training goes on with.
+        batches: Last batches that the warm-up counts, too.
+    """
+    state = self.end_warm_up(opt_state)
+    if (start := _start_of(self, opt_state, batches)) is not None:
+        state["rate"][WARM_SINCE] = jax.device_put(np.int32(start))
+    return state
+
+
+def end_warm_up(self: Any, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state without a warm-up, whether or not that was over."""
+    rate = {k: v for k, v in opt_state["rate"].items() if k != WARM_SINCE}
+    rate["warmup_steps"] = jax.device_put(np.int32(0))
+    return {**opt_state, "rate": rate}
+
+
+def schedule_start(self: Any, opt_state: Mapping[str, Any]) -> Any:
+    """The update from which schedules count; None for the first one."""
+    since = opt_state["rate"].get(SINCE)
+    return None if since is None else host_value(since)
+
+
+def with_schedule_start(
+    self: Any, opt_state: Mapping[str, Any], start: Any
+) -> dict[str, Any]:
+    """A state whose schedules count from another update.
+
+    Args:
+        opt_state: The state that the training goes on with.
+        start: What ``schedule_start`` returned.
+    """
+    rate = {k: v for k, v in opt_state["rate"].items() if k != SINCE}
+    if start is not None:
+        rate[SINCE] = jax.device_put(np.int32(start))
+    return {**opt_state, "rate": rate}

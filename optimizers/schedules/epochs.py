@@ -35,18 +35,18 @@ class _EpochSchedule(LearningRateSchedule):
         self.steps_per_epoch = check_optional(
             check_count, op, "steps_per_epoch", steps_per_epoch, floats=True
         )
-        self._told: tuple[int | None, int | None] = (None, None)
+        self._epoch_lengths: tuple[int | None, int | None] = (None, None)
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> bool:
         check = partial(check_optional, check_count, "set_epochs", floats=True)
         lengths = (check("steps_per_epoch", steps_per_epoch), check("epochs", epochs))
-        changed, self._told = lengths != self._told, lengths
+        changed, self._epoch_lengths = lengths != self._epoch_lengths, lengths
         return changed
 
     def _epochs_before(self, step: Any) -> Any:
         """e − 1, as float32."""
         length = self._require_length(
-            "steps_per_epoch", self.steps_per_epoch, self._told[0]
+            "steps_per_epoch", self.steps_per_epoch, self._epoch_lengths[0]
         )
         return (jnp.asarray(step) // length).astype(jnp.float32)
 
@@ -160,7 +160,7 @@ class CosineSchedule(_EpochSchedule):
         self.epochs = check_optional(check_count, op, "epochs", epochs, floats=True)
 
     def __call__(self, step: Any) -> Any:
-        epochs = self._require_length("epochs", self.epochs, self._told[1])
+        epochs = self._require_length("epochs", self.epochs, self._epoch_lengths[1])
         done = jnp.minimum(self._epochs_before(step) / max(epochs - 1, 1), 1.0)
         span = self.initial_learning_rate - self.min_learning_rate
         return self.min_learning_rate + span * cosine(done)
