@@ -7,10 +7,7 @@ import pytest
 from tests.callbacks.parity import sequence
 from tests.golden import keras
 
-from exburn.callbacks import (
-    CallbackList,
-    EarlyStopping,
-)
+from exburn.callbacks import CallbackList, EarlyStopping
 
 
 def losses(*values, name="loss"):

@@ -6,10 +6,7 @@ import re
 import pytest
 from tests.golden import keras
 
-from exburn.callbacks import (
-    CallbackList,
-    ModelCheckpoint,
-)
+from exburn.callbacks import CallbackList, ModelCheckpoint
 from exburn.errors import CallbackError
 
 

@@ -8,9 +8,7 @@ import pytest
 from tests.callbacks.parity import sequence
 from tests.golden import keras
 
-from exburn.callbacks import (
-    ReduceLROnPlateau,
-)
+from exburn.callbacks import ReduceLROnPlateau
 from exburn.errors import CallbackError
 
 

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from exburn import compute
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    DTypeError,
-    ShapeError,
-)
+from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
 
 
 @pytest.mark.parametrize("name", compute.dtypes())

@@ -11,11 +11,7 @@ import pytest
 from tests.compute.sums import FILTER, IMAGE, A, B, numpy_softmax
 
 from exburn import compute
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, DTypeError, UnknownNameError
 
 # `compute.kernels` is the function that lists them.
 registry = importlib.import_module("exburn.compute.kernels")

@@ -9,10 +9,7 @@ import pytest
 
 from exburn.datasets import california_housing, fashion_mnist
 from exburn.datasets.contract import files, sequences
-from exburn.errors import (
-    ArgumentError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, UnknownNameError
 
 
 def sha256(data):

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from exburn import datasets
-from exburn.errors import (
-    ArgumentError,
-)
+from exburn.errors import ArgumentError
 
 
 def check_packaged(name, case):

@@ -3,9 +3,7 @@
 import pytest
 from tests.datasets.downloads import check_housing
 
-from exburn.datasets import (
-    boston_housing,
-)
+from exburn.datasets import boston_housing
 
 
 @pytest.mark.parametrize(

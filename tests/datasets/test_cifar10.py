@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from tests.datasets.downloads import archive, publish, records
 
-from exburn.datasets import (
-    cifar10,
-)
-from exburn.errors import (
-    FileFormatError,
-)
+from exburn.datasets import cifar10
+from exburn.errors import FileFormatError
 
 
 def test_cifar10(cache, server, monkeypatch):

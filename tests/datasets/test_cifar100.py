@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from tests.datasets.downloads import archive, publish, records
 
-from exburn.datasets import (
-    cifar100,
-)
-from exburn.errors import (
-    UnknownNameError,
-)
+from exburn.datasets import cifar100
+from exburn.errors import UnknownNameError
 
 
 def test_cifar100(cache, server, monkeypatch):

@@ -9,10 +9,7 @@ from tests.datasets.downloads import idx, sha256
 
 from exburn.datasets import fashion_mnist
 from exburn.datasets.contract import download
-from exburn.errors import (
-    DataError,
-    FileFormatError,
-)
+from exburn.errors import DataError, FileFormatError
 
 
 def fashion_files():

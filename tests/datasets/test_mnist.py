@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from tests.datasets.downloads import npz, publish
 
-from exburn.datasets import (
-    mnist,
-)
-from exburn.errors import (
-    DataError,
-)
+from exburn.datasets import mnist
+from exburn.errors import DataError
 
 
 def test_mnist(cache, server, monkeypatch):

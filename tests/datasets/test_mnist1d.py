@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from exburn import datasets
-from exburn.errors import (
-    ArgumentError,
-    MissingDependencyError,
-)
+from exburn.errors import ArgumentError, MissingDependencyError
 
 
 def test_mnist1d(monkeypatch):

@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from exburn import datasets
 from exburn.data import as_dataset
 from exburn.datasets.contract.files import shuffle_rows
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    DTypeError,
-)
+from exburn.errors import ArgumentError, DataError, DTypeError
 
 
 def rows(loader):

@@ -2,9 +2,7 @@
 
 import pytest
 
-from exburn.datasets import (
-    reuters,
-)
+from exburn.datasets import reuters
 
 
 def test_reuters_label_names():

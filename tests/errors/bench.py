@@ -136,9 +136,6 @@ class Cases(list[Case]):
 
         return collect
 
-    def names(self):
-        return [case.act.__name__ for case in self]
-
 
 def check_refused(case: Case) -> None:
     """A typed error, a good text, at once, before any compile; the model lives on."""

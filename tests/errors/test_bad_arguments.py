@@ -2,14 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.errors.bench import (
-    Case,
-    Cases,
-    check_refused,
-    classifier,
-    pair,
-    untrained,
-)
+from tests.errors.bench import Case, Cases, check_refused, classifier, pair, untrained
 
 from exburn import optimizers
 from exburn.callbacks import Callback, EarlyStopping
@@ -251,9 +244,3 @@ def a_negative_learning_rate_later(b):
 @bad(ArgumentError, "learning_rate", "'slow'")
 def a_learning_rate_of_text_later(b):
     b.model.optimizer.learning_rate = "slow"
-
-
-# ---------------------------------------------------------------------- the test
-@pytest.mark.parametrize("case", bad, ids=bad.names())
-def test_a_bad_argument_is_refused(case):
-    check_refused(case)

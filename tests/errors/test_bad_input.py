@@ -4,11 +4,9 @@ import itertools
 
 import jax
 import numpy as np
-import pytest
 from tests.errors.bench import (
     LABELS,
     Cases,
-    check_refused,
     classifier,
     detector,
     features,
@@ -20,12 +18,7 @@ from tests.errors.bench import (
 )
 
 import exburn
-from exburn.errors import (
-    DataError,
-    DTypeError,
-    ShapeError,
-    TargetError,
-)
+from exburn.errors import DataError, DTypeError, ShapeError, TargetError
 
 bad = Cases()
 silent = {"verbose": 0}
@@ -321,9 +314,3 @@ def an_id_above_the_embedding_in_predict(b):
 @bad(DataError, "whole numbers", "0.5 at row 0", make=reader)
 def floats_as_ids(b):
     b.model.fit(b.x + 0.5, b.y)
-
-
-# ---------------------------------------------------------------------- the test
-@pytest.mark.parametrize("case", bad, ids=bad.names())
-def test_bad_input_is_refused(case):
-    check_refused(case)

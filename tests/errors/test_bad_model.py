@@ -411,9 +411,3 @@ def test_a_failed_add_leaves_the_stack_as_it_was():
     np.testing.assert_array_equal(model.predict(X, verbose=0), before)
     model.add(layers.Dense(2))
     assert model.predict(X, verbose=0).shape == (12, 2)
-
-
-# ---------------------------------------------------------------------- the test
-@pytest.mark.parametrize("case", bad, ids=bad.names())
-def test_a_bad_model_is_refused(case):
-    check_refused(case)

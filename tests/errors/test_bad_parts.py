@@ -1,20 +1,9 @@
 """Data whose parts do not belong together: targets, inputs, weights, loaders …"""
 
 import numpy as np
-import pytest
-from tests.errors.bench import (
-    Cases,
-    check_refused,
-    pair,
-    spoiled,
-)
+from tests.errors.bench import Cases, pair, spoiled
 
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    ShapeError,
-    TargetError,
-)
+from exburn.errors import ArgumentError, DataError, ShapeError, TargetError
 
 bad = Cases()
 
@@ -293,9 +282,3 @@ def validation_data_of_another_structure(b):
 @bad(DataError, "leaves 0 for training")
 def a_split_that_leaves_nothing(b):
     b.model.fit(b.x[:1], b.y[:1], validation_split=0.5)
-
-
-# ---------------------------------------------------------------------- the test
-@pytest.mark.parametrize("case", bad, ids=bad.names())
-def test_data_that_do_not_belong_together_are_refused(case):
-    check_refused(case)

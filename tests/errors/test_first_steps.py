@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.errors.bench import LABELS, Cases, X, check_refused
+from tests.errors.bench import LABELS, Cases, X
 
 import exburn
 from exburn import callbacks, layers
@@ -187,11 +187,6 @@ def a_monitor_that_nothing_logs(b):
 @bad(DataError, "y has 0 arrays", "validation_data=(x, y)")
 def validation_data_that_are_x_alone(b):
     b.model.fit(b.x, b.y, validation_data=b.x)
-
-
-@pytest.mark.parametrize("case", bad, ids=bad.names())
-def test_the_hint_says_what_mends_it(case):
-    check_refused(case)
 
 
 def test_capitals_do_not_double_the_names_that_are_meant():

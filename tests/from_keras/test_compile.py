@@ -7,16 +7,7 @@ import jax
 import numpy as np
 import pytest
 from tests.from_keras.page import says
-from tests.from_keras.small import (
-    BOTH,
-    LABELS,
-    AtEpoch,
-    X,
-    Y,
-    compiled,
-    evaluate,
-    fit,
-)
+from tests.from_keras.small import BOTH, LABELS, AtEpoch, X, Y, compiled, evaluate, fit
 
 import exburn
 from exburn.errors import ArgumentError

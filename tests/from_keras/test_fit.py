@@ -5,15 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from tests.from_keras.page import says
-from tests.from_keras.small import (
-    BOTH,
-    LABELS,
-    X,
-    Y,
-    compiled,
-    evaluate,
-    fit,
-)
+from tests.from_keras.small import BOTH, LABELS, X, Y, compiled, evaluate, fit
 
 import exburn
 from exburn.errors import CallbackError, ExBurnError, ShapeError

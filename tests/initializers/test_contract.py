@@ -12,11 +12,7 @@ from tests.initializers.draws import philox
 
 from exburn import initializers
 from exburn.core import registry
-from exburn.errors import (
-    ArgumentError,
-    ExBurnError,
-    ShapeError,
-)
+from exburn.errors import ArgumentError, ExBurnError, ShapeError
 
 
 def _ramp(shape, dtype=None):

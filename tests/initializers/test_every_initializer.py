@@ -11,12 +11,7 @@ from tests.initializers.draws import SCALED, philox
 
 from exburn import initializers
 from exburn.core import registry
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    ShapeError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError
 
 RANDOM = [
     *SCALED,

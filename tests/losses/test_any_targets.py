@@ -2,13 +2,7 @@
 
 import jax
 import numpy as np
-from tests.losses.arrays import (
-    BITS,
-    LABELS,
-    LOGITS,
-    ONE_HOT,
-    PROBS,
-)
+from tests.losses.arrays import BITS, LABELS, LOGITS, ONE_HOT, PROBS
 
 from exburn import losses
 from exburn.losses.catalogue import as_loss

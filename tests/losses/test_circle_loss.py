@@ -1,14 +1,8 @@
 """Tests of ``exburn.losses.circle_loss``."""
 
 from tests.golden import keras
-from tests.losses.arrays import (
-    LABELS,
-    UNIT_ROWS,
-)
-from tests.losses.reference import (
-    PAIRS,
-    close,
-)
+from tests.losses.arrays import LABELS, UNIT_ROWS
+from tests.losses.reference import PAIRS, close
 from tests.losses.reference import UNIT_ROWS as UNIT_ROWS_REFERENCE
 
 from exburn import losses

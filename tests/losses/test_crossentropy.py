@@ -4,29 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.losses.arrays import (
-    BITS,
-    LABELS,
-    LOGITS,
-    ONE_HOT,
-    PROBS,
-)
-from tests.losses.reference import (
-    BINARY,
-    PROBS_TRUE,
-    REAL,
-    UNIT,
-    close,
-)
+from tests.losses.arrays import BITS, LABELS, LOGITS, ONE_HOT, PROBS
+from tests.losses.reference import BINARY, PROBS_TRUE, REAL, UNIT, close
 from tests.losses.reference import LABELS as LABELS_REFERENCE
 from tests.losses.reference import ONE_HOT as ONE_HOT_REFERENCE
 from tests.losses.reference import PROBS as PROBS_REFERENCE
 
 from exburn import losses
-from exburn.errors import (
-    ArgumentError,
-    TargetError,
-)
+from exburn.errors import ArgumentError, TargetError
 from exburn.losses import categorical_crossentropy, sparse_categorical_crossentropy
 from exburn.losses.contract.probabilities import EPSILON
 from exburn.runtime.kernels.softmax import shares

@@ -3,10 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from tests.losses.arrays import (
-    FRAMES,
-    SEQUENCES,
-)
+from tests.losses.arrays import FRAMES, SEQUENCES
 from tests.losses.reference import FRAMES as FRAMES_REFERENCE
 from tests.losses.reference import SEQUENCES as SEQUENCES_REFERENCE
 

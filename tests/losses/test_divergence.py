@@ -1,16 +1,8 @@
 """Tests of ``exburn.losses.divergence``."""
 
 import numpy as np
-from tests.losses.arrays import (
-    LABELS,
-    LOGITS,
-    PROBS,
-)
-from tests.losses.reference import (
-    COUNTS,
-    POSITIVE,
-    PROBS_TRUE,
-)
+from tests.losses.arrays import LABELS, LOGITS, PROBS
+from tests.losses.reference import COUNTS, POSITIVE, PROBS_TRUE
 from tests.losses.reference import LABELS as LABELS_REFERENCE
 from tests.losses.reference import PROBS as PROBS_REFERENCE
 

@@ -3,16 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from tests.losses.arrays import (
-    BITS,
-    ONE_HOT,
-    PROBS,
-)
-from tests.losses.reference import (
-    BINARY,
-    REAL,
-    UNIT,
-)
+from tests.losses.arrays import BITS, ONE_HOT, PROBS
+from tests.losses.reference import BINARY, REAL, UNIT
 from tests.losses.reference import ONE_HOT as ONE_HOT_REFERENCE
 from tests.losses.reference import PROBS as PROBS_REFERENCE
 

@@ -1,15 +1,7 @@
 """Tests of ``exburn.losses.hinge``."""
 
-from tests.losses.arrays import (
-    BITS,
-    LOGITS,
-    ONE_HOT,
-)
-from tests.losses.reference import (
-    BINARY,
-    REAL,
-    SIGNS,
-)
+from tests.losses.arrays import BITS, LOGITS, ONE_HOT
+from tests.losses.reference import BINARY, REAL, SIGNS
 from tests.losses.reference import ONE_HOT as ONE_HOT_REFERENCE
 
 from exburn import losses

@@ -1,10 +1,7 @@
 """Tests of ``exburn.losses.overlap``."""
 
 import pytest
-from tests.losses.arrays import (
-    BITS,
-    PROBS,
-)
+from tests.losses.arrays import BITS, PROBS
 from tests.losses.reference import (
     IMAGES,
     IMAGES_TRUE,

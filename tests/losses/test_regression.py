@@ -1,15 +1,8 @@
 """Tests of ``exburn.losses.regression``."""
 
 import numpy as np
-from tests.losses.arrays import (
-    LOGITS,
-    PROBS,
-)
-from tests.losses.reference import (
-    POSITIVE,
-    REAL,
-    REAL_TRUE,
-)
+from tests.losses.arrays import LOGITS, PROBS
+from tests.losses.reference import POSITIVE, REAL, REAL_TRUE
 
 from exburn import losses
 

@@ -7,9 +7,7 @@ import pytest
 from jax.export import symbolic_shape
 
 from exburn import metrics
-from exburn.errors import (
-    ArgumentError,
-)
+from exburn.errors import ArgumentError
 
 rng = np.random.default_rng(5)
 

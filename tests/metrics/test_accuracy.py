@@ -5,22 +5,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 from tests.golden import keras
-from tests.metrics.protocol import (
-    BITS,
-    LABELS,
-    ONE_HOT,
-    PROBS,
-    spec,
-)
+from tests.metrics.protocol import BITS, LABELS, ONE_HOT, PROBS, spec
 from tests.metrics.reference import BITS as BITS_REFERENCE
-from tests.metrics.reference import (
-    BITS_1,
-    IDS,
-    UNIT,
-    UNIT_1,
-    integers,
-    stream,
-)
+from tests.metrics.reference import BITS_1, IDS, UNIT, UNIT_1, integers, stream
 from tests.metrics.reference import LABELS as LABELS_REFERENCE
 from tests.metrics.reference import ONE_HOT as ONE_HOT_REFERENCE
 from tests.metrics.reference import PROBS as PROBS_REFERENCE
@@ -32,10 +19,7 @@ from tests.metrics.with_sklearn import LABELS as LABELS_SKLEARN
 from tests.metrics.with_sklearn import PROBS as PROBS_SKLEARN
 
 from exburn import metrics
-from exburn.errors import (
-    ShapeError,
-    TargetError,
-)
+from exburn.errors import ShapeError, TargetError
 from exburn.metrics import accuracy
 
 METRICS = [

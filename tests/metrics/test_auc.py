@@ -2,29 +2,16 @@
 
 import numpy as np
 from sklearn import metrics as sk
-from tests.metrics.protocol import (
-    BITS,
-    PROBS,
-    spec,
-)
+from tests.metrics.protocol import BITS, PROBS, spec
 from tests.metrics.reference import BITS as BITS_REFERENCE
-from tests.metrics.reference import (
-    BITS_1,
-    BITS_FLAT,
-    REAL,
-    UNIT,
-    UNIT_1,
-    UNIT_FLAT,
-)
+from tests.metrics.reference import BITS_1, BITS_FLAT, REAL, UNIT, UNIT_1, UNIT_FLAT
 from tests.metrics.subclasses import BITS as BITS_SUBCLASSES
 from tests.metrics.subclasses import PROBS as PROBS_SUBCLASSES
 from tests.metrics.with_sklearn import BITS as BITS_SKLEARN
 from tests.metrics.with_sklearn import SCORES, weighted
 
 from exburn import metrics
-from exburn.errors import (
-    ShapeError,
-)
+from exburn.errors import ShapeError
 
 METRICS = [
     (metrics.AUC(curve="PR", thresholds=[0.2, 0.4, 0.5]), BITS, PROBS),

@@ -9,12 +9,7 @@ from tests.golden import keras
 from tests.metrics.protocol import LOGITS, OTHER, N, distance, rng, spec
 
 from exburn import losses, metrics
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    ShapeError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError
 
 
 def mean_distance(y_true, y_pred):

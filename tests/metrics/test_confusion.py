@@ -5,11 +5,7 @@ import pytest
 from sklearn import metrics as sk
 from tests.golden import keras
 from tests.metrics.odd import RNG, WEIGHTS
-from tests.metrics.protocol import (
-    BITS,
-    PROBS,
-    spec,
-)
+from tests.metrics.protocol import BITS, PROBS, spec
 from tests.metrics.reference import BITS as BITS_REFERENCE
 from tests.metrics.reference import (
     BITS_1,
@@ -28,9 +24,7 @@ from tests.metrics.with_sklearn import BITS as BITS_SKLEARN
 
 import exburn
 from exburn import metrics
-from exburn.errors import (
-    ShapeError,
-)
+from exburn.errors import ShapeError
 
 METRICS = [
     (metrics.TruePositives(thresholds=[0.2, 0.5]), BITS, PROBS),

@@ -2,19 +2,13 @@
 
 import numpy as np
 from scipy import stats
-from tests.metrics.protocol import (
-    LOGITS,
-    OTHER,
-    spec,
-)
+from tests.metrics.protocol import LOGITS, OTHER, spec
 from tests.metrics.reference import REAL, REAL_2
 from tests.metrics.with_sklearn import GUESS, N, rng
 from tests.metrics.with_sklearn import REAL as REAL_SKLEARN
 
 from exburn import metrics
-from exburn.errors import (
-    ShapeError,
-)
+from exburn.errors import ShapeError
 
 METRICS = [
     (metrics.PearsonCorrelation(), OTHER, LOGITS),

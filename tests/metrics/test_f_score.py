@@ -2,12 +2,7 @@
 
 import numpy as np
 from sklearn import metrics as sk
-from tests.metrics.protocol import (
-    BITS,
-    ONE_HOT,
-    PROBS,
-    spec,
-)
+from tests.metrics.protocol import BITS, ONE_HOT, PROBS, spec
 from tests.metrics.reference import BITS as BITS_REFERENCE
 from tests.metrics.reference import ONE_HOT as ONE_HOT_REFERENCE
 from tests.metrics.reference import PROBS as PROBS_REFERENCE
@@ -16,9 +11,7 @@ from tests.metrics.with_sklearn import CHOSEN, LABELS, weighted
 from tests.metrics.with_sklearn import PROBS as PROBS_SKLEARN
 
 from exburn import metrics
-from exburn.errors import (
-    ShapeError,
-)
+from exburn.errors import ShapeError
 
 METRICS = [
     (metrics.F1Score(average="macro"), ONE_HOT, PROBS),

@@ -5,13 +5,7 @@ import pytest
 from sklearn import metrics as sk
 from tests.golden import keras
 from tests.metrics.odd import RNG, WEIGHTS
-from tests.metrics.protocol import (
-    BITS,
-    LABELS,
-    LOGITS,
-    ONE_HOT,
-    PROBS,
-)
+from tests.metrics.protocol import BITS, LABELS, LOGITS, ONE_HOT, PROBS
 from tests.metrics.reference import BITS as BITS_REFERENCE
 from tests.metrics.reference import LABELS as LABELS_REFERENCE
 from tests.metrics.reference import ONE_HOT as ONE_HOT_REFERENCE

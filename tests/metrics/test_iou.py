@@ -1,13 +1,7 @@
 """Tests of ``exburn.metrics.iou``."""
 
 from sklearn import metrics as sk
-from tests.metrics.protocol import (
-    BITS,
-    LABELS,
-    ONE_HOT,
-    PROBS,
-    spec,
-)
+from tests.metrics.protocol import BITS, LABELS, ONE_HOT, PROBS, spec
 from tests.metrics.reference import (
     MAP,
     MAP_2,
@@ -21,9 +15,7 @@ from tests.metrics.with_sklearn import CHOSEN, weighted
 from tests.metrics.with_sklearn import LABELS as LABELS_SKLEARN
 
 from exburn import metrics
-from exburn.errors import (
-    ShapeError,
-)
+from exburn.errors import ShapeError
 
 METRICS = [
     (metrics.IoU(3, [0, 2]), LABELS, LABELS[::-1]),

@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 from tests.golden import keras
-from tests.metrics.protocol import (
-    LOGITS,
-    OTHER,
-    distance,
-)
+from tests.metrics.protocol import LOGITS, OTHER, distance
 from tests.metrics.reference import REAL, ROWS, UNIT
 from tests.metrics.subclasses import PROBS
 

@@ -1,9 +1,6 @@
 """Tests of ``exburn.metrics.operating_points``."""
 
-from tests.metrics.protocol import (
-    BITS,
-    PROBS,
-)
+from tests.metrics.protocol import BITS, PROBS
 from tests.metrics.reference import BITS as BITS_REFERENCE
 from tests.metrics.reference import UNIT
 

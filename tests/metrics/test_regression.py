@@ -3,29 +3,14 @@
 import numpy as np
 import pytest
 from sklearn import metrics as sk
-from tests.metrics.protocol import (
-    LOGITS,
-    OTHER,
-    PROBS,
-    rng,
-    spec,
-)
+from tests.metrics.protocol import LOGITS, OTHER, PROBS, rng, spec
 from tests.metrics.reference import PROBS as PROBS_REFERENCE
-from tests.metrics.reference import (
-    REAL,
-    REAL_2,
-    UNIT,
-    UNIT_1,
-    stream,
-    uniform,
-)
+from tests.metrics.reference import REAL, REAL_2, UNIT, UNIT_1, stream, uniform
 from tests.metrics.with_sklearn import GUESS, weighted
 from tests.metrics.with_sklearn import REAL as REAL_SKLEARN
 
 from exburn import metrics
-from exburn.errors import (
-    ShapeError,
-)
+from exburn.errors import ShapeError
 
 METRICS = [
     (metrics.MeanSquaredError(), OTHER, LOGITS),

@@ -22,3 +22,14 @@ def make(**options):
     )
     model.compile("adam", "cross_entropy", seed=0, **options)
     return model
+
+
+def network(compiled=True, **settings):
+    """A smaller one, of two layers."""
+    model = exburn.Sequential(
+        [exburn.Input((6,)), layers.Dense(8, "relu"), layers.Dense(3)]
+    )
+    if compiled:
+        settings = {"loss": "cross_entropy", "metrics": ["accuracy"]} | settings
+        model.compile("adam", seed=0, **settings)
+    return model

@@ -5,13 +5,9 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.callbacks import (
-    StochasticWeightAveraging,
-)
+from exburn.callbacks import StochasticWeightAveraging
 from exburn.errors import ArgumentError, CallbackError, DataError
-from exburn.optimizers import (
-    Adam,
-)
+from exburn.optimizers import Adam
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((100, 6)).astype(np.float32)

@@ -7,11 +7,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.errors import (
-    ArgumentError,
-    FileFormatError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, FileFormatError, UnknownNameError
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 

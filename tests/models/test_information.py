@@ -1,20 +1,11 @@
 """``model.info()``: parameters, bytes, loss, optimizer and device."""
 
 import pytest
+from tests.models.networks import network
 
 import exburn
 from exburn import layers
 from exburn.errors import NotBuiltError
-
-
-def network(compiled=True, **settings):
-    model = exburn.Sequential(
-        [exburn.Input((6,)), layers.Dense(8, "relu"), layers.Dense(3)]
-    )
-    if compiled:
-        settings = {"loss": "cross_entropy", "metrics": ["accuracy"]} | settings
-        model.compile("adam", seed=0, **settings)
-    return model
 
 
 def test_info():

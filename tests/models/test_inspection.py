@@ -1,22 +1,10 @@
 """``model.info()``, ``model.plan()``, and what happens when memory runs out."""
 
 import numpy as np
-
-import exburn
-from exburn import layers
+from tests.models.networks import network
 
 X = np.random.default_rng(0).standard_normal((96, 6)).astype(np.float32)
 Y = np.arange(96) % 3
-
-
-def network(compiled=True, **settings):
-    model = exburn.Sequential(
-        [exburn.Input((6,)), layers.Dense(8, "relu"), layers.Dense(3)]
-    )
-    if compiled:
-        settings = {"loss": "cross_entropy", "metrics": ["accuracy"]} | settings
-        model.compile("adam", seed=0, **settings)
-    return model
 
 
 def test_a_plan_knows_the_data_of_the_last_fit():

@@ -14,12 +14,7 @@ from flax import nnx
 
 import exburn
 from exburn import layers
-from exburn.errors import (
-    ArgumentError,
-    MissingFileError,
-    NotBuiltError,
-    ShapeError,
-)
+from exburn.errors import ArgumentError, MissingFileError, NotBuiltError, ShapeError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 4)).astype(np.float32)

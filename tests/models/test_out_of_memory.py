@@ -6,24 +6,13 @@ import jax
 import numpy as np
 import pytest
 from tests.distribution.devices import on_devices
+from tests.models.networks import network
 
-import exburn
-from exburn import layers
 from exburn.errors import BusyError, OutOfMemoryError
 from exburn.models import planning
 
 X = np.random.default_rng(0).standard_normal((96, 6)).astype(np.float32)
 Y = np.arange(96) % 3
-
-
-def network(compiled=True, **settings):
-    model = exburn.Sequential(
-        [exburn.Input((6,)), layers.Dense(8, "relu"), layers.Dense(3)]
-    )
-    if compiled:
-        settings = {"loss": "cross_entropy", "metrics": ["accuracy"]} | settings
-        model.compile("adam", seed=0, **settings)
-    return model
 
 
 def exhausted(*_, **__):

@@ -3,12 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from tests.saving.models import (
-    LABELS,
-    X,
-    functional,
-    sequential,
-)
+from tests.saving.models import LABELS, X, functional, sequential
 
 import exburn as keras
 from exburn import layers

@@ -8,9 +8,7 @@ import pytest
 import exburn
 import exburn as keras
 from exburn import layers
-from exburn.errors import (
-    DataError,
-)
+from exburn.errors import DataError
 from exburn.saving import load_model
 
 

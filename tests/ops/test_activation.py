@@ -2,11 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.ops.cases import (
-    S,
-    X,
-    case,
-)
+from tests.ops.cases import S, X, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

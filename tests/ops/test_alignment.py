@@ -1,10 +1,6 @@
 """Tests of ``exburn.ops.alignment``, beside Keras' and on symbols."""
 
-from tests.ops.cases import (
-    LENGTHS,
-    Draws,
-    case,
-)
+from tests.ops.cases import LENGTHS, Draws, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

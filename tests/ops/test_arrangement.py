@@ -1,21 +1,7 @@
 """Tests of ``exburn.ops.arrangement``, beside Keras' and on symbols."""
 
 import numpy as np
-from tests.ops.cases import (
-    IMAGES,
-    B,
-    C,
-    Draws,
-    J,
-    K,
-    M,
-    S,
-    V,
-    W,
-    X,
-    Y,
-    case,
-)
+from tests.ops.cases import IMAGES, B, C, Draws, J, K, M, S, V, W, X, Y, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

@@ -1,10 +1,7 @@
 """Tests of ``exburn.ops.attention``, beside Keras' and on symbols."""
 
 import numpy as np
-from tests.ops.cases import (
-    Draws,
-    case,
-)
+from tests.ops.cases import Draws, case
 from tests.ops.check import Cases
 
 from exburn import ops

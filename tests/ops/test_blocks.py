@@ -1,10 +1,6 @@
 """Tests of ``exburn.ops.blocks``, beside Keras' and on symbols."""
 
-from tests.ops.cases import (
-    IMAGES,
-    Draws,
-    case,
-)
+from tests.ops.cases import IMAGES, Draws, case
 from tests.ops.check import Cases
 from tests.ops.small import RGB, ROWS
 

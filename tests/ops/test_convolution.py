@@ -1,12 +1,6 @@
 """Tests of ``exburn.ops.convolution``, beside Keras' and on symbols."""
 
-from tests.ops.cases import (
-    IMAGES,
-    SEQUENCE,
-    VOLUMES,
-    Draws,
-    case,
-)
+from tests.ops.cases import IMAGES, SEQUENCE, VOLUMES, Draws, case
 from tests.ops.check import Cases
 from tests.ops.small import RGB
 

@@ -4,16 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.ops.cases import (
-    PLACES,
-    B,
-    K,
-    S,
-    V,
-    X,
-    Y,
-    case,
-)
+from tests.ops.cases import PLACES, B, K, S, V, X, Y, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

@@ -1,13 +1,7 @@
 """Tests of ``exburn.ops.creation``, beside Keras' and on symbols."""
 
 import numpy as np
-from tests.ops.cases import (
-    S,
-    V,
-    W,
-    X,
-    case,
-)
+from tests.ops.cases import S, V, W, X, case
 from tests.ops.check import Cases
 
 from exburn import ops

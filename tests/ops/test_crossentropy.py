@@ -1,14 +1,7 @@
 """Tests of ``exburn.ops.crossentropy``, beside Keras' and on symbols."""
 
 import numpy as np
-from tests.ops.cases import (
-    B,
-    K,
-    S,
-    X,
-    Y,
-    case,
-)
+from tests.ops.cases import B, K, S, X, Y, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

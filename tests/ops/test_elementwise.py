@@ -3,17 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from tests.ops.cases import (
-    B,
-    C,
-    J,
-    K,
-    N,
-    S,
-    X,
-    Y,
-    case,
-)
+from tests.ops.cases import B, C, J, K, N, S, X, Y, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

@@ -1,10 +1,6 @@
 """Tests of ``exburn.ops.filtering``, beside Keras' and on symbols."""
 
-from tests.ops.cases import (
-    IMAGES,
-    VOLUMES,
-    case,
-)
+from tests.ops.cases import IMAGES, VOLUMES, case
 from tests.ops.check import Cases
 
 CASES = Cases(

@@ -2,15 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.ops.cases import (
-    SEQUENCE,
-    Draws,
-    K,
-    X,
-    Y,
-    Z,
-    case,
-)
+from tests.ops.cases import SEQUENCE, Draws, K, X, Y, Z, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

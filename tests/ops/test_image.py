@@ -1,10 +1,7 @@
 """Tests of ``exburn.ops.image``, beside Keras' and on symbols."""
 
 import numpy as np
-from tests.ops.cases import (
-    IMAGES,
-    case,
-)
+from tests.ops.cases import IMAGES, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

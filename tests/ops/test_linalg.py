@@ -1,15 +1,7 @@
 """Tests of ``exburn.ops.linalg``, beside Keras' and on symbols."""
 
 import numpy as np
-from tests.ops.cases import (
-    K,
-    M,
-    P,
-    V,
-    X,
-    Y,
-    case,
-)
+from tests.ops.cases import K, M, P, V, X, Y, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

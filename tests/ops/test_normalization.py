@@ -1,15 +1,6 @@
 """Tests of ``exburn.ops.normalization``, beside Keras' and on symbols."""
 
-from tests.ops.cases import (
-    IMAGES,
-    Draws,
-    K,
-    S,
-    V,
-    W,
-    X,
-    case,
-)
+from tests.ops.cases import IMAGES, Draws, K, S, V, W, X, case
 from tests.ops.check import Cases
 
 draws = Draws()

@@ -2,13 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.ops.cases import (
-    IMAGES,
-    SEQUENCE,
-    VOLUMES,
-    Draws,
-    case,
-)
+from tests.ops.cases import IMAGES, SEQUENCE, VOLUMES, Draws, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

@@ -1,17 +1,6 @@
 """Tests of ``exburn.ops.product``, beside Keras' and on symbols."""
 
-from tests.ops.cases import (
-    I8,
-    J,
-    K,
-    M,
-    P,
-    V,
-    W,
-    X,
-    Y,
-    case,
-)
+from tests.ops.cases import I8, J, K, M, P, V, W, X, Y, case
 from tests.ops.check import Cases
 
 CASES = Cases(

@@ -4,21 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.ops.cases import (
-    B,
-    Draws,
-    J,
-    K,
-    N,
-    S,
-    V,
-    W,
-    X,
-    Y,
-    axes,
-    axis,
-    case,
-)
+from tests.ops.cases import B, Draws, J, K, N, S, V, W, X, Y, axes, axis, case
 from tests.ops.check import Cases
 from tests.ops.small import ROWS
 

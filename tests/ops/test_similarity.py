@@ -1,11 +1,6 @@
 """Tests of ``exburn.ops.similarity``, beside Keras' and on symbols."""
 
-from tests.ops.cases import (
-    Draws,
-    X,
-    Y,
-    case,
-)
+from tests.ops.cases import Draws, X, Y, case
 from tests.ops.check import Cases
 
 draws = Draws()

@@ -1,12 +1,7 @@
 """Tests of ``exburn.ops.warping``, beside Keras' and on symbols."""
 
 import numpy as np
-from tests.ops.cases import (
-    IMAGES,
-    Draws,
-    X,
-    case,
-)
+from tests.ops.cases import IMAGES, Draws, X, case
 from tests.ops.check import Cases
 from tests.ops.small import RGB, ROWS
 

@@ -3,9 +3,7 @@
 import jax
 import numpy as np
 
-from exburn.optimizers import (
-    SGD,
-)
+from exburn.optimizers import SGD
 
 PARAMS = {"w": np.zeros(3, np.float32)}
 ONES = {"w": np.ones(3, np.float32)}

@@ -6,12 +6,7 @@ import pytest
 from tests.golden import keras
 
 from exburn import optimizers
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    SignatureError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, DTypeError, SignatureError, UnknownNameError
 from exburn.optimizers import SGD, Adam, AdamW, LossScaleOptimizer
 
 

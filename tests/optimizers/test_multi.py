@@ -8,11 +8,7 @@ from tests.golden import keras
 from tests.optimizers.quadratic import plain
 
 from exburn import optimizers
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, DTypeError, UnknownNameError
 from exburn.optimizers import (
     SGD,
     LossScaleOptimizer,

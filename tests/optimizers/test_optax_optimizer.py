@@ -8,11 +8,7 @@ from tests.optimizers.quadratic import PARAMS, Live
 
 from exburn import optimizers
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError, UnknownNameError
-from exburn.optimizers import (
-    SGD,
-    OptaxOptimizer,
-    schedules,
-)
+from exburn.optimizers import SGD, OptaxOptimizer, schedules
 
 
 def test_injected_learning_rate():

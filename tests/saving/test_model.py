@@ -4,13 +4,7 @@ import jax
 import numpy as np
 import pytest
 import safetensors
-from tests.saving.models import (
-    LABELS,
-    MODELS,
-    RNG,
-    X,
-    sequential,
-)
+from tests.saving.models import LABELS, MODELS, RNG, X, sequential
 
 import exburn as keras
 from exburn import layers

@@ -4,10 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.saving.models import (
-    X,
-    in_functional,
-)
+from tests.saving.models import X, in_functional
 
 import exburn as keras
 from exburn import layers

@@ -9,12 +9,7 @@ import pytest
 
 import exburn
 from exburn import layers as exburn_layers
-from exburn.errors import (
-    ArgumentError,
-    FileFormatError,
-    ModelFormatError,
-    ShapeError,
-)
+from exburn.errors import ArgumentError, FileFormatError, ModelFormatError, ShapeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 X = np.random.default_rng(0).normal(size=(6, 3)).astype("float32")

@@ -6,9 +6,7 @@ import jax
 import numpy as np
 import pytest
 import safetensors
-from tests.saving.models import (
-    sequential,
-)
+from tests.saving.models import sequential
 from tests.saving.small import equal, small_model
 
 import exburn

@@ -8,9 +8,7 @@ import time
 import pytest
 
 from exburn import Serving
-from exburn.errors import (
-    DeadlineExceededError,
-)
+from exburn.errors import DeadlineExceededError
 
 
 def test_a_request_that_waits_can_be_cancelled_and_one_that_runs_cannot(gate):

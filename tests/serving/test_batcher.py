@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 
 from exburn import Serving
-from exburn.errors import (
-    DeadlineExceededError,
-    QueueFullError,
-    ServingClosedError,
-)
+from exburn.errors import DeadlineExceededError, QueueFullError, ServingClosedError
 from exburn.serving.answer import Answer
 from exburn.serving.batcher import Batcher, Request
 from exburn.serving.statistics import Recorder

@@ -11,12 +11,7 @@ from flax import nnx
 
 import exburn
 from exburn import Serving, layers
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    DTypeError,
-    ShapeError,
-)
+from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
 
 
 def close(a, b):

@@ -14,10 +14,7 @@ import pytest
 
 import exburn
 from exburn import Serving, layers
-from exburn.errors import (
-    ArgumentError,
-    BatchFailedError,
-)
+from exburn.errors import ArgumentError, BatchFailedError
 from exburn.serving import emit, partition
 
 

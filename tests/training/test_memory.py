@@ -7,22 +7,11 @@ import types
 
 import jax
 import pytest
+from tests.models.networks import network
 
-import exburn
-from exburn import layers
 from exburn.models import planning
 from exburn.training import memory
 from exburn.training.memory import Footprint, fits_device, free_bytes, largest_batch
-
-
-def network(compiled=True, **settings):
-    model = exburn.Sequential(
-        [exburn.Input((6,)), layers.Dense(8, "relu"), layers.Dense(3)]
-    )
-    if compiled:
-        settings = {"loss": "cross_entropy", "metrics": ["accuracy"]} | settings
-        model.compile("adam", seed=0, **settings)
-    return model
 
 
 @pytest.mark.parametrize(

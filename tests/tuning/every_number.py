@@ -14,14 +14,7 @@ from typing import Any
 import numpy as np
 
 import exburn
-from exburn import (
-    constraints,
-    initializers,
-    layers,
-    losses,
-    optimizers,
-    regularizers,
-)
+from exburn import constraints, initializers, layers, losses, optimizers, regularizers
 from exburn.errors import ExBurnError
 from exburn.module.signature import init_names
 from exburn.optimizers import schedules

@@ -11,12 +11,7 @@ from exburn.module.traversal import iter_modules
 from exburn.optimizers import SGD
 from exburn.optimizers.schedules import LearningRateSchedule
 from exburn.tuning import sweep
-from exburn.tuning.remaking import (
-    CannotRemake,
-    differs_elsewhere,
-    remake,
-    with_layer,
-)
+from exburn.tuning.remaking import CannotRemake, differs_elsewhere, remake, with_layer
 
 FIT = {"epochs": 2, "batch_size": 8, "verbose": 0}
 

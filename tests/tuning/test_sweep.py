@@ -5,12 +5,7 @@ import pytest
 from tests.tuning.models import X, Y, make_model
 
 import exburn
-from exburn.errors import (
-    ArgumentError,
-    NotCompiledError,
-    SaveError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, NotCompiledError, SaveError, UnknownNameError
 from exburn.optimizers import SGD, schedules
 from exburn.tuning import Halving, SweepCallback, random, sweep
 

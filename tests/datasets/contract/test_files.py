@@ -9,10 +9,7 @@ from tests.datasets.downloads import idx
 
 from exburn.datasets import imdb
 from exburn.datasets.contract import files, sequences
-from exburn.errors import (
-    ExBurnError,
-    FileFormatError,
-)
+from exburn.errors import ExBurnError, FileFormatError
 
 
 class Bomb:

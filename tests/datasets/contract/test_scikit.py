@@ -5,9 +5,7 @@ import sys
 import pytest
 
 from exburn import datasets
-from exburn.errors import (
-    MissingDependencyError,
-)
+from exburn.errors import MissingDependencyError
 
 
 def test_packaged_without_scikit_learn(monkeypatch):

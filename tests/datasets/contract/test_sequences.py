@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 from tests.datasets.downloads import keras_loader, npz, publish, same
 
-from exburn.datasets import (
-    imdb,
-    reuters,
-)
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    FileFormatError,
-)
+from exburn.datasets import imdb, reuters
+from exburn.errors import ArgumentError, DataError, FileFormatError
 
 
 def texts(rng, rows):

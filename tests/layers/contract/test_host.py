@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 
 from exburn import layers as L
-from exburn.errors import (
-    GraphError,
-)
+from exburn.errors import GraphError
 
 
 @pytest.mark.parametrize(

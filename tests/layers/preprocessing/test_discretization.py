@@ -7,10 +7,7 @@ from tests.layers.check_layer import check_layer
 from tests.layers.preprocessing.numbers import FLAT, rng
 
 from exburn import layers as L
-from exburn.errors import (
-    ArgumentError,
-    NotBuiltError,
-)
+from exburn.errors import ArgumentError, NotBuiltError
 
 KERAS_CONFIGS = [
     (

@@ -1,23 +1,14 @@
 """Tests of ``exburn.layers.preprocessing.hashing``."""
 
-import json
-
 import numpy as np
 import pytest
+from tests.layers.preprocessing.copies import again
 
 from exburn import layers as L
-from exburn.core import registry
 from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.layers.contract.fingerprint import siphash
 
 LETTERS = [["A"], ["B"], ["C"], ["D"], ["E"]]
-
-
-def again(layer):
-    """The layer made from the JSON of its configuration."""
-    copy = registry.deserialize(json.loads(json.dumps(registry.serialize(layer))))
-    assert copy.get_config() == layer.get_config()
-    return copy
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,11 @@
 """Tests of ``exburn.layers.preprocessing.index_lookup``."""
 
-import json
-
 import numpy as np
 import pytest
+from tests.layers.preprocessing.copies import again
 
 from exburn import layers as L
-from exburn.core import registry
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    DTypeError,
-    NotBuiltError,
-)
-
-
-def again(layer):
-    """The layer made from the JSON of its configuration."""
-    copy = registry.deserialize(json.loads(json.dumps(registry.serialize(layer))))
-    assert copy.get_config() == layer.get_config()
-    return copy
+from exburn.errors import ArgumentError, DataError, DTypeError, NotBuiltError
 
 
 def test_learned_document_frequencies():

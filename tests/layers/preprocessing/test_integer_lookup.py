@@ -1,26 +1,14 @@
 """Tests of ``exburn.layers.preprocessing.integer_lookup``."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 from tests.layers.check_layer import check_layer
+from tests.layers.preprocessing.copies import again
 
 import exburn
 from exburn import layers as L
-from exburn.core import registry
-from exburn.errors import (
-    DTypeError,
-)
-
-
-def again(layer):
-    """The layer made from the JSON of its configuration."""
-    copy = registry.deserialize(json.loads(json.dumps(registry.serialize(layer))))
-    assert copy.get_config() == layer.get_config()
-    return copy
-
+from exburn.errors import DTypeError
 
 NUMBERS = [12, 36, 1138, 42]
 

@@ -1,26 +1,11 @@
 """Tests of ``exburn.layers.preprocessing.text_vectorization``."""
 
-import json
-
 import numpy as np
 import pytest
+from tests.layers.preprocessing.copies import again
 
 from exburn import layers as L
-from exburn.core import registry
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    NotBuiltError,
-    ShapeError,
-)
-
-
-def again(layer):
-    """The layer made from the JSON of its configuration."""
-    copy = registry.deserialize(json.loads(json.dumps(registry.serialize(layer))))
-    assert copy.get_config() == layer.get_config()
-    return copy
-
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
 
 KERAS_CONFIGS = [
     (

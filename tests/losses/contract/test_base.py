@@ -6,11 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from tests.losses.arrays import (
-    LOGITS,
-    ONE_HOT,
-    PROBS,
-)
+from tests.losses.arrays import LOGITS, ONE_HOT, PROBS
 from tests.losses.padded_rows import check_padded_rows_are_absent
 
 from exburn import losses

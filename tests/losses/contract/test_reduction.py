@@ -5,11 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.golden import keras
-from tests.losses.arrays import (
-    BITS,
-    LOGITS,
-    PROBS,
-)
+from tests.losses.arrays import BITS, LOGITS, PROBS
 from tests.losses.reference import by_reduction, close
 
 from exburn import losses

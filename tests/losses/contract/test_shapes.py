@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 from tests.golden import keras
-from tests.losses.arrays import (
-    spec,
-)
+from tests.losses.arrays import spec
 from tests.losses.reference import PROBS, REAL, REAL_TRUE
 
 import exburn

@@ -7,11 +7,7 @@ import pytest
 from tests.metrics.protocol import BITS, LOGITS, OTHER, PROBS, N, spec
 
 from exburn import metrics
-from exburn.errors import (
-    ArgumentError,
-    NotBuiltError,
-    ShapeError,
-)
+from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 
 
 def test_pure_functions_map_over_many_streams():

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-)
+from exburn.errors import ArgumentError, DataError
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 

@@ -8,12 +8,7 @@ import pytest
 from flax import nnx
 
 import exburn
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    DTypeError,
-    MissingDependencyError,
-)
+from exburn.errors import ArgumentError, DataError, DTypeError, MissingDependencyError
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 

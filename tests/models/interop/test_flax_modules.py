@@ -6,9 +6,7 @@ import pytest
 from flax import linen, nnx
 
 import exburn
-from exburn.errors import (
-    ArgumentError,
-)
+from exburn.errors import ArgumentError
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    NotBuiltError,
-)
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.optimizers import SGD, Adam
 
 

@@ -8,9 +8,7 @@ from tests.golden import keras
 
 import exburn
 from exburn import optimizers
-from exburn.errors import (
-    ArgumentError,
-)
+from exburn.errors import ArgumentError
 from exburn.optimizers import SGD
 
 

@@ -7,9 +7,7 @@ from tests.optimizers.quadratic import ONES, PARAMS, Live, plain
 
 from exburn import optimizers
 from exburn.errors import ArgumentError, NotBuiltError, UnknownNameError
-from exburn.optimizers import (
-    schedules,
-)
+from exburn.optimizers import schedules
 
 
 @pytest.mark.parametrize("accumulate", [None, 5])

@@ -5,9 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn.errors import (
-    ShapeError,
-)
+from exburn.errors import ShapeError
 from exburn.optimizers import Adam
 from exburn.optimizers.contract.trees import initial_state
 

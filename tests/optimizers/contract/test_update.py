@@ -7,9 +7,7 @@ import pytest
 from tests.golden import keras
 
 from exburn import optimizers
-from exburn.errors import (
-    ArgumentError,
-)
+from exburn.errors import ArgumentError
 from exburn.optimizers import SGD, Adam
 
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from tests.optimizers.schedules.as_keras import values
 
-from exburn.errors import (
-    NotBuiltError,
-)
+from exburn.errors import NotBuiltError
 from exburn.optimizers import SGD, schedules
 
 

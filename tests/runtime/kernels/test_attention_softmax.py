@@ -11,10 +11,7 @@ from tests.runtime.kernels.interpreted import losses
 import exburn
 from exburn import config, layers
 from exburn.core import forward_context
-from exburn.runtime.kernels import (
-    attention_softmax,
-    memory_bound,
-)
+from exburn.runtime.kernels import attention_softmax, memory_bound
 from exburn.runtime.kernels.attention_softmax import masked_softmax
 
 SCORES = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3, 4, 5)) * 3)

@@ -7,9 +7,7 @@ from tests.runtime.kernels.interpreted import losses
 
 import exburn
 from exburn import layers
-from exburn.runtime.kernels import (
-    memory_bound,
-)
+from exburn.runtime.kernels import memory_bound
 
 
 def test_a_transformer_trains_the_same(request):

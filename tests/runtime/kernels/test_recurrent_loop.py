@@ -9,9 +9,7 @@ from tests.runtime.kernels.interpreted import close
 
 from exburn import layers
 from exburn.layers.contract.recurrent_cell import RecurrentCell
-from exburn.runtime.kernels import (
-    recurrent_loop,
-)
+from exburn.runtime.kernels import recurrent_loop
 
 RECURRENT = {
     "lstm": lambda **options: layers.LSTM(16, **options),

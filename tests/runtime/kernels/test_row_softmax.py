@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from tests.runtime.kernels.interpreted import close, derivatives
 
-from exburn.runtime.kernels import (
-    row_softmax,
-)
+from exburn.runtime.kernels import row_softmax
 
 
 def test_softmax_of_rows_agrees_with_the_plain_form(kernels):

@@ -5,11 +5,7 @@ import numpy as np
 import pytest
 from tests.golden import keras
 from tests.layers.preprocessing.cases import make
-from tests.layers.preprocessing.image.beside import (
-    BYTES,
-    X,
-    channels_first,
-)
+from tests.layers.preprocessing.image.beside import BYTES, X, channels_first
 
 from exburn import layers as L
 
