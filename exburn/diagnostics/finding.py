@@ -405,7 +405,6 @@ def suggest(
 
     Args:
         rates: The rates, evenly spaced in their logarithm.
-        smoothed: The losses.
         noise: The standard deviation of a loss that was not smoothed.
 
     Returns:

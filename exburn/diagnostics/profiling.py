@@ -185,11 +185,7 @@ def profile(
 
 
 class _NoteCalls(Interceptor):
-    """Notes ``(specs, rebuild)`` of each call: ``args, kwargs = rebuild(arrays)``.
-
-    Args:
-        calls: Receives them, by the layer's path.
-    """
+    """Notes ``(specs, rebuild)`` of each call: ``args, kwargs = rebuild(arrays)``."""
 
     def __init__(self, calls: dict[str, list]):
         self.calls = calls

@@ -26,7 +26,6 @@ def first_batch(
     """A batch of the data: for shapes only.
 
     Args:
-        dataset: The data.
         seed: For the order of a loader that shuffles; ``None`` for none.
         rows: Of a model that takes only so many.
         batch_size: Rows of a step, where the data are arrays.
@@ -65,7 +64,6 @@ def check_form(op: str, batch: tuple, other: tuple, names: tuple) -> None:
     """Validation data have the structure and shapes of the training data.
 
     Args:
-        op: The operation named in errors.
         batch, other: ``(x, y, …)`` of the one and the other.
         names: Of the inputs and of the outputs, as far as they are known: a dict by
             name is as good as a list.
@@ -92,11 +90,7 @@ def check_form(op: str, batch: tuple, other: tuple, names: tuple) -> None:
 
 
 def check_model(op: str, model: Any) -> None:
-    """Refuses what is no model of ExBurn.
-
-    Raises:
-        DTypeError: It is something else.
-    """
+    """Refuses what is no model of ExBurn."""
     if not (isinstance(model, Layer) and model.is_model):
         raise DTypeError(
             op,
@@ -142,7 +136,6 @@ def check_repeats(dataset: Any, *, whole: bool, steps: int | None) -> None:
     """What is trained and validated on begins anew for each of the two.
 
     Args:
-        dataset: The data of both.
         whole: Whether one of the two takes all of them.
         steps: Steps of an epoch, if those are a part of the data.
     """

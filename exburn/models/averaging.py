@@ -108,12 +108,7 @@ def check_statistics(model: Network, data: Any) -> None:
 
 
 def _data_for_statistics(trainer: Trainer, dataset: Any) -> tuple[Any, Any, Any]:
-    """The data, or those of the ``fit`` under way; their batch size and steps.
-
-    Raises:
-        ArgumentError: There are none.
-        DataError: They cannot be gone through once more.
-    """
+    """The data, or those of the ``fit`` under way; their batch size and steps."""
     fitted, rows, steps = trainer.fitted, None, None
     if dataset is None and fitted is not None:
         dataset, rows, steps = fitted.dataset, fitted.batch_size, fitted.steps

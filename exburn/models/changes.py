@@ -168,8 +168,6 @@ def quantize_in_place(
     """Carries a plan out and records it.
 
     Args:
-        model: The model.
-        plan: The plan.
         frozen: Paths of weights that are not trained beside packed ones; all if None.
         calibration: What weights are chosen on, if they are.
 
@@ -214,11 +212,7 @@ def retrace(model: Any) -> None:
 
 
 def repeat(model: Any, changes: Any) -> Any:
-    """Does to a fresh model what the records say was done to it; returns the model.
-
-    Raises:
-        FileFormatError: The records do not fit the model.
-    """
+    """Does to a fresh model what the records say was done to it; returns the model."""
     for record in changes or ():
         kind = record.get("kind") if isinstance(record, dict) else None
         if kind == "quantization":

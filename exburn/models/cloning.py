@@ -87,15 +87,7 @@ def copy_graph(
     call_function: Callable[..., Any] | None = None,
     recursive: bool = False,
 ) -> Model:
-    """The graph of a model over clones of its layers; it is not compiled.
-
-    Args:
-        model, input_tensors, clone_function, call_function, recursive: As of
-            ``clone_model``.
-
-    Raises:
-        ArgumentError: The model has no graph, or cannot be called in another way.
-    """
+    """The graph of a model over clones of its layers; it is not compiled."""
     graph: Any = model.graph
     if graph is None:
         raise ArgumentError(

@@ -223,11 +223,7 @@ def _reseed(model: Network, seed: int | None) -> None:
 
 
 def _optimizer_for(model: Network, optimizer: Any) -> Any:
-    """The optimizer, of which training computes ``update``, not what is around it.
-
-    Raises:
-        ArgumentError: It has an ``apply`` of its own, which would be lost.
-    """
+    """The optimizer, of which training computes ``update``, not what is around it."""
     optimizer = optimizers.get(optimizer)
     if overrides(model, "train_step"):
         return optimizer

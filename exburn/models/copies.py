@@ -98,7 +98,6 @@ def hand_over(giver: Network, taker: Network) -> None:
     copied: whoever trains next makes the arrays its own.
 
     Args:
-        giver: The model that was trained last.
         taker: The other one, whose optimizer is of the same kind.
     """
     state = training_state(giver)

@@ -73,14 +73,7 @@ def encode_dataset(
     """The data as the model's program takes them.
 
     Args:
-        model: The model.
         dataset: What ``read_dataset`` made for it.
-        op: The operation named in errors.
-        batch_size: Rows of a step.
-        shuffle: As for ``fit``.
-
-    Raises:
-        DataError, ShapeError, DTypeError: They do not fit the model.
     """
     if not model.reads_strings:
         return dataset

@@ -34,7 +34,6 @@ def read_fit_data(model: Network, request: DataRequest) -> FitData:
     """Reads the data of a training, and checks all that needs no weights.
 
     Args:
-        model: A compiled model.
         request: The data, and how they are cut into batches.
     """
     op, steps = request.op, request.steps_per_epoch
@@ -96,7 +95,6 @@ def encode_for(model: Network, data: FitData, initial_epoch: int = 0) -> None:
     Args:
         model: The model, whose lookups run on the host.
         data: The data of a training; ``dataset`` and ``validation`` are set.
-        initial_epoch: As of ``fit``.
     """
     op, (dataset, validation) = data.op, data.sources
     with closed_if_it_fails(dataset, validation):

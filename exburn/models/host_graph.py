@@ -41,8 +41,6 @@ class _Step:
         target: The path to the layer: its key, behind those of the models that it is
             in; or an operation.
         leaves, treedef: The arguments, with ``_Source`` where something is taken.
-        name: What the program calls the outputs.
-        specs: Their specs.
     """
 
     target: tuple[str, ...] | Operation
@@ -57,10 +55,8 @@ class HostGraph:
     """What runs on the host, and the program's graph.
 
     Attributes:
-        graph: The whole model's graph.
         steps: The calls on the host, in their order.
         sources: For each input of the program where it comes from.
-        program: The graph of what is left.
     """
 
     graph: Graph
@@ -97,12 +93,7 @@ class HostGraph:
         return any(nodes[key] is layer for key in called if isinstance(key, str))
 
     def reads(self, nodes: Any, layer: Any) -> bool:
-        """Tells whether the part that runs on the host depends on a layer.
-
-        Args:
-            nodes: The model's layers by name.
-            layer: A layer somewhere in the model.
-        """
+        """Tells whether the part that runs on the host depends on a layer."""
         called = (_target(nodes, step.target) for step in self.steps)
         return any(
             part is layer
@@ -119,13 +110,7 @@ class HostGraph:
         """The program's inputs for inputs of the model.
 
         Args:
-            nodes: The model's layers by name.
             inputs: Arrays in the structure of the model's inputs.
-
-        Raises:
-            DataError: Their number or names differ.
-            ShapeError: A rank or a known size differs.
-            DTypeError: An array is not of what a lookup takes.
         """
         graph = self.graph
         values = graph.order_inputs(as_values(inputs, len(graph.inputs)))
@@ -146,16 +131,7 @@ class HostGraph:
 
 
 def split_off(graph: Graph, nodes: Any) -> HostGraph | None:
-    """What of a graph runs on the host; ``None`` if all of it is a program.
-
-    Args:
-        graph: The graph.
-        nodes: Its layers by name.
-
-    Raises:
-        GraphError: A layer with weights comes before one on the host, or an output
-            holds strings.
-    """
+    """What of a graph runs on the host; ``None`` if all of it is a program."""
     whole = {i for i, node in enumerate(graph.nodes) if _is_on_host(node, nodes)}
     inner = {
         i: within

@@ -48,9 +48,6 @@ def is_operation(entry: Mapping[str, Any]) -> bool:
 def keras_operation(entry: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
     """The name of an operation, and a function of what its class is called on.
 
-    Raises:
-        FileFormatError: There is no such operation, or it takes a function.
-
     Example:
         >>> config = {"axis": 0, "name": "sum_1"}
         >>> name, total = keras_operation({"class_name": "Sum", "config": config})

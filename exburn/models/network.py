@@ -560,11 +560,7 @@ def _infer_output_axes(network: Network) -> list[tuple[str | None, ...]] | None:
 
 
 def _check_output_axes(network: Network, names: Any) -> list[tuple[str | None, ...]]:
-    """The names of each output's axes, as a user gave them.
-
-    Raises:
-        ArgumentError: Not every axis has one.
-    """
+    """The names of each output's axes, as a user gave them."""
     outputs = network.outputs
     if len(outputs) == 1 and all(isinstance(name, str | None) for name in names):
         names = [names]

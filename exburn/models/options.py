@@ -86,7 +86,6 @@ def options_after(self: Network, batches: int, **options: Any) -> Iterator[None]
 
     Args:
         batches: The last batches before the block that its schedule counts, too.
-        **options: As of ``options``.
     """
     changes = {name: value for name, value in options.items() if value is not None}
     trainer = require_trainer(self, "options")
@@ -180,7 +179,6 @@ def warm_up_from_here(holder: StateHolder, batches: int) -> Iterator[None]:
     """Lets a warm-up count from here in the block, and ends it with the block.
 
     Args:
-        holder: Where the optimizer's state is.
         batches: The last batches before the block that the warm-up counts, too.
     """
     if holder.opt_state is not None:

@@ -22,13 +22,7 @@ def memory_errors(model: Any, op: str, dataset: Any, rows: int) -> Iterator[None
     """In the block, a device that runs out of memory is an ``OutOfMemoryError``.
 
     Args:
-        model: The model.
         op: ``"fit"``, ``"evaluate"`` or ``"predict"``.
-        dataset: What it runs on.
-        rows: The batch size.
-
-    Raises:
-        OutOfMemoryError: With the figures of ``model.plan`` where they can be had.
     """
     try:
         yield

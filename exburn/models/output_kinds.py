@@ -33,13 +33,8 @@ def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKi
     """The kinds of a model's outputs, by its last functions, and by its loss.
 
     Args:
-        model: A model.
         loss: What it is trained with, in the structure of its outputs; by default
             what ``compile`` was given.
-        op: The operation named in errors.
-
-    Raises:
-        NotBuiltError: It has no weights yet.
 
     Example:
         >>> from exburn import Input, Sequential

@@ -121,19 +121,13 @@ def make_plan(
     """The plan of a step of a prepared trainer.
 
     Args:
-        trainer: The trainer.
         kind: ``"train"`` or ``"predict"``.
         batch: Specs of ``(x, y, sample_weight)`` for any number of rows.
-        rows: Rows of the step.
         largest: Whether the largest batch is looked for.
         distribution: How it lies on several devices; ``None`` for one.
         link: How devices reach each other, as of ``distribution.step_time``.
         rate: Floating-point operations a second that a device reaches.
         available: Bytes of memory; by default what is free, or holds the model.
-
-    Raises:
-        LayoutError: A weight cannot be laid out so.
-        ArgumentError: There is no such link, or the rate is not positive.
     """
     preparer, state = trainer.preparer, state_specs(trainer.preparer, kind)
     programs, exact = preparer.programs, preparer.exact_rows(kind == "train")
@@ -221,12 +215,7 @@ def _likely_rate() -> float:
 
 
 def input_specs(model: Any, hint: str = "model.plan(32, x), or fit first") -> Any:
-    """Specs of one row of a functional model's inputs.
-
-    Raises:
-        ArgumentError: They are unknown, or of a free size. The hint is the call that
-            takes inputs.
-    """
+    """Specs of one row of a functional model's inputs."""
     if getattr(model, "graph", None) is None:
         raise ArgumentError(
             "plan",

@@ -244,9 +244,7 @@ def round_activations(model: Any, plan: Any, chosen: set[str], **options: Any) -
 
     Args:
         model: The model, which is changed in place.
-        plan: The plan.
         chosen: Paths of the layers that may be changed.
-        options: Of the ranges.
     """
     targets = {target.path for target in plan.targets if target.schemes}
     dtype = "float8" if plan.settings.storage == "float8" else "int8"
@@ -255,13 +253,7 @@ def round_activations(model: Any, plan: Any, chosen: set[str], **options: Any) -
 
 
 def check_method(op: str, method: Any, calibration: Any, percentile: Any) -> float:
-    """The percentile, after a check of how ranges are to be measured.
-
-    Raises:
-        UnknownNameError: There is no such method.
-        ArgumentError: There is nothing to measure on, or a percentile that is out of
-            range or not used.
-    """
+    """The percentile, after a check of how ranges are to be measured."""
     if method is not None and method not in METHODS:
         raise unknown_name("method", method, METHODS, op=op)
     if method is not None and calibration is None:

@@ -21,12 +21,6 @@ def class_weights(
         dataset: Data with one target array: integer labels or one-hot rows.
         weights: ``{class: weight}``, with an entry for every class in the data. Classes
             that these data have no row of are allowed: others may have them.
-        op: The operation that errors name.
-
-    Raises:
-        ArgumentError: Not a mapping, a negative weight, a key that is no class, or
-            sample weights as well.
-        TargetError: A class in the data has no weight.
     """
     if not isinstance(weights, Mapping) or not weights:
         raise ArgumentError(
@@ -73,11 +67,6 @@ def check_known_classes(op: str, weights: Mapping[int, float], outputs: Any) -> 
     """Raises for a class beyond those that a model tells apart.
 
     Negative labels may be ones that its loss ignores.
-
-    Args:
-        op: The operation that errors name.
-        weights: As for ``class_weights``.
-        outputs: Specs of the model's outputs.
     """
     shape = getattr(outputs, "shape", ())
     if len(shape) != 2 or shape[1] < 2:

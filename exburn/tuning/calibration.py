@@ -127,9 +127,6 @@ def class_probabilities(probabilities: Any, op: str = "calibration") -> np.ndarr
     """[rows, classes] Probabilities; of one against the rest those of both.
 
     Axes between, such as time, become rows.
-
-    Raises:
-        DataError: They are not from 0 to 1 with a sum of 1, or there are no rows.
     """
     p = np.asarray(probabilities, np.float64)
     p = p[..., None] if p.ndim == 1 else p

@@ -18,7 +18,6 @@ class RunningSweep(Protocol):
     """The sweep under way, as callbacks see it.
 
     Attributes:
-        epochs: How long the longest lanes train.
         monitor, mode: The value that lanes are compared by, and which way it is better.
     """
 
@@ -140,10 +139,6 @@ def make_callbacks(
     """The callbacks of a sweep: those given, functions among them, and its progress.
 
     An ``EarlyStopping`` comes by itself: it watches each lane.
-
-    Raises:
-        ArgumentError: One is another callback of ``fit``, or nothing that could be
-            called.
     """
     if verbose not in (0, 1, 2, "auto", True, False):
         raise ArgumentError("sweep", f"verbose must be 0 or 1, received {verbose!r}")

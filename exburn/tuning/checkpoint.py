@@ -60,12 +60,7 @@ class SweepCheckpoint:
 
     Args:
         folder: The folder; it is made if there is none.
-        ready: What the sweep was given.
         seconds: The least time between two checkpoints within a rung; 60 by default.
-
-    Raises:
-        ArgumentError: The path is that of a file.
-        SaveError: The system lets nothing be written there.
     """
 
     def __init__(
@@ -103,11 +98,7 @@ class SweepCheckpoint:
             self._provenance.close()
 
     def save(self, run: SweepRun) -> None:
-        """Writes the state of a sweep.
-
-        Raises:
-            SaveError: The system refuses; the checkpoint before is intact.
-        """
+        """Writes the state of a sweep."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -148,7 +139,6 @@ class SweepCheckpoint:
 
         Args:
             error: The exception, which learns of a failure to write.
-            run: The sweep.
         """
         if not run.groups or any(is_consumed(g.state.step) for g in run.groups):
             return
@@ -158,11 +148,7 @@ class SweepCheckpoint:
             error.add_note(f"The sweep's checkpoint was not written: {failure}")
 
     def restore(self, run: SweepRun) -> bool:
-        """Puts a sweep where it was; returns whether there is a checkpoint.
-
-        Raises:
-            CheckpointError: It is of another sweep, or not intact.
-        """
+        """Puts a sweep where it was; returns whether there is a checkpoint."""
         path = self._folder / _MANIFEST
         if not path.exists():
             self.provenance(run).begin()
@@ -217,11 +203,7 @@ class SweepCheckpoint:
 
 
 def check_resumable(dataset: Any, asks: bool) -> None:
-    """Raises if a sweep could not go on from a checkpoint.
-
-    Raises:
-        ArgumentError: Its data are read from a loader, or a study asks for trials.
-    """
+    """Raises if a sweep could not go on from a checkpoint."""
     if asks:
         raise ArgumentError(
             "sweep",
@@ -235,12 +217,7 @@ def check_resumable(dataset: Any, asks: bool) -> None:
 
 
 def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
-    """What the result of a sweep depends on.
-
-    Args:
-        run: The sweep.
-        ready: What it was given.
-    """
+    """What the result of a sweep depends on."""
     trials = run.begun
     paths = dict.fromkeys(path for trial in trials for path in trial)
     options = {
@@ -255,11 +232,7 @@ def provenance_of_sweep(run: SweepRun, ready: SetUp) -> Provenance:
 
 
 def provenance_of_scores(ready: SetUp) -> Provenance:
-    """The inputs of a sweep's scores, whatever its trials and their seeds are.
-
-    Args:
-        ready: What it was given.
-    """
+    """The inputs of a sweep's scores, whatever its trials and their seeds are."""
     preparer = require_trainer(ready.model, "sweep").preparer
     return provenance_of(preparer, *ready.data.sources, _options_of(ready))
 
@@ -384,15 +357,7 @@ def _read_like(arrays: SweepArrays, name: str, like: Any) -> Any:
 
 
 def saved_provenance(state: Mapping[str, Any], path: Any) -> dict[str, str]:
-    """What the result of a sweep depends on, as a checkpoint says it.
-
-    Args:
-        told: What the checkpoint says.
-        path: Its file, named in errors.
-
-    Raises:
-        ModelFormatError: It does not.
-    """
+    """What the result of a sweep depends on, as a checkpoint says it."""
     saved = state.get("provenance")
     if not isinstance(saved, dict) or not _are_names([*saved.values()]):
         raise damage_error("sweep", path, "it does not say what the sweep depends on")
@@ -400,16 +365,7 @@ def saved_provenance(state: Mapping[str, Any], path: Any) -> dict[str, str]:
 
 
 def check_state(state: Mapping[str, Any], run: SweepRun, path: Any) -> None:
-    """Raises if what a checkpoint says cannot be of this sweep, or leads elsewhere.
-
-    Args:
-        told: What it says.
-        run: The sweep.
-        path: Its file, named in errors.
-
-    Raises:
-        ModelFormatError: Something in it is of another kind, or out of range.
-    """
+    """Raises if what a checkpoint says cannot be of this sweep, or leads elsewhere."""
     epochs, lanes = run.epochs, len(run.lanes)
     variants = len(run.variants)
 
@@ -453,11 +409,7 @@ def _are_names(value: Any) -> bool:
 
 
 class SweepArrays:
-    """The arrays of a checkpoint, of any dtype, as bytes.
-
-    Args:
-        file: The file that has them.
-    """
+    """The arrays of a checkpoint, of any dtype, as bytes."""
 
     def __init__(self, file: TensorFile):
         self._file = file
@@ -465,11 +417,7 @@ class SweepArrays:
             raise damage_error("sweep", file.path, "it holds no sweep's arrays")
 
     def read(self, name: str) -> np.ndarray:
-        """The array of a name.
-
-        Raises:
-            ModelFormatError: There is none, or it is damaged.
-        """
+        """The array of a name."""
         if name not in self._file.entries:
             raise damage_error("sweep", self._file.path, f"there is no array {name!r}")
         return self._file.read_one(name)
@@ -478,12 +426,7 @@ class SweepArrays:
         """The array of a name, which has numbers of each lane.
 
         Args:
-            name: Its name.
-            rows: How many lanes there are.
             columns: How many numbers each lane has, if that is known.
-
-        Raises:
-            ModelFormatError: It has another shape.
         """
         data = self.read(name)
         shape = (rows,) if columns is None else (rows, columns)
@@ -498,11 +441,7 @@ class SweepArrays:
         """The array of a name, of the shape and dtype of another one.
 
         Args:
-            name: Its name.
             like: The other one, which may have keys.
-
-        Raises:
-            ModelFormatError: It has another number of bytes.
         """
         if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
             like = jax.random.key_data(like)

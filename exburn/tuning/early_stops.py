@@ -17,7 +17,6 @@ class EarlyStops:
     Args:
         stopping: The callback, of which each lane has a copy.
         model: The sweep's, whose metrics tell which values are better.
-        monitor: What lanes are compared by.
 
     Attributes:
         logs: What lanes have logged in this epoch, by their numbers.
@@ -35,10 +34,6 @@ class EarlyStops:
         self, epoch: int, records: Sequence[LaneRecord]
     ) -> tuple[list[int], list[int]]:
         """Looks at what lanes have logged.
-
-        Args:
-            epoch: The epoch's number.
-            records: Those of all lanes.
 
         Returns:
             Lanes whose weights are to be kept, as the best so far; and those that end.

@@ -205,7 +205,6 @@ class EnsembleMean(Layer):
     Args:
         kind: What they put out: see :class:`Ensemble`.
         stacked: Whether the outputs are stacked instead of averaged.
-        **kwargs: As of ``Layer``.
 
     Shape:
         a list of [batch, …] → [batch, …], or [batch, members, …]
@@ -228,11 +227,7 @@ class EnsembleMean(Layer):
 
 
 def _averages(each: list[Any], kinds: tuple[str, ...], stacked: bool = False) -> Any:
-    """Symbols of the means of members' outputs, or of all of them, in their structure.
-
-    Raises:
-        ArgumentError: There are more or fewer kinds than outputs.
-    """
+    """Symbols of the means of members' outputs, or of all of them, stacked."""
     leaves = [jax.tree.leaves(outputs) for outputs in each]
     if len(kinds) != len(leaves[0]):
         reason = f"members have {len(leaves[0])} outputs, {len(kinds)} are described"

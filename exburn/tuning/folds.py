@@ -105,16 +105,11 @@ def fold_masks(
     Args:
         folds: Their number; a :class:`Folds`; a splitter of scikit-learn; or pairs of
             indices ``(train, validation)``, as its ``split`` gives them.
-        rows: How many rows the data have.
         y: Their targets, for splits that look at them.
         groups: What a splitter keeps together, one for each row.
 
     Returns:
         Two arrays [folds, rows] of booleans.
-
-    Raises:
-        ArgumentError: ``folds`` is none of these.
-        DataError: Folds do not fit the data.
 
     Example:
         >>> train, validation = fold_masks(5, rows=10, y=[0] * 5 + [1] * 5)

@@ -35,7 +35,6 @@ class Group:
         variant: The model that their programs are made of.
         members: Numbers of the lanes among all of the sweep. The last one may come
             several times, so that all groups have one width: only its first counts.
-        trials: What each of them varies.
         state: Their states; ``None`` for those that they begin with.
         rows: The rows of each lane, if they differ.
         own_order: Whether each lane has its rows in the order of its own seed.
@@ -109,7 +108,6 @@ class Group:
         goes on after the steps that are ``done``.
 
         Args:
-            epoch: Its number.
             frozen: Which of the lanes stay as they are.
             last: Whether none follows.
             after_chunk: Called after each chunk; it may end the sweep by an exception.
@@ -295,8 +293,6 @@ def cut(
     either.
 
     Args:
-        count: How many lanes there are.
-        width: How many go into a group.
         devices: Among how many its lanes are divided.
         exactly: Whether a group is never narrower.
 

@@ -70,10 +70,8 @@ class HyperparameterPlace:
     """Where the thing is that a path names.
 
     Attributes:
-        path: The path.
         kind: What is to be done with it.
         holder: Finds in a copy of the model what has it; ``None`` if nothing does.
-        key: The attribute, or the entry.
         layer: Path of the layer that has it, if one does.
         part: The attribute of the layer that holds the holder, if the layer does not
             have the option itself.
@@ -99,11 +97,7 @@ class HyperparameterPlace:
         return slot
 
     def check(self, model: Model, value: Any) -> None:
-        """Raises if a value can never work there.
-
-        Raises:
-            ArgumentError: With the path, and what the thing itself says.
-        """
+        """Raises if a value can never work there."""
         try:
             self._check(model, value)
         except ExBurnError as error:
@@ -144,11 +138,7 @@ class HyperparameterPlace:
             return True
 
     def remade(self, model: Model, value: Any) -> Any:
-        """What has the option, made anew with a value.
-
-        Raises:
-            CannotRemake: Its configuration does not make it again.
-        """
+        """What has the option, made anew with a value."""
         assert self.holder is not None
         own = value if value is None or is_array([value]) else copy.deepcopy(value)
         return remake(self.holder(model), {self.key: own})
@@ -162,12 +152,7 @@ class HyperparameterPlace:
         return vars(self.remade(model, value)).get(self.key, value)
 
     def why_alone(self, model: Model, values: Iterable[Any]) -> str:
-        """Why no array can stand for values of a number; empty if one can.
-
-        Args:
-            model: The model.
-            values: Those of the trials.
-        """
+        """Why no array can stand for values of a number; empty if one can."""
         if self.kind == "loss_weights" or self.holder is None:
             return ""
         holder = self.holder(model)
@@ -185,15 +170,7 @@ class HyperparameterPlace:
         return ""
 
     def put(self, model: Model, value: Any) -> Model:
-        """The model with a value there: itself, or another one with fresh weights.
-
-        Args:
-            model: One that nobody else has.
-            value: Of any kind.
-
-        Raises:
-            CannotRemake: What has the option cannot be made anew.
-        """
+        """The model with a value there: itself, or another one with fresh weights."""
         try:
             return self._put(model, value)
         except ExBurnError as error:
@@ -309,11 +286,7 @@ def _weigh(model: Any, place: int, value: float) -> None:
 
 
 def find(model: Model, path: Any) -> HyperparameterPlace:
-    """The place that a path names in a built and compiled model.
-
-    Raises:
-        UnknownNameError: There is none, with the nearest paths there are.
-    """
+    """The place that a path names in a built and compiled model."""
     for place in places(model):
         if place.path == path:
             return place

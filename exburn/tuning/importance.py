@@ -29,17 +29,11 @@ def path_importance(
     last epoch that all of them have reached; those that turned NaN are the worst.
 
     Args:
-        records: The lanes.
-        monitor: The name of what is compared.
         mode: ``"min"`` or ``"max"``.
         evaluator: One of these; ``"auto"``: the first that is installed.
 
     Returns:
         Path → share; they add up to 1, or are all 0 where nothing matters.
-
-    Raises:
-        ArgumentError: There are fewer than four lanes.
-        MissingDependencyError: What evaluates is not installed.
 
     Example:
         >>> trials = [{"rate": r, "seed": s} for r in (0.1, 0.2, 0.3) for s in (0, 1)]

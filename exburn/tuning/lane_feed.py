@@ -23,14 +23,12 @@ class LaneFeed:
     Args:
         make: Makes what cuts the data of so many first rows, ``None`` for all of them;
             it is asked whether these are to be on the device.
-        seeds: Seed of each lane's order.
         rows: Numbers of each lane's rows; ``None`` where all have all rows.
         shuffle: Whether lanes of other seeds have other orders.
         send: Sends what lanes have of their own, ``[steps, lanes, …]``.
 
     Attributes:
         own_rows: Whether lanes have rows of their own.
-        feed: What cuts the data.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class LaneFeed:
         """The chunks of an epoch.
 
         Args:
-            epoch: Its number.
             phase: Steps of a group of accumulated gradients that were done before it.
             start: Steps of the epoch to leave out: they are done.
             last: Whether none follows.

@@ -153,8 +153,6 @@ def join(
     """Lanes of several states as one state.
 
     Args:
-        states: The states.
-        positions: Which lanes of each of them.
         order: The order of all these lanes in the result, maybe some several times.
     """
     at = tuple(np.asarray(one, np.int32) for one in positions)
@@ -205,12 +203,7 @@ def numbers_array(values: Sequence[Any]) -> jax.Array:
 
 
 def fresh_totals(totals: Any, frozen: Sequence[bool]) -> Any:
-    """Totals before an epoch; those of frozen lanes keep them frozen.
-
-    Args:
-        totals: Of one model, on the host.
-        frozen: Which lanes are.
-    """
+    """Totals before an epoch; those of frozen lanes keep them frozen."""
     repeated_totals = repeat(totals, len(frozen))
     if not any(frozen) or _total(repeated_totals) is None:
         return repeated_totals

@@ -24,9 +24,6 @@ class LanesOnDevices(OneDevice):
     """The axis of lanes is divided over devices; the data are on each of them.
 
     In a step no device needs anything of another one.
-
-    Args:
-        devices: The devices, of this process.
     """
 
     def __init__(self, devices: Any):
@@ -87,9 +84,6 @@ def placement_of(mesh: Any) -> LanesOnDevices | None:
 
     Args:
         mesh: A number of devices, a list of them, ``"all"``, or ``None``.
-
-    Raises:
-        LayoutError: It is none of these, or there are not so many.
     """
     if mesh is None:
         return None

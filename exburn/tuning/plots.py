@@ -30,14 +30,8 @@ def draw_curves(
     """Draws a line for each lane, its metric over the epochs, the best on top.
 
     Args:
-        axes: matplotlib's axes.
-        records: The lanes.
-        metric: A logged name.
         mode: ``"min"`` or ``"max"``: which scores are better.
         color: A path whose value colours the lines; by default a lane's rank does.
-
-    Raises:
-        UnknownNameError: The metric is not logged, or the path not varied.
     """
     names = dict.fromkeys(name for r in records for name in r.history)
     if metric not in names:
@@ -84,9 +78,6 @@ def draw_parallel(
     """Draws an axis for each path that varies and one for the score, a line a lane.
 
     Args:
-        axes: matplotlib's axes.
-        records: The lanes.
-        monitor: The name of the score.
         mode: ``"min"`` or ``"max"``: which scores are better.
     """
     scores = np.array([record.score for record in records])
@@ -139,12 +130,7 @@ def draw_parallel(
 
 
 def draw_importance(axes: Any, shares: Mapping[str, float]) -> None:
-    """Draws a bar for the share of each path, the largest on top.
-
-    Args:
-        axes: matplotlib's axes.
-        shares: Path → share.
-    """
+    """Draws a bar for the share of each path, the largest on top."""
     bars = draw_bars(axes, [*shares], {"share": [*shares.values()]})
     axes.bar_label(bars, fmt="{:.0%}", padding=2, fontsize=8)
     axes.set(xlim=(0, 1.1), xlabel="share in the differences", title="importance")
@@ -204,11 +190,7 @@ def _axis_of(
 
 
 def _bounds(values: np.ndarray) -> tuple[float, float]:
-    """The range to be seen: not that of a few diverging lanes, which squash all others.
-
-    Args:
-        values: Finite numbers, at least one.
-    """
+    """The range to be seen: without diverging lanes, which squash all others."""
     q1, q3 = np.quantile(values, [0.25, 0.75])
     reach = 3 * (q3 - q1) or np.inf  # Tukey's outer fences
     return max(values.min(), q1 - reach), min(values.max(), q3 + reach)

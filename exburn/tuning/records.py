@@ -145,11 +145,7 @@ def plain(value: Any) -> Any:
 
 
 def check_mode(op: str, mode: Any) -> str:
-    """The direction in which a score is better: ``"min"`` or ``"max"``.
-
-    Raises:
-        ArgumentError: It is neither.
-    """
+    """The direction in which a score is better: ``"min"`` or ``"max"``."""
     return check_choice(op, "mode", mode, ("min", "max"))
 
 

@@ -54,10 +54,6 @@ def arguments_of(thing: Any, but: Container[str] = ()) -> dict[str, Any]:
 
     Args:
         thing: An object with a ``get_config``.
-        but: Arguments that need not be told.
-
-    Raises:
-        CannotRemake: There are others.
     """
     cls = type(thing)
     config, reason = {}, "its configuration does not tell"
@@ -87,10 +83,6 @@ def remake(thing: Any, changes: Mapping[str, Any]) -> Any:
 
     Args:
         thing: An object with a ``get_config``.
-        changes: Arguments of its constructor, by name.
-
-    Raises:
-        CannotRemake: The thing has no configuration, or it has no such argument.
 
     Example:
         >>> from exburn.regularizers import L1L2
@@ -143,12 +135,6 @@ def with_layer(model: Model, layer: Layer, key: str, value: Any) -> Model:
 
     Args:
         model: A built model; it stays as it is.
-        layer: A layer somewhere in it.
-        key, value: An argument of the layer's constructor.
-
-    Raises:
-        CannotRemake: The layer's configuration does not tell the argument, or a layer
-            around it makes it.
     """
     with making_clone():
         changed = _around(model, layer, lambda: remake(layer, {key: value}))
@@ -215,12 +201,7 @@ def with_optimizer(model: Model, old: Any, new: Any) -> None:
     """Trains a model with another optimizer in the place of one; it goes on.
 
     Args:
-        model: The model.
         old: Its optimizer, or one of several that it has.
-        new: The other one.
-
-    Raises:
-        CannotRemake: A function chooses among its optimizers.
     """
     state = training_state(model)
     replace_optimizer(model, _instead(model._run.value.optimizer, old, new))
@@ -249,11 +230,7 @@ def _instead(optimizer: Any, old: Any, new: Any) -> Any:
 
 
 def with_loss(model: Model, old: Any, new: Any) -> None:
-    """Trains a model with another loss in the place of one; it goes on.
-
-    Raises:
-        CannotRemake: Several outputs have the loss.
-    """
+    """Trains a model with another loss in the place of one; it goes on."""
     run = model._run.value
     preparer = run.trainer.preparer
     if sum(term.original is old for term in preparer.objective.terms) > 1:
@@ -269,10 +246,6 @@ def differs_elsewhere(one: Any, other: Any, key: str) -> bool:
 
     They do if something was computed from it when they were made. What cannot be
     compared is taken for different.
-
-    Args:
-        one, other: Two of them.
-        key: The attribute.
 
     Example:
         >>> from argparse import Namespace

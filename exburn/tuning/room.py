@@ -28,12 +28,7 @@ def check_room(
     Its weights are not drawn: their shapes are enough.
 
     Args:
-        make: Makes the model.
-        values: Its values, by path.
         placement: The devices, if there are several.
-
-    Raises:
-        OutOfMemoryError: Its weights, their gradients and the optimizer need more.
     """
     if not any("/" in path for path in values):
         return  # of no layer

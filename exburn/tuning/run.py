@@ -476,11 +476,7 @@ def _sizes(lane: Lane) -> tuple[int, ...]:
 
 
 def _check_readings(groups: Sequence[tuple[Variant, list[int]]]) -> None:
-    """Raises if several groups would read data that are there once.
-
-    Raises:
-        DataError: They are a generator's.
-    """
+    """Raises if several groups would read data that are there once."""
     if len(groups) > 1 and any(variant.data.is_read_once for variant, _ in groups):
         raise DataError(
             "sweep",

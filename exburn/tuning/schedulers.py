@@ -32,7 +32,6 @@ class Rung:
 
     Attributes:
         epochs: The epochs that a lane has behind it at the end of the stretch.
-        lanes: How many lanes train in it.
         groups: For each lane of the sweep, by its first position, with which lanes it
             is compared at the end; -1: with none, it goes on. ``None``: all with all.
     """
@@ -353,7 +352,6 @@ class OfFolds(Scheduler):
     A trial's score is the mean of its folds', and NaN if one of them is frozen.
 
     Args:
-        scheduler: What decides.
         folds: Lanes of a trial, which stand side by side.
 
     Example:

@@ -33,14 +33,7 @@ _ROUND = 16  # trials that a sampler is asked for at once, where nobody says
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SweepRequest(DataRequest):
-    """The arguments of ``sweep``.
-
-    Attributes:
-        others: As of ``sweep``.
-
-    Raises:
-        ArgumentError: A value can never work, or two do not go together.
-    """
+    """The arguments of ``sweep``."""
 
     op: str = dataclasses.field(default="sweep", init=False)
     over: Mapping[str, Any]
@@ -93,14 +86,11 @@ class Lane:
     """One lane of a sweep.
 
     Attributes:
-        record: What it has logged.
-        variant: Whose programs it runs in.
         rows: The rows that it is trained and validated on, if not all.
         weights: Its weights where it ended, on the host: parameters, frozen ones and
             others, by name.
         opt_state: Its optimizer's state there; ``None`` where the lane was stopped
             or turned NaN.
-        step: Batches that it has seen.
     """
 
     record: LaneRecord
@@ -116,15 +106,11 @@ class SetUp:
     """A sweep that could begin.
 
     Attributes:
-        model: The model.
         request: The arguments of ``sweep``.
-        data: The data that it names.
         rows: Those of each fold, if there are folds.
         monitor, mode: The value that is compared, and which way it is better.
         space, places: The values that are tried, and where they are in the model.
         placement: Where lanes lie, if several devices divide them.
-        scheduler: What decides which lanes go furthest.
-        callbacks: What is told of it.
         stopping: What ends each lane by itself, if something does.
         variants: Those of earlier rounds, which have their programs.
     """
@@ -182,7 +168,6 @@ def set_up(model: Model, request: SweepRequest) -> SetUp:
     """Builds the model, and prepares it for the data of a sweep.
 
     Args:
-        model: A compiled model.
         request: The arguments of ``sweep``.
     """
     require_trainer(model, "sweep").holder.check_free("sweep")
@@ -233,12 +218,7 @@ def _placement(model: Model, mesh: Any) -> LanesOnDevices | None:
 def _monitor(
     model: Model, request: SweepRequest, *, validates: bool
 ) -> tuple[str, str]:
-    """The value that is compared, and which way it is better.
-
-    Raises:
-        UnknownNameError: It will not be logged.
-        ArgumentError: Its name does not tell which way.
-    """
+    """The value that is compared, and which way it is better."""
     validates = validates or request.folds is not None
     names = list(require_trainer(model, "sweep").preparer.names)
     names += [f"val_{name}" for name in names if validates]
@@ -263,11 +243,7 @@ def _monitor(
 def _check_stopping(
     stopping: EarlyStopping | None, model: Model, scheduler: Any, checkpoint: Any
 ) -> None:
-    """Raises if lanes cannot be stopped early by themselves.
-
-    Raises:
-        ArgumentError: Something else needs them to go on.
-    """
+    """Raises if lanes cannot be stopped early by themselves."""
     if stopping is None:
         return
     optimizer: Any = model.optimizer

@@ -345,13 +345,7 @@ class Space:
                 :func:`choice`, or :func:`when`.
             sampler: :func:`grid` or ``None``; :func:`random`; a study of Optuna; or
                 anything with ``ask`` and ``tell`` as :class:`TrialSampler`.
-            seed: Of what is drawn here.
             mode: ``"min"`` or ``"max"``, where a study must seek the same.
-
-        Raises:
-            ArgumentError: There is nothing to vary, a path is no text, a domain is
-                none, conditions depend on each other, or a study seeks the opposite.
-            UnknownNameError: A condition, or ``each``, names a path that is not varied.
         """
         if not isinstance(over, Mapping):
             raise ArgumentError(
@@ -381,12 +375,7 @@ class Space:
         return not isinstance(self.sampler, GridSampler | RandomSearch)
 
     def trials(self) -> list[Trial]:
-        """All trials of a grid, or as many as ``random`` was told.
-
-        Raises:
-            ArgumentError: The sampler is asked in rounds, a path has no number of
-                values, or there are more than a million.
-        """
+        """All trials of a grid, or as many as ``random`` was told."""
         if self.asks:
             raise ArgumentError(
                 "sweep",
@@ -400,11 +389,7 @@ class Space:
         return trials
 
     def ask(self, n: int) -> list[Trial]:
-        """The next trials: of a study, or of what ``trials`` lists; fewer at its end.
-
-        Raises:
-            ArgumentError: ``n`` is not at least 1.
-        """
+        """The next trials, of a study or of ``trials``; fewer at its end."""
         n = check_count("ask", "n", n)
         if self.asks:
             return self.sampler.ask(self, n)
@@ -450,7 +435,6 @@ class Space:
         """One trial at random.
 
         Args:
-            rng: Where the numbers come from.
             but: Paths that get no value; conditions on them do not hold.
         """
         return self.build(lambda path, domain: domain.draw(rng), but)

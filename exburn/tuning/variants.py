@@ -55,10 +55,7 @@ class Variant:
 
     Args:
         source: The model whose weights the lanes begin with; it stays as it is.
-        data: What it is trained on.
-        places: All that is varied, by path.
         fixed: What all of these trials have, and no array stands for.
-        trials: The trials.
         epochs: Epochs of the whole sweep, for schedules.
         reasons: Why paths are fixed, if that is known.
         placement: Where lanes lie, if several devices divide them.
@@ -132,11 +129,7 @@ class Variant:
         return True
 
     def _encodes_anew(self) -> bool:
-        """Tells whether the host makes other arrays of the data than for the source.
-
-        Raises:
-            ArgumentError: The data are such arrays already.
-        """
+        """Tells whether the host makes other arrays of the data than for the source."""
         host = self.source.host_graph
         if host is None:
             return False
@@ -199,11 +192,7 @@ class Variant:
                 own[path].set_raw_value(jnp.copy(value))
 
     def _check_initializer(self, model: Model, place: HyperparameterPlace) -> None:
-        """Raises if a place is an initializer's, and no weight is made by it.
-
-        Raises:
-            ArgumentError: Somebody has set or trained the weight.
-        """
+        """Raises if a place is an initializer's, and no weight is made by it."""
         name = place.part or str(place.key)
         initializer = getattr(dict(iter_modules(model))[place.layer or ""], name, None)
         if not name.endswith("initializer") or initializer is None:
@@ -405,7 +394,6 @@ class Variant:
 
         Args:
             kind: ``"train"`` or ``"test"``.
-            seeds, rows: As of ``LaneFeed``.
         """
         data, training = self.data, kind == "train"
         held_out = data.dataset if rows is not None else data.validation
@@ -454,7 +442,6 @@ class Variant:
         """The arrays of a lane as its own model has them, which may be narrower.
 
         Args:
-            trial: The lane's.
             tree: Arrays by the names of weights, maybe deep in another structure.
         """
         if not self.widths:
@@ -632,10 +619,6 @@ def make_variants(
 
     Args:
         source: The model, built, compiled and prepared for the data.
-        data: What is trained on.
-        places: All that is varied, by path.
-        trials: The trials.
-        epochs: Epochs of the whole sweep.
         placement: Where lanes lie, if several devices divide them.
         variants: Variants of earlier trials, which have their programs; those that are
             made here join them.

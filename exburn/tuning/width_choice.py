@@ -37,7 +37,6 @@ class LaneMemory:
         state: Weights, optimizer state and totals of a lane.
         lane: All that a lane takes while it trains, its state among it.
         data: What lies on the device beside the lanes.
-        available: What there is.
         measured: Whether ``lane`` is XLA's figure, and no estimate.
     """
 
@@ -58,8 +57,6 @@ def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> LaneM
     """What the lanes of a variant need; compiles a step only if that is close.
 
     Args:
-        variant: The variant.
-        lanes: How many there are.
         exactly: Whether a step is compiled in any case.
     """
     preparer, data = variant.preparer, variant.data
@@ -84,16 +81,7 @@ def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> LaneM
 
 
 def check_memory(memory: LaneMemory, lanes: int, values: Trial | None = None) -> None:
-    """Raises if so many lanes do not fit.
-
-    Args:
-        memory: What they need.
-        lanes: How many there are.
-        values: The largest lane's, for the error.
-
-    Raises:
-        OutOfMemoryError: They do not.
-    """
+    """Raises if so many lanes do not fit."""
     if lanes <= memory.most:
         return
     if not memory.most:
@@ -122,7 +110,6 @@ class WidthChoice:
 
     Args:
         asked: How many the user asked for; ``None`` to choose.
-        own_order: As of ``Group``.
     """
 
     def __init__(self, asked: int | None, own_order: bool):
@@ -141,8 +128,6 @@ class WidthChoice:
         """How many of some lanes run at once.
 
         Args:
-            variant: Whose lanes they are.
-            trials, rows: Of each of them.
             epochs: How many epochs they are to train.
         """
         count, devices = len(trials), variant.placement.devices

@@ -68,12 +68,7 @@ _BY_ELEMENT = (  # optimizers that update each entry by itself
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """An axis of a weight along a layer's units.
-
-    Attributes:
-        weight: The weight's path.
-        axis: Its number.
-    """
+    """An axis of a weight along a layer's units."""
 
     weight: str
     axis: int
@@ -84,9 +79,6 @@ class Width:
     """A width that differs by lane.
 
     Attributes:
-        path: What the sweep calls it.
-        layer: Path of the layer.
-        most: The widest lane's.
         axes: Where weights lie along its units, each of which may be there several
             times, one after another, as behind a ``Flatten``.
         followers: Paths of the layers that follow the width; the first is its layer.
@@ -112,18 +104,7 @@ class Unsupported(Exception):
 
 
 def follow(model: Model, path: str, layer: Any, most: int) -> Width:
-    """What a layer's width means for a model, up to the layer that takes its units.
-
-    Args:
-        model: A built model.
-        path: What the sweep calls the width.
-        layer: The layer.
-        most: The widest.
-
-    Raises:
-        Unsupported: Something computes with all units, and does not know a width; or
-            the units reach several layers, or the model's outputs.
-    """
+    """What a layer's width means for a model, up to the layer that takes its units."""
     names = {id(module): where for where, module in iter_modules(model)}
     optimizer = model.optimizer
     while isinstance(optimizer, LossScaleOptimizer):
@@ -222,10 +203,7 @@ def widen(
     """A lane's weight among those of the widest lane: zeros beyond its own units.
 
     Args:
-        widths: Those that differ, by path.
-        name: The weight's path.
         value: The weight, of a lane's own size.
-        shape: Its shape in the widest lane.
     """
     for width, axis in _axes_of(widths, name):
         times = shape[axis] // width.most
@@ -271,8 +249,6 @@ class MaskedWidths(OneDevice):
     """A placement in whose programs weights beyond a lane's own units are not trained.
 
     Args:
-        inner: Where arrays lie.
-        widths: The widths that differ.
         model: The model, whose layers hold the width of a lane while it is traced.
     """
 

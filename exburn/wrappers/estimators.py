@@ -25,11 +25,9 @@ class _Estimator(base.BaseEstimator):
         model: A compiled model, or a function of ``X`` and ``y`` that makes one.
         warm_start: Whether ``fit`` goes on with the weights of the last ``fit``, and
             trains a given model itself instead of a copy with new weights.
-        model_kwargs: Further arguments of the function.
         fit_kwargs: Arguments of ``model.fit``; those of ``fit`` go first.
 
     Attributes:
-        model_: The trained model.
         history_: What ``model.fit`` returned.
     """
 

@@ -32,7 +32,6 @@ class Beams:
     """The beams of all rows: ``state`` has ``batch * beams`` rows.
 
     Attributes:
-        state: What each has written.
         scores: ``[batch, beams]``: logarithms of their probabilities.
     """
 

@@ -48,7 +48,6 @@ def make_begin(memory: Memory, head: int) -> Callable:
     """The program that reads the prompts.
 
     Args:
-        memory: What the model remembers.
         head: The node of its graph that makes scores of vectors.
     """
 
@@ -76,13 +75,7 @@ def make_begin(memory: Memory, head: int) -> Callable:
 
 
 def make_go_on(memory: Memory, stride: int, head: int) -> Callable:
-    """The program that writes more tokens.
-
-    Args:
-        memory: What the model remembers.
-        stride: As of ``loop.make_go_on``.
-        head: As of ``make_begin``.
-    """
+    """The program that writes more tokens."""
 
     def go_on(groups, state, sampler, stops, key, until, prompt: int):
         repeated = _lengths(state, sampler)

@@ -152,8 +152,6 @@ class _Answer:
     """Makes of what rows have what the user gets.
 
     Args:
-        job: What is generated.
-        tokenizer: The model's.
         include_prompt: Whether answers begin with the prompts.
     """
 
@@ -225,11 +223,7 @@ def generation_defaults(model: Network) -> GenerationDefaults:
 
 
 def _new_tokens(defaults: GenerationDefaults, plan: GenerationPlan, prompt: int) -> int:
-    """How many tokens are written where the call says nothing.
-
-    Raises:
-        ArgumentError: The prompt has as many tokens as the folder allows.
-    """
+    """How many tokens are written where the call says nothing."""
     default = defaults.new_tokens(prompt)
     if default is None:
         return _NEW
@@ -254,12 +248,7 @@ def _chunk_of(stream: Any) -> int:
 
 
 def _prepare(model: Network, cache: Any) -> tuple[Trainer, Programs, GenerationPlan]:
-    """The model, ready to generate; what it allows is found out once.
-
-    Raises:
-        ArgumentError: It has another form than a model of texts, or needs no cache to
-            be kept where one is demanded.
-    """
+    """The model, ready to generate; what it allows is found out once."""
     length = fixed_length(model)
     trainer, run = require_predictor(model), model._run.value
     holder, preparer = trainer.holder, trainer.preparer
@@ -295,11 +284,7 @@ def _spec_of(length: int | None) -> jax.ShapeDtypeStruct:
 
 
 def _check_room(room: Any, prompts: Prompts, length: int) -> None:
-    """Raises unless there is room for the prompts and the answer.
-
-    Raises:
-        ArgumentError: There is not, or it is no pair of integers >= 1.
-    """
+    """Raises unless there is room for the prompts and the answer."""
     if room is None:
         return
     if not isinstance(room, list | tuple) or len(room) != 2:
@@ -316,11 +301,7 @@ def _check_room(room: Any, prompts: Prompts, length: int) -> None:
 
 
 def _check_vectors(sampler: Any, plan: GenerationPlan) -> None:
-    """Raises if the sampler compares vectors of tokens, and the model shows none.
-
-    Raises:
-        ArgumentError: It does.
-    """
+    """Raises if the sampler compares vectors of tokens, and the model shows none."""
     if not isinstance(sampler, Contrastive) or plan.head is not None:
         return
     raise ArgumentError(
@@ -333,11 +314,7 @@ def _check_vectors(sampler: Any, plan: GenerationPlan) -> None:
 
 
 def position_limit(model: Network) -> int | None:
-    """How many tokens prompt and answer may have together; ``None`` for any number.
-
-    Raises:
-        ArgumentError: The model has another form than one that generates.
-    """
+    """How many tokens prompt and answer may have together; ``None`` for any number."""
     with on_device(model):
         return _prepare(model, None)[2].positions
 
@@ -345,11 +322,7 @@ def position_limit(model: Network) -> int | None:
 def _check_fit(
     trainer: Trainer, plan: GenerationPlan, prompts: Prompts, length: int
 ) -> None:
-    """Raises unless the model has the prompts' tokens, and positions for all.
-
-    Raises:
-        ArgumentError, DataError: It has not.
-    """
+    """Raises unless the model has the prompts' tokens, and positions for all."""
     if plan.positions is not None and prompts.longest + length > plan.positions:
         raise ArgumentError(
             _OP,

@@ -23,8 +23,6 @@ def hoist(function: Callable, fixed: Any, *varying: Any) -> Callable:
     Args:
         function: Called with the fixed and the varying arguments; it computes no more
             than arrays of them.
-        fixed: The argument that stays.
-        *varying: Examples of the others.
 
     Example:
         >>> import jax.numpy as jnp

@@ -37,7 +37,6 @@ class State:
         count: ``[batch]``: tokens written until the row stopped.
         stopped: ``[batch]``: number of the stop that the row met, from 1 on; 0 where it
             goes on, and ``-1`` where the host has ended it.
-        step: Tokens written to all rows.
         seen: ``[batch, vocabulary]``: tokens that a row has had; ``None`` if nobody
             asks.
     """
@@ -80,7 +79,6 @@ class GenerationReport:
     """What the host reads of a state: arrays of their own, which stay.
 
     Attributes:
-        tokens, count, stopped, step: As of :class:`State`.
         doubt: By how much scores differ that a causal model computes alike.
     """
 
@@ -109,7 +107,6 @@ def make_go_on(memory: Memory, stride: int) -> Callable:
     """The program that writes more tokens.
 
     Args:
-        memory: What the model remembers.
         stride: Tokens between two looks at whether to go on. On a GPU each look waits
             for the device; it may write some more tokens than asked for.
     """
@@ -139,10 +136,7 @@ def run_until(state: Any, one: Callable, until: Any, stride: int) -> Any:
     """The state after so many tokens, or once all rows have stopped.
 
     Args:
-        state: The state before.
         one: Returns a state with one more token.
-        until: How many.
-        stride: As of ``make_go_on``.
     """
 
     def body(state):

@@ -36,7 +36,6 @@ class Memory(Protocol):
         """The memory of the prompts, the scores after them, and a doubt.
 
         Args:
-            groups: The model's arrays.
             ids: ``[batch, prompt]``, filled up behind each row.
             lengths: ``[batch]``: tokens of each prompt.
             slots: Tokens that a row may come to have, filling included.
@@ -61,8 +60,6 @@ class Memory(Protocol):
         """The memory with one more token of each row, and the scores after it.
 
         Args:
-            groups: The model's arrays.
-            memory: The memory before.
             token: ``[batch]``.
             step: Number of the token behind the prompt.
             lengths: ``[batch]``: tokens of each prompt.
@@ -91,7 +88,6 @@ class HeadWatch:
         """Has a copy of the model note them.
 
         Args:
-            copy: The copy.
             counts: The scores are then those after so many tokens of each row alone.
         """
 
@@ -125,12 +121,7 @@ def memory_for(plan: GenerationPlan) -> Memory:
 
 
 class CachedMemory:
-    """Keys and values of attention; each step computes one token.
-
-    Args:
-        split: The model.
-        last: As of ``GenerationPlan``.
-    """
+    """Keys and values of attention; each step computes one token."""
 
     def __init__(self, split: SplitModule, last: int | None):
         self._split, self._last = split, last
@@ -160,7 +151,6 @@ class TextMemory:
     """The tokens; each step computes all of them again.
 
     Args:
-        split: The model, which is causal.
         length: Number of tokens that it takes, the last ones of a row; ``None`` for
             all.
         positions: Number of positions that there are, or ``None``.

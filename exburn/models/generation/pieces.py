@@ -24,7 +24,6 @@ class Pieces:
     the same character the longest.
 
     Args:
-        tokenizer: What makes texts of tokens.
         prompt: Tokens in front, which some tokenizers need to see for the first space.
         stops: Texts that end it; they do not belong to it.
 

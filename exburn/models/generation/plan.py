@@ -27,7 +27,6 @@ class GenerationPlan:
     """What a model allows.
 
     Attributes:
-        split: The model.
         why_not_cached: Why every step sees all tokens again; ``None`` if it does not.
         positions: How many positions there are, or ``None`` for any number.
         length: The length of sequences that the model's input fixes, or ``None``.
@@ -45,11 +44,7 @@ class GenerationPlan:
 
 
 def fixed_length(model: Any) -> int | None:
-    """The length of sequences that a model's input fixes, or ``None``.
-
-    Raises:
-        ArgumentError: It has several inputs, or its input is no sequence.
-    """
+    """The length of sequences that a model's input fixes, or ``None``."""
     graph = model.graph
     if graph is None:
         return None
@@ -67,16 +62,7 @@ def fixed_length(model: Any) -> int | None:
 
 
 def make_plan(model: Any, split: SplitModule, outputs: Any) -> GenerationPlan:
-    """What the model allows.
-
-    Args:
-        model: The model.
-        split: It, split.
-        outputs: Specs of its outputs.
-
-    Raises:
-        ArgumentError: Its output is no array of scores, ``[batch, time, vocabulary]``.
-    """
+    """What the model allows."""
     leaves = jax.tree.leaves(outputs)
     floats = len(leaves) == 1 and jnp.issubdtype(leaves[0].dtype, jnp.floating)
     if not floats or len(leaves[0].shape) != 3:

@@ -21,7 +21,6 @@ class Prompts:
     """Prompts, and the form in which answers are wanted.
 
     Attributes:
-        rows: Token numbers of each.
         single: Whether one prompt was given, not a sequence of them.
         texts: The prompts as texts, or ``None``.
     """
@@ -36,11 +35,7 @@ class Prompts:
         return max(len(row) for row in self.rows)
 
     def fill(self, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """``[batch, size]`` of token numbers, and how many of them are a prompt's.
-
-        Args:
-            size: Tokens of a row.
-        """
+        """``[batch, size]`` of token numbers, and how many of them are a prompt's."""
         ids = np.zeros((len(self.rows), size), np.int32)
         for row, tokens in zip(ids, self.rows, strict=True):
             row[: len(tokens)] = tokens
@@ -57,11 +52,6 @@ def read_prompts(prompt: Any, tokenizer: Tokenizer | None) -> Prompts:
     Args:
         prompt: A text, token numbers, or a sequence of either.
         tokenizer: The model's, if it has one.
-
-    Raises:
-        ArgumentError: It is a text, and there is no tokenizer; or it is neither.
-        DataError: There is none, or one is empty.
-        DTypeError: Token numbers that are no integers.
     """
     if isinstance(prompt, str):
         texts, single = [prompt], True
@@ -139,10 +129,6 @@ def prompt_size(longest: int) -> int:
 
 def room_for(tokens: int, stride: int) -> int:
     """Tokens that a program may write, so that others of about as many share it.
-
-    Args:
-        tokens: How many are wanted.
-        stride: As of ``loop.make_go_on``.
 
     Example:
         >>> room_for(20, 1), room_for(64, 1), room_for(64, 8)

@@ -29,13 +29,7 @@ class Job:
     """What is to be generated, and with what.
 
     Attributes:
-        programs: The model's programs.
-        plan: What the model allows.
-        groups: Its arrays.
-        prompts: The prompts.
         length: Tokens to write to each row at most.
-        stops: What ends a row.
-        room: As of ``generate``.
     """
 
     programs: Programs
@@ -75,7 +69,6 @@ class Written:
 
     Attributes:
         rows: Token numbers of each, without a stop, and without what may become one.
-        ended: Which rows get no more.
     """
 
     rows: list[np.ndarray]
@@ -83,13 +76,7 @@ class Written:
 
 
 class GenerationRun:
-    """A generation by sampling, whose first tokens are on their way.
-
-    Args:
-        job: What is to be generated.
-        sampler: Chooses the tokens.
-        key: The key of all draws.
-    """
+    """A generation by sampling, whose first tokens are on their way."""
 
     def __init__(self, job: Job, sampler: Any, key: jax.Array):
         self._job, self._sampler, self._key = job, sampler, key
@@ -124,9 +111,6 @@ class GenerationRun:
         Args:
             chunk: Tokens between two of them, after fewer at first; ``None`` for all.
             look: Whether the consumer may end rows, so that it is waited for.
-
-        Raises:
-            ArgumentError: The model is not causal.
         """
         length, size = self._job.length, 1
         try:
@@ -173,12 +157,7 @@ def search(job: Job, beams: int, penalty: float) -> tuple[Written, np.ndarray]:
     """The best of the beams of each prompt, and their scores.
 
     Args:
-        job: What is to be generated.
-        beams: Number of beams.
         penalty: The power of the length by which scores are divided.
-
-    Raises:
-        ArgumentError: The model is not causal.
     """
     memory = memory_for(job.plan)
     program = job.programs.further(
@@ -197,7 +176,6 @@ def read_rows(report: Any, job: Job, last: bool) -> Written:
 
     Args:
         report: A ``loop.GenerationReport`` on the host.
-        job: What is generated.
         last: Whether no more will come.
     """
     overlap = max((len(stop) for stop in job.stops.tokens), default=1) - 1
@@ -217,11 +195,7 @@ def read_rows(report: Any, job: Job, last: bool) -> Written:
 
 
 def check_causal(report: Any) -> None:
-    """Raises if scores depend on what comes after them.
-
-    Raises:
-        ArgumentError: They do.
-    """
+    """Raises if scores depend on what comes after them."""
     if report.doubt > _DOUBT:
         raise ArgumentError(
             "generate",

@@ -17,12 +17,7 @@ _OP = "generate"
 
 @dataclasses.dataclass(frozen=True)
 class Stops:
-    """What ends a row.
-
-    Attributes:
-        tokens: Sequences of token numbers.
-        texts: Texts.
-    """
+    """What ends a row."""
 
     tokens: list[list[int]]
     texts: list[str]
@@ -42,12 +37,7 @@ class Stops:
         return array
 
     def without(self, tokens: np.ndarray, stopped: int) -> np.ndarray:
-        """The tokens of a row without the stop that it met.
-
-        Args:
-            tokens: What the row has written.
-            stopped: As of ``loop.State``.
-        """
+        """The tokens of a row without the stop that it met."""
         if stopped <= 0:
             return tokens
         return tokens[: max(len(tokens) - len(self.tokens[stopped - 1]), 0)]
@@ -68,10 +58,6 @@ def read_stops(
         texts: Whether the prompts are texts.
         ends: Tokens that end a text; ``None`` for the tokenizer's end, which is found
             by its usual names.
-
-    Raises:
-        ArgumentError: It is something else, or a text where there are no texts.
-        DataError: A text is no Unicode text.
     """
     items = stop if isinstance(stop, list | tuple | np.ndarray) else [stop]
     tokens: list[list[int]] = []

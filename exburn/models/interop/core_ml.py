@@ -18,12 +18,7 @@ def is_core_ml(model: Any) -> bool:
 
 
 def load(path: str) -> Any:
-    """The model of a ``.mlmodel`` or ``.mlpackage``.
-
-    Raises:
-        ArgumentError: This is no Mac.
-        MissingDependencyError: coremltools is not installed.
-    """
+    """The model of a ``.mlmodel`` or ``.mlpackage``."""
     _require_mac()
     reason = "a Core ML model is run by coremltools"
     coremltools = require("coremltools", "predict", reason, extra="coreml")
@@ -38,10 +33,6 @@ def predict_core_ml(model: Any, x: Any) -> Any:
     Args:
         model: A ``coremltools.models.MLModel``.
         x: A dict by the model's input names, or the one array it takes.
-
-    Raises:
-        ArgumentError: This is no Mac.
-        DataError: The inputs are not those of the model.
     """
     _require_mac()
     description = model.get_spec().description

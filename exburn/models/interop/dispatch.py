@@ -159,13 +159,7 @@ def _plain(run: Any, x: Any, batch_size: int | None) -> Any:
 
 
 def load(path: Path) -> Any:
-    """The model in a file that ``predict`` reads, by its suffix.
-
-    Raises:
-        ArgumentError: The suffix is none that is known here, or there is no such file.
-        MissingDependencyError: An optional package is needed; it names the extra.
-        FileFormatError: The file is damaged.
-    """
+    """The model in a file that ``predict`` reads, by its suffix."""
     suffix = path.suffix.lower()
     if not (suffix in _CORE_ML and path.is_dir()):  # whose packages are folders
         check_ordinary(path, "predict")

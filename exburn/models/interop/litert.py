@@ -41,12 +41,7 @@ def is_interpreter(model: Any) -> bool:
 
 
 def load(path: Path) -> StoredModel:
-    """An interpreter for a file.
-
-    Raises:
-        MissingDependencyError: ai-edge-litert is not installed.
-        FileFormatError: It is no LiteRT model.
-    """
+    """An interpreter for a file."""
     reason = "a LiteRT model is run by ai-edge-litert"
     litert = require(
         "ai_edge_litert.interpreter",
@@ -90,10 +85,6 @@ def predict_litert(interpreter: Any, x: Any, batch_size: int | None) -> Any:
     Args:
         interpreter: A LiteRT ``Interpreter``, or what was read from a file.
         x: A dict by the model's input names, a list in their order, or the one array.
-        batch_size: The most rows at a time.
-
-    Raises:
-        DataError, DTypeError, ShapeError: The inputs are not those of the model.
     """
     structure = None
     if isinstance(interpreter, StoredModel):
@@ -118,7 +109,6 @@ class _Entry:
 
     Attributes:
         rows: How many it takes; ``None`` for any number.
-        inputs, outputs: The interpreter's details by name.
     """
 
     interpreter: Any

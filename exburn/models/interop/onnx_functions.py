@@ -22,10 +22,6 @@ def check_calls(source: str | bytes) -> None:
 
     Args:
         source: The path of a file, or its bytes.
-
-    Raises:
-        FileFormatError: They do, or in circles.
-        MissingDependencyError: It has functions, and onnx is not installed.
     """
     if isinstance(source, bytes):
         if _has_functions(source):

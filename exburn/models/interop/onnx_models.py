@@ -61,12 +61,7 @@ def is_session(model: Any) -> bool:
 
 
 def load(source: str | bytes) -> Any:
-    """A session for a file, or for the bytes of one.
-
-    Raises:
-        MissingDependencyError: onnxruntime is not installed.
-        FileFormatError: It is no ONNX model.
-    """
+    """A session for a file, or for the bytes of one."""
     reason = "an ONNX model is run by onnxruntime"
     onnxruntime = require("onnxruntime", "predict", reason, extra="onnx")
     _bound_memory(onnxruntime)
@@ -127,11 +122,6 @@ def predict_session(
         x: One array; a list of arrays in the session's order; or a dict by its names.
         batch_size: Rows of a batch. Models of a fixed batch size run in that one.
         timeout: Seconds that a batch may take; ten minutes by default.
-
-    Raises:
-        DataError, DTypeError, ShapeError: The inputs are not those of the model.
-        OutOfMemoryError: The program asks for more memory than there is.
-        DeadlineExceededError: It takes longer.
     """
     inputs = session.get_inputs()
     names = [spec.name for spec in inputs]

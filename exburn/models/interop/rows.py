@@ -15,12 +15,7 @@ from exburn.training.feed.plan import power_of_two
 
 
 def as_dtype(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-    """The array in the dtype that a program takes, where that loses nothing by far.
-
-    Raises:
-        DTypeError: It holds no numbers.
-        DataError: Fractions or numbers beyond the range would have to become integers.
-    """
+    """The array in the dtype that a program takes, where that loses nothing by far."""
     if array.dtype == dtype:
         return array
     text = f"{name} must hold {dtype}, received {describe(array)}"
@@ -36,11 +31,7 @@ def as_dtype(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
 
 
 def row_count(leaves: list[Any]) -> int:
-    """The number of rows that all arrays share.
-
-    Raises:
-        DataError: They differ, or there are none.
-    """
+    """The number of rows that all arrays share."""
     counts = {np.shape(leaf)[:1] for leaf in leaves}
     if len(counts) != 1 or not (count := counts.pop()) or not count[0]:
         raise DataError(
@@ -63,13 +54,9 @@ def in_batches(
 
     Args:
         run: From a list of arrays to a tree of arrays.
-        leaves: The inputs, rows first.
         batch_size: Rows of a batch; ``None`` for one batch.
         padded: Whether a short batch is filled up, so that few sizes are compiled.
         exact: Whether ``run`` takes ``batch_size`` rows and no fewer.
-
-    Raises:
-        DataError: Inputs or outputs have no common rows.
     """
     rows = row_count(leaves)
     size = batch_size or rows

@@ -38,12 +38,7 @@ class StoredProgram:
 
 
 def read(data: bytes | bytearray) -> StoredProgram:
-    """The program in the bytes of a file.
-
-    Raises:
-        MissingDependencyError: flatbuffers is not installed.
-        FileFormatError: The bytes are something else, or damaged.
-    """
+    """The program in the bytes of a file."""
     return StoredProgram(load(data), input_names(data))
 
 
@@ -58,15 +53,9 @@ def predict_exported(model: Any, x: Any, batch_size: int | None) -> Any:
     """Outputs of an exported program of one argument.
 
     Args:
-        model: The program.
         x: Arrays in the structure of its argument; a list of them in its order; or a
             dict by their names, if the file has them.
         batch_size: Rows of a batch. Programs of a fixed batch size run in that one.
-
-    Raises:
-        ArgumentError: The program takes several arguments, or runs elsewhere.
-        DataError, ShapeError: The inputs are not those of the program.
-        FileFormatError: The program inside is damaged.
     """
     exported, input_names = model, None
     if isinstance(model, StoredProgram):
@@ -112,11 +101,7 @@ def predict_exported(model: Any, x: Any, batch_size: int | None) -> Any:
 
 
 def _in_order(x: Any, treedef: Any, input_names: Sequence[str] | None) -> list[Any]:
-    """The arrays of ``x`` in the program's order.
-
-    Raises:
-        DataError: They are others, or a dict by keys that the program does not know.
-    """
+    """The arrays of ``x`` in the program's order."""
     pairs, received = jax.tree_util.tree_flatten_with_path(x)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
     count = treedef.num_leaves
