@@ -136,7 +136,7 @@ def test_programs_are_compiled_with_them(monkeypatch):
         told.append(options.get("compiler_options"))
         return jit(fn, **options)
 
-    monkeypatch.setattr("exburn.training.prepare.compiler_options", noted)
+    monkeypatch.setattr("exburn.training.program_cache.compiler_options", noted)
     monkeypatch.setattr("exburn.training.program.jax.jit", telling)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile("sgd", "mse")

@@ -177,7 +177,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "sub": np.subtract,
 }
 _PLAIN: dict[str, Callable[..., Any]] = {
-    "expand_dims": lambda x, axes: np.expand_dims(x, _axes(axes)),
+    "expand_dims": lambda x, axes: np.expand_dims(x, _axes(axes) or ()),
     "fill": lambda shape, value=0.0: np.full(np.atleast_1d(shape), value),
     "fill_like": lambda ref_tensor, value=0.0: np.full(np.shape(ref_tensor), value),
     "gather_along_axis": lambda x, indices, axis=0, validate_indices=False: (
