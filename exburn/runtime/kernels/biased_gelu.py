@@ -86,7 +86,7 @@ def _call(x, bias):
     block = pl.BlockSpec((rows, groups, _GROUP), lambda i, j: (i, j, 0))
     part = pl.BlockSpec((groups, _GROUP), lambda i, j: (j, 0))
     like = jax.ShapeDtypeStruct(z.shape, z.dtype)
-    found = pl.pallas_call(
+    outputs = pl.pallas_call(
         _gelu,
         grid=(len(z) // rows, z.shape[1] // groups),
         in_specs=[block, part],
@@ -94,15 +94,15 @@ def _call(x, bias):
         out_shape=[like, like],
         **options(warps=groups // _LEAST),
     )(z, bias.reshape(-1, _GROUP))
-    return tuple(v.reshape(x.shape) for v in found)
+    return tuple(v.reshape(x.shape) for v in outputs)
 
 
 @_value_and_slope.defjvp
 def _value_and_slope_jvp(primals, tangents):
     # For gradients of gradients, as XLA does it.
     def plain(x, bias):
-        found = value_and_slope((x + bias).astype(jnp.float32))
-        return tuple(v.astype(x.dtype) for v in found)
+        pair = value_and_slope((x + bias).astype(jnp.float32))
+        return tuple(v.astype(x.dtype) for v in pair)
 
     return _value_and_slope(*primals), jax.jvp(plain, primals, tangents)[1]
 
@@ -110,5 +110,5 @@ def _value_and_slope_jvp(primals, tangents):
 def _gelu(x, bias, value, slope) -> None:
     shift = bias[:, :].astype(jnp.float32)
     for row in range(x.shape[0]):
-        found = value_and_slope(x[row].astype(jnp.float32) + shift)
-        value[row], slope[row] = (v.astype(value.dtype) for v in found)
+        pair = value_and_slope(x[row].astype(jnp.float32) + shift)
+        value[row], slope[row] = (v.astype(value.dtype) for v in pair)

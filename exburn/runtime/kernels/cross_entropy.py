@@ -187,17 +187,17 @@ def ranks_first(scores: jax.Array, labels: jax.Array) -> jax.Array:
 
 def _statistics(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The logarithm of each row's total, and whether its label ranks first."""
-    rows, known, classes = _rows(scores, labels)
-    total, first = by_rows(read, (0, 0), (0, 0), classes=classes)(rows, known)
+    rows, targets, classes = _rows(scores, labels)
+    total, first = by_rows(read, (0, 0), (0, 0), classes=classes)(rows, targets)
     return _shape_losses(total, first, labels, classes)
 
 
 @jax.custom_jvp
 def _with_gradient(scores, labels, factors):
     """What ``_statistics`` gives, and the gradient that ``_row_losses`` speaks of."""
-    rows, known, classes = _rows(scores, labels)
+    rows, targets, classes = _rows(scores, labels)
     run = by_rows(read_with_gradient, (0, 0, 0), (0, 0, 0), classes=classes)
-    total, first, slope = run(rows, known, factors.reshape(-1))
+    total, first, slope = run(rows, targets, factors.reshape(-1))
     slope = slope.reshape(scores.shape)
     return *_shape_losses(total, first, labels, classes), slope
 
@@ -206,7 +206,7 @@ def _with_gradient(scores, labels, factors):
 def _with_gradient_jvp(primals, tangents):
     # For gradients of gradients, as XLA does it.
     scores, labels, factors = primals
-    found = _with_gradient(*primals)
+    outputs = _with_gradient(*primals)
 
     def plain(scores):
         scores = jnp.where(factors[..., None] == 0, 0, scores)  # of any value
@@ -216,15 +216,15 @@ def _with_gradient_jvp(primals, tangents):
         return (slope * factors[..., None]).astype(scores.dtype)
 
     slope = jax.jvp(plain, (scores,), (tangents[0],))[1]
-    zero = jnp.zeros_like(found[0])
-    return found, (zero, jnp.zeros(found[1].shape, jax.dtypes.float0), slope)
+    zero = jnp.zeros_like(outputs[0])
+    return outputs, (zero, jnp.zeros(outputs[1].shape, jax.dtypes.float0), slope)
 
 
 def _rows(scores, labels):
     columns = scores.shape[-1]
     classes = _classes.get() or columns
-    known = jnp.clip(labels, 0, classes - 1).astype(jnp.int32).reshape(-1)
-    return scores.reshape(-1, columns), known, classes
+    targets = jnp.clip(labels, 0, classes - 1).astype(jnp.int32).reshape(-1)
+    return scores.reshape(-1, columns), targets, classes
 
 
 def _shape_losses(total, first, labels, classes):

@@ -70,7 +70,7 @@ def _call(scores: jax.Array, numbers: tuple, classes: int) -> Any:
     rows = scores.reshape(len(scores), -1, GROUP)
     row = pl.BlockSpec((None, *rows.shape[1:]), lambda row: (row, 0, 0))
     one = pl.BlockSpec((1,), lambda row: (row,))
-    found = [jax.ShapeDtypeStruct((len(rows),), t) for t in (jnp.float32, jnp.int32)]
+    totals = [jax.ShapeDtypeStruct((len(rows),), t) for t in (jnp.float32, jnp.int32)]
     gradient = [jax.ShapeDtypeStruct(rows.shape, rows.dtype)] * (len(numbers) - 1)
     groups, warps = _READ_TWICE if gradient else _READ
     return pl.pallas_call(
@@ -78,7 +78,7 @@ def _call(scores: jax.Array, numbers: tuple, classes: int) -> Any:
         grid=(len(rows),),
         in_specs=[row] + [one] * len(numbers),
         out_specs=[one, one] + [row] * len(gradient),
-        out_shape=found + gradient,
+        out_shape=totals + gradient,
         **options(warps, stages=3),
     )(rows, *numbers)
 

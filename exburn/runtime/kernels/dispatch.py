@@ -58,8 +58,8 @@ def why_not() -> str | None:
     if is_spread() and row_division() is None:
         return "the arrays lie on several devices, which divide more than the batch"
     capability = getattr(jax.devices()[0], "compute_capability", "")
-    known = capability.replace(".", "", 1).isdigit()
-    if not known or float(capability) < 8:
+    is_number = capability.replace(".", "", 1).isdigit()
+    if not is_number or float(capability) < 8:
         return "the GPU is none of NVIDIA's, or older than Ampere"
     return None if _has_triton() else "this version of JAX has no Triton kernels"
 

@@ -49,8 +49,8 @@ def half_gelu(x: jax.Array) -> jax.Array:
 @half_gelu.defjvp
 def _half_gelu_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
-    found = value_and_slope(x.astype(jnp.float32))
-    value, slope = (v.astype(x.dtype) for v in found)
+    pair = value_and_slope(x.astype(jnp.float32))
+    value, slope = (v.astype(x.dtype) for v in pair)
     # The barrier keeps XLA from computing the slope a second time in the backward pass.
     value, slope = lax.optimization_barrier((value, slope))
     return value, slope * t

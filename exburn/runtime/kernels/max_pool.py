@@ -82,8 +82,8 @@ def _is_narrow(x, axes) -> bool:
 def _first_by_reductions(x, axes):
     """The largest entry over the axes, and the number of the first of equals."""
     best, numbers = jnp.max(x, axes, keepdims=True), _numbers(x, axes)
-    found = jnp.where((x == best) | (x != x), numbers, numbers.size)
-    return best.squeeze(axes), found.min(axes)
+    places = jnp.where((x == best) | (x != x), numbers, numbers.size)
+    return best.squeeze(axes), places.min(axes)
 
 
 def _first_by_comparisons(x, axes):

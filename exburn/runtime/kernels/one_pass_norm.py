@@ -54,12 +54,12 @@ def fits(x: Any) -> bool:
         return False
     half, ctx = x.dtype in (jnp.bfloat16, jnp.float16), forward_context.current()
     if memory_bound(x):
-        known = half
+        suits = half
     else:
-        known = (half or x.dtype == jnp.float32) and ctx is not None and ctx.in_fit
+        suits = (half or x.dtype == jnp.float32) and ctx is not None and ctx.in_fit
     samples = part.size // x.shape[-1]
     steps = (_samples(kind, samples, lanes) for kind in (_AHEAD, _BACK))
-    return known and not any(samples % step for step in steps) and runs_kernels()
+    return suits and not any(samples % step for step in steps) and runs_kernels()
 
 
 def _samples(bounds: tuple[int, int], samples: int, lanes: int) -> int:
@@ -101,9 +101,9 @@ def _forward(x, gamma, beta, epsilon):
     return y, (x, gamma, mean, scale)
 
 
-def _backward(epsilon, kept, dy):
+def _backward(epsilon, residuals, dy):
     del epsilon
-    return _gradients(*kept, dy)
+    return _gradients(*residuals, dy)
 
 
 normalize.defvjp(_forward, _backward)

@@ -105,22 +105,22 @@ def advance_all(
     }
     if "bias" in w and w["bias"].ndim == 2:  # the second is that of the product
         arrays["bias"] = w["bias"][1].reshape(step.gates, units), None
-    made: dict[str, tuple] = {}
+    forms: dict[str, tuple] = {}
     if keep:
         for i, state in enumerate(states):
-            made[f"before {i}"] = (time, batch, units), state.dtype, 1
+            forms[f"before {i}"] = (time, batch, units), state.dtype, 1
         for i, shape in enumerate(_pieces(step, (time, batch, units))):
-            made[f"z {i}"] = shape, xs.dtype, 1
+            forms[f"z {i}"] = shape, xs.dtype, 1
     if plan.sequences:
-        made["outputs"] = (time, batch, units), states[0].dtype, 1
+        forms["outputs"] = (time, batch, units), states[0].dtype, 1
     for i, state in enumerate(states):
-        made[f"last {i}"] = (batch, units), state.dtype, 0
-    found = _call(functools.partial(_ahead, plan, len(states)), arrays, made, units)
+        forms[f"last {i}"] = (batch, units), state.dtype, 0
+    outputs = _call(functools.partial(_ahead, plan, len(states)), arrays, forms, units)
     places = range(len(states))
-    last = tuple(found[f"last {i}"] for i in places)
-    before = tuple(found[f"before {i}"] for i in places) if keep else ()
-    zs = _whole(step, [v for k, v in found.items() if k.startswith("z ")])
-    return found.get("outputs"), last, before, zs
+    last = tuple(outputs[f"last {i}"] for i in places)
+    before = tuple(outputs[f"before {i}"] for i in places) if keep else ()
+    zs = _whole(step, [v for k, v in outputs.items() if k.startswith("z ")])
+    return outputs.get("outputs"), last, before, zs
 
 
 def pull_all(
@@ -144,12 +144,12 @@ def pull_all(
     }
     if d_outputs is not None:
         arrays["d_outputs"] = d_outputs, 1
-    made = {f"d_z {i}": (s, zs[0].dtype, 1) for i, s in enumerate(shapes)}
+    forms = {f"d_z {i}": (s, zs[0].dtype, 1) for i, s in enumerate(shapes)}
     for i, v in enumerate(d_states):
-        made[f"first {i}"] = v.shape, v.dtype, 0
-    found = _call(functools.partial(_back, plan, len(before)), arrays, made, units)
-    d_states = tuple(found[f"first {i}"] for i in range(len(before)))
-    return d_states, _whole(step, [found[f"d_z {i}"] for i in range(len(shapes))])
+        forms[f"first {i}"] = v.shape, v.dtype, 0
+    outputs = _call(functools.partial(_back, plan, len(before)), arrays, forms, units)
+    d_states = tuple(outputs[f"first {i}"] for i in range(len(before)))
+    return d_states, _whole(step, [outputs[f"d_z {i}"] for i in range(len(shapes))])
 
 
 def _pieces(step: Any, shape: tuple) -> list[tuple]:
@@ -170,37 +170,37 @@ def _whole(step: Any, arrays: list) -> Any:
 
 def _extras(w: dict, mask: Any) -> dict[str, tuple]:
     """What some steps have beside inputs, states and kernel."""
-    found: dict[str, tuple] = {}
+    extras: dict[str, tuple] = {}
     if "state_mask" in w:
-        found["dropped"] = w["state_mask"], 0
+        extras["dropped"] = w["state_mask"], 0
     if mask is not None:
-        found["mask"] = mask.astype(jnp.int32), 1
-    return found
+        extras["mask"] = mask.astype(jnp.int32), 1
+    return extras
 
 
-def _call(body: Any, arrays: dict, made: dict, units: int) -> dict[str, Any]:
+def _call(body: Any, arrays: dict, forms: dict, units: int) -> dict[str, Any]:
     """Runs a kernel on arrays by name, for 16 rows of the batch in each program.
 
     Args:
         body: Called with all references by name.
         arrays: Each with the axis of its rows; None if all programs read it whole.
-        made: Shape, dtype and axis of each result.
+        forms: Shape, dtype and axis of each result.
         units: Width of the states.
     """
     axes = {name: axis for name, (_, axis) in arrays.items()}
-    results = {name: axis for name, (_, _, axis) in made.items()}
-    static = {"body": body, "axes": axes, "made": made, "units": units}
+    results = {name: axis for name, (_, _, axis) in forms.items()}
+    static = {"body": body, "axes": axes, "specs": forms, "units": units}
     run = by_rows(_call_on_rows, tuple(axes.values()), results, **static)
     return run(*(value for value, _ in arrays.values()))
 
 
 def _call_on_rows(
-    *given: jax.Array, body: Any, axes: dict, made: dict, units: int
+    *arrays: jax.Array, body: Any, axes: dict, specs: dict, units: int
 ) -> dict[str, Any]:
     from jax.experimental import pallas as pl
 
     values, count, more = [], 0, 0
-    for value, axis in zip(given, axes.values(), strict=True):
+    for value, axis in zip(arrays, axes.values(), strict=True):
         if axis is not None:  # rows that fill the last program
             count = value.shape[axis]
             more = -count % _ROWS
@@ -216,28 +216,29 @@ def _call_on_rows(
         )
 
     shapes = {}
-    for name, (shape, dtype, axis) in made.items():
+    for name, (shape, dtype, axis) in specs.items():
         padded = [count + more if a == axis else n for a, n in enumerate(shape)]
         shapes[name] = jax.ShapeDtypeStruct(tuple(padded), dtype)
 
     def run_by_name(*refs):
-        body(refs=dict(zip([*axes, *made], refs, strict=True)))
+        body(refs=dict(zip([*axes, *specs], refs, strict=True)))
 
-    found = pl.pallas_call(
+    outputs = pl.pallas_call(
         run_by_name,
         grid=((count + more) // _ROWS,),
         in_specs=[
             spec(v.shape, axis) for v, axis in zip(values, axes.values(), strict=True)
         ],
-        out_specs=[spec(shapes[k].shape, axis) for k, (_, _, axis) in made.items()],
+        out_specs=[spec(shapes[k].shape, axis) for k, (_, _, axis) in specs.items()],
         out_shape=list(shapes.values()),
         **options(warps=min(8, units // 8)),
     )(*values)
-    result = dict(zip(made, found, strict=True))
+    result = dict(zip(specs, outputs, strict=True))
     if not more:
         return result
     return {
-        k: jax.lax.slice_in_dim(v, 0, count, axis=made[k][2]) for k, v in result.items()
+        k: jax.lax.slice_in_dim(v, 0, count, axis=specs[k][2])
+        for k, v in result.items()
     }
 
 

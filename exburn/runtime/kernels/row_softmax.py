@@ -115,7 +115,7 @@ def _call(*arrays: jax.Array, kernel: Any) -> jax.Array:
     size = first.shape[-1]
     count, rows = first.size // size, _rows(size)
     block = pl.BlockSpec((rows, size), lambda i: (i, 0))
-    made = pl.pallas_call(
+    result = pl.pallas_call(
         kernel,
         grid=(count // rows,),
         in_specs=[block] * len(arrays),
@@ -123,7 +123,7 @@ def _call(*arrays: jax.Array, kernel: Any) -> jax.Array:
         out_shape=jax.ShapeDtypeStruct((count, size), first.dtype),
         **options(),
     )(*(array.reshape(count, size) for array in arrays))
-    return made.reshape(first.shape)
+    return result.reshape(first.shape)
 
 
 def _softmax(scores, weights) -> None:

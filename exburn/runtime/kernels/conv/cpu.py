@@ -113,8 +113,8 @@ def _sum_channels(x, kernel, *shape):
 
 
 @functools.partial(_sum_channels.defjvp, symbolic_zeros=True)
-def _derive_sum(*given):
-    *shape, (x, kernel), (dx, dkernel) = given
+def _derive_sum(*arguments):
+    *shape, (x, kernel), (dx, dkernel) = arguments
     moved = []
     if not isinstance(dx, SymbolicZero):
         moved.append(_in_two_dimensions(dx, kernel, *shape))

@@ -70,13 +70,13 @@ def compute_once(compute: Callable, x, kernel):
     return lax.cond(one == 1, compute, never, x, kernel)
 
 
-def _backward(strides: tuple, pads: Pads, dilation: tuple, kept: tuple, dy):
+def _backward(strides: tuple, pads: Pads, dilation: tuple, residuals: tuple, dy):
     """Both gradients from the places where each tap meets what comes back.
 
     XLA computes a sum of products for each tap, of padded arrays or of two kernels
     each, which takes twice to nine times as long, and much longer to compile.
     """
-    x, kernel = kept
+    x, kernel = residuals
     *window, _, out = kernel.shape
     met = [part for _, part in _meeting(dy, x.shape, window, strides, pads, dilation)]
     taps = jnp.flip(kernel, range(len(window))).reshape(-1, out)

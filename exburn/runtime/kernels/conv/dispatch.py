@@ -108,13 +108,13 @@ def convolve(
     return y if last else jnp.moveaxis(y, -1, 1)
 
 
-def pointwise_products(wanted: bool | None) -> AbstractContextManager[Any]:
+def pointwise_products(enabled: bool | None) -> AbstractContextManager[Any]:
     """Within the block pointwise convolutions on a GPU are products, or none of them.
 
     With ``None``, and elsewhere, those in halves are. In float32 XLA takes longer to
     try kernels for them than for convolutions, unless it leaves Triton's out.
     """
-    return value_scope(_products, wanted)
+    return value_scope(_products, enabled)
 
 
 def runs_on_cpu() -> bool:
@@ -123,9 +123,9 @@ def runs_on_cpu() -> bool:
 
 
 def _suits(x: Any, sizes: Sequence[Any]) -> bool:
-    known = all(isinstance(n, int) and n > 0 for n in sizes)
+    fixed = all(isinstance(n, int) and n > 0 for n in sizes)
     here = why_not() is None and portable.current() is None
-    return here and known and jnp.issubdtype(x.dtype, np.floating)
+    return here and fixed and jnp.issubdtype(x.dtype, np.floating)
 
 
 def why_not() -> str | None:

@@ -78,9 +78,9 @@ def gpu_form(
     halves = dtype.itemsize == 2
     if groups == shape[-1] > 1 and rank == 1:
         return _by_taps if window[0] <= _FEW_TAPS else _as_image
-    known = _KNOWN_HALVES if halves else _KNOWN
+    most = _KNOWN_HALVES if halves else _KNOWN
     if groups == shape[-1] > 1 and rank == 2 and min(window) > 1:
-        if max(window) > known and math.prod(window) <= _TAPS:
+        if max(window) > most and math.prod(window) <= _TAPS:
             return _wide
         if halves and max(window) <= _KNOWN and not holes:
             return _narrow if max(strides) == 1 else _narrow_apart
@@ -96,8 +96,8 @@ def gpu_form(
 
 
 def _size(shape: tuple) -> float:
-    known = all(isinstance(n, int) for n in shape)
-    return math.prod(shape) if known else math.inf
+    fixed = all(isinstance(n, int) for n in shape)
+    return math.prod(shape) if fixed else math.inf
 
 
 _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
