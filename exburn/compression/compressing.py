@@ -333,11 +333,7 @@ def _arguments(parts: Any) -> dict[str, Any]:
 
 
 def _outline(workshop: Workshop, rows: Any = None) -> list[Attempt]:
-    """The given model, and every way's size, operations and speed before training.
-
-    Raises:
-        ArgumentError: No way is open to the model.
-    """
+    """The given model, and every way's size, operations and speed before training."""
     models: dict[Any, Model] = {None: workshop.model}  # by what of a way makes the size
     refused: dict[Any, ExBurnError] = {}
     for recipe in RECIPES:

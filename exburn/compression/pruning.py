@@ -201,12 +201,7 @@ def apply_masks(model: Model) -> None:
 
 
 def require_model(model: Any, op: str) -> None:
-    """Refuses what is no model, and one without weights.
-
-    Raises:
-        ArgumentError: It is no model.
-        NotBuiltError: It has no weights yet.
-    """
+    """Refuses what is no model, and one without weights."""
     if not isinstance(model, Model):
         raise ArgumentError(op, f"a model is needed, received {type(model).__name__}")
     require_built(model, op)

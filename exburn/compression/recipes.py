@@ -56,13 +56,7 @@ RECIPES = (
 
 
 class Workshop:
-    """Makes smaller models of one, and trains them beside it.
-
-    Args:
-        model: The model; copies of it are changed.
-        temperature, student_loss_weight: Of the distiller that trains them.
-        fit: Arguments of ``fit``, with the data.
-    """
+    """Makes smaller models of one, and trains them beside it."""
 
     def __init__(
         self,
@@ -76,19 +70,11 @@ class Workshop:
         self._narrow: dict[float, Model] = {}  # trained, by what was cut
 
     def outline(self, recipe: Recipe) -> Model:
-        """A model of the recipe's size that was not trained, and is as fast.
-
-        Raises:
-            ArgumentError: The model cannot be made smaller so.
-        """
+        """A model of the recipe's size that was not trained, and is as fast."""
         return _cut(self.model, recipe.cut).quantize(recipe.mode)
 
     def make(self, recipe: Recipe) -> Model:
-        """The recipe's model, trained if it says so.
-
-        Raises:
-            ArgumentError: The model cannot be made smaller so.
-        """
+        """The recipe's model, trained if it says so."""
         model = self.model
         if recipe.cut:
             if recipe.cut not in self._narrow:

@@ -131,12 +131,7 @@ def numerical(
     """Difference quotients for the elements of every parameter, or the chosen ones.
 
     Args:
-        programs: The model's programs.
-        state: Its state.
-        data: One batch.
-        method: ``"numerical"`` or ``"numerical_batch"``.
         epsilon: The step, or ``None`` for `default_epsilon`.
-        compute: The dtype that the model computes in.
         scaled: Whether the loss is the optimizer's, scaled one.
         chosen: Numbers of elements by path; the result is flat then.
     """
@@ -251,11 +246,8 @@ class _Product:
     """A loss, cut at the one product that a weight is a factor of.
 
     Attributes:
-        factor: The other factor.
-        result: The product.
         after: The loss as a function of the product.
         axes: Axes of the weight, and of the factor, that are summed over.
-        left: Whether the weight is the left factor.
     """
 
     factor: jax.Array
@@ -280,8 +272,6 @@ class _Traced:
     """A loss as JAX' intermediate code, and its arguments.
 
     Attributes:
-        code: The code.
-        args: What it was traced with, flat.
         numbers: Of each parameter among them.
     """
 

@@ -94,8 +94,6 @@ def soft_divergence(
     the mask keeps.
 
     Args:
-        teacher, student: [batch, …, classes] Outputs.
-        temperature: T.
         teacher_kind, student_kind: What they are; logits of probabilities are found.
         mask: [batch, …] Positions that count; all by default.
 

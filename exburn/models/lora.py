@@ -154,11 +154,7 @@ def _check_size(op: str, rank: Any, alpha: Any) -> tuple[int, float]:
 
 
 def restore(model: Any, record: dict[str, Any]) -> None:
-    """Adds the adapters of a record; their values are still to be read.
-
-    Raises:
-        FileFormatError: The record does not fit the model.
-    """
+    """Adds the adapters of a record; their values are still to be read."""
     if set(adapted_layers(model)) & set(record.get("layers") or ()):
         raise _unfit("the model has adapters already")
     record = checked_record(model, record)
@@ -166,11 +162,7 @@ def restore(model: Any, record: dict[str, Any]) -> None:
 
 
 def checked_record(model: Any, record: dict[str, Any]) -> dict[str, Any]:
-    """A record, perhaps from a hostile file, completed for this model.
-
-    Raises:
-        FileFormatError: It does not fit the model.
-    """
+    """A record, perhaps from a hostile file, completed for this model."""
     layers = layer_paths(model)
     paths, rank, alpha = (record.get(key) for key in ("layers", "rank", "alpha"))
     named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
@@ -195,11 +187,7 @@ def checked_record(model: Any, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def adapter_shapes(model: Any, record: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shapes of the adapters of a record by path.
-
-    Raises:
-        FileFormatError: A layer can have none.
-    """
+    """Shapes of the adapters of a record by path."""
     shapes = {}
     for path, term in _terms(model, record).items():
         shapes[f"{path}/lora_a"], shapes[f"{path}/lora_b"] = term.a_shape, term.b_shape
@@ -223,11 +211,7 @@ def _unfit(cause: str) -> FileFormatError:
 
 
 def check_mergeable(model: Any, records: list[dict[str, Any]]) -> None:
-    """Raises if an adapter cannot be merged.
-
-    Raises:
-        ArgumentError: A weight under an adapter is quantized.
-    """
+    """Raises if an adapter cannot be merged."""
     layers = layer_paths(model)
     for path in (path for record in records for path in record["layers"]):
         layer = layers[path]

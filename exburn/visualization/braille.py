@@ -29,12 +29,6 @@ def draw_braille(
 
     Args:
         curves: Points of each, with rising x.
-        width, height: In cells.
-        x, y: Their axes.
-        plain: Letters of ASCII instead of braille's.
-
-    Returns:
-        For each row its runs of cells of one colour.
 
     Example:
         >>> rising = [(0.0, 0.0), (1.0, 1.0)]

@@ -16,9 +16,7 @@ class Curve:
     """One line of a panel.
 
     Attributes:
-        name: What the legend calls it.
         points: Pairs (x, y) with rising x; those that are not finite are gaps.
-        best: The point that is marked.
     """
 
     name: str
@@ -28,12 +26,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Curves with the same axes.
-
-    Attributes:
-        title: What they show.
-        curves: The lines, drawn in this order.
-    """
+    """Curves with the same axes."""
 
     title: str
     curves: tuple[Curve, ...]
@@ -70,12 +63,8 @@ class PlotAxis:
     """Places of values between 0 and 1, linear or logarithmic.
 
     Args:
-        values: Those that must have a place.
         logarithmic: Whether to divide by decades; ``None``: where all are positive and
             the largest is fifty times the smallest.
-
-    Attributes:
-        low, high: The ends.
 
     Example:
         >>> axis = PlotAxis([0.0, 2.0])

@@ -70,9 +70,6 @@ class Box:
     """A box with a title and lines.
 
     Attributes:
-        title: What it is.
-        name: Its name, in a lighter tone.
-        lines: Pairs of a label and a value.
         kind: ``"input"``, ``"weights"``, ``"frame"`` (it stands for what could be
             drawn as one) or ``"plain"``: its colour.
         frame: The key of the frame that it lies in; ``None`` outside of all.
@@ -87,12 +84,7 @@ class Box:
 
 @dataclasses.dataclass
 class Frame:
-    """A frame around boxes.
-
-    Attributes:
-        title: What stands in its corner.
-        frame: The key of the frame that it lies in.
-    """
+    """A frame around boxes."""
 
     title: str
     frame: Hashable = None
@@ -110,18 +102,9 @@ class Diagram:
     """A graph of boxes, which draws itself in a notebook.
 
     Args:
-        name: What it shows.
-        boxes: The boxes by key.
-        frames: The frames by key.
         arrows: Pairs of keys of boxes.
         direction: ``"TB"`` (down), ``"BT"``, ``"LR"`` (right) or ``"RL"``.
         lines: ``"ortho"``, ``"curved"`` or ``"line"``.
-
-    Attributes:
-        width, height: Its size in pixels.
-
-    Raises:
-        ArgumentError: Nobody could read the picture.
 
     Example:
         >>> boxes = {"a": Box("Dense"), "b": Box("Add")}
@@ -379,12 +362,7 @@ class Diagram:
         """The picture in a format of matplotlib's, such as ``"png"`` or ``"pdf"``.
 
         Args:
-            format: The format.
             dpi: Dots per inch, of which the SVG has 96.
-
-        Raises:
-            MissingDependencyError: matplotlib is not installed.
-            ArgumentError: The picture would have too many pixels.
         """
         side = max(self.width, self.height) * dpi / 96
         if side > _MOST_PIXELS:

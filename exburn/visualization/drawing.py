@@ -195,13 +195,7 @@ def as_images(
     """A batch of images with channels last, and whether it had been so.
 
     Args:
-        op: The operation named in errors.
-        images: The batch.
-        data_format: Where its channels are.
         scale: Whether it becomes uint8, floats up to 1 as shares of 255.
-
-    Raises:
-        ShapeError: It is no batch of images.
     """
     pixels = np.asarray(images)
     if pixels.ndim != 4:

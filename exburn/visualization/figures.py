@@ -10,11 +10,7 @@ from exburn.errors import require
 
 
 def matplotlib(module: str, op: str) -> Any:
-    """A module of matplotlib's, ``"ticker"``.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
+    """A module of matplotlib's, ``"ticker"``."""
     name = f"matplotlib.{module}" if module else "matplotlib"
     return require(name, op, "drawing needs matplotlib", extra="plot")
 
@@ -23,11 +19,7 @@ def new_figure(op: str, width: float, height: float) -> Any:
     """An empty figure, which a notebook shows.
 
     Args:
-        op: What draws, for the error.
         width, height: In inches.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
     """
     figure = matplotlib("figure", op).Figure((width, height), layout="constrained")
     show_figures_as_png()
@@ -60,8 +52,6 @@ def draw_bars(
     """Draws a horizontal bar for each name, the first on top, of parts end to end.
 
     Args:
-        axes: matplotlib's axes.
-        names: What the bars are of.
         parts: The lengths by the part's label.
 
     Returns:

@@ -30,8 +30,6 @@ class NodePlace:
     """A box to place, and where it was placed.
 
     Attributes:
-        width, height: Its size.
-        x, y: Its left and its top.
         layer: Its layer from the top; given for those that must be in the first or the
             last one (-1), else found.
         starts: For lines that begin in it, by their name: how far from the left; the
@@ -61,7 +59,6 @@ class DiagramLink:
     """A line from one box to another one.
 
     Attributes:
-        start, end: The boxes' keys.
         name: What ``starts`` and ``ends`` call it.
     """
 
@@ -89,16 +86,9 @@ def arrange(
 ) -> tuple[float, float, dict[DiagramLink, list[Point]]]:
     """Places boxes below one another, so that all links lead down.
 
-    Args:
-        places: The boxes by key; their ``x``, ``y`` and ``layer`` are set.
-        links: The lines, without cycles.
-
     Returns:
         The width and the height of the picture, and the points of each line, whose
         pieces run down or along.
-
-    Raises:
-        TooLargeError: The links cross too many layers.
 
     Example:
         >>> boxes = {name: NodePlace(60.0, 20.0) for name in "abc"}

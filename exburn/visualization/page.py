@@ -77,7 +77,6 @@ def theme(scope: str, *, hosted: bool = False) -> str:
     """Rules of CSS that give an element its colours, on a light and on a dark page.
 
     Args:
-        scope: The element's selector.
         hosted: Whether a notebook's own colours go first.
     """
     light, dark = (
@@ -106,7 +105,6 @@ def fragment(*parts: str, rules: str = "") -> str:
     """The HTML of a value in a notebook, with a style that touches nothing else.
 
     Args:
-        *parts: HTML.
         rules: Further rules of CSS, whose selectors begin with ``#`` and a blank.
     """
     rules = (_FRAGMENT + svg_style("#") + rules).replace("#{", ".exburn{")
@@ -159,7 +157,6 @@ def plain_table(
     Args:
         rows: The cells, which are HTML.
         kinds: Classes of CSS of the columns; one is of all.
-        head: Titles of the columns.
     """
     lines = [f"<th>{html.escape(name)}</th>" for name in head]
     parts = [f"<tr>{''.join(lines)}</tr>"] if lines else []
@@ -176,10 +173,8 @@ class TableRow:
     """A row of a table.
 
     Attributes:
-        cells: What stands in it.
         aside: A word in a lighter tone behind the first cell.
         inside: Rows that it folds.
-        open: Whether they are shown at first.
     """
 
     cells: Sequence[Any]

@@ -60,13 +60,7 @@ def _count(
     classes: int | None = None,
     names: Sequence[str] | None = None,
 ) -> tuple[np.ndarray, list[str] | None]:
-    """The matrix, and the names of the classes where those are strings.
-
-    Args:
-        true, pred: Labels and predictions.
-        classes: The number of classes.
-        names: The names of the classes in their order.
-    """
+    """The matrix, and the names of the classes where those are strings."""
     op = "confusion_matrix"
     texts = [y.dtype.kind in "OSUT" for y in (true, pred)]
     words = None
@@ -120,11 +114,7 @@ def _sorted_names(
 
 
 def as_classes(y: Any) -> np.ndarray:
-    """[samples] integers of labels, of probabilities for each class, or of one.
-
-    Raises:
-        ArgumentError: Numbers are neither whole nor between 0 and 1.
-    """
+    """[samples] integers of labels, of probabilities for each class, or of one."""
     y = np.asarray(y)
     if y.ndim > 1 and y.shape[-1] > 1:
         return y.argmax(-1).reshape(-1)
@@ -399,11 +389,7 @@ def _are_names(values: Any) -> bool:
 def label_names(
     op: str, labels: Sequence[str] | Mapping[int, str] | None, size: int
 ) -> list[str]:
-    """A name for each class.
-
-    Raises:
-        ArgumentError: There is none for one of them.
-    """
+    """A name for each class."""
     if labels is None:
         return [str(number) for number in range(size)]
     names = labels if isinstance(labels, Mapping) else dict(enumerate(labels))

@@ -80,9 +80,6 @@ def draw_panel(
     """One panel as a group of SVG: title, legend, axes, curves.
 
     Args:
-        panel: The curves.
-        width, height: Its size.
-        left, top: Its place.
         x_title: What the horizontal axis counts.
     """
     curves = [(c.name, thin(c.points, _MOST_POINTS)) for c in panel.curves]

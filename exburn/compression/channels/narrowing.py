@@ -35,15 +35,8 @@ def narrow(
     """A model without the least important units of its layers.
 
     Args:
-        model: A built model.
         sparsity: Share of the units that go; 0.8 if None.
         schedule: Must be None: the shapes of a program do not change.
-        scope: ``"global"`` or ``"layer"``.
-        chosen: Paths of the layers whose units may go.
-
-    Raises:
-        ArgumentError: The model is no graph of layers, the arguments are out of range,
-            or units cannot be followed.
     """
     op = "prune"
     scope = check_choice(op, "scope", scope, ("global", "layer"))
@@ -85,11 +78,7 @@ def narrow(
 
 
 def _choose(units: Units, sparsity: float, scope: str, chosen: set[str]) -> set[int]:
-    """The units that go; at least one of each layer stays.
-
-    Raises:
-        ArgumentError: None may go.
-    """
+    """The units that go; at least one of each layer stays."""
     owner = {int(i): p for p, one in units.producers.items() for i in one.ids}
     left = {path: len(one.ids) for path, one in units.producers.items()}
     pools: dict[Any, list[tuple[float, list[int]]]] = {}

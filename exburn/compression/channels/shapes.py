@@ -63,13 +63,7 @@ def repeat_vector(units: Units, call: LayerCall) -> Any:
 
 
 def get_item(one: Channels, index: Any, rank: int) -> Any:
-    """``x[index]``, which must leave the units' axis whole.
-
-    Args:
-        one: The units of ``x``.
-        index: Numbers, slices, None and Ellipsis.
-        rank: Axes of the result.
-    """
+    """``x[index]``, which must leave the units' axis whole."""
     parts = list(index) if isinstance(index, tuple) else [index]
     plain = (int, np.integer, slice, type(None), type(Ellipsis))
     if any(isinstance(part, bool) or not isinstance(part, plain) for part in parts):
@@ -94,13 +88,7 @@ def get_item(one: Channels, index: Any, rank: int) -> Any:
 
 
 def reduction(one: Channels, axis: Any, rank: int) -> Any:
-    """A mean, sum or maximum over other axes than that of the units.
-
-    Args:
-        one: The units of what is reduced.
-        axis: The axis or axes; None for all.
-        rank: Axes of the result.
-    """
+    """A mean, sum or maximum over other axes than that of the units."""
     axes = axis if isinstance(axis, list | tuple) else [axis]
     if any(not isinstance(place, int | np.integer) for place in axes):
         return "reduces all axes to one number"
@@ -122,14 +110,7 @@ def concatenate(units: Units, call: LayerCall) -> Any:
 
 
 def join(units: Units, tensors: list, shapes: list, axis: int) -> Any:
-    """The units of tensors that are joined along an axis.
-
-    Args:
-        units: The units of the model.
-        tensors: Those of the tensors.
-        shapes: Their shapes.
-        axis: The axis, from 0 on.
-    """
+    """The units of tensors that are joined along an axis."""
     rank, places = len(shapes[0]), {one.axis for one in tensors if one is not None}
     if not places:
         return None
@@ -146,14 +127,7 @@ def join(units: Units, tensors: list, shapes: list, axis: int) -> Any:
 
 
 def tie_all(units: Units, tensors: list, shapes: list, rank: int) -> Any:
-    """The units of what is computed from tensors entry by entry.
-
-    Args:
-        units: The units of the model.
-        tensors: Those of the tensors.
-        shapes: Their shapes.
-        rank: Axes of the result.
-    """
+    """The units of what is computed from tensors entry by entry."""
     units_of = [one for one in tensors if one is not None]
     if not units_of:
         return None

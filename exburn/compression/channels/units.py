@@ -23,9 +23,7 @@ class Channels:
     """The units of a tensor.
 
     Attributes:
-        ids: Their numbers, in the order of the axis.
         axis: The axis; the batch is axis 0.
-        rank: Axes of the tensor.
     """
 
     ids: np.ndarray
@@ -38,9 +36,7 @@ class Producer:
     """A layer that makes units.
 
     Attributes:
-        path: The layer's path.
         option: The argument of the layer that is their number.
-        ids: Their numbers.
     """
 
     path: str
@@ -66,13 +62,7 @@ class Units:
         self._blocked: dict[int, str] = {}
 
     def make(self, path: str, option: str, kernel: Any, axis: int) -> np.ndarray:
-        """The numbers of a layer's units, the same ones whenever it is called.
-
-        Args:
-            path, option: As of :class:`Producer`.
-            kernel: The weight that makes them.
-            axis: Its axis along them.
-        """
+        """The numbers of a layer's units, the same ones whenever it is called."""
         if path in self.producers:
             return self.producers[path].ids
         magnitude = np.moveaxis(np.abs(np.asarray(kernel, np.float32)), axis, -1)
@@ -100,7 +90,6 @@ class Units:
         A layer that is called again has one weight for all of its calls.
 
         Args:
-            path, axis: The weight, and its axis.
             ids: The units; ``None`` for what no layer made, as an input's channels.
         """
         if ids is None:
@@ -154,9 +143,6 @@ class Units:
 
         That is the mean magnitude of what makes a unit, times what it is multiplied by,
         relative to the mean of its layer.
-
-        Args:
-            chosen: Paths of the layers whose units may go.
         """
         stays = self._fixed_roots()
         stays |= {self.root(one) for one in self._blocked}
@@ -193,11 +179,7 @@ class LayerCall:
     words why it cannot follow them.
 
     Attributes:
-        layer: The layer.
-        path: Its path in the model.
         inputs: The units of its tensors, in the order of its arguments.
-        shapes: Their shapes.
-        out: The shapes of the outputs.
         names: For each of the tensors the name of the argument that holds it.
     """
 
@@ -255,10 +237,6 @@ def make_units(
     """The units that a layer makes, the same ones at each of its calls.
 
     Args:
-        units: The units of the model.
-        call: A call of the layer.
-        option: The argument of the layer that is their number.
-        name: The weight that makes them.
         end: Its axis along them.
         axis: The axis of the output along them.
     """

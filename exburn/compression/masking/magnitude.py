@@ -24,10 +24,6 @@ def keys_of(weight: Any, bits: Any) -> jax.Array:
     """uint32 in the order of magnitudes; 0 where the mask forbids the number already.
 
     So what is pruned stays so: masks only grow.
-
-    Args:
-        weight: Any float array.
-        bits: Its mask.
     """
     magnitude = jnp.abs(weight.astype(jnp.float32))
     whole = jax.lax.bitcast_convert_type(magnitude, jnp.uint32)
@@ -41,8 +37,6 @@ def least(keys: Sequence[Any], groups: Sequence[int], sizes: Any) -> list[jax.Ar
     Of equal ones the first go, so that there are as many as are wanted.
 
     Args:
-        keys: Arrays of ``keys_of``.
-        groups: The number of each one's group.
         sizes: How many entries of each group, uint32 ``[groups]``.
     """
     index = jnp.asarray(groups)
@@ -76,10 +70,7 @@ def least_of_each(key: Any, axis: int, size: int, counts: Any) -> jax.Array:
     """The least entries among ``size`` neighbours along an axis, as True.
 
     Args:
-        key: An array of ``keys_of``.
-        axis: The axis, which ``size`` divides.
         size: Entries of a group.
-        counts: How many of each group.
     """
     last = jnp.moveaxis(key, axis, -1)  # […, n]
     rows = last.reshape(-1, size)

@@ -25,11 +25,7 @@ _MASKS = "masks"  # the attribute that a mask is of, in its metadata
 
 
 def pack(alive: Any) -> jax.Array:
-    """Eight entries in a byte, in the order of the flat weight; set bits at the end.
-
-    Args:
-        alive: Which numbers of a weight may be used, bool ``[…]``.
-    """
+    """Eight entries in a byte, in the order of the flat weight; set bits at the end."""
     flat = jnp.asarray(alive).reshape(-1)
     return jnp.packbits(jnp.pad(flat, (0, -flat.size % 8), constant_values=True))
 

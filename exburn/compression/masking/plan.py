@@ -52,13 +52,10 @@ class PruningPlan:
     """How the weights of a model are pruned.
 
     Attributes:
-        sparsity: Share of the numbers that go in the end.
-        schedule: How much of that is reached when.
         pattern: ``(n, m)``: n of m neighbours are left; ``None`` for any.
         scope: ``"global"``: the least of all weights go; ``"layer"``: of each.
         axes: The weights by their paths from the model, each with the last axis that
             its product sums over, along which neighbours lie.
-        shapes: Their shapes.
     """
 
     sparsity: float
@@ -93,9 +90,6 @@ class PruningPlan:
         """The masks that hold from a step on.
 
         Args:
-            weights: The plan's weights that are trained, by their paths.
-            masks: The masks of all its weights.
-            step: The step.
             before: The step up to which the masks were renewed; ``None`` if they never
                 were.
             resting: Its frozen weights: their masks stay, and where the least of all
@@ -217,17 +211,9 @@ def make_plan(
     """Decides which weights are pruned, and how; changes nothing.
 
     Args:
-        model: A built model.
         sparsity: Share of the numbers that go; that of the pattern if None, else 0.8.
         schedule: A ``SparsitySchedule``; at once if None.
-        pattern: ``"n:m"`` or None.
-        scope: ``"global"`` or ``"layer"``.
-        chosen: Paths of the layers that may be pruned.
         named: Whether the user chose them: then tables and depthwise kernels, too.
-
-    Raises:
-        ArgumentError: An argument is out of range, or contradicts another; no layer can
-            be pruned; or a pattern does not divide an axis.
     """
     op = "prune"
     scope = check_choice(op, "scope", scope, _SCOPES)
@@ -272,9 +258,6 @@ def make_plan(
 
 def parse_pattern(pattern: Any) -> tuple[int, int]:
     """The numbers of a pattern ``"n:m"``.
-
-    Raises:
-        ArgumentError: It is none.
 
     Example:
         >>> parse_pattern("2:4")
@@ -409,11 +392,7 @@ def records_of(model: Any) -> Iterator[dict[str, Any]]:
 
 
 def restore(model: Any, record: Mapping[str, Any]) -> None:
-    """Puts the masks of a record in place; their values are still to be read.
-
-    Raises:
-        FileFormatError: The record does not fit the model.
-    """
+    """Puts the masks of a record in place; their values are still to be read."""
     with reading_record("the pruning"):
         axes, shapes = {}, {}
         for path, layer, name in places_of(model, map(str, record["weights"])):

@@ -12,12 +12,6 @@ from exburn.errors import FileFormatError
 def reading_record(what: str) -> Iterator[None]:
     """Within the block a record is read, perhaps one of another model or a hostile one.
 
-    Args:
-        what: What the record is of, for the error.
-
-    Raises:
-        FileFormatError: A key is missing, or a value is not what it must be.
-
     Example:
         >>> try:
         ...     with reading_record("the pruning"):

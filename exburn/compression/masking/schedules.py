@@ -121,10 +121,6 @@ class PolynomialSparsity(SparsitySchedule):
 def check_schedule(op: str, schedule: Any) -> None:
     """Refuses what is no schedule, and one that a compiled step cannot ask.
 
-    Raises:
-        ArgumentError: It is no ``SparsitySchedule``, decides by the number of the step
-            in Python, or gives something else than one number.
-
     Example:
         >>> check_schedule("prune", PolynomialSparsity(begin=0, end=100))
     """

@@ -24,10 +24,7 @@ class Planned:
     """A plan, and where among the arrays of a module its own are.
 
     Attributes:
-        plan: The plan.
-        step: The name of its count of steps.
         trained, frozen: The names of its weights by their paths in the plan.
-        masks: The names of their masks by the same paths.
     """
 
     plan: PruningPlan
@@ -43,7 +40,6 @@ class WeightMasking:
 
     Attributes:
         pairs: The names of masks by those of their weights.
-        plans: The plans.
     """
 
     pairs: dict[str, str]
@@ -99,14 +95,7 @@ class WeightMasking:
     def advance(
         self, params: Arrays, frozen: Arrays, others: Arrays, batches: Any
     ) -> tuple[Arrays, Arrays]:
-        """Parameters and other variables after an update.
-
-        Args:
-            params: Parameters after the optimizer's update and their constraints.
-            frozen: Frozen parameters.
-            others: Other variables, masks among them.
-            batches: Batches that the update was made of.
-        """
+        """Parameters and other variables after an update."""
         for each in self.plans:
             count = others[each.step] + batches
             weights = {path: params[name] for path, name in each.trained.items()}

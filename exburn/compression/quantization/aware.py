@@ -40,13 +40,7 @@ def simulate(plan: QuantizationPlan) -> None:
 
 
 def add_ranges(model: Any, places: Mapping[str, Any], **options: Any) -> None:
-    """Gives layers ranges for their activations, in place.
-
-    Args:
-        model: The model.
-        places: Where, by the path of a layer.
-        options: Of :class:`Ranges`.
-    """
+    """Gives layers ranges for their activations, in place."""
     layers = layer_paths(model)
     for path, names in places.items():
         layer: Any = layers[path]
@@ -117,11 +111,7 @@ def plan_as_trained(model: Any) -> QuantizationPlan:
 
 
 def require_known(model: Any, op: str) -> None:
-    """Raises where no range of a model has seen anything but 0.
-
-    Raises:
-        ArgumentError: There are ranges, and none is known.
-    """
+    """Raises where no range of a model has seen anything but 0."""
     states = [each.is_known for _, _, each in all_ranges(model)]
     if states and not any(states):
         raise ArgumentError(
@@ -172,15 +162,9 @@ def measure_ranges(model: Any, batch: Any, method: str, percentile: float) -> No
     methods once more for histograms of 2,048 bins between them.
 
     Args:
-        model: The model.
-        batch: Inputs, on the device.
         method: ``"minmax"``: the ends themselves. ``"percentile"``: those without the
             outermost values. ``"mse"``: those with the least mean square of the error
             that rounding makes, of what is cut off too.
-        percentile: The percentage of values that is within the range.
-
-    Raises:
-        DataError: An activation is not finite.
     """
     ends: dict[str, tuple[float, float]] = {}
     for readings in _passes(model, batch, lambda x, _: jnp.stack([x.min(), x.max()])):

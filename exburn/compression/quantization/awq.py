@@ -32,12 +32,9 @@ def round_by_awq(
     mean)²``.
 
     Args:
-        weight: The exact weight.
-        scheme: How it is stored.
         mean: The mean magnitude of each input, ``[columns]``.
         sample: Some inputs, ``[n, columns]``: each block's largest weights are cut off
             where the outputs on them come nearer to the exact ones. None cuts nothing.
-        points: Ratios that are tried, besides 0.
 
     Source: Lin et al., *AWQ: Activation-aware Weight Quantization for On-Device LLM
     Compression and Acceleration*, 2024, as in Keras 3.16.
@@ -90,13 +87,7 @@ def _mean_shares(exact: np.ndarray, scheme: Scheme) -> np.ndarray:
 
 
 def _best_bounds(scaled: np.ndarray, x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """Where the weights of each block are cut: ``[rows, blocks, 1]``.
-
-    Args:
-        scaled: The weights, ``[rows, columns]``.
-        x: Inputs that they are multiplied by, ``[n, columns]``.
-        scheme: How they are stored.
-    """
+    """Where the weights of each block are cut: ``[rows, blocks, 1]``."""
     count = _groups(scheme)
     groups = scaled.reshape(scheme.rows, count, -1)
     x = x.reshape(len(x), count, -1).transpose(1, 0, 2)  # [blocks, n, size]

@@ -17,7 +17,6 @@ class Blocks:
 
     Attributes:
         before: What tokens go through first: paths of layers, or functions.
-        paths: Paths of the blocks; the empty one is the model itself.
         reached: Paths of the blocks, and of all layers in them that can be watched.
     """
 

@@ -32,12 +32,6 @@ def token_windows(config: Any) -> np.ndarray:
     All tokens are joined, and repeated if they are too few. The windows do not overlap
     and lie evenly in what there is; pieces that are a window long stay whole.
 
-    Raises:
-        ArgumentError: There is no data, or no tokenizer for strings.
-        DTypeError: The data is no iterable, or holds other things than strings and
-            numbers.
-        DataError: It is empty, or a number is not whole or beyond int32.
-
     Example:
         >>> from exburn.quantizers import GPTQConfig
         >>> pieces = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 9, 9]]
@@ -130,7 +124,6 @@ class CalibrationData:
 
     Attributes:
         tokens: int32 ``[samples, 1, length]``.
-        blocks: The layers that they go through.
     """
 
     tokens: np.ndarray
@@ -166,17 +159,7 @@ class CalibrationData:
 
 
 def calibrate(model: Any, plan: QuantizationPlan, calibration: CalibrationData) -> None:
-    """Carries a plan out in place, with weights that are chosen on data.
-
-    Args:
-        model: The model.
-        plan: The plan; its settings have a configuration.
-        calibration: The data.
-
-    Raises:
-        ArgumentError: Inputs of a layer are not finite, depend on each other, or are
-            those of a loop's steps.
-    """
+    """Carries a plan out in place, with weights that are chosen on data."""
     blocks = calibration.blocks
     left = {target.path: target for target in plan.targets}
     size = getattr(plan.settings.config, "calibration_batch_size", 1)
@@ -330,11 +313,7 @@ class _Products:
 
 
 class _Magnitudes:
-    """The mean magnitude of inputs, and the first of them.
-
-    Args:
-        keeps_rows: Whether there are any of the inputs themselves.
-    """
+    """The mean magnitude of inputs, and the first of them."""
 
     def __init__(self, keeps_rows: bool):
         self.room = SAMPLE_ROWS if keeps_rows else 0

@@ -40,11 +40,7 @@ from exburn.module.variable import exact_weight
 
 
 def carry_out(plan: QuantizationPlan) -> None:
-    """Exchanges weights and policies of the plan's layers, in place.
-
-    Raises:
-        ArgumentError: A weight holds NaN or infinity, which few bits cannot tell.
-    """
+    """Exchanges weights and policies of the plan's layers, in place."""
     for target in plan.targets:
         exchange(target, plan.settings)
 
@@ -57,12 +53,7 @@ def exchange(
     """Exchanges weights and policy of one layer, in place.
 
     Args:
-        target: The layer, and how.
-        settings: The plan's.
         rounded: The parts of weights that were rounded already, by name.
-
-    Raises:
-        ArgumentError: A weight holds NaN or infinity.
     """
     layer = target.layer
     if not settings.casts and layer.precision != target.policy:

@@ -31,19 +31,12 @@ def round_by_gptq(
     of the inputs behind it are corrected: ``w_k -= (w_j - q_j) * U_jk / U_jj``.
 
     Args:
-        weight: The exact weight.
-        scheme: How it is stored.
         gram: ``G = 2 XᵀX / rows`` of the inputs, ``[columns, columns]``. The weights
             of an input that was always 0 are rounded as they are.
         damping: Share of the diagonal's mean that is added to the diagonal.
         by_size: Whether the largest inputs come first. Then the range of a block is
             that of its exact weights, else that of its corrected ones.
-        symmetric: Whether the zero points are in the middle.
-        per_channel: Whether each row has ranges of its own.
         mask: Where the weight may be other than zero; anywhere if None.
-
-    Raises:
-        ArgumentError: The inputs depend on each other, and the damping is too small.
 
     Source: Frantar et al., *GPTQ: Accurate Post-Training Quantization for Generative
     Pre-trained Transformers*, 2023. Keras 3.15 corrects by ``H⁻¹`` itself, whose rows

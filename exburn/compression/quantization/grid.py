@@ -13,8 +13,6 @@ class Grid:
 
     Attributes:
         scale: Step of each block, float32 ``[rows, blocks]``.
-        zero: The integer that stands for 0, the same shape.
-        bits: Bits of an integer.
 
     Example:
         >>> grid = Grid.of(np.array([[[-1.0, 0.0, 2.0]]], np.float32), bits=2)

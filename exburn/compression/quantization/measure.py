@@ -33,9 +33,6 @@ def measure(exact: Any, small: Any, plan: QuantizationPlan, batch: Any = None) -
     """The report of a plan that was carried out.
 
     Args:
-        exact: The model before.
-        small: The quantized copy.
-        plan: The plan.
         batch: Inputs to compare the outputs on; with None the weights are compared.
     """
     layers = {"": exact, **layer_paths(exact)}

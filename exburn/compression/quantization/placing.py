@@ -92,13 +92,7 @@ _FUSED = (activations.linear, activations.relu, activations.relu6)
 def find_places(
     model: Any, targets: set[str], chosen: set[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Where activations are rounded, by the path of the layer.
-
-    Args:
-        model: A built model.
-        targets: Paths of the layers whose weights are of few bits.
-        chosen: Paths of all layers that may be changed.
-    """
+    """Where activations are rounded, by the path of the layer."""
     places: dict[str, set[str]] = {}
     seen: set[str] = set()
     if getattr(model, "graph", None) is not None:
@@ -120,11 +114,7 @@ class _Walk:
     """A graph, call by call.
 
     Args:
-        model: The model whose graph it is.
         prefix: Its path, with a slash behind it.
-        targets: Paths of the layers whose weights are of few bits.
-        places: The places so far, by the layer's path.
-        seen: The layers that were met.
     """
 
     def __init__(

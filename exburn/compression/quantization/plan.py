@@ -58,7 +58,6 @@ class QuantizationTarget:
 
     Attributes:
         schemes: How each weight is stored, by its attribute; empty for a cast.
-        policy: The layer's precision afterwards.
     """
 
     path: str
@@ -89,16 +88,8 @@ def make_plan(
     """Decides layer by layer; changes nothing.
 
     Args:
-        model: A built model.
-        settings: How to quantize.
-        chosen: Paths of the layers that may be quantized.
         again: Whether layers may have the dtype already, from their configurations.
         calibrated: Paths of the layers that data goes through; all if None.
-        op: The operation named in errors.
-
-    Raises:
-        NotBuiltError: The model has no weights yet.
-        ArgumentError: It has adapters, or no layer can be quantized.
     """
     require_built(model, op)
     layers = layer_paths(model)
@@ -137,13 +128,7 @@ def make_plan(
 
 
 def plan_layer(layer: Any, settings: QuantizationSettings) -> QuantizationPlan:
-    """The plan of a layer by itself: its weights, and those inside, are to be packed.
-
-    Raises:
-        UnknownNameError: The settings are of a cast.
-        NotBuiltError: The layer has no weights yet.
-        ArgumentError: Nothing can be packed, or the layer is quantized already.
-    """
+    """The plan of a layer by itself: its weights, and those inside, are packed."""
     op = f"{layer.name}.quantize"
     if settings.casts:
         raise unknown_name("mode", settings.dtype, PACKED, op=op)
@@ -167,13 +152,7 @@ def choose(model: Any, selection: Any, *, op: str) -> set[str]:
     """Paths of the selected layers, and of all layers within them.
 
     Args:
-        model: The model.
         selection: A pattern, a list of them, a function of a layer; all if None.
-        op: The operation named in errors.
-
-    Raises:
-        UnknownNameError: A pattern names no layer.
-        ArgumentError: The function takes no layer.
     """
     layers = layer_paths(model)
     if selection is None:

@@ -26,10 +26,7 @@ class LowRank:
     """A trained term ``scale * a @ b`` beside a weight of a layer.
 
     Args:
-        attribute: The weight's name in the layer.
-        shape: Its shape.
         summed: Its axes that belong to ``a``; the others belong to ``b``.
-        rank: Columns of ``a``, rows of ``b``.
         alpha: The term is multiplied by ``alpha / rank``.
     """
 
@@ -195,7 +192,6 @@ def input_rows(layer: Any, x: Any) -> Any:
 
     Args:
         layer: The layer; an EinsumDense must be a matrix product.
-        x: Its input.
     """
     x = layer.cast(x)
     if isinstance(layer, EinsumDense):
@@ -251,12 +247,7 @@ def _stand_in(cls: type, kind: type) -> type:
 
 
 def put_in_place(layer: Layer, kind: type | None = None) -> None:
-    """Exchanges a layer's class for its stand-in.
-
-    Args:
-        layer: The layer.
-        kind: The stand-in; that of the layer's class if None.
-    """
+    """Exchanges a layer's class for its stand-in."""
     cls = type(layer)
     if not hasattr(cls, "stands_for"):
         stand_in = _stand_in(cls, kind or _kind(cls))

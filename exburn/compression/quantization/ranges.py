@@ -33,11 +33,6 @@ class Range(nnx.Pytree):
     own, then ``end ← momentum * end + (1 - momentum) * batch's``. A learned one has
     ends that are trained: finer steps against values that are cut off.
 
-    Args:
-        dtype: ``"int8"`` or ``"float8"``.
-        learned: Whether the ends are trained.
-        momentum: Of an observed range.
-
     Example:
         >>> found = Range("int8")
         >>> found.set(-1.0, 1.55)

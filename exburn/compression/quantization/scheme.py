@@ -237,12 +237,7 @@ class Scheme:
         return _in_halves(np.clip(np.rint(exact), -8, 7)), scale
 
     def _scales(self, rows: Any, xp: Any) -> Any:
-        """The scales of rows, or of blocks of them, in float32 and not rounded yet.
-
-        Args:
-            rows: They, or ``[rows, blocks, size]`` for int4.
-            xp: ``numpy`` or ``jax.numpy``.
-        """
+        """The scales of rows, or of blocks of them, in float32 and not rounded yet."""
         if self.static:  # by a product, as XLA divides by constants
             return xp.abs(rows).max(-1) * np.float32(1 / _LARGEST[self.dtype])
         if self.dtype != "int4":
@@ -251,11 +246,7 @@ class Scheme:
         return xp.take_along_axis(rows, at, -1)[..., 0] / np.float32(-8)
 
     def encode_by(self, quantizer: Any, weight: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Values and scales as a quantizer of the user's gives them.
-
-        Raises:
-            ArgumentError: Its scales differ within what one output sums.
-        """
+        """Values and scales as a quantizer of the user's gives them."""
         exact = np.asarray(weight)
         takes = inspect.signature(quantizer.__call__).parameters
         options = {"to_numpy": True} if "to_numpy" in takes else {}

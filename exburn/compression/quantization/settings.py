@@ -123,11 +123,7 @@ class QuantizationSettings:
     def of_config(
         cls, config: Any, compute_dtype: Any = None, op: str = "quantize"
     ) -> QuantizationSettings:
-        """The settings of one of Keras' configurations.
-
-        Raises:
-            ArgumentError: A quantizer of inputs is not the one there is.
-        """
+        """The settings of one of Keras' configurations."""
         mode, block_size = config.mode, None
         if mode in CALIBRATED:
             return cls(
@@ -160,12 +156,7 @@ class QuantizationSettings:
 
     @classmethod
     def of_policy(cls, policy: Any, config: Any = None) -> QuantizationSettings:
-        """The settings of a layer that is made with a quantized policy.
-
-        Args:
-            policy: The policy.
-            config: The layer's configuration, if it has one, which says the rest.
-        """
+        """The settings of a layer that is made with a quantized policy."""
         mode, block = policy.quantization_mode, getattr(policy, "block_size", None)
         if config is not None and config.mode == mode:
             return cls.of_config(config)
@@ -179,11 +170,7 @@ class QuantizationSettings:
 
     @classmethod
     def of_record(cls, record: dict[str, Any]) -> QuantizationSettings:
-        """The settings of what a file tells was done to a model.
-
-        Raises:
-            KeyError, TypeError, ValueError: It tells of nothing that there is.
-        """
+        """The settings of what a file tells was done to a model."""
         dtype, block_size = record["dtype"], record.get("block_size")
         compute_dtype = record.get("compute_dtype")
         if dtype in CALIBRATED:
@@ -199,11 +186,7 @@ class QuantizationSettings:
         )
 
     def with_ranges(self) -> QuantizationSettings:
-        """The same with activations that are rounded within fixed ranges.
-
-        Raises:
-            ArgumentError: The mode does not go with that.
-        """
+        """The same with activations that are rounded within fixed ranges."""
         if self.dtype not in RANGED:
             raise ArgumentError(
                 "quantize",
@@ -260,7 +243,6 @@ def config_of(
     """Keras' configuration that says the same; ``None`` for a cast.
 
     Args:
-        settings: The settings.
         before: The configuration that a layer has, which is kept if it is of a mode
             whose settings do not tell all of it.
     """

@@ -19,11 +19,7 @@ from exburn.runtime.kernels.int8_matmul import pad_to_tiles
 
 
 class ReadWeight(nnx.Pytree):
-    """Base of what stands in the place of an exact weight, and reads like one.
-
-    Attributes:
-        scheme: How the weight is stored.
-    """
+    """Base of what stands in the place of an exact weight, and reads like one."""
 
     scheme: Scheme
 
@@ -64,7 +60,6 @@ class QuantizedWeight(ReadWeight):
     Args:
         weight: The exact weight: a variable that holds an array or, in a model that is
             about to be loaded, only a shape.
-        scheme: How to store it.
         parts: What is stored, if it was rounded already.
 
     Example:
@@ -259,10 +254,6 @@ class SimulatedWeight(ReadWeight):
 
     The gradient passes the rounding as if it were not there (straight through), so the
     exact weight learns what becomes of it.
-
-    Args:
-        weight: The exact weight.
-        scheme: How it is to be stored.
 
     Example:
         >>> import numpy as np

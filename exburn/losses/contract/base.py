@@ -469,11 +469,7 @@ def function_name(fn: Callable[..., Any]) -> str:
 
 
 def function_config(fn: Callable[..., Any]) -> dict[str, Any]:
-    """How a configuration refers to a function: by name.
-
-    Raises:
-        ArgumentError: A lambda, a partial or a local function has no name to go by.
-    """
+    """How a configuration refers to a function: by name."""
     name = registry.registered_name(fn) or getattr(fn, "__name__", "<lambda>")
     if "<" in name:
         raise ArgumentError(

@@ -19,11 +19,7 @@ def has_own_call(loss: Loss) -> bool:
 
 
 class OwnCall(Loss):
-    """Calls a loss as Keras does: no padding, and the mask goes with the predictions.
-
-    Args:
-        loss: The loss.
-    """
+    """Calls a loss as Keras does: no padding, the mask goes with the predictions."""
 
     per_sample = False
     masks_rows = False

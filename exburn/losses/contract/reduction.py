@@ -52,11 +52,8 @@ def reduce_values(
 
     Args:
         values: ``[batch, …]`` losses, or a scalar that is already reduced.
-        reduction: One of ``REDUCTIONS`` or ``None`` (the same as ``"none"``).
-        sample_weight: Weight of each row, or of each value.
         valid: Booleans that broadcast with ``values``; false entries count neither in
             the sum nor in the denominator.
-        op: Name in error messages.
 
     Example:
         >>> v = jnp.array([1.0, 3.0, jnp.nan])

@@ -77,9 +77,6 @@ def _describe(y_true: Any, y_pred: Any) -> dict[str, str]:
 def check_same(op: str, y_true: Any, y_pred: Any) -> None:
     """Targets must have the predictions' shape; ``(N,)`` and ``(N, 1)`` agree.
 
-    Raises:
-        ShapeError: The shapes differ, so that arithmetic would broadcast or fail.
-
     Example:
         >>> import numpy as np
         >>> check_same("mse", np.ones(4), np.ones((4, 1)))
@@ -110,12 +107,7 @@ def check_same(op: str, y_true: Any, y_pred: Any) -> None:
 
 
 def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
-    """Targets must be class labels: the predictions' shape without the class axis.
-
-    Raises:
-        TargetError: The targets look one-hot.
-        ShapeError: The shapes do not fit, or there is a single class only.
-    """
+    """Targets must be class labels: the predictions' shape without the class axis."""
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
     details = _describe(y_true, y_pred)
     axis, rest = _class_axis(op, p, axis, details)
@@ -144,12 +136,7 @@ def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
 
 
 def check_one_hot(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
-    """Targets must be distributions over the classes, shaped as the predictions.
-
-    Raises:
-        TargetError: The targets look like integer labels.
-        ShapeError: The shapes do not fit, or there is a single class only.
-    """
+    """Targets must be distributions over the classes, shaped as the predictions."""
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
     details = _describe(y_true, y_pred)
     axis, rest = _class_axis(op, p, axis, details)
@@ -213,10 +200,7 @@ def rank_for(
     """Both of one rank, or as they are, as in Keras, if a user's function expects so.
 
     Args:
-        function: Of both.
         owner: Whose it is: a function, or an object of the user's class or of ours.
-        y_true: Targets.
-        y_pred: Predictions.
     """
     aligned = same_rank(y_true, y_pred)
     changed = aligned[0] is not y_true or aligned[1] is not y_pred

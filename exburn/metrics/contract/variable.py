@@ -29,10 +29,6 @@ def initial_value(initializer: Any, shape: tuple[int, ...], dtype: Any) -> np.nd
 class MetricVariable(Handle):
     """One array of a metric's state, for ``update_state`` written Keras' way.
 
-    Args:
-        metric: The metric.
-        name: Key in its state.
-
     Example:
         >>> from exburn.metrics import Mean
         >>> metric = Mean()
@@ -59,9 +55,6 @@ class MetricVariable(Handle):
 
 class FromState:
     """An attribute that is read off a metric's state, unless a subclass sets another.
-
-    Args:
-        read: A function of the metric.
 
     Example:
         >>> from exburn.metrics import Sum
