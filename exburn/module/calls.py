@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -39,6 +39,7 @@ from exburn.runtime.placement import refuse_apart
 
 _SHOWN = 8  # arrays that a note on an exception describes
 _NO_SCOPE = contextlib.nullcontext()
+_NONE = (None,) * 4
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.
 _added: weakref.WeakKeyDictionary[Any, list] = weakref.WeakKeyDictionary()
@@ -156,11 +157,12 @@ def call_arrays(self: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
             masks = _input_masks(info, args, kwargs, ctx)
             ctx.running, policy = self, self.precision
             with policy.matmuls(), _scope(self, ctx):
-                chain = (*ctx.interceptors, *_own_interceptors(self, policy))
-                if chain:
-                    outputs = intercept(chain, self, args, kwargs)
-                else:
+                own = self._taps, self._ranges, self._remat, policy.output
+                if own == _NONE and not ctx.interceptors:
                     outputs = self.call(*args, **kwargs)
+                else:
+                    chain = (*ctx.interceptors, *_own_interceptors(*own))
+                    outputs = intercept(chain, self, args, kwargs)
         finally:
             ctx.training, ctx.asked, ctx.running = outer
     except Exception as error:
@@ -177,14 +179,14 @@ def call_arrays(self: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return outputs
 
 
-def _own_interceptors(layer: Any, policy: Any) -> tuple[Callable, ...]:
-    """What surrounds the calls of this layer in every pass, the outermost first."""
-    taps, ranges, rule = layer._taps, layer._ranges, layer._remat
-    if taps is ranges is rule is policy.output is None:
-        return ()
-    cast = None if policy.output is None else CastOutputs(policy.output)
-    observers = () if taps is None else taps.value
-    return (*observers, *(one for one in (cast, ranges, rule) if one is not None))
+def _own_interceptors(taps: Any, ranges: Any, rule: Any, dtype: Any) -> list[Any]:
+    """What surrounds a layer's calls in every pass, the outermost first.
+
+    Functions that get its outputs, the dtype of those, ranges, rematerialization.
+    """
+    observers = [] if taps is None else taps.value
+    cast = None if dtype is None else CastOutputs(dtype)
+    return [*observers, *(one for one in (cast, ranges, rule) if one is not None)]
 
 
 def _input_masks(info: Any, args: tuple, kwargs: dict[str, Any], ctx: Context) -> Any:
