@@ -29,7 +29,7 @@ from exburn.core.symbolic_shapes import (
     trace_shapes,
 )
 from exburn.errors import ArgumentError, NotBuiltError, OutOfMemoryError
-from exburn.module.copying import own_classes, paths_of, standing_for
+from exburn.module.copying import own_classes, running_copy
 from exburn.module.deferred_placement import place_value
 from exburn.module.meta import is_layer, spread_freezing
 from exburn.module.policies import follow_map, spread_policy
@@ -221,11 +221,7 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     def run(*values):
         state = jax.tree.unflatten(treedef, values[len(specs) :])
         copy = nnx.merge(graphdef, state, constants)
-        scope = standing_for(layer, copy)
-        ctx = forward_context.Context(key=jax.random.key(0))
-        ctx.paths = paths_of(layer, scope)
-        ctx.interceptors += (NoteShapes(shapes),)
-        with forward_context.forward(ctx), substituting(scope):
+        with running_copy(layer, copy, NoteShapes(shapes)):
             args, kwargs = rebuild(values[: len(specs)])
             return copy._call_arrays(args, kwargs)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from flax import nnx
 
 from exburn.core.batch_independence import is_foreign
-from exburn.core.substitution import Substitution
+from exburn.core.forward_context import Context, Interceptor, forward
+from exburn.core.substitution import Substitution, substituting
 from exburn.module.traversal import (
     REACHED,
     corresponding,
@@ -58,6 +60,24 @@ def paths_of(original: Any, scope: Substitution, prefix: str = "") -> dict[int, 
         prefix: Its own path.
     """
     return {id(scope.find(m)): path for path, m in iter_modules(original, prefix)}
+
+
+@contextlib.contextmanager
+def running_copy(
+    original: Any, copied: Any, *interceptors: Interceptor
+) -> Iterator[Context]:
+    """In the block a copy of a module runs, in a pass with a fixed key.
+
+    Args:
+        original: The module.
+        copied: The copy.
+        interceptors: What surrounds the calls of its layers.
+    """
+    scope, ctx = standing_for(original, copied), Context(key=jax.random.key(0))
+    ctx.paths = paths_of(original, scope)
+    ctx.interceptors += interceptors
+    with forward(ctx), substituting(scope):
+        yield ctx
 
 
 def twin(module: Any) -> Any:

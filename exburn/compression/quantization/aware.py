@@ -13,7 +13,6 @@ from flax import nnx
 
 from exburn import activations
 from exburn.compression.quantization.plan import QuantizationPlan, QuantizationTarget
-from exburn.compression.quantization.probing import running
 from exburn.compression.quantization.ranges import PLACES, SUM, Range, Ranges
 from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.compression.quantization.weight import (
@@ -21,6 +20,7 @@ from exburn.compression.quantization.weight import (
     simulated_schemes,
 )
 from exburn.errors import ArgumentError, DataError
+from exburn.module.copying import running_copy
 from exburn.module.selection import layer_paths
 
 
@@ -214,7 +214,7 @@ def _passes(
 
         for path, place, one in all_ranges(copied):
             one.watcher = functools.partial(see, f"{path}/{place}")
-        with running(model, copied):
+        with running_copy(model, copied):
             copied._call_arrays((x,), {})
         return {
             key: look(jnp.concatenate(parts), None if ends is None else ends[key])

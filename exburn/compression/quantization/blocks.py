@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exburn.compression.quantization.probing import watchable_layers
 from exburn.errors import ArgumentError
+from exburn.layers import RNN
 from exburn.module.selection import layer_paths
 
 
@@ -84,3 +84,14 @@ def _refusal(problem: str) -> ArgumentError:
         '"sequential_blocks": [block, …]}, or override '
         "model.get_quantization_layer_structure(mode).",
     )
+
+
+def watchable_layers(model: Any) -> dict[str, Any]:
+    """The layers whose calls can be noted: not those inside of a loop."""
+    layers = layer_paths(model)
+    loops = [path for path, layer in layers.items() if isinstance(layer, RNN)]
+    return {
+        path: layer
+        for path, layer in layers.items()
+        if not any(path.startswith(f"{loop}/") for loop in loops)
+    }

@@ -18,10 +18,10 @@ from exburn.compression.quantization.blocks import Blocks, within
 from exburn.compression.quantization.convert import exchange
 from exburn.compression.quantization.gptq import round_by_gptq
 from exburn.compression.quantization.plan import QuantizationPlan, QuantizationTarget
-from exburn.compression.quantization.probing import running
 from exburn.compression.quantization.quantized_layers import input_rows
 from exburn.core.forward_context import Interceptor
 from exburn.errors import ArgumentError, DataError, DTypeError, ExBurnError
+from exburn.module.copying import running_copy
 from exburn.module.forward_hooks import Capture
 from exburn.module.selection import layer_paths
 
@@ -228,7 +228,7 @@ def _flow(
     ``tables`` gets the rows of the tables that ``x`` itself is looked up in, by name.
     """
     layers, first = {"": copied, **layer_paths(copied)}, x
-    with running(model, copied, *interceptors) as ctx:
+    with running_copy(model, copied, *interceptors) as ctx:
         for step in steps:
             if isinstance(step, str):
                 x = layers[step]._call_arrays((x,), {})

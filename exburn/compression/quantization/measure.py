@@ -10,15 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from exburn.compression.quantization.blocks import watchable_layers
 from exburn.compression.quantization.plan import (
     NOT_REACHED,
     NOT_SELECTED,
     QuantizationPlan,
 )
-from exburn.compression.quantization.probing import running, watchable_layers
 from exburn.compression.quantization.ranges import Ranges
 from exburn.core.precision import is_float
 from exburn.layers import TernaryDense
+from exburn.module.copying import running_copy
 from exburn.module.forward_hooks import Capture
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights, own_weights
@@ -141,14 +142,14 @@ def _output_errors(exact: Any, small: Any, batch: Any) -> dict[str, tuple]:
         reference, other = map(nnx.merge, graphs, states)
         capture = Capture(watchable_layers(reference))
         layers = layer_paths(other)
-        with running(exact, reference, capture):
+        with running_copy(exact, reference, capture):
             outputs = reference._call_arrays((batch,), {})
-        with running(small, other):
+        with running_copy(small, other):
             result = {"": _compare(outputs, other._call_arrays((batch,), {}))}
         for path, calls in capture.calls.items():
             if calls:
                 args, kwargs, outputs = calls[0]
-                with running(small, other):
+                with running_copy(small, other):
                     again = layers[path]._call_arrays(args, kwargs)
                 result[path] = _compare(outputs, again)
         return result

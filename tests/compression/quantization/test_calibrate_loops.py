@@ -1,4 +1,4 @@
-"""Running the copy of a model, and noting how its layers are called."""
+"""Layers whose calls a loop of JAX hides from the calibration."""
 
 import jax
 import pytest
