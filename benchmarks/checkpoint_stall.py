@@ -83,7 +83,7 @@ def measure(megabytes: int, saves: int, gap: int = 6) -> dict:
             x, x, batch_size=1, epochs=1, verbose=0, callbacks=[clock, checkpoint]
         )
     Checkpointing._save = plain  # type: ignore[method-assign]
-    state = model._run.value.trainer.preparer.initial_state()
+    state = model._training_session.preparer.initial_state()
     size = sum(a.nbytes for a in flatten(state).values())
     steps = np.diff(clock.ends)
     return {

@@ -25,7 +25,7 @@ from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.encoding import read_batch, read_dataset
 from exburn.models.planning import input_specs, with_rows
-from exburn.models.training_settings import require_idle, require_trainer
+from exburn.models.session import require_idle, require_trainer
 from exburn.module.building import inspect_call, require_built
 from exburn.module.variable import Static
 from exburn.runtime.cost_model import count

@@ -16,7 +16,7 @@ from exburn.layers import Embedding
 from exburn.models import Model
 from exburn.models.copies import go_on_like
 from exburn.models.lora import adapted_layers
-from exburn.models.training_settings import require_idle
+from exburn.models.session import require_idle
 from exburn.module.building import require_built
 from exburn.module.copying import twin
 from exburn.module.selection import layer_paths

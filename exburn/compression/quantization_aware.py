@@ -22,7 +22,7 @@ from exburn.models.quantizing import (
     check_method,
     round_activations,
 )
-from exburn.models.training_settings import require_idle
+from exburn.models.session import require_idle
 from exburn.module.building import require_built
 from exburn.module.copying import twin
 

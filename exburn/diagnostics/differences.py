@@ -16,7 +16,7 @@ from exburn.data import as_batch
 from exburn.errors import ArgumentError, DataError, unknown_name
 from exburn.models.arguments import check_model
 from exburn.models.preparing import prepare
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.runtime.cost_model import count
 from exburn.training.memory import free_bytes
 from exburn.training.overrides import overrides

@@ -24,7 +24,7 @@ from exburn.models.fit_data import prepare_for_fit, read_fit_data
 from exburn.models.network import Network
 from exburn.models.planning import Plan, make_plan, with_rows
 from exburn.models.preparing import fixed_batch_size, guard_run
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.training.memory import free_bytes
 from exburn.training.requests import DataRequest, FitData
 from exburn.training.trainer import Trainer

@@ -20,7 +20,7 @@ from exburn.data import ArrayDataset
 from exburn.diagnostics.finding import prepared_aside
 from exburn.models.network import Network
 from exburn.models.planning import with_rows
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.building import spec_like
 from exburn.module.remat import arrays_of
 from exburn.module.traversal import iter_modules, own_weights

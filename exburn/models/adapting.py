@@ -9,7 +9,7 @@ from exburn.errors import ArgumentError, FileFormatError
 from exburn.models import lora
 from exburn.models.changes import add_record, records, remove_record, repeat
 from exburn.models.network import Network
-from exburn.models.training_settings import require_idle
+from exburn.models.session import require_idle
 from exburn.runtime.files.atomic import path_of
 
 _FORMAT = "exburn-lora-1"

@@ -12,7 +12,7 @@ from exburn.models.arguments import BATCH, positive
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.network import Network
 from exburn.models.preparing import prepare
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.training import averaging
 
 if TYPE_CHECKING:

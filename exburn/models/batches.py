@@ -12,7 +12,7 @@ from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
 from exburn.models.preparing import guard_run, prepare
 from exburn.models.results import Outputs, Scores
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
 
 
@@ -167,7 +167,7 @@ def reset_metrics(self: Network) -> None:
 
     Each ``*_on_batch`` call returns its batch's values alone, also without this.
     """
-    if (trainer := self._run.value.trainer) is not None:
+    if (trainer := self._training_session.trainer) is not None:
         trainer.preparer.readings = None
     for metric in self.metrics:
         metric.reset_state()

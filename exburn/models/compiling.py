@@ -10,7 +10,7 @@ from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.models.network import Network
 from exburn.models.options import set_options, warm_up, with_accuracy
-from exburn.models.training_settings import require_idle, require_trainer
+from exburn.models.session import require_idle, require_trainer
 from exburn.module.building import reseed
 from exburn.module.traversal import held_metrics
 from exburn.runtime.device import device_of
@@ -127,7 +127,7 @@ def compile(
         accumulate_gradients=accumulate_gradients,
         nesterov=nesterov,
     )
-    run = self._run.value
+    run = self._training_session
     before = run.trainer
     run.optimizer, run.variants, run.check_numerics = chosen, {}, check_numerics
     run.loss = run.loss if loss is None else loss
@@ -162,7 +162,7 @@ def compile(
 
 def list_metrics(model: Network) -> list[Any]:
     """Trackers of the loss, the metrics of ``compile``, those of layers."""
-    run = model._run.value
+    run = model._training_session
     if run.trainer is None:
         return []
     objective = run.trainer.preparer.objective
@@ -175,7 +175,7 @@ def list_metrics(model: Network) -> list[Any]:
 
 def compile_metrics(model: Network) -> CompileMetrics | None:
     """The metrics of ``compile`` as one, as in Keras; ``None`` without any."""
-    run = model._run.value
+    run = model._training_session
     if run.trainer is None or not run.trainer.preparer.objective.has_metrics:
         return None
     if run.compile_metrics is None:
@@ -185,7 +185,7 @@ def compile_metrics(model: Network) -> CompileMetrics | None:
 
 def replace_optimizer(model: Network, optimizer: Any) -> None:
     """Trains with another optimizer, whose state begins anew."""
-    old, run = require_trainer(model, "optimizer"), model._run.value
+    old, run = require_trainer(model, "optimizer"), model._training_session
     run.optimizer, run.variants = optimizers.get(optimizer), {}
     run.settings["optimizer"] = optimizer
     run.trainer = old.with_optimizer(run.optimizer)

@@ -253,7 +253,7 @@ def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
 
 def axes_entry(model: Network) -> dict[str, Any]:
     """The entry of a configuration that holds the outputs' axes, if they are named."""
-    axes = model._run.value.output_axes
+    axes = model._training_session.output_axes
     return {} if axes is None else {"output_axes": [list(names) for names in axes]}
 
 

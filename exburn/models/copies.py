@@ -68,7 +68,7 @@ def carry_training(
         cut: Called with a weight's path and an array of the optimizer that has the
             weight's shape. Returns what the copy takes of it, where weights are cut.
     """
-    trainer, state = model._run.value.trainer, training_state(other)
+    trainer, state = model._training_session.trainer, training_state(other)
     if trainer is None or state is None or not (state["step"] or state["opt_state"]):
         return
     shapes = {path: tuple(w.shape) for path, w, _ in iter_weights(other)}
@@ -116,7 +116,7 @@ def hand_over(giver: Network, taker: Network) -> None:
 
     leaves = jax.tree_util.tree_leaves_with_path(state["opt_state"])
     slots = {new_place(place): leaf for place, leaf in leaves}
-    holders = [model._run.value.trainer.holder for model in (giver, taker)]
+    holders = [model._training_session.holder for model in (giver, taker)]
     holder = holders[1]
     params = {
         path: spec_like(weight.get_raw_value())

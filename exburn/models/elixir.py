@@ -42,7 +42,7 @@ from exburn.models.arguments import check_model
 from exburn.models.copies import compile_as_copy
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import on_device, prepare
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.building import inspect_call, require_built
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import assign

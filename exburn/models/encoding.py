@@ -42,7 +42,9 @@ def read_dataset(
     """
     dataset = as_dataset(x, y, sample_weight, op=op, options=read_options(model, op))
     if op == "fit":
-        model._run.value.columns = tuple(column_names(x)) if has_columns(x) else None
+        model._training_session.columns = (
+            tuple(column_names(x)) if has_columns(x) else None
+        )
     return dataset
 
 
@@ -106,11 +108,11 @@ def read_options(model: Any, op: str) -> ReadOptions:
         optional = [name for name, is_free in free if is_free]
     return ReadOptions(
         raw=model.reads_strings,
-        finite=not op.startswith("predict") and model._run.value.check_numerics,
+        finite=not op.startswith("predict") and model._training_session.check_numerics,
         inputs=inputs,
         optional=frozenset(optional),
         outputs=names[1],
-        columns=model._run.value.columns,
+        columns=model._training_session.columns,
     )
 
 

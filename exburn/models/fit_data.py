@@ -25,7 +25,7 @@ from exburn.models.preparing import (
     fixed_batch_size,
     prepare,
 )
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
 from exburn.training.requests import DataRequest, Dataset, FitData
 

@@ -23,7 +23,7 @@ from exburn.models.options import (
 from exburn.models.output_kinds import output_kinds
 from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.saving import warmup_config
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.building import require_built
 from exburn.runs.predictions import Classifier
 from exburn.runtime.sharding import processes
@@ -184,7 +184,7 @@ def begin_fit(
     if request.accuracy:
         _add_accuracy(model)
     own_warmup = warm_up(request.warmup, "fit")
-    warmup = own_warmup or model._run.value.warmup
+    warmup = own_warmup or model._training_session.warmup
     user = CallbackList(request.callbacks)
     prepare_for_fit(model, data)
     history = model.history = History()
@@ -345,10 +345,10 @@ def load_checkpoint(self: Network, checkpoint: Any) -> None:
 
 
 def _add_accuracy(model: Network) -> None:
-    run = model._run.value
+    run = model._training_session
     settings = run.settings
     metrics = with_accuracy(settings["metrics"])
     if metrics != settings["metrics"]:
         settings["metrics"] = metrics
         parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
-        run.trainer.preparer.aim(Objective(*(settings[part] for part in parts)))
+        run.preparer.aim(Objective(*(settings[part] for part in parts)))

@@ -13,7 +13,7 @@ from exburn.models.encoding import read_batch
 from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
 from exburn.models.preparing import on_device, prepare
-from exburn.models.training_settings import require_idle, require_trainer
+from exburn.models.session import require_idle, require_trainer
 from exburn.module.forward_hooks import Capture, Tap
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
@@ -180,7 +180,7 @@ def to_device(self: Network, device: Any) -> Any:
         'cpu'
     """
     require_idle(self, "to_device")
-    run = self._run.value
+    run = self._training_session
     run.device, run.distribution = device_of(device, "to_device"), None
     variables = {path: weight for path, weight, _ in iter_weights(self)}
     arrays = {path: w.get_raw_value() for path, w in variables.items()}

@@ -18,7 +18,7 @@ from exburn.models.preparing import (
     prepare,
 )
 from exburn.models.results import Outputs, Scores
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.training.requests import Dataset, EvaluationRequest
 from exburn.training.trainer import Trainer
 
@@ -173,7 +173,7 @@ def _prepare(
 
 def require_predictor(model: Network) -> Trainer:
     """The trainer; one that only predicts, if the model is not compiled."""
-    run = model._run.value
+    run = model._training_session
     if run.trainer is None:
         run.trainer = Trainer(model)
     return run.trainer

@@ -111,7 +111,7 @@ def describe(model: Any) -> ModelInfo:
         optimizer=None if optimizer is None else optimizer.name,
         learning_rate=_rate(optimizer),
         loss=_names(model.loss),
-        metrics=tuple(_metric_names(model._run.value.settings or {})),
+        metrics=tuple(_metric_names(model._training_session.settings or {})),
         device=", ".join(sorted(map(str, devices))) or device_name(),
     )
 

@@ -95,7 +95,7 @@ def plan(
         0.000192
     """
     batch_size = int(positive("plan", "batch_size", batch_size, 32))
-    distribution = self._run.value.distribution_in_force
+    distribution = self._training_session.distribution_in_force
     if mesh is not None or layout is not None:
         distribution = make_distribution(mesh, layout, "plan")
     trainer, kind, batch = prepare_plan(self, batch_size, x, y)

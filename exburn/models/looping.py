@@ -12,7 +12,7 @@ from exburn.callbacks.contract.every import Every, check_every
 from exburn.errors.boundary import api_boundary
 from exburn.models.fitting import begin_fit
 from exburn.models.network import Network
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.runtime.signals import leave_signals, signal_depth
 from exburn.training.requests import FitRequest
 

@@ -36,7 +36,7 @@ from exburn.models.changes import records
 from exburn.models.compiling import is_eager
 from exburn.models.network import Network
 from exburn.models.pickling import reduce_model
-from exburn.models.training_settings import (
+from exburn.models.session import (
     require_hook,
     require_idle,
     require_trainer,
@@ -184,7 +184,7 @@ class Model(Network):
             ArgumentError: The configuration cannot be described (see ``register``).
         """
         copied = super().clone()
-        copied._run.value.distribution = self._run.value.distribution
+        copied._training_session.distribution = self._training_session.distribution
         copied.tokenizer = self.tokenizer
         return copied
 
@@ -200,7 +200,7 @@ class Model(Network):
     @property
     def compiled(self) -> bool:
         """Whether ``compile`` was called."""
-        return self._run.value.settings is not None
+        return self._training_session.settings is not None
 
     @property
     def optimizer(self) -> Optimizer | Any:  # None before compile
@@ -208,7 +208,7 @@ class Model(Network):
 
         It can be replaced, by one whose state begins anew.
         """
-        trainer = self._run.value.trainer
+        trainer = self._training_session.trainer
         return None if trainer is None else trainer.holder.optimizer
 
     @optimizer.setter
@@ -222,11 +222,11 @@ class Model(Network):
 
         As in Keras, setting it does not change what the model is compiled for.
         """
-        return self._run.value.loss
+        return self._training_session.loss
 
     @loss.setter
     def loss(self, loss: Any) -> None:
-        self._run.value.loss = loss
+        self._training_session.loss = loss
         if self.compiled and self.own_compute_loss is None:
             warnings.warn(
                 "model.loss was set, but the model trains with the loss it was "
@@ -242,28 +242,28 @@ class Model(Network):
             NotCompiledError: They are set before ``compile``.
             ArgumentError: They are not finite numbers, or too many.
         """
-        settings = self._run.value.settings
+        settings = self._training_session.settings
         return None if settings is None else settings["loss_weights"]
 
     @loss_weights.setter
     def loss_weights(self, loss_weights: Any) -> None:
         trainer = require_trainer(self, "loss_weights")
         trainer.preparer.objective.loss_weights = loss_weights
-        self._run.value.settings["loss_weights"] = loss_weights
+        self._training_session.settings["loss_weights"] = loss_weights
 
     @property
     def history(self) -> History | Any:  # None before fit
         """The record of the last ``fit``."""
-        return self._run.value.history
+        return self._training_session.history
 
     @history.setter
     def history(self, history: History) -> None:
-        self._run.value.history = history
+        self._training_session.history = history
 
     @property
     def run_eagerly(self) -> bool:
         """Whether the model runs without being compiled, to debug; can be set."""
-        trainer = self._run.value.trainer
+        trainer = self._training_session.trainer
         return trainer is not None and trainer.preparer.eager
 
     @run_eagerly.setter
@@ -287,7 +287,7 @@ class Model(Network):
 
         Keras lists the names of ``metrics``.
         """
-        trainer = self._run.value.trainer
+        trainer = self._training_session.trainer
         return [] if trainer is None else trainer.preparer.objective.names
 
     @property
@@ -308,13 +308,13 @@ class Model(Network):
     @property
     def _loss_tracker(self) -> Any:
         """Keras' name of the first metric, for steps of one's own."""
-        run = self._run.value
+        run = self._training_session
         return run.trainer and run.loss_trackers(run.trainer.preparer.objective)["loss"]
 
     @property
     def trace_counts(self) -> dict[str, int]:
         """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
-        trainer = self._run.value.trainer
+        trainer = self._training_session.trainer
         return (
             {} if trainer is None else dict(trainer.preparer.program_cache.trace_counts)
         )
@@ -322,29 +322,29 @@ class Model(Network):
     @property
     def stop_training(self) -> bool:
         """Set to True in a callback to end training."""
-        return self._run.value.stop["training"]
+        return self._training_session.stop["training"]
 
     @stop_training.setter
     def stop_training(self, value: bool) -> None:
-        self._run.value.stop["training"] = bool(value)
+        self._training_session.stop["training"] = bool(value)
 
     @property
     def stop_evaluating(self) -> bool:
         """Set to True in a callback to end evaluating."""
-        return self._run.value.stop["evaluating"]
+        return self._training_session.stop["evaluating"]
 
     @stop_evaluating.setter
     def stop_evaluating(self, value: bool) -> None:
-        self._run.value.stop["evaluating"] = bool(value)
+        self._training_session.stop["evaluating"] = bool(value)
 
     @property
     def stop_predicting(self) -> bool:
         """Set to True in a callback to end predicting."""
-        return self._run.value.stop["predicting"]
+        return self._training_session.stop["predicting"]
 
     @stop_predicting.setter
     def stop_predicting(self, value: bool) -> None:
-        self._run.value.stop["predicting"] = bool(value)
+        self._training_session.stop["predicting"] = bool(value)
 
     @property
     def logged_names(self) -> list[str] | None:

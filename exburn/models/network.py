@@ -20,8 +20,8 @@ from exburn.models.changes import records
 from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.encoding import read_options
 from exburn.models.host_graph import HostGraph, split_off
-from exburn.models.training_settings import (
-    TrainingSettings,
+from exburn.models.session import (
+    Session,
 )
 from exburn.module import graph as graphs
 from exburn.module.building import intact, materialize, place
@@ -45,13 +45,18 @@ class Network(Layer):
 
     is_model = True
     _keras_name = "Functional"  # what files of Keras' call a model made of symbols
-    _run: OwnState  # a TrainingSettings
+    _run: OwnState  # of a Session
     _own_build = ""  # how far a subclass's method is: "running" or "done"
 
     def __new__(cls, *args, **kwargs):
         self = super().__new__(cls, *args, **kwargs)
-        object.__setattr__(self, "_run", OwnState(TrainingSettings()))
+        object.__setattr__(self, "_run", OwnState(Session()))
         return self
+
+    @property
+    def _training_session(self) -> Session:
+        """What the network holds for training."""
+        return self._run.value
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -135,7 +140,7 @@ class Network(Layer):
         Layer.precision.__set__(self, policy)
         if self.graph is not None:
             self._retrace()
-            self._run.value.reset()
+            self._training_session.reset()
 
     @property
     def graph(self) -> graphs.Graph | None:
@@ -465,12 +470,12 @@ class Network(Layer):
         By default an axis that is as long as a named open axis of an input, such as
         the batch, has that one's name.
         """
-        own = self._run.value.output_axes
+        own = self._training_session.output_axes
         return _infer_output_axes(self) if own is None else own
 
     @output_axes.setter
     def output_axes(self, names: Any) -> None:
-        self._run.value.output_axes = _check_output_axes(self, names)
+        self._training_session.output_axes = _check_output_axes(self, names)
 
     def get_config(self) -> dict[str, Any]:
         """The architecture: layers, their calls, inputs and outputs, as in Keras.

@@ -18,7 +18,7 @@ from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, unknown_name
 from exburn.metrics import Metric
 from exburn.models.network import Network
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, schedules
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def options_after(self: Network, batches: int, **options: Any) -> Iterator[None]
     values = _check_options("fit", optimizer, changes)
     key = (tuple(sorted((n, _hashable(v)) for n, v in changes.items())),)
     key += (optimizer.revision,)
-    variants = self._run.value.variants
+    variants = self._training_session.variants
     targets = _targets(optimizer)
     if key not in variants:
         # One schedule object for all these fits: it knows their epochs.

@@ -36,7 +36,7 @@ def memory_errors(model: Any, op: str, dataset: Any, rows: int) -> Iterator[None
 def _exhausted_error(model, op, dataset, rows: int, error) -> OutOfMemoryError:
     details: dict[str, Any] = {"batch size": rows}
     plan, half = None, f"batch_size={max(rows // 2, 1)}"
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     kind = "train" if op in ("fit", "train_on_batch") else "predict"
     try:
         batch = with_rows(first_batch(dataset, trainer.holder.seed), rows)

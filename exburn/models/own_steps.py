@@ -16,7 +16,7 @@ from exburn.data.packing import unpack_x_y_sample_weight
 from exburn.errors import ArgumentError
 from exburn.models.network import Network
 from exburn.models.preparing import output_names, require_targets
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.building import inspect_call, spec_like
 from exburn.module.stateless import Bound, bind_arrays
 from exburn.training.forward import last_functions
@@ -261,7 +261,7 @@ def get_metrics_result(self: Network) -> dict[str, Any]:
     Outside of a step they are those that ``fit``, ``evaluate`` or a method for
     single batches logged last.
     """
-    trainer = self._run.value.trainer
+    trainer = self._training_session.trainer
     if trainer is None:
         return {}
     if (
@@ -363,7 +363,7 @@ def _track_losses(model: Network, parts: dict[str, Any], outputs: Any) -> None:
 
 
 def _loss_trackers(model: Network) -> dict[str, Any]:
-    return model._run.value.loss_trackers(
+    return model._training_session.loss_trackers(
         require_trainer(model, "train_step").preparer.objective
     )
 

@@ -26,7 +26,7 @@ from exburn.models.arguments import (
 from exburn.models.network import Network
 from exburn.models.out_of_memory import memory_errors
 from exburn.models.quantizing import require_trainable
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import alive
 from exburn.runtime.failures import misses_arrays
@@ -50,19 +50,21 @@ def prepare(
     batch_size: int = BATCH,
 ) -> Any:
     """Builds and checks the model for the data, before anything is compiled."""
-    run = model._run.value
+    run = model._training_session
     kind = "predict" if op == "predict" else "train" if train else "test"
-    trainer = run.trainer if kind == "predict" else require_trainer(model, op)
-    trainer.holder.check_free(op)
-    trainer.holder.follow_distribution(run.distribution_in_force)
+    if kind != "predict":
+        require_trainer(model, op)
+    preparer, holder = run.preparer, run.holder
+    holder.check_free(op)
+    holder.follow_distribution(run.distribution_in_force)
     check_batch_size(model, op)
-    if trainer.preparer.eager and trainer.holder.placement.spans_processes:
+    if preparer.eager and holder.placement.spans_processes:
         raise ArgumentError(
             op,
             "run_eagerly is for one process: several meet in compiled programs only",
             hint="compile(run_eagerly=False), or leave the mesh out to look for a bug.",
         )
-    seed = trainer.holder.seed if shuffle else None  # as ``make_feed`` will read it
+    seed = holder.seed if shuffle else None  # as ``make_feed`` will read it
     batch = first_batch(dataset, seed, fixed_batch_size(model), batch_size)
     if like is not None:
         check_form(op, batch, like, part_names(model))
@@ -75,18 +77,18 @@ def prepare(
             require_targets(model, op, batch[1])
 
     names = partial(output_names, model)
-    with trainer.holder.placement.scope():
-        spec = trainer.preparer.prepare(
+    with holder.placement.scope():
+        spec = preparer.prepare(
             batch, names=names, kind=kind, op=op, check_first=check_first
         )
-        trainer.holder.place_weights()
+        holder.place_weights()
     if kind == "predict" and spec is not None:
         check_rows(op, batch[0], spec)
     targets = kind != "predict"
     finite = targets and run.check_numerics
 
     def check(batch: tuple) -> None:
-        trainer.preparer.check(batch, spec, op, finite=finite, targets=targets)
+        preparer.check(batch, spec, op, finite=finite, targets=targets)
 
     if isinstance(dataset, StreamDataset):
         dataset.check = check
@@ -101,7 +103,7 @@ def prepare(
 
 def require_targets(model: Network, op: str, y: Any) -> None:
     """Raises if the loss of ``compile`` needs targets, and there are none."""
-    if y is None and model._run.value.trainer.preparer.objective.wants_targets:
+    if y is None and model._training_session.objective.wants_targets:
         raise DataError(
             op,
             "the loss needs targets, but there is no y",
@@ -136,7 +138,7 @@ def fixed_batch_size(model: Network) -> int | None:
 
 def check_batch_size(model: Network, op: str) -> None:
     """Raises if devices cannot divide a batch whose size the model's Input fixed."""
-    distribution = model._run.value.distribution_in_force
+    distribution = model._training_session.distribution_in_force
     if distribution is None:
         return
     if (rows := fixed_batch_size(model)) is None:
@@ -157,7 +159,7 @@ def output_names(model: Network, spec: Any) -> list[str] | None:
 
 def on_device(model: Network) -> contextlib.AbstractContextManager[None]:
     """Where new arrays go in the block: to the model's device, or to its mesh."""
-    run = model._run.value
+    run = model._training_session
     if run.device is not None:
         return _on_one_device(run.device)
     distribution = run.distribution_in_force
@@ -192,7 +194,7 @@ def guard_run(
         arrays: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
         arrays["validation_data"] = getattr(held_out, "tree", None)
         arrays["weights"] = weights
-        arrays["optimizer"] = model._run.value.trainer.holder.opt_state
+        arrays["optimizer"] = model._training_session.holder.opt_state
         refuse_apart(op, error, arrays)
         raise
 
@@ -213,7 +215,7 @@ def make_callback_list(
         "samples": getattr(dataset, "size", None),
         "verbose": verbose,
         "validation": False,
-        "metrics": model._run.value.trainer.preparer.objective.names,
+        "metrics": model._training_session.objective.names,
     }
     bars = [ProgressBar(verbose)] if verbose else []
     for bar in bars:
@@ -225,7 +227,7 @@ def make_callback_list(
 
 def spans_processes(model: Network) -> bool:
     """Whether the model's arrays lie on devices of several processes."""
-    return model._run.value.trainer.holder.placement.spans_processes
+    return model._training_session.holder.placement.spans_processes
 
 
 @contextlib.contextmanager

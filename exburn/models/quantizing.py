@@ -36,7 +36,7 @@ from exburn.models.changes import quantize_in_place, records
 from exburn.models.copies import go_on_like
 from exburn.models.encoding import read_batch
 from exburn.models.network import Network
-from exburn.models.training_settings import require_idle
+from exburn.models.session import require_idle
 from exburn.module.building import materialize, require_built, spec_like
 from exburn.module.copying import twin
 from exburn.module.selection import layer_paths

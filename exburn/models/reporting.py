@@ -15,7 +15,7 @@ from exburn.core.printing import Plain, page_text
 from exburn.distribution.summary import ShardingSummary, weight_layouts
 from exburn.errors import ArgumentError
 from exburn.models.network import Network
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.compilation_cache import compilation_cache
 from exburn.runtime.device import chosen_platform
@@ -157,7 +157,7 @@ def sharding_summary(self: Network) -> ShardingSummary:
         >>> summary.bytes_per_device, summary.replicated_bytes
         (160, 32)
     """
-    run = self._run.value
+    run = self._training_session
     distribution = run.distribution_in_force
     weights = [(path, weight) for path, weight, _ in iter_weights(self)]
     where = "One device" if distribution is None else str(distribution)

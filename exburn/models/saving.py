@@ -17,7 +17,7 @@ from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
 from exburn.models.network import Network
-from exburn.models.training_settings import require_hook
+from exburn.models.session import require_hook
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.runtime.device import device_of
@@ -168,17 +168,17 @@ def get_compile_config(self: Network) -> dict[str, Any] | None:
 
 def compile_arguments(model: Network) -> dict[str, Any] | None:
     """What compiles an equal model like this one, if that is known."""
-    run = model._run.value
+    run = model._training_session
     owner = next(cls for cls in type(model).__mro__ if "compile" in vars(cls))
     if run.settings is None or is_foreign(owner):
         return None
     return {
         **run.settings,
         "optimizer": run.optimizer,
-        "run_eagerly": run.trainer.preparer.eager,
-        "steps_per_execution": run.trainer.preparer.steps_per_execution,
-        "unroll": run.trainer.preparer.program_cache.asked_unroll,
-        "join_batches": run.trainer.preparer.join_batches,
+        "run_eagerly": run.preparer.eager,
+        "steps_per_execution": run.preparer.steps_per_execution,
+        "unroll": run.preparer.program_cache.asked_unroll,
+        "join_batches": run.preparer.join_batches,
         "check_numerics": run.check_numerics,
         "warmup": run.warmup,
         "device": run.device,
@@ -211,7 +211,7 @@ def compile_from_config(self: Network, config: Mapping[str, Any]) -> None:
 
 def training_state(model: Network) -> dict[str, Any] | None:
     """Seed, numbers of steps and epochs, optimizer state of the training so far."""
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     if trainer is None:
         return None
     running = trainer.holder.state
@@ -227,13 +227,10 @@ def training_state(model: Network) -> dict[str, Any] | None:
 
 
 def set_training_state(model: Network, state: Mapping[str, Any]) -> None:
-    trainer = model._run.value.trainer
-    trainer.holder.reseed(int(state["seed"]))
-    trainer.holder.step, trainer.holder.epochs = (
-        int(state["step"]),
-        int(state.get("epochs", 0)),
-    )
-    trainer.holder.opt_state = state.get("opt_state")
+    holder = model._training_session.holder
+    holder.reseed(int(state["seed"]))
+    holder.step, holder.epochs = int(state["step"]), int(state.get("epochs", 0))
+    holder.opt_state = state.get("opt_state")
 
 
 def tokenizer_state(model: Network) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ from exburn.models.config import (
     restore_axes,
 )
 from exburn.models.model import Model
-from exburn.models.training_settings import require_idle
+from exburn.models.session import require_idle
 from exburn.module import graph as graphs
 from exburn.module.building import intact, materialize
 from exburn.module.layer import Layer
@@ -166,7 +166,7 @@ class Sequential(Model):
     def _refresh(self) -> None:
         """Runs the stack on its input symbol, if there is one."""
         self._rerun()
-        self._run.value.reset()
+        self._training_session.reset()
 
     def _rerun(self) -> None:
         for key in ("_graph", "_host", "_symbols"):
@@ -185,7 +185,7 @@ class Sequential(Model):
             symbol = layer(symbol)
         self._set_graph(start.value, symbol)
         self._note_shapes(start.value.shape)
-        trainer = self._run.value.trainer
+        trainer = self._training_session.trainer
         materialize(self, None if trainer is None else trainer.holder.seed)
 
     @property

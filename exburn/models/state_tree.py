@@ -114,14 +114,14 @@ def _variables_by_kind(model: Network) -> dict[str, dict[str, Any]]:
 
 def _optimizer_variables(model: Network) -> Any:
     """The optimizer's variables; there are none before the first step."""
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     begun = trainer is not None and trainer.holder.current_opt_state() is not None
     return model.optimizer.variables if begun else ()
 
 
 def _begin_optimizer(model: Network, paths: list[str]) -> None:
     """Makes the optimizer's state, if there is none, for such variables."""
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     if trainer is None or trainer.holder.optimizer is None:
         raise NotBuiltError(
             "set_state_tree",

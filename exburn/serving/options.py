@@ -244,7 +244,7 @@ def places_of(
         if all(isinstance(one, Distribution) for one in partitions):
             return list(map(MeshPlace, partitions))
     if partitions is None:
-        own = getattr(getattr(model, "_run", None), "value", None)
+        own = getattr(model, "_training_session", None)
         distribution = getattr(own, "distribution_in_force", None)
         if distribution is not None and distribution.divides_weights:
             return [MeshPlace(distribution)]

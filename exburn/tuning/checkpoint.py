@@ -24,7 +24,7 @@ from exburn.errors import (
     MissingFileError,
 )
 from exburn.models.saving import warmup_config
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.runtime.donation import is_consumed
 from exburn.runtime.files.atomic import system_error, write_atomically
 from exburn.saving.json_text import damage_error, is_count
@@ -241,7 +241,7 @@ def _options_of(ready: SetUp) -> dict[str, Any]:
     request = ready.request
     return {
         **ready.data.options(),
-        "warmup": warmup_config(ready.model._run.value.warmup),
+        "warmup": warmup_config(ready.model._training_session.warmup),
         "epochs": request.epochs,
         "scheduler": ready.scheduler,
         "monitor": [ready.monitor, ready.mode],

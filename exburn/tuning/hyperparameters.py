@@ -240,7 +240,7 @@ class HyperparameterPlace:
             _weigh(model, self.key, float(value))
             return
         setattr(holder, self.key, self.value_in(model, value))
-        settings = model._run.value.settings
+        settings = model._training_session.settings
         if self.kind == "loss" and settings is not None:  # as it would be saved
             settings["loss"] = _objective(model).losses
 
@@ -272,7 +272,7 @@ def _count_terms(model: Model, loss: Any) -> int:
 
 
 def _objective(model: Any) -> Any:
-    return model._run.value.trainer.preparer.objective
+    return model._training_session.objective
 
 
 def _weigh(model: Any, place: int, value: float) -> None:
@@ -282,7 +282,7 @@ def _weigh(model: Any, place: int, value: float) -> None:
     scales[place] = value
     named = {objective.output_names[t.output]: scales[t.place] for t in objective.terms}
     weights = named if len(named) > 1 else scales
-    objective.loss_weights = model._run.value.settings["loss_weights"] = weights
+    objective.loss_weights = model._training_session.settings["loss_weights"] = weights
 
 
 def find(model: Model, path: Any) -> HyperparameterPlace:

@@ -204,7 +204,7 @@ def with_optimizer(model: Model, old: Any, new: Any) -> None:
         old: Its optimizer, or one of several that it has.
     """
     state = training_state(model)
-    replace_optimizer(model, _instead(model._run.value.optimizer, old, new))
+    replace_optimizer(model, _instead(model._training_session.optimizer, old, new))
     if state is not None and state["step"]:
         set_training_state(model, state)
 
@@ -231,8 +231,8 @@ def _instead(optimizer: Any, old: Any, new: Any) -> Any:
 
 def with_loss(model: Model, old: Any, new: Any) -> None:
     """Trains a model with another loss in the place of one; it goes on."""
-    run = model._run.value
-    preparer = run.trainer.preparer
+    run = model._training_session
+    preparer = run.preparer
     if sum(term.original is old for term in preparer.objective.terms) > 1:
         hint = "Give each output a loss of its own."
         raise _cannot(old, "several outputs have it", hint)

@@ -10,7 +10,7 @@ import jax
 from exburn.core.printing import size_text
 from exburn.errors import OutOfMemoryError
 from exburn.models import Model
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.building import keeping_specs, spec_like
 from exburn.module.traversal import iter_weights
 from exburn.training.memory import free_bytes

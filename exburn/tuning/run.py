@@ -17,7 +17,7 @@ from exburn.errors import ArgumentError, DataError, warn
 from exburn.models import Model
 from exburn.models.fit_data import prepare_for_fit
 from exburn.models.saving import set_training_state
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.runtime.donation import is_consumed
 from exburn.runtime.signals import Termination, defer_signals
 from exburn.training.numbers import is_number

@@ -16,7 +16,7 @@ from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CallbackError, LayoutError, unknown_name
 from exburn.models import Model
 from exburn.models.fit_data import prepare_for_fit, read_fit_data
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.training.requests import DataRequest, FitData
 from exburn.tuning.callbacks import SweepCallback, make_callbacks
 from exburn.tuning.folds import fold_masks
@@ -205,7 +205,7 @@ def set_up(model: Model, request: SweepRequest) -> SetUp:
 
 def _placement(model: Model, mesh: Any) -> LanesOnDevices | None:
     """Where lanes lie, if several devices divide them."""
-    if (own := model._run.value.distribution_in_force) is not None:
+    if (own := model._training_session.distribution_in_force) is not None:
         raise LayoutError(
             "sweep",
             "the model is compiled for a mesh, which divides each batch",

@@ -18,7 +18,7 @@ from exburn.errors import ArgumentError
 from exburn.models import Model
 from exburn.models.fit_data import encode_for, prepare_for_fit
 from exburn.models.preparing import output_names
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 from exburn.module.building import redraw
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.device import host
@@ -568,7 +568,7 @@ class Variant:
 
     def with_warmup(self, opt_state: Any, others: Any) -> Any:
         """The optimizers' states with the warm-up of ``compile``, if there is one."""
-        if (warmup := self.model._run.value.warmup) is None:
+        if (warmup := self.model._training_session.warmup) is None:
             return opt_state
         optimizer, numbers = self.holder.optimizer, self.holder.split.numbers
         warmup = copy.copy(warmup)

@@ -31,7 +31,7 @@ def test_a_result_lies_where_a_rule_says():
     model, plain = network(**{"up/output": ("data", "model")}), network()
     histories = [m.fit(X, X, 16, 5, verbose=0).history["loss"] for m in (model, plain)]
     np.testing.assert_allclose(*histories, rtol=1e-5)
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     steps, placement = trainer.preparer.programs.steps, trainer.holder.placement
     chunk = placement.row_specs(
         (jax.ShapeDtypeStruct((1, 16, 8), "float32"), None, None)

@@ -122,7 +122,7 @@ def test_a_batch_is_checked_and_the_model_is_built_for_it():
         made, (X, Y), "train_step", "autodiff"
     )
     assert made.built and weight is None
-    assert trainer is made._run.value.trainer
+    assert trainer is made._training_session.trainer
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(y, Y)
 

@@ -42,7 +42,7 @@ def data(rows=96):
 
 def everything(model):
     """All that a model holds, as bytes."""
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     holder = trainer.holder
     leaves = jax.tree.leaves(
         [

@@ -239,7 +239,7 @@ def test_the_optimizers_state_goes_with_the_student(first):
     after = int(student.optimizer.iterations)
     assert after - before == 3 and model.optimizer.iterations == after
     mine, its = (
-        m._run.value.trainer.holder.opt_state["inner"] for m in (student, model)
+        m._training_session.holder.opt_state["inner"] for m in (student, model)
     )
     for path, slots in mine.items():
         for name, slot in slots.items():

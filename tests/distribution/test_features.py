@@ -98,7 +98,7 @@ def quantized(mesh):
     model = compiled("mlp", mesh)
     losses(model, epochs=1)
     small = model.quantize("int8")
-    assert small._run.value.distribution is model._run.value.distribution
+    assert small._training_session.distribution is model._training_session.distribution
     return small.predict(X, verbose=0)
 
 
@@ -140,7 +140,7 @@ def hooks_that_change(mesh):
     model = compiled("mlp", mesh)
     plateau = callbacks.ReduceLROnPlateau(patience=1)
     found = losses(model, callbacks=[Changes(), plateau], validation_split=0.2)
-    return found, model._run.value.trainer.preparer.program_cache.trace_counts["train"]
+    return found, model._training_session.preparer.program_cache.trace_counts["train"]
 
 
 def other_optimizers(mesh):
@@ -153,7 +153,7 @@ def classes_and_views(mesh):
     weights = {0: 1.0, 1: 2.0, 2: 1.0, 3: 0.5}
     found = losses(model, class_weight=weights)
     copied = model.clone()
-    assert copied._run.value.distribution is model._run.value.distribution
+    assert copied._training_session.distribution is model._training_session.distribution
     outputs = model.capture(X[:8]), model(X[:5]), copied.predict(X, verbose=0)
     return found, outputs, copied.get_weights(), copy.deepcopy(model).get_weights()
 

@@ -39,7 +39,7 @@ def run(name, batch_size, mesh=None):
     ).history
     scores = model.evaluate(x, y, batch_size, verbose=0)
     outputs = model.predict(x, batch_size, verbose=0)
-    traces = dict(model._run.value.trainer.preparer.program_cache.trace_counts)
+    traces = dict(model._training_session.preparer.program_cache.trace_counts)
     return history, scores, outputs, traces
 
 

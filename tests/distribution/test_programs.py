@@ -28,7 +28,7 @@ def trained(mesh):
     model = compiled(wide, mesh)
     x, y = np.ones((64, WIDTH), np.float32), np.zeros(64, np.int32)
     model.fit(x, y, batch_size=64, verbose=0)
-    preparer = model._run.value.trainer.preparer
+    preparer = model._training_session.preparer
     state, chunk = preparer.initial_state(), single_chunk((x, y, None), 64, exact=False)
     args = _apart_from_totals((state, *chunk.arguments))
     args, _ = preparer.holder.placement.bind(args, 2)
@@ -79,7 +79,7 @@ def test_no_gathered_weight_is_kept_for_the_pass_backward(dtype):
     model.compile("adam", "cross_entropy", mesh="fsdp")
     x, y = np.ones((64, WIDTH), np.float32), np.zeros(64, np.int32)
     model.fit(x, y, batch_size=64, verbose=0)
-    preparer = model._run.value.trainer.preparer
+    preparer = model._training_session.preparer
     state, steps = preparer.initial_state(), preparer.programs.steps
     loss = preparer.holder.placement.gathering(steps.loss)
 
@@ -108,7 +108,7 @@ def test_data_stay_where_they_are_through_the_epochs():
     model = compiled("mlp", "data")
     x, y, _ = data("mlp")
     model.fit(x, y, batch_size=64, epochs=2, verbose=0, resident=True)
-    preparer = model._run.value.trainer.preparer
+    preparer = model._training_session.preparer
     place = preparer.holder.placement
     held = place.send_whole((x, y, None))
     index = np.zeros((2, 64), np.int32)
@@ -133,7 +133,7 @@ def test_devices_send_rows_and_not_a_gradient_as_large_as_the_table(words):
         model = compiled(lambda: recommender(words), mesh)
         losses[mesh] = model.fit(x, y, batch_size=64, epochs=3, verbose=0).history
     np.testing.assert_allclose(losses["data"]["loss"], losses[None]["loss"], rtol=1e-5)
-    preparer = model._run.value.trainer.preparer
+    preparer = model._training_session.preparer
     chunk = single_chunk((x, y, None), 64, exact=False)
     args = _apart_from_totals((preparer.initial_state(), *chunk.arguments))
     args, _ = preparer.holder.placement.bind(args, 2)

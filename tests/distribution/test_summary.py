@@ -84,7 +84,7 @@ def test_it_agrees_with_the_arrays(kind):
     summary = model.sharding_summary()
     assert list(summary) == list(planned)
     assert summary.bytes_per_device == held(model)
-    slots = jax.tree.leaves(model._run.value.trainer.holder.opt_state)
+    slots = jax.tree.leaves(model._training_session.holder.opt_state)
     own = sum(v.addressable_shards[0].data.nbytes for v in slots)
     assert summary.optimizer_bytes == planned.optimizer_bytes == own
     for row, weight in zip(summary, model.weights, strict=True):

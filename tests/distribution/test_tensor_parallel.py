@@ -297,7 +297,7 @@ def test_histories_are_those_of_one_device(kind, tied):
     assert alone[-1] < alone[0]
     kernel = eight.get_layer("up0").kernel.value
     assert kernel.sharding.shard_shape(kernel.shape) == (16, 8)
-    slots = jax.tree.leaves(eight._run.value.trainer.holder.opt_state)
+    slots = jax.tree.leaves(eight._training_session.holder.opt_state)
     shards = {v.sharding.shard_shape(v.shape) for v in slots if v.shape == (16, 32)}
     assert (16, 8) in shards
     for x in (TOKENS[:16], TOKENS[:5]):
@@ -308,7 +308,7 @@ def test_histories_are_those_of_one_device(kind, tied):
 @on_devices
 def test_a_step_gathers_no_weights():
     model, _ = train("all", False)
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     placement, steps = trainer.holder.placement, trainer.preparer.programs.steps
     state = trainer.preparer.initial_state()
     chunk = placement.send((TOKENS[None, :16].astype("int32"),) * 2 + (None,))
@@ -377,6 +377,6 @@ def test_fsdp_beside_tensor_parallel():
         plan.flops / 2 * (kernels / 4 + 256) / (kernels + 256) / 1e9
     )
     wide = make(mesh={"data": 2, "fsdp": 2, "model": 2}, layout=layout)
-    assert wide._run.value.distribution.num_model_replicas == 4
+    assert wide._training_session.distribution.num_model_replicas == 4
     again = wide.fit(x, x[:, :8], 16, 5, verbose=0).history["loss"]
     np.testing.assert_allclose(again, histories[0]["loss"], rtol=1e-5)

@@ -51,7 +51,7 @@ def test_a_model_s_own_distribution_counts_first():
     assert names <= set(dir(exburn.distribution))
     model = compiled(exburn, mesh={"data": 1})
     with distribution.DataParallel(devices=["cpu:0"]).scope():
-        assert model._run.value.distribution_in_force.batch_axes == ("data",)
+        assert model._training_session.distribution_in_force.batch_axes == ("data",)
 
 
 @says("`distribution.initialize` does nothing when it is called again")

@@ -9,7 +9,7 @@ import exburn
 def test_warmup():
     rates = []
     made = model(optimizer=exburn.optimizers.SGD(0.4), warmup=2)
-    state = lambda: made.optimizer.rate(made._run.value.trainer.holder.opt_state)  # noqa: E731
+    state = lambda: made.optimizer.rate(made._training_session.holder.opt_state)  # noqa: E731
 
     def watch(logs):
         rates.append(made.optimizer.get_hyperparameters()["warmup_steps"])

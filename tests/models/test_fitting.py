@@ -145,7 +145,7 @@ def test_a_frozen_layer_keeps_its_bits_and_holds_no_slots(blobs, classifier):
         np.testing.assert_array_equal(a, b)
     assert not np.array_equal(rest[0], model.layers[2].get_weights()[0])
     slots = jax.tree_util.tree_leaves_with_path(
-        model._run.value.trainer.holder.opt_state
+        model._training_session.holder.opt_state
     )
     assert not any("dense/kernel" in str(path) for path, _ in slots)
 

@@ -38,7 +38,7 @@ def values(model):
 
 
 def opt_state(model):
-    return jax.tree.map(np.array, model._run.value.trainer.holder.opt_state)
+    return jax.tree.map(np.array, model._training_session.holder.opt_state)
 
 
 def slot_paths(model):
@@ -94,7 +94,7 @@ def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
 def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     model = network(OPTIMIZERS[kind]())
     model.fit(X, Y, epochs=2, verbose=0)
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
 
     def slots():
         leaves = jax.tree_util.tree_leaves_with_path(trainer.holder.opt_state)

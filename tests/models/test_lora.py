@@ -102,7 +102,7 @@ def test_few_parameters_learn_beside_frozen_ones(trained, digits):
     assert model.evaluate(x, y, verbose=0, return_dict=True)["loss"] < 0.8 * first
     assert same(before, model)  # the statistics of BatchNormalization as well
     slots = jax.tree_util.tree_leaves_with_path(
-        model._run.value.trainer.holder.opt_state
+        model._training_session.holder.opt_state
     )
     names = {str(key.key) for path, _ in slots for key in path if hasattr(key, "key")}
     assert {"a/lora_a", "b/lora_b"} <= names

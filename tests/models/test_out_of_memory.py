@@ -35,7 +35,7 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     model.fit(X, Y, verbose=0)
     model.evaluate(X, Y, verbose=0)
     before = model.get_weights()
-    programs = model._run.value.trainer.preparer.programs
+    programs = model._training_session.preparer.programs
     monkeypatch.setattr(planning, "free_bytes", lambda devices: 1 << 10)
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     with monkeypatch.context() as patch:
@@ -55,7 +55,7 @@ def test_on_a_mesh_the_figures_are_those_of_a_device():
     for mesh, hint in (("data", True), ("fsdp", False)):
         model = network(mesh=mesh)
         model.fit(X, Y, verbose=0)
-        programs = model._run.value.trainer.preparer.programs
+        programs = model._training_session.preparer.programs
         programs.train = exhausted
         with pytest.raises(OutOfMemoryError) as caught:
             model.fit(X, Y, verbose=0)
@@ -78,7 +78,7 @@ def test_a_state_that_the_failed_program_consumed_is_restored(full, monkeypatch)
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     model.train_on_batch(X[:32], Y[:32])
     before, step = model.get_weights(), model.optimizer.iterations
-    programs = model._run.value.trainer.preparer.programs
+    programs = model._training_session.preparer.programs
 
     with monkeypatch.context() as patch:
         patch.setattr(programs.train, "_call", consume)
@@ -107,7 +107,7 @@ def fails():
 def test_a_later_step_that_fails_says_what_is_lost(error, raised, said, monkeypatch):
     model = network()
     model.fit(X, Y, verbose=0)  # such data have been run on: no copy is kept
-    programs = model._run.value.trainer.preparer.programs
+    programs = model._training_session.preparer.programs
     failing = functools.partial(consume, error=error)
     monkeypatch.setattr(programs.train, "_call", failing)
     with pytest.raises(raised, match=said):

@@ -85,7 +85,7 @@ def test_a_plan_of_a_mesh_is_of_each_device(kind):
     mesh = MESH if kind == "model" else kind
     mesh = distribution.FSDP(min_size=1) if kind == "fsdp" else mesh
     plan = model.plan(4096, largest=False, mesh=mesh, layout=layout, rate=1e9)
-    assert model.trace_counts == {} and model._run.value.distribution is None
+    assert model.trace_counts == {} and model._training_session.distribution is None
     assert one.mesh is None and one.step_time is None and plan.flops == one.flops
     parts = 2 if kind == "model" else 8
     assert plan.batch_bytes == one.batch_bytes / parts
@@ -104,7 +104,7 @@ def test_a_plan_of_a_mesh_is_of_each_device(kind):
     again = ours.plan(4096, largest=False, rate=1e9)
     assert (again.state_bytes, again.peak_bytes) == (plan.state_bytes, plan.peak_bytes)
     ours.fit(WIDE, WIDE, 64, verbose=0)
-    state = ours._run.value.trainer.preparer.initial_state()
+    state = ours._training_session.preparer.initial_state()
     assert held_bytes(state.params) <= plan.state_bytes
     assert ours.plan(4096, largest=False, rate=1e9).peak_bytes == plan.peak_bytes
     summary = ours.sharding_summary()

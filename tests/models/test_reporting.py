@@ -135,7 +135,7 @@ def test_steps_of_a_call_are_as_they_were_asked_for():
 
 def train_program(model, steps):
     """The jaxpr of a chunk."""
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     batch = [np.ones((steps, 2, n), "float32") for n in (4, 1)]
     make = jax.make_jaxpr(trainer.preparer.programs.train)
     return str(make(trainer.preparer.initial_state(), (*batch, None), None, None))

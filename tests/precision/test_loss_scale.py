@@ -132,7 +132,7 @@ def test_a_model_built_by_its_data_gets_one_too():
 
 def slots(model):
     """What the optimizer keeps for the first kernel."""
-    state = model._run.value.trainer.holder.opt_state["inner"]
+    state = model._training_session.holder.opt_state["inner"]
     leaves = jax.tree_util.tree_leaves_with_path(state)
     return [np.array(v) for path, v in leaves if "'dense/kernel'" in str(path)]
 
@@ -178,7 +178,7 @@ def test_its_state_is_part_of_the_optimizers_state():
     model = network()
     x, y = regression()
     model.fit(x, y, verbose=0)
-    scale = model._run.value.trainer.holder.opt_state["loss_scale"]
+    scale = model._training_session.holder.opt_state["loss_scale"]
     assert scale["factor"].dtype == jnp.float32
     assert model.optimizer.iterations + int(scale["skipped"]) == 8
     assert int(scale["factor"]) == 2 ** (15 - int(scale["skipped"]))

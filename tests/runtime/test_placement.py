@@ -56,7 +56,7 @@ model.compile("adam", "cross_entropy", device="cpu:1")
 model.fit(x, y, verbose=0)
 where = lambda: {d.id for w in model.weights for d in w.get_value().devices()}
 assert where() == {1}, where()
-leaves = jax.tree.leaves(model._run.value.trainer.holder.opt_state)
+leaves = jax.tree.leaves(model._training_session.holder.opt_state)
 assert {d.id for v in leaves for d in v.devices()} == {1}
 assert exburn.forward(model, x).devices() == {jax.devices()[1]}
 exburn.to_device(model, "cpu:0")

@@ -22,7 +22,7 @@ def make(seed=3, optimizer=None, dtype=None, **settings):
         rate = float(model.optimizer.learning_rate)
         MODELS[key] = model, {3: model.get_weights()}, rate
     model, initial, rate = MODELS[key]
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     trainer.holder.opt_state, trainer.holder.step, trainer.holder.epochs = None, 0, 0
     trainer.holder.reseed(seed)
     model.optimizer.learning_rate = rate  # which callbacks may have changed
@@ -61,7 +61,7 @@ def outcome(model, history, *callbacks):
     """Everything that a run leaves behind, as bytes."""
     arrays = [
         *model.get_weights(),
-        *jax.tree.leaves(model._run.value.trainer.holder.opt_state),
+        *jax.tree.leaves(model._training_session.holder.opt_state),
     ]
     states = [
         {k: v for k, v in c.state_dict().items() if k != "best_weights"}

@@ -57,7 +57,7 @@ def test_a_client_gets_the_text_in_events(model):
     body = {"text_input": "A", "parameters": told}
     texts = {client("POST", PATH, json=body).text for _ in range(2)}
     assert len(texts) == 1
-    counts = model._run.value.trainer.preparer.program_cache.trace_counts
+    counts = model._training_session.preparer.program_cache.trace_counts
     assert counts["prefill"] == counts["generate"] == 2  # by hand, and for all requests
     size = len(model.tokenizer.encode("A class"))
     for told in ({"max_length": size + 3}, {"max_new_tokens": 3}):

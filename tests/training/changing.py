@@ -32,5 +32,5 @@ def fit(model, change, epochs=EPOCHS, **options):
 
 
 def reasons(model, program="train"):
-    log = model._run.value.trainer.preparer.program_cache.compilations.entries
+    log = model._training_session.preparer.program_cache.compilations.entries
     return [entry.reason for entry in log if entry.program == program]

@@ -156,7 +156,7 @@ def test_one_update_for_a_group_and_no_branch(blobs):
 
     plain = network(sgd(momentum=0.0), dropout=0.0)
     fit(plain, x, y, epochs=1)
-    trainer = plain._run.value.trainer
+    trainer = plain._training_session.trainer
     batch = (jnp.zeros((2 * N, 16, 8)), jnp.zeros((2 * N, 16), jnp.int32), None)
     state = trainer.preparer.initial_state()
     programs = trainer.preparer.programs

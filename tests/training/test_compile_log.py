@@ -90,7 +90,7 @@ def test_training_and_validation_compile_beside_each_other_and_once(
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse")
     model.fit(x, y, epochs=epochs, validation_split=0.23, verbose=0)
-    programs = model._run.value.trainer.preparer.programs
+    programs = model._training_session.preparer.programs
     assert begun == [programs.evaluate, programs.train]
     assert [(e.program, e.reason) for e in model.compile_report()] == [
         ("train", "first use"),

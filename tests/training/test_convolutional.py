@@ -55,7 +55,7 @@ def windows(jaxpr):
 
 
 def windows_of_training(model):
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     shapes = model.input_shape, model.output_shape
     specs = [jax.ShapeDtypeStruct((1, 4, *shape[1:]), np.float32) for shape in shapes]
     state = jax.tree.map(spec_like, trainer.preparer.initial_state())
@@ -70,7 +70,7 @@ def test_pointwise_ones_are_products_where_there_are_few_others(
 ):
     model = bottlenecks(units, policy)
     trained(model)
-    cost = model._run.value.trainer.preparer.passes.first_cost()
+    cost = model._training_session.preparer.passes.first_cost()
     assert convolutional(cost) == wanted
     assert (cost.halves == cost.convolutions) == (policy != "float32")
     assert cost.products == 2 * 4 * 8 * 8 * 16 * units  # no convolution among them

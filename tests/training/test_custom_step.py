@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import exburn as keras
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 
 
 class Net(keras.Model):

@@ -115,7 +115,7 @@ def test_programs_only_pass_on_what_is_not_assigned():
     model = exburn.Sequential([exburn.Input((4,)), hidden, layers.Dense(1)])
     model.compile("sgd", "mse")
     model.fit(X, Y, verbose=0)
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     state = trainer.preparer.initial_state()
     programs = trainer.preparer.programs
     step = jax.make_jaxpr(lambda s: programs.steps.step(s, (X, Y, None), None).frozen)(

@@ -20,7 +20,7 @@ def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
     for i, rate in enumerate(rates):
         model = classifier(exburn.optimizers.Adam(float(rate)), seed=i, dropout=0.2)
         prepare(model, "fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
-        trainer = model._run.value.trainer
+        trainer = model._training_session.trainer
         states.append(jax.tree.map(jnp.copy, trainer.preparer.initial_state()))
     single, singles = jax.jit(trainer.preparer.programs.steps.step), []
     for state in states:

@@ -4,7 +4,7 @@ import numpy as np
 
 import exburn as keras
 from exburn import layers
-from exburn.models.training_settings import require_trainer
+from exburn.models.session import require_trainer
 
 X, Y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
 

@@ -60,7 +60,7 @@ def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
 
 
 def test_the_count_of_batches_stays_on_the_device(model):
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     before = trainer.holder.step
     model.train_on_batch(X, Y)
     model.fit(X, Y, batch_size=8, epochs=2, verbose=0)
@@ -78,12 +78,12 @@ def test_a_model_that_moves_leaves_nothing_behind():
     model.to_device("cpu")
     model.train_on_batch(X, Y)
     assert (
-        model._run.value.trainer.holder._place is None
+        model._training_session.holder._place is None
     )  # it is bound to the old device
 
 
 def test_fresh_totals_follow_the_metrics(model):
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     totals = trainer.preparer.fresh_totals("test")
     assert trainer.preparer.fresh_totals("test") is totals
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(totals))
@@ -111,7 +111,7 @@ def test_a_fit_that_cannot_begin_leaves_no_data_behind(model, monkeypatch):
     def fail(self, *_):
         raise MemoryError("no room for the optimizer")
 
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     with monkeypatch.context() as patch:
         patch.setattr(Preparer, "initial_state", fail)
         with pytest.raises(MemoryError):

@@ -25,7 +25,7 @@ def test_a_plan_tells_work_memory_and_what_runs_in_turn():
     assert "8 to 1 → 4 to 2 → 2 to 4" in text and "hidden/activation" in text
     assert (
         found["lanes"] == 8
-        and not model._run.value.trainer.preparer.program_cache.trace_counts
+        and not model._training_session.preparer.program_cache.trace_counts
     )
 
 

@@ -130,7 +130,7 @@ def test_what_can_never_work_is_refused_before_anything_is_compiled(
     given = {"over": {"seed": [1]}, "validation_split": 0.25, **options}
     with pytest.raises(error, match=says):
         sweep(model, X, Y, **given)
-    assert not model._run.value.trainer.preparer.program_cache.trace_counts
+    assert not model._training_session.preparer.program_cache.trace_counts
 
 
 def test_a_validation_that_is_not_there_cannot_be_monitored():

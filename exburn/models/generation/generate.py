@@ -250,7 +250,7 @@ def _chunk_of(stream: Any) -> int:
 def _prepare(model: Network, cache: Any) -> tuple[Trainer, Programs, GenerationPlan]:
     """The model, ready to generate; what it allows is found out once."""
     length = fixed_length(model)
-    trainer, run = require_predictor(model), model._run.value
+    trainer, run = require_predictor(model), model._training_session
     holder, preparer = trainer.holder, trainer.preparer
     holder.check_free(_OP)
     holder.follow_distribution(run.distribution_in_force)

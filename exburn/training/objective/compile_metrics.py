@@ -70,4 +70,4 @@ class CompileMetrics(Metric):
 
     @property
     def _objective(self) -> Any:
-        return self._model._run.value.trainer.preparer.objective
+        return self._model._training_session.objective

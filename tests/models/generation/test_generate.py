@@ -41,7 +41,7 @@ def sharpen(model):
 
 
 def traces(model):
-    trainer = model._run.value.trainer
+    trainer = model._training_session.trainer
     return {} if trainer is None else dict(trainer.preparer.program_cache.trace_counts)
 
 
@@ -229,7 +229,7 @@ def test_llama_with_shared_heads_and_a_window_is_cached():
     assert [a.tolist() for a in answers] == [
         steps_by_hand(model, prompt, 12) for prompt in PROMPTS
     ]
-    entries = model._run.value.generation[1]
+    entries = model._training_session.generation[1]
     assert entries.why_not_cached is None and entries.positions is None
 
 

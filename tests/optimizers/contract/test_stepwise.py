@@ -125,7 +125,7 @@ def test_nothing_is_compiled_twice_and_the_variables_show_the_state():
     optimizer.updates.assign(1.0)
     model.fit(X, Y, 8, verbose=0)
     assert float(optimizer.updates) == 13
-    assert model._run.value.trainer.preparer.program_cache.trace_counts["train"] == 1
+    assert model._training_session.preparer.program_cache.trace_counts["train"] == 1
 
 
 def test_apply_in_a_loop():

@@ -11,17 +11,27 @@ from exburn.runtime.sharding.current import distribution
 from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.training.objective.objective import Objective
+from exburn.training.prepare import Preparer
+from exburn.training.state_holder import StateHolder
 from exburn.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from exburn.models.network import Network
 
 
-class TrainingSettings:
-    """What a model holds for training: nothing of it is part of the module's state."""
+class Session:
+    """What a model holds for training: nothing of it is part of the module's state.
+
+    Attributes:
+        settings: The arguments of ``compile`` by name; ``None`` before it.
+        trainer: What trains it; ``None`` before ``compile`` and before it predicts.
+        optimizer, loss: As they are after ``compile``.
+        columns: Names of the columns of the frame that ``fit`` was given.
+        generation: The programs of ``generate``, and the plan that they were made for.
+    """
 
     def __init__(self):
-        self.settings: dict[str, Any] | None = None
+        self.settings: Any = None
         self.trainer: Trainer | None = None
         self.optimizer: Any = None
         self.loss: Any = None
@@ -37,6 +47,22 @@ class TrainingSettings:
         self.output_axes: Any = None
         self.columns: tuple[str, ...] | None = None  # of the frame that fit was given
         self.generation: Any = None  # programs, and the plan that was made for them
+
+    @property
+    def preparer(self) -> Preparer:
+        """The preparer of the trainer, where there is one."""
+        assert self.trainer is not None
+        return self.trainer.preparer
+
+    @property
+    def holder(self) -> StateHolder:
+        """The holder of the trainer's arrays, where there is one."""
+        return self.preparer.holder
+
+    @property
+    def objective(self) -> Objective:
+        """The losses and metrics that it is trained for."""
+        return self.preparer.objective
 
     def loss_trackers(self, objective: Objective) -> dict[str, Mean]:
         """A metric for the loss and, if there are several, for each of them."""
@@ -64,19 +90,19 @@ class TrainingSettings:
 
 def require_idle(model: Network, op: str) -> None:
     """Raises a BusyError if the model is being trained, also in its hooks."""
-    if (trainer := model._run.value.trainer) is not None:
+    if (trainer := model._training_session.trainer) is not None:
         trainer.holder.check_free(op, train=True)
 
 
 def require_hook(model: Network, op: str) -> None:
     """Raises a BusyError if the model is being trained, but for its hooks."""
-    if (trainer := model._run.value.trainer) is not None:
+    if (trainer := model._training_session.trainer) is not None:
         trainer.holder.check_free(op)
 
 
 def require_trainer(model: Network, op: str) -> Trainer:
-    trainer = model._run.value.trainer
-    if trainer is None or model._run.value.settings is None:
+    trainer = model._training_session.trainer
+    if trainer is None or model._training_session.settings is None:
         raise NotCompiledError(
             op,
             "the model must be compiled first",

@@ -6,7 +6,7 @@ import pytest
 import exburn
 from exburn.callbacks import LambdaCallback
 from exburn.errors import BusyError, NotCompiledError
-from exburn.models.training_settings import require_hook, require_idle, require_trainer
+from exburn.models.session import require_hook, require_idle, require_trainer
 
 X = np.ones((4, 2), np.float32)
 
