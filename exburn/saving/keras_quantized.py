@@ -24,8 +24,6 @@ from exburn.module.variable import Weight
 from exburn.quantizers import Int8QuantizationConfig, unpack_ternary
 from exburn.quantizers.packing import TERNARY_PLACES
 
-__all__ = ["PackedLayer", "packed_layer"]
-
 _MODES = ("int8", "ternary")
 _WEIGHTS = ("kernel", "embeddings", "reverse_embeddings")
 

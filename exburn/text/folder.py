@@ -31,15 +31,6 @@ from exburn.weights.entries import (
     whole,
 )
 
-__all__ = [
-    "CONFIG_FILE",
-    "TOKENIZER",
-    "TOKENIZER_FILES",
-    "Description",
-    "entries_of",
-    "read_description",
-]
-
 TOKENIZER, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 _SPECIAL, _ADDED = "special_tokens_map.json", "added_tokens.json"
 TOKENIZER_FILES = (TOKENIZER, CONFIG_FILE, _SPECIAL, _ADDED)

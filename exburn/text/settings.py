@@ -11,8 +11,6 @@ from exburn.core.checks import check_choice, check_count, check_flag, check_unic
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import guard_methods
 
-__all__ = ["TokenizerSettings"]
-
 _OP, _SIDES = "TokenizerSettings", ("right", "left")
 
 

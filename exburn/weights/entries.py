@@ -31,21 +31,6 @@ from typing import Any
 
 from exburn.errors import FileFormatError
 
-__all__ = [
-    "Field",
-    "Misfit",
-    "Table",
-    "choice",
-    "flag",
-    "list_of",
-    "nullable",
-    "one_or_list",
-    "real",
-    "section",
-    "text",
-    "whole",
-]
-
 Kind = Callable[[Any], Any]
 
 

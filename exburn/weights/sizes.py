@@ -13,8 +13,6 @@ from typing import Any
 
 from exburn.errors import FileFormatError
 
-__all__ = ["Size", "check_sizes"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Size:

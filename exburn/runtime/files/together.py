@@ -37,8 +37,6 @@ from exburn.runtime.files.atomic import (
 )
 from exburn.runtime.files.ordinary import read_whole
 
-__all__ = ["Changes", "changing", "finish_changes"]
-
 _COUNTS = ".exburn-changes"  # the hidden folder, once the change counts
 _ROOM = re.compile(re.escape(_COUNTS) + r"\.[0-9a-f]{16}\.tmp")
 _LIST = ".list"  # what is to be done, in this order
