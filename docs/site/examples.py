@@ -26,8 +26,9 @@ class Examples(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is None:
             return
-        if obj.is_class:  # its docstring may take arguments from its bases'
+        if obj.parent is obj.module:  # a docstring may be completed when it is made
             home = importlib.import_module(obj.module.path)
-            cls = getattr(home, obj.name, None)
-            obj.docstring.value = inspect.getdoc(cls) or obj.docstring.value
+            value = getattr(home, obj.name, None)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                obj.docstring.value = inspect.getdoc(value) or obj.docstring.value
         obj.docstring.value = prepare(obj.docstring.value)

@@ -6,6 +6,7 @@ and lists are taken as well. ``get("gelu")`` finds one by name.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from exburn.activations.rectifiers import *
 from exburn.activations.squashing import *
 from exburn.activations.vectors import *
 from exburn.core import registry
+from exburn.core.docstrings import complete_arguments
 from exburn.core.jax_dispatch import original
 from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError
@@ -41,6 +43,11 @@ _names: dict[str, Callable[..., Any]] = {
 }
 for _function in _names.values():
     registry.register(_function, package="activations")
+    _function.__doc__ = complete_arguments(
+        _function.__doc__,
+        inspect.signature(_function).parameters,
+        {"x": "An array of any shape."},
+    )
 _names |= {"swish": silu, "hard_swish": hard_silu}
 
 # A model made with jax.nn.relu can be saved too.

@@ -79,7 +79,6 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.2) -> jax.Array:
     """``x`` if positive, else ``negative_slope * x``.
 
     Args:
-        x: An array of any shape.
         negative_slope: Its slope where ``x`` is negative.
 
     Example:
@@ -93,9 +92,6 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.2) -> jax.Array:
 def relu6(x: Tensor) -> jax.Array:
     """``min(max(x, 0), 6)``.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> relu6([-1.0, 3.0, 9.0]).tolist()
         [0.0, 3.0, 6.0]
@@ -108,7 +104,6 @@ def elu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     """Exponential linear unit: ``x`` if positive, else ``alpha * (exp(x) - 1)``.
 
     Args:
-        x: An array of any shape.
         alpha: How far below 0 it goes.
 
     Example:
@@ -127,9 +122,6 @@ def selu(x: Tensor) -> jax.Array:
 
     Goes with ``lecun_normal`` and ``AlphaDropout``.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> selu([0.0, 1.0]).round(4).tolist() == [0.0, jnp.float32(1.0507)]
         True
@@ -144,7 +136,6 @@ def celu(x: Tensor, alpha: float = 1.0) -> jax.Array:
     """Smooth ELU: ``x`` if positive, else ``alpha * (exp(x / alpha) - 1)``.
 
     Args:
-        x: An array of any shape.
         alpha: How far below 0 it goes.
 
     Example:
@@ -180,9 +171,6 @@ def gelu_tanh(x: Tensor) -> jax.Array:
 
     ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x³)))``
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> gelu_tanh([-50.0, 0.0, 50.0]).tolist()
         [-0.0, 0.0, 50.0]
@@ -201,9 +189,6 @@ def _tanh_gelu(x):
 def quick_gelu(x: Tensor) -> jax.Array:
     """``x * sigmoid(1.702 x)``, close to ``gelu``.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> quick_gelu([-100.0, 0.0, 100.0]).tolist()
         [-0.0, 0.0, 100.0]
@@ -217,9 +202,6 @@ def quick_gelu(x: Tensor) -> jax.Array:
 @one_operation
 def squared_relu(x: Tensor) -> jax.Array:
     """``relu(x) ** 2``.
-
-    Args:
-        x: An array of any shape.
 
     Example:
         >>> squared_relu([-2.0, 0.0, 3.0]).tolist()
@@ -235,9 +217,6 @@ def squared_relu(x: Tensor) -> jax.Array:
 def silu(x: Tensor) -> jax.Array:
     """``x * sigmoid(x)``, also called swish.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> silu([-100.0, 0.0, 100.0]).tolist()
         [-0.0, 0.0, 100.0]
@@ -250,9 +229,6 @@ def silu(x: Tensor) -> jax.Array:
 @one_operation
 def mish(x: Tensor) -> jax.Array:
     """``x * tanh(softplus(x))``.
-
-    Args:
-        x: An array of any shape.
 
     Example:
         >>> mish([0.0, 100.0]).tolist()
@@ -267,9 +243,6 @@ def mish(x: Tensor) -> jax.Array:
 def softplus(x: Tensor) -> jax.Array:
     """``log(1 + exp(x))``, without overflow.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> softplus([-1000.0, 1000.0]).tolist()
         [0.0, 1000.0]
@@ -280,9 +253,6 @@ def softplus(x: Tensor) -> jax.Array:
 @one_operation
 def sparse_plus(x: Tensor) -> jax.Array:
     """0 up to -1, ``(x + 1)² / 4`` up to 1, then ``x``.
-
-    Args:
-        x: An array of any shape.
 
     Example:
         >>> sparse_plus([-2.0, 0.0, 3.0]).tolist()
@@ -298,7 +268,6 @@ def squareplus(x: Tensor, b: float = 4) -> jax.Array:
     """``(x + √(x² + b)) / 2``.
 
     Args:
-        x: An array of any shape.
         b: How round it is at 0, where it is ``√b / 2``.
 
     Example:
@@ -314,9 +283,6 @@ def squareplus(x: Tensor, b: float = 4) -> jax.Array:
 def hard_silu(x: Tensor) -> jax.Array:
     """``x * hard_sigmoid(x)``, also called hard swish.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> hard_silu([-4.0, 0.0, 4.0]).tolist()
         [-0.0, 0.0, 4.0]
@@ -330,9 +296,6 @@ def hard_silu(x: Tensor) -> jax.Array:
 def exponential(x: Tensor) -> jax.Array:
     """``exp(x)``.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> exponential([0.0]).tolist()
         [1.0]
@@ -343,9 +306,6 @@ def exponential(x: Tensor) -> jax.Array:
 @api_boundary
 def linear(x: Tensor) -> jax.Array:
     """``x`` itself.
-
-    Args:
-        x: An array of any shape.
 
     Example:
         >>> linear(3)

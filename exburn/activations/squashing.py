@@ -27,9 +27,6 @@ __all__ = [
 def sigmoid(x: Tensor) -> jax.Array:
     """``1 / (1 + exp(-x))``.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> sigmoid([-100.0, 0.0, 100.0]).tolist()
         [0.0, 0.5, 1.0]
@@ -41,9 +38,6 @@ def sigmoid(x: Tensor) -> jax.Array:
 def log_sigmoid(x: Tensor) -> jax.Array:
     """``log(sigmoid(x))``, without overflow.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> log_sigmoid([-1000.0, 1000.0]).tolist()
         [-1000.0, -0.0]
@@ -54,9 +48,6 @@ def log_sigmoid(x: Tensor) -> jax.Array:
 @one_operation
 def sparse_sigmoid(x: Tensor) -> jax.Array:
     """0 up to -1, ``(x + 1) / 2`` up to 1, then 1.
-
-    Args:
-        x: An array of any shape.
 
     Example:
         >>> sparse_sigmoid([-3.0, 0.0, 3.0]).tolist()
@@ -71,9 +62,6 @@ def sparse_sigmoid(x: Tensor) -> jax.Array:
 def hard_sigmoid(x: Tensor) -> jax.Array:
     """``relu6(x + 3) / 6``: a sigmoid of straight lines.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> hard_sigmoid([-3.0, 0.0, 3.0]).tolist()
         [0.0, 0.5, 1.0]
@@ -84,9 +72,6 @@ def hard_sigmoid(x: Tensor) -> jax.Array:
 @one_operation
 def tanh(x: Tensor) -> jax.Array:
     """Hyperbolic tangent.
-
-    Args:
-        x: An array of any shape.
 
     Example:
         >>> tanh([-100.0, 0.0, 100.0]).tolist()
@@ -99,9 +84,6 @@ def tanh(x: Tensor) -> jax.Array:
 def hard_tanh(x: Tensor) -> jax.Array:
     """``x``, cut off at -1 and 1.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> hard_tanh([-2.0, 0.5, 2.0]).tolist()
         [-1.0, 0.5, 1.0]
@@ -113,9 +95,6 @@ def hard_tanh(x: Tensor) -> jax.Array:
 def softsign(x: Tensor) -> jax.Array:
     """``x / (1 + abs(x))``.
 
-    Args:
-        x: An array of any shape.
-
     Example:
         >>> softsign([-3.0, 1.0]).tolist()
         [-0.75, 0.5]
@@ -126,9 +105,6 @@ def softsign(x: Tensor) -> jax.Array:
 @one_operation
 def tanh_shrink(x: Tensor) -> jax.Array:
     """``x - tanh(x)``.
-
-    Args:
-        x: An array of any shape.
 
     Example:
         >>> tanh_shrink([-10.0, 0.0]).tolist()
@@ -143,7 +119,6 @@ def soft_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     """``x`` moved towards 0 by ``threshold``, and 0 if it is closer than that.
 
     Args:
-        x: An array of any shape.
         threshold: How far values are moved.
 
     Example:
@@ -160,7 +135,6 @@ def hard_shrink(x: Tensor, threshold: float = 0.5) -> jax.Array:
     """``x`` if ``abs(x) > threshold``, else 0.
 
     Args:
-        x: An array of any shape.
         threshold: Up to here values become 0.
 
     Example:
@@ -176,7 +150,6 @@ def threshold(x: Tensor, threshold: float, default_value: float) -> jax.Array:
     """``x`` if it exceeds ``threshold``, else ``default_value``.
 
     Args:
-        x: An array of any shape.
         threshold: What values must exceed to stay.
         default_value: What the others become.
 

@@ -1,40 +1,11 @@
-"""What each of ExBurn's own classes in a catalogue gets when Python makes it.
-
-Its methods are guarded (see ``errors/boundary.py``), and its docstring takes from its
-bases what it leaves out: arguments of its constructor, and whole sections. So a class
-that differs from another by a word has a docstring of a few lines, while ``help()``,
-the site and notebooks show all of it.
-"""
+"""The base of ExBurn's own classes in a catalogue."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-import re
-from collections.abc import Iterator
-from itertools import zip_longest
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
+from exburn.core.docstrings import complete_docstring
 from exburn.errors.boundary import guard_methods
-
-_C = TypeVar("_C", bound=type)
-
-# The sections of a docstring in their order; those that a class may take from a base.
-_TITLES = (
-    "Args",
-    "Attributes",
-    "Call arguments",
-    "Shape",
-    "Returns",
-    "Yields",
-    "Raises",
-    "Warns",
-    "Example",
-)
-_INHERITED = ("Call arguments", "Shape", "Raises")
-_SECTION = re.compile(rf"^({'|'.join(_TITLES)}):\n((?: {{4}}.*\n|\n)*)", re.MULTILINE)
-_ENTRY = re.compile(r"^ {4}((?:\*{0,2}\w+, +)*\*{0,2}\w+):", re.MULTILINE)
-_SOURCE = re.compile(r"^Source: ", re.MULTILINE)
 
 
 class CatalogueClass:
@@ -56,105 +27,3 @@ class CatalogueClass:
         if cls.__module__.partition(".")[0] == "exburn":
             guard_methods(cls)
             complete_docstring(cls)
-
-
-def complete_docstring(cls: _C) -> _C:
-    """Gives a class' docstring what it leaves out and its bases' say.
-
-    Args:
-        cls: A class of ExBurn's. Its own text stays as it is.
-
-    Example:
-        >>> class Area:
-        ...     '''A width by a height.
-        ...
-        ...     Args:
-        ...         width: How wide it is.
-        ...     '''
-        ...     def __init__(self, width): ...
-        >>> @complete_docstring
-        ... class Volume(Area):
-        ...     '''As `Area`, with a depth.
-        ...
-        ...     Args:
-        ...         depth: How deep it is.
-        ...     '''
-        ...     def __init__(self, width, depth): ...
-        >>> print(Volume.__doc__)
-        As `Area`, with a depth.
-        <BLANKLINE>
-        Args:
-            width: How wide it is.
-            depth: How deep it is.
-    """
-    own = vars(cls).get("__doc__")
-    if not own:  # none, or python -OO
-        return cls
-    doc = inspect.cleandoc(own) + "\n"
-    sections = {m[1]: m[2] for m in _SECTION.finditer(doc)}
-    bases = (*vars(cls).get("_described_by", ()), *cls.__mro__[1:-1])
-    described = dict(_entries(sections.get("Args", "")))
-    entries = _in_order(described, bases, list(inspect.signature(cls).parameters))
-    if len(entries) > len(described):
-        doc = _with_section(doc, "Args", "".join(entries.values()))
-    for title in _INHERITED:
-        texts = [s[title] for s in map(_sections, bases) if title in s]
-        if texts and title not in sections:
-            doc = _with_section(doc, title, texts[0])
-    cls.__doc__ = doc.rstrip()
-    return cls
-
-
-def _in_order(
-    own: dict[tuple[str, ...], str], bases: tuple[type, ...], parameters: list[str]
-) -> dict[tuple[str, ...], str]:
-    """The entries of arguments, the class' own and its bases', as parameters lie."""
-    named = {name: names for names in own for name in names}
-    entries: dict[tuple[str, ...], str] = {}
-    for parameter in parameters:
-        if parameter in named:
-            entries[named[parameter]] = own[named[parameter]]
-        elif texts := [a[parameter] for a in map(_arguments, bases) if parameter in a]:
-            entries[(parameter,)] = texts[0]
-    return entries | own
-
-
-@functools.cache
-def _sections(cls: type) -> dict[str, str]:
-    """The sections of a class' own docstring by title; none of foreign classes."""
-    own = vars(cls).get("__doc__") if cls.__module__.startswith("exburn.") else None
-    return {m[1]: m[2] for m in _SECTION.finditer(inspect.cleandoc(own or "") + "\n")}
-
-
-@functools.cache
-def _arguments(cls: type) -> dict[str, str]:
-    """The entry of each argument that a class' own docstring tells of."""
-    return {
-        name: _ENTRY.sub(f"    {name}:", text, count=1)
-        for names, text in _entries(_sections(cls).get("Args", ""))
-        for name in names
-    }
-
-
-def _entries(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The entries of a section: the names that each tells of, and its lines."""
-    starts = [*_ENTRY.finditer(text)]
-    for match, following in zip_longest(starts, starts[1:]):
-        end = following.start() if following else len(text)
-        names = (name.lstrip("*") for name in match[1].split(","))
-        yield tuple(n.strip() for n in names), text[match.start() : end].rstrip() + "\n"
-
-
-def _with_section(doc: str, title: str, text: str) -> str:
-    """A docstring with another text of a section, or with one more at its place."""
-    section = f"{title}:\n{text.rstrip()}\n\n"
-    for match in _SECTION.finditer(doc):
-        if match[1] == title:
-            return doc[: match.start()] + section + doc[match.end() :]
-    later = _TITLES[_TITLES.index(title) + 1 :]
-    starts = [m.start() for m in _SECTION.finditer(doc) if m[1] in later]
-    if not starts and (source := _SOURCE.search(doc)):
-        starts = [source.start()]
-    place = starts[0] if starts else len(doc)
-    before = doc[:place].rstrip() + "\n\n"
-    return before + section + doc[place:]

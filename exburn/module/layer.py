@@ -14,9 +14,9 @@ from exburn import regularizers
 from exburn.core import forward_context, lazy_names
 from exburn.core.annotations import Identifier
 from exburn.core.batch_independence import is_foreign
-from exburn.core.catalogue_class import complete_docstring
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
+from exburn.core.docstrings import complete_docstring
 from exburn.core.making import making
 from exburn.core.methods import overridable, with_methods
 from exburn.core.precision import DTypePolicy

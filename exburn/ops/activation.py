@@ -49,7 +49,6 @@ def gelu(x: Tensor, approximate: bool = True) -> jax.Array:
     """The Gaussian error linear unit: ``x`` times the normal distribution below ``x``.
 
     Args:
-        x: An array.
         approximate: Whether the share is computed with ``tanh``, which is quicker.
 
     Example:
@@ -63,9 +62,6 @@ def gelu(x: Tensor, approximate: bool = True) -> jax.Array:
 def relu(x: Tensor) -> jax.Array:
     """``x`` above 0, and 0 below it.
 
-    Args:
-        x: An array.
-
     Example:
         >>> relu([-1.0, 2.0]).tolist()
         [0.0, 2.0]
@@ -78,7 +74,6 @@ def log_softmax(x: Tensor, axis: Axis = -1) -> jax.Array:
     """The logarithm of the softmax, without overflow.
 
     Args:
-        x: An array.
         axis: The axis along which probabilities sum to 1.
 
     Example:

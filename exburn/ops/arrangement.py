@@ -34,7 +34,6 @@ def append(x1: Tensor, x2: Tensor, axis: int | None = None) -> jax.Array:
     It is ``jax.numpy.append``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: What is put behind it; it has the same other axes.
         axis: The axis that grows; both are flattened by default.
 
@@ -54,7 +53,6 @@ def array_split(
     It is ``jax.numpy.array_split``, with Keras' arguments.
 
     Args:
-        x: An array.
         indices_or_sections: How many parts, or where the next one begins.
         axis: The axis that is split.
 
@@ -72,7 +70,6 @@ def broadcast_to(x: Tensor, shape: Sizes) -> jax.Array:
     It is ``jax.numpy.broadcast_to``, with Keras' arguments.
 
     Args:
-        x: An array.
         shape: The new shape.
 
     Example:
@@ -121,9 +118,6 @@ def copy(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.copy``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> copy([1, 2]).tolist()
         [1, 2]
@@ -155,7 +149,6 @@ def diagflat(x: Tensor, k: int = 0) -> jax.Array:
     It is ``jax.numpy.diagflat``, with Keras' arguments.
 
     Args:
-        x: An array.
         k: Which diagonal: above the main one if positive.
 
     Example:
@@ -172,7 +165,6 @@ def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> jax.
     It is ``jax.numpy.diagonal``, with Keras' arguments.
 
     Args:
-        x: An array.
         offset: Which diagonal: above the main one if positive.
         axis1: The axis of the rows.
         axis2: The axis of the columns.
@@ -226,7 +218,6 @@ def expand_dims(x: Tensor, axis: Sizes) -> jax.Array:
     It is ``jax.numpy.expand_dims``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: Where the new axes are, in the result.
 
     Example:
@@ -243,7 +234,6 @@ def flip(x: Tensor, axis: Axis = None) -> jax.Array:
     It is ``jax.numpy.flip``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that are turned; all of them by default.
 
     Example:
@@ -275,9 +265,6 @@ def flipud(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.flipud``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> flipud([[1, 2], [3, 4]]).tolist()
         [[3, 4], [1, 2]]
@@ -292,7 +279,6 @@ def hsplit(x: Tensor, indices_or_sections: Places) -> list[jax.Array]:
     It is ``jax.numpy.hsplit``, with Keras' arguments.
 
     Args:
-        x: An array.
         indices_or_sections: How many equal parts, or where the next one begins.
 
     Example:
@@ -326,7 +312,6 @@ def moveaxis(x: Tensor, source: Sizes, destination: Sizes) -> jax.Array:
     It is ``jax.numpy.moveaxis``, with Keras' arguments.
 
     Args:
-        x: An array.
         source: Where they are.
         destination: Where they go.
 
@@ -344,9 +329,6 @@ def ravel(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.ravel``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> ravel([[1, 2], [3, 4]]).tolist()
         [1, 2, 3, 4]
@@ -361,7 +343,6 @@ def roll(x: Tensor, shift: Sizes, axis: Axis = None) -> jax.Array:
     It is ``jax.numpy.roll``, with Keras' arguments.
 
     Args:
-        x: An array.
         shift: How far, for each axis.
         axis: Along which axes; all entries as one row by default.
 
@@ -418,7 +399,6 @@ def split(x: Tensor, indices_or_sections: Places, axis: int = 0) -> list[jax.Arr
     It is ``jax.numpy.split``, with Keras' arguments.
 
     Args:
-        x: An array.
         indices_or_sections: How many equal parts, or where the next one begins.
         axis: The axis that is split.
 
@@ -453,7 +433,6 @@ def swapaxes(x: Tensor, axis1: int, axis2: int) -> jax.Array:
     It is ``jax.numpy.swapaxes``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis1: One axis.
         axis2: The other.
 
@@ -472,7 +451,6 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None) -> jax.Array:
     It is ``jax.numpy.take``, with Keras' arguments.
 
     Args:
-        x: An array.
         indices: Integers of any shape.
         axis: The axis; all entries as one row by default.
 
@@ -490,7 +468,6 @@ def tile(x: Tensor, repeats: Sizes) -> jax.Array:
     It is ``jax.numpy.tile``, with Keras' arguments.
 
     Args:
-        x: An array.
         repeats: How often, for each axis.
 
     Example:
@@ -507,7 +484,6 @@ def trace(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> jax.Arr
     It is ``jax.numpy.trace``, with Keras' arguments.
 
     Args:
-        x: An array.
         offset: Which diagonal: above the main one if positive.
         axis1: The axis of the rows.
         axis2: The axis of the columns.
@@ -526,7 +502,6 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> jax.Array:
     It is ``jax.numpy.transpose``, with Keras' arguments.
 
     Args:
-        x: An array.
         axes: The order; the opposite of theirs by default.
 
     Example:
@@ -543,7 +518,6 @@ def tril(x: Tensor, k: int = 0) -> jax.Array:
     It is ``jax.numpy.tril``, with Keras' arguments.
 
     Args:
-        x: An array.
         k: Which diagonal: above the main one if positive.
 
     Example:
@@ -560,7 +534,6 @@ def triu(x: Tensor, k: int = 0) -> jax.Array:
     It is ``jax.numpy.triu``, with Keras' arguments.
 
     Args:
-        x: An array.
         k: Which diagonal: above the main one if positive.
 
     Example:
@@ -704,9 +677,6 @@ def ndim(x: Tensor) -> int:
 def size(x: Tensor) -> int:
     """Number of elements; of a symbol, a symbol.
 
-    Args:
-        x: An array, or a symbol.
-
     Example:
         >>> size([[1, 2, 3]])
         3
@@ -737,7 +707,6 @@ def pad(
     """Elements added before and after, along every axis.
 
     Args:
-        x: An array.
         pad_width: A pair an axis, one pair for all, or one number.
         mode: As in :func:`numpy.pad`: ``"constant"``, ``"reflect"``, ``"edge"`` …
         constant_values: What is added in mode ``"constant"``; 0 by default.
@@ -761,7 +730,6 @@ def repeat(x: Tensor, repeats: Tensor, axis: int | None = None) -> jax.Array:
     """Every element (or slice along ``axis``), repeated in place.
 
     Args:
-        x: An array, or a symbol.
         repeats: How often, for all or for each.
         axis: Along which axis; flat if ``None``.
 
@@ -777,7 +745,6 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int | None = None) -> jax.
     """The elements at the indices, which have as many axes as ``x``.
 
     Args:
-        x: An array.
         indices: Places along the axis.
         axis: The axis; ``None`` takes from the flattened array.
 
@@ -816,7 +783,6 @@ def view(x: Tensor, dtype: DType = None) -> jax.Array:
     """The same bits, read as another dtype; the last axis grows or shrinks to fit.
 
     Args:
-        x: An array, or a symbol.
         dtype: A dtype of other bytes for the same memory.
 
     Example:

@@ -126,7 +126,6 @@ def depth_to_space(
     Args:
         x: Images.
         block_size: Height and width of a block.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         x: [batch, h, w, c] → [batch, h * block, w * block, c / block²]
@@ -160,7 +159,6 @@ def space_to_depth(
     Args:
         x: Images.
         block_size: Height and width of a block.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         x: [batch, h, w, c] → [batch, h / block, w / block, c * block²]

@@ -18,6 +18,7 @@ import numpy as np
 from flax import nnx
 
 from exburn.core import registry
+from exburn.core.docstrings import complete_arguments
 from exburn.core.jax_dispatch import SPLITTING
 from exburn.core.precision import standardize_dtype
 from exburn.errors.boundary import api_boundary
@@ -34,6 +35,16 @@ TENSORS = frozenset(
     " target_length targets tensor transform translation updates value values variable"
     " variance volumes weights x x1 x2 x_max x_min y".split()
 )
+
+# What the docstrings of ops leave out: arguments that are the same in all of them.
+ARGUMENTS = {
+    "x": "An array.",
+    "x1": "An array.",
+    "x2": "An array whose shape broadcasts with that of ``x1``.",
+    "keepdims": "Whether the axes stay, with size 1.",
+    "data_format": '``"channels_last"`` or ``"channels_first"``.',
+    "dtype": "Dtype of the result; it follows from the values by default.",
+}
 
 
 def tensor(value: Any) -> Any:
@@ -149,6 +160,7 @@ def _bind(function: Any, lists: Sequence[str]) -> Any:
             first.append(kwargs.pop(key))
         return run(*first, **kwargs)
 
+    call.__doc__ = complete_arguments(function.__doc__, names, ARGUMENTS)
     return call if label in SPLITTING else nameable(call)
 
 

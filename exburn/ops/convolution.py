@@ -65,7 +65,6 @@ def conv(
         kernel: What they are convolved with.
         strides: Step of the window, one number or one a spatial axis.
         padding: ``"valid"`` or ``"same"``.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
         dilation_rate: Distance of the kernel's taps.
 
     Shape:
@@ -191,7 +190,6 @@ def conv_transpose(
         padding: ``"valid"`` or ``"same"``.
         output_padding: Rows added at the end of the full result, less than
             ``strides``; by default so many that the size is a multiple of the input's.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
         dilation_rate: Distance of the kernel's taps.
 
     Shape:

@@ -158,7 +158,6 @@ def saturate_cast(x: Tensor, dtype: DType) -> jax.Array:
     """``x`` in another dtype; what does not fit becomes the nearest value that does.
 
     Args:
-        x: An array, or a symbol.
         dtype: The new dtype, whose range bounds the values.
 
     Example:
@@ -190,7 +189,6 @@ def unstack(x: Tensor, num: int | None = None, axis: int = 0) -> list[jax.Array]
     """The slices along an axis, as a list.
 
     Args:
-        x: An array.
         num: Their number, if it is to be checked.
         axis: The axis that goes away.
 

@@ -34,7 +34,6 @@ def arange(
             first.
         stop: Where to end: this one is left out.
         step: From one to the next.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> arange(1, 7, 2).tolist()
@@ -81,10 +80,6 @@ def empty_like(x: Tensor, dtype: DType = None) -> jax.Array:
 
     It is ``jax.numpy.empty_like``, with Keras' arguments.
 
-    Args:
-        x: An array.
-        dtype: Dtype of the result; it follows from the values by default.
-
     Example:
         >>> empty_like([[1, 2]]).shape
         (1, 2)
@@ -99,9 +94,7 @@ def full_like(x: Tensor, fill_value: Tensor, dtype: DType = None) -> jax.Array:
     It is ``jax.numpy.full_like``, with Keras' arguments.
 
     Args:
-        x: An array.
         fill_value: The value.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> full_like([1, 2], 7).tolist()
@@ -128,7 +121,6 @@ def geomspace(
         stop: The last one.
         num: How many.
         endpoint: Whether the last one is among them.
-        dtype: Dtype of the result; it follows from the values by default.
         axis: Where they lie, if the ends are arrays.
 
     Example:
@@ -230,7 +222,6 @@ def linspace(
         num: How many.
         endpoint: Whether the last one is among them.
         retstep: Whether the difference is returned, too.
-        dtype: Dtype of the result; it follows from the values by default.
         axis: Where they lie, if the ends are arrays.
 
     Example:
@@ -268,7 +259,6 @@ def logspace(
         num: How many.
         endpoint: Whether the last one is among them.
         base: What is raised to them.
-        dtype: Dtype of the result; it follows from the values by default.
         axis: Where they lie, if the ends are arrays.
 
     Example:
@@ -291,10 +281,6 @@ def ones_like(x: Tensor, dtype: DType = None) -> jax.Array:
     """An array of ones of the same shape.
 
     It is ``jax.numpy.ones_like``, with Keras' arguments.
-
-    Args:
-        x: An array.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> ones_like([5, 6]).tolist()
@@ -326,10 +312,6 @@ def zeros_like(x: Tensor, dtype: DType = None) -> jax.Array:
     """An array of zeros of the same shape.
 
     It is ``jax.numpy.zeros_like``, with Keras' arguments.
-
-    Args:
-        x: An array.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> zeros_like([5, 6]).tolist()

@@ -54,7 +54,6 @@ def gaussian_blur(
         images: One or several.
         kernel_size: Width and height of the window.
         sigma: Deviation of the Gaussian in x and y.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, channels] → [..., h, w, channels]
@@ -77,7 +76,6 @@ def sobel_edges(images: Tensor, data_format: str | None = None) -> jax.Array:
 
     Args:
         images: Several.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [batch, h, w, channels] → [batch, h, w, channels, 2]
@@ -117,7 +115,6 @@ def extract_patches(
         strides: Distance of the windows; their size by default.
         dilation_rate: Distance of a window's taps.
         padding: ``"valid"`` or ``"same"``.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, c] → [..., rows, columns, height * width * c]
@@ -199,7 +196,6 @@ def reconstruct_patches(
             together; with ``padding="same"`` it must be given.
         strides: Must be ``size``, which is the default.
         padding: ``"valid"`` or ``"same"``, as the windows were taken.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         patches: [..., rows, columns, height * width * c] → [..., h, w, c]

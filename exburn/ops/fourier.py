@@ -145,7 +145,6 @@ def extract_sequences(
     """Overlapping stretches of the last axis.
 
     Args:
-        x: An array.
         sequence_length: Length of each.
         sequence_stride: Distance of their beginnings.
 

@@ -47,7 +47,6 @@ def rgb_to_grayscale(images: Tensor, data_format: str | None = None) -> jax.Arra
 
     Args:
         images: One or several, in RGB.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, 3] → [..., h, w, 1]
@@ -67,7 +66,6 @@ def rgb_to_hsv(images: Tensor, data_format: str | None = None) -> jax.Array:
 
     Args:
         images: One or several, in RGB from 0 to 1.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, 3] → [..., h, w, 3]
@@ -100,7 +98,6 @@ def hsv_to_rgb(images: Tensor, data_format: str | None = None) -> jax.Array:
 
     Args:
         images: One or several, in HSV from 0 to 1.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, 3] → [..., h, w, 3]
@@ -150,7 +147,6 @@ def pad_images(
         images: One or several.
         top_padding, left_padding, bottom_padding, right_padding: Rows or columns.
         target_height, target_width: Size of the result.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Raises:
         ArgumentError: Not two of three are given, or a padding is negative.
@@ -190,7 +186,6 @@ def crop_images(
         images: One or several.
         top_cropping, left_cropping, bottom_cropping, right_cropping: Rows or columns.
         target_height, target_width: Size of the result.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Raises:
         ArgumentError: Not two of three are given, or nothing would be left.

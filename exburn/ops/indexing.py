@@ -159,7 +159,6 @@ def top_k(
     """The ``k`` largest entries of the last axis, and where they are.
 
     Args:
-        x: An array.
         k: How many.
         sorted: Ignored: the largest always come first.
         is_stable: Whether the first of equal entries comes first.

@@ -129,11 +129,9 @@ def norm(
     It is ``jax.numpy.linalg.norm``, with Keras' arguments.
 
     Args:
-        x: An array.
         ord: Which norm: ``None`` (2, or Frobenius), ``"fro"``, ``"nuc"``, ``inf``,
             or a number.
         axis: One axis of vectors or two of matrices; all entries by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(norm([3.0, 4.0]))

@@ -54,9 +54,7 @@ def moments(
     """Mean and variance, in float32 at least.
 
     Args:
-        x: An array.
         axes: What to average over.
-        keepdims: Whether the axes stay, with size 1.
         synchronized: Ignored: one program sees the whole batch.
 
     Example:
@@ -85,7 +83,6 @@ def normalize(
     """``x`` divided by its norm along an axis.
 
     Args:
-        x: An array.
         axis: Axis or axes of a vector.
         order: Of the norm, an integer >= 1 or infinity.
         epsilon: The least norm that is divided by.
@@ -128,7 +125,6 @@ def batch_normalization(
     """``(x - mean) / sqrt(variance + epsilon) * scale + offset``.
 
     Args:
-        x: An array.
         mean, variance, offset, scale: One number for each entry of ``axis``.
         axis: The axis of the features, or several.
         epsilon: Keeps the division finite.
@@ -162,7 +158,6 @@ def layer_normalization(
     """Subtracts the mean of each sample and divides by its standard deviation.
 
     Args:
-        x: An array.
         gamma: Factor of each feature.
         beta: What is added to each feature.
         axis: The axis of the features, or several.
@@ -193,7 +188,6 @@ def rms_normalization(
     """``x / sqrt(mean(x²) + epsilon) * scale``.
 
     Args:
-        x: An array.
         scale: Factor of each feature, or what is broadcast with ``x``.
         axis: The axis of the features, or several; None for all.
         epsilon: Keeps the division finite.

@@ -53,7 +53,6 @@ def max_pool(
         pool_size: Size of the window, one number or one a spatial axis.
         strides: Step of the window; its size by default.
         padding: ``"valid"`` or ``"same"``.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         inputs: [batch, *sizes, channels] → [batch, *new sizes, channels]
@@ -116,7 +115,6 @@ def adaptive_average_pool(
     Args:
         inputs: Images (or sequences, volumes).
         output_size: Sizes of the result, one number or one a spatial axis.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         inputs: [batch, *sizes, channels] → [batch, *output_size, channels]

@@ -66,8 +66,6 @@ def cross(
     It is ``jax.numpy.cross``, with Keras' arguments.
 
     Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
         axisa: The axis of the vectors in ``x1``.
         axisb: The axis of the vectors in ``x2``.
         axisc: The axis of the vectors in the result.
@@ -87,7 +85,6 @@ def dot(x1: Tensor, x2: Tensor) -> jax.Array:
     It is ``jax.numpy.dot``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: An array; a vector has one axis for both.
 
     Example:
@@ -107,7 +104,6 @@ def inner(x1: Tensor, x2: Tensor) -> jax.Array:
     It is ``jax.numpy.inner``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: An array whose last axis is as long.
 
     Example:
@@ -124,7 +120,6 @@ def kron(x1: Tensor, x2: Tensor) -> jax.Array:
     It is ``jax.numpy.kron``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: An array.
 
     Example:
@@ -144,7 +139,6 @@ def outer(x1: Tensor, x2: Tensor) -> jax.Array:
     It is ``jax.numpy.outer``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: An array; both are flattened.
 
     Example:
@@ -177,7 +171,6 @@ def tensordot(x1: Tensor, x2: Tensor, axes: Tensor = 2) -> jax.Array:
     It is ``jax.numpy.tensordot``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: An array.
         axes: How many of the last axes of ``x1``, or a list of axes for each of them.
 
@@ -196,7 +189,6 @@ def vdot(x1: Tensor, x2: Tensor) -> jax.Array:
     It is ``jax.numpy.vdot``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: An array of as many entries.
 
     Example:

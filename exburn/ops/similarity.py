@@ -59,7 +59,6 @@ def ssim(
         filter_size: Size of the Gaussian window, odd.
         filter_sigma: Its deviation.
         k1, k2: Keep the quotients finite.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         image1, image2: [batch, h, w, channels] → [batch]; [h, w, channels] → scalar

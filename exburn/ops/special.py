@@ -17,9 +17,6 @@ __all__ = ["erf", "erfc", "erfinv", "gammainc", "lgamma", "logsumexp", "rsqrt"]
 def erf(x: Tensor) -> jax.Array:
     """The error function.
 
-    Args:
-        x: An array.
-
     Example:
         >>> erf([0.0]).tolist()
         [0.0]
@@ -31,9 +28,6 @@ def erf(x: Tensor) -> jax.Array:
 def erfc(x: Tensor) -> jax.Array:
     """``1 - erf(x)``, exact for large ``x``.
 
-    Args:
-        x: An array.
-
     Example:
         >>> erfc([0.0]).tolist()
         [1.0]
@@ -44,9 +38,6 @@ def erfc(x: Tensor) -> jax.Array:
 @op
 def erfinv(x: Tensor) -> jax.Array:
     """The inverse of the error function; NaN beyond -1 and 1.
-
-    Args:
-        x: An array.
 
     Example:
         >>> erfinv([0.0]).tolist()
@@ -74,9 +65,6 @@ def gammainc(x1: Tensor, x2: Tensor) -> jax.Array:
 def lgamma(x: Tensor) -> jax.Array:
     """The logarithm of the absolute value of the gamma function.
 
-    Args:
-        x: An array.
-
     Example:
         >>> lgamma([1.0, 2.0]).round(4).tolist()
         [0.0, 0.0]
@@ -87,9 +75,6 @@ def lgamma(x: Tensor) -> jax.Array:
 @op
 def rsqrt(x: Tensor) -> jax.Array:
     """``1 / sqrt(x)``.
-
-    Args:
-        x: An array, or a symbol.
 
     Example:
         >>> rsqrt(4).tolist()
@@ -103,9 +88,7 @@ def logsumexp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array
     """``log(sum(exp(x)))`` along axes, without overflow.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(logsumexp([1000.0, 0.0]))

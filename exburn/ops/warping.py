@@ -75,7 +75,6 @@ def resize(
         pad_to_aspect_ratio: Adds borders that make the new proportions.
         fill_mode: ``"constant"``.
         fill_value: Value of the borders.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, channels] → [..., *size, channels]
@@ -213,7 +212,6 @@ def affine_transform(
         interpolation: ``"nearest"`` or ``"bilinear"``.
         fill_mode: What is outside, see :func:`map_coordinates`.
         fill_value: The constant.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, channels]; transform: [8] or [batch, 8]
@@ -257,7 +255,6 @@ def perspective_transform(
         end_points: Where they go.
         interpolation: ``"nearest"`` or ``"bilinear"``.
         fill_value: What is outside.
-        data_format: ``"channels_last"`` or ``"channels_first"``.
 
     Shape:
         images: [..., h, w, channels]; start_points, end_points: [4, 2] or [batch, 4, 2]

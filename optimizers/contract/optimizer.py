@@ -16,7 +16,6 @@ import optax
 
 from exburn.core import registry
 from exburn.core.batch_independence import our_class
-from exburn.core.catalogue_class import complete_docstring
 from exburn.core.checks import (
     check_count,
     check_number,
@@ -24,6 +23,7 @@ from exburn.core.checks import (
     check_rate,
     check_text,
 )
+from exburn.core.docstrings import complete_docstring
 from exburn.core.methods import overridable, with_methods
 from exburn.errors import ArgumentError, SignatureError, unknown_argument
 from exburn.errors.boundary import api_boundary, guard_methods

@@ -54,9 +54,6 @@ def abs(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.abs``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> abs([-1, 2]).tolist()
         [1, 2]
@@ -70,9 +67,6 @@ def absolute(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.absolute``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> absolute([-1, 2]).tolist()
         [1, 2]
@@ -85,9 +79,6 @@ def fabs(x: Tensor) -> jax.Array:
     """The absolute values as floats.
 
     It is ``jax.numpy.fabs``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> fabs([-1, 2]).tolist()
@@ -108,7 +99,6 @@ def nan_to_num(
     It is ``jax.numpy.nan_to_num``, with Keras' arguments.
 
     Args:
-        x: An array.
         nan: What replaces NaN.
         posinf: What replaces positive infinity; the largest number of the dtype by
             default.
@@ -129,9 +119,6 @@ def negative(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.negative``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> negative([1, -2]).tolist()
         [-1, 2]
@@ -144,9 +131,6 @@ def reciprocal(x: Tensor) -> jax.Array:
     """``1 / x``.
 
     It is ``jax.numpy.reciprocal``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> reciprocal([2.0]).tolist()
@@ -161,9 +145,6 @@ def sign(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.sign``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> sign([-3.0, 0.0, 5.0]).tolist()
         [-1.0, 0.0, 1.0]
@@ -176,9 +157,6 @@ def signbit(x: Tensor) -> jax.Array:
     """Tells whether each entry has a minus; -0.0 has one, too.
 
     It is ``jax.numpy.signbit``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> signbit([-1.0, 0.0]).tolist()
@@ -193,9 +171,6 @@ def square(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.square``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> square([-3.0]).tolist()
         [9.0]
@@ -208,9 +183,6 @@ def trunc(x: Tensor) -> jax.Array:
     """The entries without what is behind the point.
 
     It is ``jax.numpy.trunc``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> trunc([-1.7, 1.7]).tolist()
@@ -225,10 +197,6 @@ def add(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.add``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> add([1, 2], 3).tolist()
         [4, 5]
@@ -241,10 +209,6 @@ def copysign(x1: Tensor, x2: Tensor) -> jax.Array:
     """The absolute values of ``x1`` with the signs of ``x2``, that of a zero, too.
 
     It is ``jax.numpy.copysign``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> copysign([1.0, -2.0], [-0.0, 3.0]).tolist()
@@ -259,10 +223,6 @@ def divide(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.divide``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> divide([1, 3], 2).tolist()
         [0.5, 1.5]
@@ -275,10 +235,6 @@ def float_power(x1: Tensor, x2: Tensor) -> jax.Array:
     """``x1`` to the power of ``x2``, in floats also where both are integers.
 
     It is ``jax.numpy.float_power``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> float_power([2, 4], [-1, 2]).tolist()
@@ -293,10 +249,6 @@ def floor_divide(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.floor_divide``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> floor_divide([7, -7], 2).tolist()
         [3, -4]
@@ -309,10 +261,6 @@ def fmax(x1: Tensor, x2: Tensor) -> jax.Array:
     """The larger of two entries; the other one where one is NaN.
 
     It is ``jax.numpy.fmax``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> import numpy as np
@@ -328,10 +276,6 @@ def fmin(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.fmin``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> import numpy as np
         >>> fmin([1.0, np.nan], [2.0, 2.0]).tolist()
@@ -345,10 +289,6 @@ def fmod(x1: Tensor, x2: Tensor) -> jax.Array:
     """The remainder of a division, with the sign of ``x1``.
 
     It is ``jax.numpy.fmod``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> fmod([7.0, -7.0], 4.0).tolist()
@@ -365,7 +305,6 @@ def gcd(x1: Tensor, x2: Tensor) -> jax.Array:
 
     Args:
         x1: Integers.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> gcd([12], [18]).tolist()
@@ -379,10 +318,6 @@ def heaviside(x1: Tensor, x2: Tensor) -> jax.Array:
     """0 below 0, 1 above it, and ``x2`` at 0.
 
     It is ``jax.numpy.heaviside``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> heaviside([-1.0, 0.0, 1.0], 0.5).tolist()
@@ -399,7 +334,6 @@ def lcm(x1: Tensor, x2: Tensor) -> jax.Array:
 
     Args:
         x1: Integers.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> lcm([4], [6]).tolist()
@@ -414,10 +348,6 @@ def ldexp(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.ldexp``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> ldexp([0.5], [3]).tolist()
         [4.0]
@@ -430,10 +360,6 @@ def maximum(x1: Tensor, x2: Tensor) -> jax.Array:
     """The larger of two entries; NaN where one is NaN.
 
     It is ``jax.numpy.maximum``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> maximum([1, 3], 2).tolist()
@@ -448,10 +374,6 @@ def minimum(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.minimum``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> minimum([1, 3], 2).tolist()
         [1, 2]
@@ -464,10 +386,6 @@ def mod(x1: Tensor, x2: Tensor) -> jax.Array:
     """The remainder of a division, with the sign of ``x2``.
 
     It is ``jax.numpy.mod``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> mod([7, -7], 4).tolist()
@@ -482,10 +400,6 @@ def multiply(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.multiply``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> multiply([1, 2], 3).tolist()
         [3, 6]
@@ -498,10 +412,6 @@ def nextafter(x1: Tensor, x2: Tensor) -> jax.Array:
     """The next number of the dtype after ``x1`` on the way to ``x2``.
 
     It is ``jax.numpy.nextafter``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> bool(nextafter(1.0, 2.0) > 1.0)
@@ -516,10 +426,6 @@ def power(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.power``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> power([2.0, 3.0], 2).tolist()
         [4.0, 9.0]
@@ -532,10 +438,6 @@ def subtract(x1: Tensor, x2: Tensor) -> jax.Array:
     """``x1 - x2``.
 
     It is ``jax.numpy.subtract``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> subtract([1, 2], 3).tolist()
@@ -550,10 +452,6 @@ def true_divide(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.true_divide``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> true_divide([1, 3], 2).tolist()
         [0.5, 1.5]
@@ -565,9 +463,6 @@ def true_divide(x1: Tensor, x2: Tensor) -> jax.Array:
 def ceil(x: Tensor) -> jax.Array:
     """The smallest whole number that is not less than ``x``, as a float.
 
-    Args:
-        x: An array, or a symbol.
-
     Example:
         >>> ceil([-1.5, 2.1]).tolist()
         [-1.0, 3.0]
@@ -578,9 +473,6 @@ def ceil(x: Tensor) -> jax.Array:
 @op
 def floor(x: Tensor) -> jax.Array:
     """The largest whole number that does not exceed ``x``, as a float.
-
-    Args:
-        x: An array, or a symbol.
 
     Example:
         >>> floor([-1.5, 2.1]).tolist()
@@ -594,7 +486,6 @@ def round(x: Tensor, decimals: int = 0) -> jax.Array:
     """``x`` to so many decimals; halves go to the even neighbour.
 
     Args:
-        x: An array.
         decimals: How many; -1 rounds to tens.
 
     Example:
@@ -612,7 +503,6 @@ def clip(x: Tensor, x_min: Tensor, x_max: Tensor) -> jax.Array:
     """``x``, but at least ``x_min`` and at most ``x_max``.
 
     Args:
-        x: An array, or a symbol.
         x_min: The lower bound.
         x_max: The upper bound.
 

@@ -37,9 +37,6 @@ def isfinite(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.isfinite``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> import numpy as np
         >>> isfinite([1.0, np.inf, np.nan]).tolist()
@@ -53,9 +50,6 @@ def isinf(x: Tensor) -> jax.Array:
     """Tells whether each entry is infinite.
 
     It is ``jax.numpy.isinf``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> import numpy as np
@@ -71,9 +65,6 @@ def isnan(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.isnan``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> import numpy as np
         >>> isnan([1.0, np.inf, np.nan]).tolist()
@@ -87,9 +78,6 @@ def isneginf(x: Tensor) -> jax.Array:
     """Tells whether each entry is negative and infinite.
 
     It is ``jax.numpy.isneginf``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> import numpy as np
@@ -105,9 +93,6 @@ def isposinf(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.isposinf``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> import numpy as np
         >>> isposinf([1.0, -np.inf, np.inf]).tolist()
@@ -122,9 +107,6 @@ def isreal(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.isreal``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> isreal([1 + 2j, 3]).tolist()
         [False, True]
@@ -137,9 +119,6 @@ def logical_not(x: Tensor) -> jax.Array:
     """Tells whether each entry is false, or 0.
 
     It is ``jax.numpy.logical_not``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> logical_not([True, False]).tolist()
@@ -161,8 +140,6 @@ def allclose(
     It is ``jax.numpy.allclose``, with Keras' arguments.
 
     Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
         rtol: By how much they may differ, as a share of ``x2``.
         atol: By how much they may differ beside that.
         equal_nan: Whether NaN is close to NaN.
@@ -180,10 +157,6 @@ def equal(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.equal``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> equal([1, 2], [1, 3]).tolist()
         [True, False]
@@ -197,10 +170,6 @@ def greater(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.greater``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> greater([1, 3], 2).tolist()
         [False, True]
@@ -213,10 +182,6 @@ def greater_equal(x1: Tensor, x2: Tensor) -> jax.Array:
     """Tells whether ``x1 >= x2``, entry by entry.
 
     It is ``jax.numpy.greater_equal``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> greater_equal([1, 2], 2).tolist()
@@ -238,8 +203,6 @@ def isclose(
     It is ``jax.numpy.isclose``, with Keras' arguments.
 
     Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
         rtol: By how much they may differ, as a share of ``x2``.
         atol: By how much they may differ beside that.
         equal_nan: Whether NaN is close to NaN.
@@ -257,10 +220,6 @@ def less(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.less``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> less([1, 3], 2).tolist()
         [True, False]
@@ -273,10 +232,6 @@ def less_equal(x1: Tensor, x2: Tensor) -> jax.Array:
     """Tells whether ``x1 <= x2``, entry by entry.
 
     It is ``jax.numpy.less_equal``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> less_equal([2, 3], 2).tolist()
@@ -291,10 +246,6 @@ def logical_and(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.logical_and``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> logical_and([True, True], [True, False]).tolist()
         [True, False]
@@ -307,10 +258,6 @@ def logical_or(x1: Tensor, x2: Tensor) -> jax.Array:
     """Tells whether one is true, entry by entry.
 
     It is ``jax.numpy.logical_or``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> logical_or([True, False], [False, False]).tolist()
@@ -325,10 +272,6 @@ def logical_xor(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.logical_xor``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> logical_xor([True, True], [True, False]).tolist()
         [False, True]
@@ -341,10 +284,6 @@ def not_equal(x1: Tensor, x2: Tensor) -> jax.Array:
     """Tells whether ``x1 != x2``, entry by entry.
 
     It is ``jax.numpy.not_equal``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> not_equal([1, 2], [1, 3]).tolist()

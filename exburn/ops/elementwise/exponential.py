@@ -30,9 +30,6 @@ def cbrt(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.cbrt``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> cbrt([8.0]).round(4).tolist()
         [2.0]
@@ -45,9 +42,6 @@ def exp(x: Tensor) -> jax.Array:
     """The exponential function.
 
     It is ``jax.numpy.exp``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> exp([0.0]).tolist()
@@ -62,9 +56,6 @@ def exp2(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.exp2``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> exp2([3.0]).tolist()
         [8.0]
@@ -77,9 +68,6 @@ def expm1(x: Tensor) -> jax.Array:
     """``exp(x) - 1``, exact near 0.
 
     It is ``jax.numpy.expm1``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> expm1([0.0]).tolist()
@@ -94,9 +82,6 @@ def i0(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.i0``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> i0([0.0]).round(4).tolist()
         [1.0]
@@ -109,9 +94,6 @@ def log(x: Tensor) -> jax.Array:
     """The natural logarithm.
 
     It is ``jax.numpy.log``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> log([1.0]).tolist()
@@ -126,9 +108,6 @@ def log10(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.log10``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> log10([100.0]).round(4).tolist()
         [2.0]
@@ -141,9 +120,6 @@ def log1p(x: Tensor) -> jax.Array:
     """``log(1 + x)``, exact near 0.
 
     It is ``jax.numpy.log1p``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> log1p([0.0]).tolist()
@@ -158,9 +134,6 @@ def log2(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.log2``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> log2([8.0]).round(4).tolist()
         [3.0]
@@ -173,9 +146,6 @@ def sqrt(x: Tensor) -> jax.Array:
     """The square roots; NaN of what is below 0.
 
     It is ``jax.numpy.sqrt``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> sqrt([9.0]).tolist()
@@ -190,10 +160,6 @@ def logaddexp(x1: Tensor, x2: Tensor) -> jax.Array:
 
     It is ``jax.numpy.logaddexp``, with Keras' arguments.
 
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
-
     Example:
         >>> logaddexp([1000.0], [0.0]).tolist()
         [1000.0]
@@ -206,10 +172,6 @@ def logaddexp2(x1: Tensor, x2: Tensor) -> jax.Array:
     """``log2(2 ** x1 + 2 ** x2)``, without overflow.
 
     It is ``jax.numpy.logaddexp2``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> logaddexp2([1000.0], [0.0]).tolist()

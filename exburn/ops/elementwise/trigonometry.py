@@ -40,9 +40,6 @@ def angle(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.angle``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> angle([1.0 + 0j]).tolist()
         [0.0]
@@ -55,9 +52,6 @@ def arccos(x: Tensor) -> jax.Array:
     """The inverse of the cosine, in radians; NaN beyond -1 and 1.
 
     It is ``jax.numpy.arccos``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> arccos([1.0]).tolist()
@@ -72,9 +66,6 @@ def arccosh(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.arccosh``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> arccosh([1.0]).tolist()
         [0.0]
@@ -87,9 +78,6 @@ def arcsin(x: Tensor) -> jax.Array:
     """The inverse of the sine, in radians; NaN beyond -1 and 1.
 
     It is ``jax.numpy.arcsin``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> arcsin([0.0]).tolist()
@@ -104,9 +92,6 @@ def arcsinh(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.arcsinh``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> arcsinh([0.0]).tolist()
         [0.0]
@@ -119,9 +104,6 @@ def arctan(x: Tensor) -> jax.Array:
     """The inverse of the tangent, in radians.
 
     It is ``jax.numpy.arctan``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> arctan([0.0]).tolist()
@@ -136,9 +118,6 @@ def arctanh(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.arctanh``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> arctanh([0.0]).tolist()
         [0.0]
@@ -151,9 +130,6 @@ def conj(x: Tensor) -> jax.Array:
     """The complex conjugates.
 
     It is ``jax.numpy.conj``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> conj([1 + 2j]).tolist()
@@ -168,9 +144,6 @@ def conjugate(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.conjugate``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> conjugate([1 + 2j]).tolist()
         [(1-2j)]
@@ -183,9 +156,6 @@ def cos(x: Tensor) -> jax.Array:
     """The cosine of angles in radians.
 
     It is ``jax.numpy.cos``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> cos([0.0]).tolist()
@@ -200,9 +170,6 @@ def cosh(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.cosh``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> cosh([0.0]).tolist()
         [1.0]
@@ -215,9 +182,6 @@ def deg2rad(x: Tensor) -> jax.Array:
     """Degrees as radians.
 
     It is ``jax.numpy.deg2rad``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> round(float(deg2rad(180.0)), 4)
@@ -232,9 +196,6 @@ def imag(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.imag``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> imag([1 + 2j]).tolist()
         [2.0]
@@ -247,9 +208,6 @@ def rad2deg(x: Tensor) -> jax.Array:
     """Radians as degrees.
 
     It is ``jax.numpy.rad2deg``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> import numpy as np
@@ -265,9 +223,6 @@ def real(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.real``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> real([1 + 2j]).tolist()
         [1.0]
@@ -280,9 +235,6 @@ def sin(x: Tensor) -> jax.Array:
     """The sine of angles in radians.
 
     It is ``jax.numpy.sin``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> sin([0.0]).tolist()
@@ -297,9 +249,6 @@ def sinc(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.sinc``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> sinc([0.0]).tolist()
         [1.0]
@@ -312,9 +261,6 @@ def sinh(x: Tensor) -> jax.Array:
     """The hyperbolic sine.
 
     It is ``jax.numpy.sinh``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> sinh([0.0]).tolist()
@@ -329,9 +275,6 @@ def tan(x: Tensor) -> jax.Array:
 
     It is ``jax.numpy.tan``, with Keras' arguments.
 
-    Args:
-        x: An array.
-
     Example:
         >>> tan([0.0]).tolist()
         [0.0]
@@ -344,9 +287,6 @@ def tanh(x: Tensor) -> jax.Array:
     """The hyperbolic tangent, between -1 and 1.
 
     It is ``jax.numpy.tanh``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> tanh([0.0]).tolist()
@@ -377,10 +317,6 @@ def hypot(x1: Tensor, x2: Tensor) -> jax.Array:
     """``sqrt(x1² + x2²)``, without overflow.
 
     It is ``jax.numpy.hypot``, with Keras' arguments.
-
-    Args:
-        x1: An array.
-        x2: An array whose shape broadcasts with that of ``x1``.
 
     Example:
         >>> hypot([3.0], [4.0]).tolist()

@@ -33,9 +33,7 @@ def nanargmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> jax
     It is ``jax.numpy.nanargmax``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -52,9 +50,7 @@ def nanargmin(x: Tensor, axis: int | None = None, keepdims: bool = False) -> jax
     It is ``jax.numpy.nanargmin``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -71,9 +67,7 @@ def nancumprod(x: Tensor, axis: int | None = None, dtype: DType = None) -> jax.A
     It is ``jax.numpy.nancumprod``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> import numpy as np
@@ -90,9 +84,7 @@ def nancumsum(x: Tensor, axis: int | None = None, dtype: DType = None) -> jax.Ar
     It is ``jax.numpy.nancumsum``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> import numpy as np
@@ -109,9 +101,7 @@ def nanmax(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.nanmax``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -128,9 +118,7 @@ def nanmean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.nanmean``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -147,9 +135,7 @@ def nanmedian(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array
     It is ``jax.numpy.nanmedian``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -166,9 +152,7 @@ def nanmin(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.nanmin``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -191,12 +175,10 @@ def nanpercentile(
     It is ``jax.numpy.nanpercentile``, with Keras' arguments.
 
     Args:
-        x: An array.
         q: One percentage or several, 0 to 100.
         axis: The axes that go away, an integer or several; all of them by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or
             ``"nearest"``: what is between two entries.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -215,9 +197,7 @@ def nanprod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.nanprod``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -240,12 +220,10 @@ def nanquantile(
     It is ``jax.numpy.nanquantile``, with Keras' arguments.
 
     Args:
-        x: An array.
         q: One share or several, 0 to 1.
         axis: The axes that go away, an integer or several; all of them by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or
             ``"nearest"``: what is between two entries.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -264,9 +242,7 @@ def nanstd(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.nanstd``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -283,9 +259,7 @@ def nansum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.nansum``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np
@@ -302,9 +276,7 @@ def nanvar(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.nanvar``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> import numpy as np

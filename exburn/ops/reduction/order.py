@@ -40,9 +40,7 @@ def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> jax.Ar
     It is ``jax.numpy.argmax``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> argmax([[1, 4], [3, 2]], axis=1).tolist()
@@ -58,9 +56,7 @@ def argmin(x: Tensor, axis: int | None = None, keepdims: bool = False) -> jax.Ar
     It is ``jax.numpy.argmin``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> argmin([[1, 4], [3, 2]], axis=1).tolist()
@@ -76,7 +72,6 @@ def digitize(x: Tensor, bins: Tensor) -> jax.Array:
     It is ``jax.numpy.digitize``, with Keras' arguments.
 
     Args:
-        x: An array.
         bins: The bounds between intervals, in order.
 
     Example:
@@ -95,7 +90,6 @@ def isin(
     It is ``jax.numpy.isin``, with Keras' arguments.
 
     Args:
-        x1: An array.
         x2: The entries that are looked for.
         assume_unique: Whether neither has an entry twice, which may be quicker.
         invert: Whether to ask for those that are not among them.
@@ -112,9 +106,6 @@ def nonzero(x: Tensor) -> tuple[jax.Array, ...]:
     """The places of the entries that are not 0: an array of indices for each axis.
 
     It is ``jax.numpy.nonzero``, with Keras' arguments.
-
-    Args:
-        x: An array.
 
     Example:
         >>> [i.tolist() for i in nonzero([[0, 5], [7, 0]])]
@@ -136,12 +127,10 @@ def percentile(
     It is ``jax.numpy.percentile``, with Keras' arguments.
 
     Args:
-        x: An array.
         q: One percentage or several, 0 to 100.
         axis: The axes that go away, an integer or several; all of them by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or
             ``"nearest"``: what is between two entries.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(percentile([1.0, 2.0, 3.0], 50))
@@ -165,12 +154,10 @@ def quantile(
     It is ``jax.numpy.quantile``, with Keras' arguments.
 
     Args:
-        x: An array.
         q: One share or several, 0 to 1.
         axis: The axes that go away, an integer or several; all of them by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or
             ``"nearest"``: what is between two entries.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(quantile([1.0, 2.0, 3.0], 0.5))
@@ -208,7 +195,6 @@ def sort(x: Tensor, axis: int | None = -1) -> jax.Array:
     It is ``jax.numpy.sort``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis along which they are ordered.
 
     Example:
@@ -238,7 +224,6 @@ def argpartition(x: Tensor, kth: int, axis: int | None = -1) -> jax.Array:
     """The order in which the ``kth`` smallest is at its place, the smaller before it.
 
     Args:
-        x: An array.
         kth: The place, from 0.
         axis: The axis; ``None`` takes the flattened array.
 
@@ -256,7 +241,6 @@ def histogram(
     """How many values lie in each of ``bins`` stretches of equal length.
 
     Args:
-        x: An array.
         bins: Number of stretches.
         range: Where the first begins and the last ends; the least and the largest value
             by default.
@@ -352,7 +336,6 @@ def unique(
     """The distinct values, sorted, and on request where and how often they occur.
 
     Args:
-        x: An array.
         sorted: Ignored: the values are always sorted.
         return_index: Also where each is found first.
         return_inverse: Also which of them each element is.

@@ -38,9 +38,7 @@ def all(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.all``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> all([[True, False], [True, True]], axis=1).tolist()
@@ -58,9 +56,7 @@ def amax(
     It is ``jax.numpy.amax``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
         initial: What the result is at least.
 
     Example:
@@ -79,9 +75,7 @@ def amin(
     It is ``jax.numpy.amin``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
         initial: What the result is at most.
 
     Example:
@@ -98,9 +92,7 @@ def any(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.any``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> any([[True, False], [False, False]], axis=1).tolist()
@@ -116,7 +108,6 @@ def average(x: Tensor, axis: Axis = None, weights: Tensor = None) -> jax.Array:
     It is ``jax.numpy.average``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
         weights: A weight for each entry, or for each place of the axis; equal ones
             by default.
@@ -135,7 +126,6 @@ def count_nonzero(x: Tensor, axis: Axis = None) -> jax.Array:
     It is ``jax.numpy.count_nonzero``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
 
     Example:
@@ -152,9 +142,7 @@ def cumprod(x: Tensor, axis: int | None = None, dtype: DType = None) -> jax.Arra
     It is ``jax.numpy.cumprod``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> cumprod([1, 2, 3]).tolist()
@@ -170,9 +158,7 @@ def cumsum(x: Tensor, axis: int | None = None, dtype: DType = None) -> jax.Array
     It is ``jax.numpy.cumsum``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axis; all entries as one row by default.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> cumsum([1, 2, 3]).tolist()
@@ -208,9 +194,7 @@ def max(
     It is ``jax.numpy.max``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
         initial: What the result is at least.
 
     Example:
@@ -227,9 +211,7 @@ def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.mean``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(mean([1.0, 2.0, 3.0]))
@@ -245,9 +227,7 @@ def median(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.median``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(median([1.0, 9.0, 2.0]))
@@ -265,9 +245,7 @@ def min(
     It is ``jax.numpy.min``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
         initial: What the result is at most.
 
     Example:
@@ -286,10 +264,7 @@ def prod(
     It is ``jax.numpy.prod``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
-        dtype: Dtype of the result; it follows from the values by default.
 
     Example:
         >>> int(prod([2, 3]))
@@ -305,9 +280,7 @@ def ptp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.ptp``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> int(ptp([1, 4, 2]))
@@ -323,9 +296,7 @@ def std(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.std``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(std([1.0, 3.0]))
@@ -341,9 +312,7 @@ def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.sum``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> sum([[1, 2], [3, 4]], axis=1).tolist()
@@ -380,9 +349,7 @@ def var(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
     It is ``jax.numpy.var``, with Keras' arguments.
 
     Args:
-        x: An array.
         axis: The axes that go away, an integer or several; all of them by default.
-        keepdims: Whether the axes stay, with size 1.
 
     Example:
         >>> float(var([1.0, 3.0]))

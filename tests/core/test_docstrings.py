@@ -1,12 +1,13 @@
-"""Tests of ``exburn.core.catalogue_class``."""
+"""Tests of ``exburn.core.docstrings``."""
 
 import inspect
 import pydoc
 
 import pytest
 
-from exburn import layers, losses, optimizers
-from exburn.core.catalogue_class import CatalogueClass, complete_docstring
+from exburn import layers, losses, ops, optimizers
+from exburn.core.catalogue_class import CatalogueClass
+from exburn.core.docstrings import complete_arguments, complete_docstring
 
 
 class Area:
@@ -132,3 +133,30 @@ def test_classes_of_users_keep_their_text():
 def test_help_shows_what_the_base_says():
     assert "clipnorm: Largest norm" in pydoc.render_doc(optimizers.Adam)
     assert "clipnorm: Largest norm" in inspect.getdoc(optimizers.Adam)
+
+
+def test_functions_take_the_arguments_of_their_family():
+    doc = """Moves it.
+
+    Args:
+        by: How far.
+
+    Example:
+        >>> move(1, 2)
+        3
+    """
+    texts = {"x": "An array.", "by": "Not this one.", "other": "None."}
+    assert complete_arguments(doc, ["x", "by"], texts) == inspect.cleandoc(
+        """Moves it.
+
+        Args:
+            x: An array.
+            by: How far.
+
+        Example:
+            >>> move(1, 2)
+            3
+        """
+    )
+    assert complete_arguments(None, ["x"], texts) is None
+    assert "x: An array.\n" in inspect.getdoc(ops.sin)
