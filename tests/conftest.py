@@ -94,29 +94,6 @@ def pytest_configure_node(node):
     node.workerinput["compiled"] = node.config.stash[FOLDER]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Leaves what says the same of Keras, or of 220 functions of JAX, to the night."""
-    for item in items:
-        if any(value is sys.modules.get("keras", item) for value in _values(item)):
-            item.add_marker("nightly")  # is about Keras itself, beside a case of ours
-        if _is_one_of_many(item):
-            item.add_marker("nightly")
-
-
-def _is_one_of_many(item):
-    """Tells an example of one of 220 functions of JAX, or a network."""
-    doc = getattr(getattr(item, "dtest", None), "docstring", "") or ""
-    if item.nodeid.startswith("exburn/ops/") and "with Keras' arguments." in doc:
-        return True
-    return "(weights=None, input_shape=(96, 96, 3), classes=10)" in doc
-
-
-def _values(item):
-    """What the parameters of a case are."""
-    return getattr(getattr(item, "callspec", None), "params", {}).values()
-
-
 def pytest_runtest_setup(item):
     begin(item)
 

@@ -1,9 +1,10 @@
 """When a test runs is chosen by the time that it takes: ``tests/times.toml``.
 
-A test of less than half a second runs always. One of more is ``slow``: CI runs it.
+A test of less than 0.3 seconds runs always. One of more is ``slow``: CI runs it.
 ``nightly`` is written into the file by hand, for the second and third of a kind and for
-what CI cannot afford. A line is ``"test_name[case]" = { slow = seconds }``, without the
-case where all cases of the function have the same mark.
+what CI cannot afford; some kinds are so as a whole (``is_of_many``). A line is
+``"test_name[case]" = { slow = seconds }``, without the case where all cases of the
+function have the same mark.
 
 ============================================  ========================================
 ``pytest -m "not nightly" --record-times``    measures the tests, and writes the file
@@ -17,16 +18,18 @@ busy machine they are the same. Fixtures that several tests share do not count.
 
 import json
 import os
+import sys
 import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from tests import golden
 
 TESTS = Path(__file__).parent
 FILE = TESTS / "times.toml"
-SLOW = 0.5  # seconds at which a test becomes slow
-QUICK = 0.3  # seconds below which a slow one is quick again
+SLOW = 0.3  # seconds at which a test becomes slow
+QUICK = 0.2  # seconds below which a slow one is quick again
 Times = dict[str, dict[str, tuple[str, float]]]  # file → test → mark and seconds
 
 
@@ -180,6 +183,21 @@ class Recorder:
         write(times)
 
 
+def is_of_many(item) -> bool:
+    """Tells what says the same of Keras as of us, and examples of 220 functions of JAX.
+
+    So are the examples of the applications' networks.
+    """
+    values = getattr(getattr(item, "callspec", None), "params", {}).values()
+    peers = (golden.keras, sys.modules.get("keras", golden.keras))
+    if any(value is peer for value in values for peer in peers):
+        return True
+    doc = getattr(getattr(item, "dtest", None), "docstring", "") or ""
+    if item.nodeid.startswith("exburn/ops/") and "with Keras' arguments." in doc:
+        return True
+    return "(weights=None, input_shape=(96, 96, 3), classes=10)" in doc
+
+
 def add_options(parser):
     parser.addoption("--record-times", action="store_true", help="see tests/times.py")
 
@@ -190,7 +208,7 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(session, config, items):
     """Marks the items; where all are there, each line must name one."""
     times = read()
     names: dict[str, set[str]] = defaultdict(set)
@@ -199,9 +217,11 @@ def pytest_collection_modifyitems(config, items):
         names[path] |= {name, function(name)}
         entries = times.get(path, {})
         mark, _ = entries.get(name) or entries.get(function(name)) or (None, 0.0)
+        if is_of_many(item):
+            mark = "nightly"
         if mark:
             item.add_marker(mark)
-    if config.getini("testpaths") != config.args:
+    if config.getini("testpaths") != config.args or session.testsfailed:
         return
     times, changes = followed(times, names)
     if changes and config.option.record_times and config.option.collectonly:

@@ -37,16 +37,16 @@ def test_what_is_read_is_written_again(monkeypatch, tmp_path):
             {"test_a[x]": ("slow", 0.9), "test_a[y]": ("slow", 0.8)},
             id="new",
         ),
-        pytest.param({}, {"test_a": 0.45}, 1, {}, id="quick"),
+        pytest.param({}, {"test_a": 0.25}, 1, {}, id="quick"),
         pytest.param(
             {"test_a": ("slow", 0.5)},
-            {"test_a": 0.45},
+            {"test_a": 0.25},
             1,
-            {"test_a": ("slow", 0.5)},
+            {"test_a": ("slow", 0.25)},
             id="not yet quick",
         ),
         pytest.param(
-            {"test_a": ("slow", 0.5)}, {"test_a": 0.2}, 1, {}, id="quick again"
+            {"test_a": ("slow", 0.5)}, {"test_a": 0.15}, 1, {}, id="quick again"
         ),
         pytest.param(
             {"test_a[x]": ("nightly", 2.0)},
