@@ -23,12 +23,14 @@ from exburn.errors.boundary import api_boundary
 #: Functions of higher rooms by their modules. A class lists one as its method.
 FUNCTIONS = {
     "exburn.compression.compressing": "compress",
+    "exburn.compression.quantization.convert": "pack_new packed_policy quantize",
     "exburn.diagnostics.finding": "find_batch_size find_learning_rate",
     "exburn.diagnostics.profiling": "profile",
-    "exburn.serving.http.serve": "serve",
     "exburn.models.lora": "enable_lora",
-    "exburn.compression.quantization.convert": "pack_new packed_policy quantize",
+    "exburn.serving.http.serve": "serve",
 }
+#: Classes of higher rooms that a stub (``.pyi``) names, for type checkers alone.
+TYPES = {"exburn.models.model": "Model"}
 #: Classes that files may name, and whose packages `import exburn` leaves out.
 CLASSES = {
     "exburn.applications.bert": "BERT",
@@ -100,7 +102,7 @@ class LazyFunction:
         return self._function(*args, **kwargs)
 
 
-if TYPE_CHECKING:  # the same table, for tools: tests/core/test_lazy_names.py compares
+if TYPE_CHECKING:  # the same tables, for tools: tests/core/test_lazy_names.py compares
     from exburn.compression.compressing import compress as compress
     from exburn.compression.quantization.convert import pack_new as pack_new
     from exburn.compression.quantization.convert import packed_policy as packed_policy
@@ -109,6 +111,7 @@ if TYPE_CHECKING:  # the same table, for tools: tests/core/test_lazy_names.py co
     from exburn.diagnostics.finding import find_learning_rate as find_learning_rate
     from exburn.diagnostics.profiling import profile as profile
     from exburn.models.lora import enable_lora as enable_lora
+    from exburn.models.model import Model as Model
     from exburn.serving.http.serve import serve as serve
 else:
     globals().update(

@@ -1,12 +1,12 @@
 """The package to type checkers: its functions that return models say so.
 
-A model's class lies on a level above this one, where nothing here may look.
+A model's class lies on a level above this one: it comes by the one table that leads up.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from exburn.models.model import Model
+from exburn.core.lazy_names import Model
 from exburn.saving.file_editor import KerasFileEditor as KerasFileEditor
 from exburn.saving.model import model_to_json as model_to_json
 from exburn.saving.model import save_model as save_model
@@ -22,9 +22,9 @@ from exburn.saving.registration import (
     register_keras_serializable as register_keras_serializable,
 )
 from exburn.saving.registration import serialize_keras_object as serialize_keras_object
-from exburn.saving.report import LoadReport as LoadReport
-from exburn.saving.weight_file import WeightFile as WeightFile
-from exburn.saving.weight_file import read_weights as read_weights
+from exburn.saving.weight_sources import WeightFile as WeightFile
+from exburn.saving.weight_sources import read_weights as read_weights
+from exburn.saving.weights import LoadReport as LoadReport
 from exburn.saving.weights import load_weights as load_weights
 from exburn.saving.weights import save_weights as save_weights
 

@@ -32,7 +32,7 @@ def test_type_checkers_read_the_same_table():
     )
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     table = {alias.name: node.module for node in imports for alias in node.names}
-    assert table == lazy_names.by_name(lazy_names.FUNCTIONS)
+    assert table == lazy_names.by_name(lazy_names.FUNCTIONS | lazy_names.TYPES)
 
 
 @pytest.mark.parametrize("name", METHODS)

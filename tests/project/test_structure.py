@@ -35,6 +35,26 @@ def test_imports_only_point_down():
     assert upward_everywhere() == []
 
 
+def test_stubs_import_what_is_there_and_point_down():
+    wrong = []
+    for path in sorted((ROOT / "exburn").rglob("*.pyi")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        module = ".".join(parts).removesuffix(".__init__")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        wrong += upward(module, tree)
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+                "exburn"
+            ):
+                if node.module not in SOURCES:
+                    wrong.append(f"{module}:{node.lineno} has no {node.module}")
+                    continue
+                text = SOURCES[node.module].read_text(encoding="utf-8")
+                absent = [a.name for a in node.names if a.name not in text]
+                wrong += [f"{module}:{node.lineno} has no {name}" for name in absent]
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     ("module", "code"),
     [
