@@ -42,8 +42,6 @@ class Agreement:
     this process' own, nobody is asked.
 
     Args:
-        holder: Whose arrays the programs work on.
-        owner: The model, which hooks tell to stop.
         op: ``"fit"``, ``"evaluate"`` or ``"predict"``.
         termination: Knows whether this process was told to end.
 
@@ -73,9 +71,6 @@ class Agreement:
             find_facts: Gives what programs depend on, by names that a user knows. To
                 find them takes a while, so that it is called only where there are
                 others.
-
-        Raises:
-            ProcessError: It names the first difference.
         """
         if not self.active:
             return
@@ -110,9 +105,7 @@ class Agreement:
         """The chunks, each of them once all processes have theirs.
 
         Args:
-            chunks: Those of this process.
             pause: Seconds between two glances at running means.
-            op: What they are for: within ``fit`` they may validate.
             follow: Takes over what hooks have changed.
         """
         if not self.active:
@@ -133,11 +126,7 @@ class Agreement:
                 yield chunk
 
     def _ask(self, chunk: Chunk | None, pause: float, stop: str) -> bool:
-        """Tells the others what comes next here, and follows what all have told.
-
-        Returns:
-            Whether all of them have a next chunk.
-        """
+        """Tells the others what comes next here, and follows what all have told."""
         holder, now = self._holder, time.perf_counter()
         answers = processes.gather(
             {
@@ -181,11 +170,7 @@ class Agreement:
         return None not in forms
 
     def _form_of_model(self, hooked: bool) -> list[Any]:
-        """What of a model in training must be alike, besides its weights.
-
-        Args:
-            hooked: Whether a hook has run that may have changed it.
-        """
+        """What of a model in training must be alike, besides its weights."""
         state = self._holder.state
         if state is None:
             return []
@@ -225,12 +210,7 @@ class Agreement:
         self._holder.set_options(structure.unflatten(leaves))
 
     def is_due(self, last: float, pause: float) -> bool:
-        """Whether it is time for a glance, where all take it or none does.
-
-        Args:
-            last: When the last one was taken here.
-            pause: Seconds between two of them.
-        """
+        """Whether it is time for a glance, where all take it or none does."""
         if not self.active:
             return time.perf_counter() - last > pause
         due, self._due = self._due, False
@@ -257,21 +237,13 @@ class Agreement:
             self._termination.requested = processes.agree_any(ending)
 
     def wait(self, tree: Any) -> None:
-        """Waits until a program has computed its outputs.
-
-        Raises:
-            ProcessError: A process is lost, and they never come.
-        """
+        """Waits until a program has computed its outputs."""
         jax.block_until_ready(await_ready(tree) if self.active else tree)
 
 
 @contextlib.contextmanager
 def telling_failures(active: Callable[[], bool]) -> Iterator[None]:
-    """If the block raises, the other processes of the run are told so.
-
-    Args:
-        active: Whether there are others.
-    """
+    """If the block raises, the other processes of the run are told so."""
     try:
         yield
     except BaseException as error:
@@ -296,12 +268,7 @@ def fingerprint(arrays: dict[str, Any]) -> int:
 
 
 def data_facts(dataset: Any, feed: Any) -> dict[str, Any]:
-    """What of data must be the same in all processes.
-
-    Args:
-        dataset: The data.
-        feed: Its chunks.
-    """
+    """What of data must be the same in all processes."""
     if feed.own_data:
         return {"batch size": feed.batch_size, "steps": feed.steps}
     rows = getattr(dataset, "tree", None)

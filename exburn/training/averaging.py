@@ -27,9 +27,6 @@ def use_average(holder: StateHolder, show: bool) -> None:
 
     The state of a run under way keeps its parameters: what is saved or trained from
     it knows nothing of this.
-
-    Raises:
-        ArgumentError: The optimizer keeps no average.
     """
     if show == (holder.shown is not None):
         return
@@ -85,14 +82,7 @@ def update_statistics(
     batch_size: int,
     steps: int | None,
 ) -> None:
-    """Sets the moving statistics to the means over all batches of the data.
-
-    Args:
-        preparer: The module, prepared for the data.
-        dataset: The data.
-        batch_size: Rows of a batch.
-        steps: Batches, if not all.
-    """
+    """Sets the moving statistics to the means over all batches of the data."""
     holder = preparer.holder
     names = find_statistics(holder)
     if not names:

@@ -26,10 +26,7 @@ def model_mixes_rows(
     turned.
 
     Args:
-        module: The model.
         forward: Its outputs, and what it does beside, for ``groups`` and inputs.
-        groups: Specs of its arrays.
-        x: Specs of the inputs of a batch.
         numbers: Those of a trace for these inputs: see ``mixes_rows``.
     """
     if not any(_holds_others(part) for _, part in iter_modules(module)):
@@ -52,12 +49,7 @@ def _holds_others(part: Any) -> bool:
 
 
 def loss_mixes_rows(loss: Any, target: Any, pred: Any) -> bool:
-    """Whether a loss that is not ours, or made of such a function, mixes rows.
-
-    Args:
-        loss: The loss.
-        target, pred: Specs of its arguments.
-    """
+    """Whether a loss that is not ours, or made of such a function, mixes rows."""
 
     def call(target: Any, pred: Any) -> Any:
         return loss.call(*loss._convert(target, pred))
@@ -67,12 +59,7 @@ def loss_mixes_rows(loss: Any, target: Any, pred: Any) -> bool:
 
 
 def metric_mixes_rows(metric: Any, target: Any, pred: Any) -> bool:
-    """Whether a metric that is not ours, or made of such a function, may mix rows.
-
-    Args:
-        metric: The metric, built.
-        target, pred: Specs of its arguments.
-    """
+    """Whether a metric that is not ours, or made of such a function, may mix rows."""
     if is_foreign(metric):
         return True  # it may count what it is given
     function = getattr(metric, "_fn", metric)

@@ -26,14 +26,9 @@ def check_ids(
     Without a table it only has to be whole: it is cast to an integer.
 
     Args:
-        x: The inputs.
         lookups: Of each input that is looked up: its place, rows and layer.
-        op: The operation named in errors.
         names: The inputs' names in errors, in the order of the leaves; their paths in
             ``x`` by default.
-
-    Raises:
-        DataError: Naming the first such value, its row and the layer.
     """
     if not lookups:
         return
@@ -86,8 +81,6 @@ def noting(
     """A foreign exception of the block keeps its type, and says where it happened.
 
     Args:
-        where: The loss or the metric.
-        y_true, y_pred: What it was given.
         output: Of which output, where there are several.
     """
     place = where if output is None else f"{where} of the output {output!r}"
@@ -109,7 +102,6 @@ def in_batch(done: int, of: str | None) -> Iterator[None]:
     """Errors of the block say where: a loader's batches may change their shape.
 
     Args:
-        done: Number of the batch.
         of: What the batch is of; ``None`` if that is not said.
     """
     try:

@@ -76,10 +76,6 @@ class ChunkHandler:
 def run_chunks(chunks: Chunks, handler: ChunkHandler) -> Generator[None, None, None]:
     """Runs chunk after chunk, some of them ahead of the device.
 
-    Args:
-        chunks: The chunks, closed in the end.
-        handler: What each of them is run by.
-
     Yields:
         After the hooks of each chunk, if there are any.
     """

@@ -65,11 +65,8 @@ class CompileLog:
         """Notes a compilation.
 
         Args:
-            name: The program's name.
             specs: Of the data that it was called with: ``batch_specs``.
             changed: What changed of the model since it was compiled before.
-            settings: What it has built in.
-            seconds: What that took.
         """
         earlier = self._seen.setdefault(name, [])
         latest = reversed(earlier)  # of those that are equally similar

@@ -39,10 +39,6 @@ def own_steps(custom: CustomSteps | None, kind: str) -> CustomSteps | None:
 class CustomSteps:
     """The steps that a model's class defines itself.
 
-    Args:
-        split: The model, split.
-        optimizer: Its optimizer, or ``None``.
-
     Attributes:
         costs: Of a step of each kind, known after ``discover``.
     """
@@ -233,11 +229,7 @@ class CustomSteps:
 
 
 def _check_takes(kind: str, step: Callable, state: tuple, data: tuple) -> None:
-    """Refuses a step that is written for Keras with another backend.
-
-    Raises:
-        ArgumentError: It cannot be called with a state and a batch.
-    """
+    """Refuses a step that is written for Keras with another backend."""
     try:
         inspect.signature(step).bind(state, data)
     except TypeError as error:

@@ -41,14 +41,8 @@ class Epochs(ChunkHandler):
     """One run through the epochs, and what goes on around its chunks.
 
     Args:
-        preparer: The module in training, prepared for the data.
-        feed: The data.
-        validation_feed: Those to validate on, or ``None``.
         request: The arguments of ``fit``: the first epoch, the end, the validations.
-        callbacks: What is told of it.
-        owner: The model that the callbacks see.
         resume: The run that is taken up, if one is; its state is restored already.
-        earlier: Epochs of earlier runs.
         provenance: What the result depends on; ``None`` if nothing is saved.
     """
 

@@ -97,7 +97,6 @@ class Fingerprint:
     compare it takes milliseconds. The values of weights may differ.
 
     Args:
-        module: The module.
         others: Losses and metrics, by what messages call them.
 
     Example:
@@ -311,11 +310,7 @@ class _Part:
         self._value, self._parent, self._key = value, parent, key
 
     def name(self, names: Mapping[int, str]) -> str:
-        """What messages call it.
-
-        Args:
-            names: Those of modules and weights, by their ids.
-        """
+        """What messages call it."""
         if (name := names.get(id(self._value))) is not None:
             return name
         if isinstance(self._value, types.FunctionType):

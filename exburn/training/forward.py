@@ -61,8 +61,6 @@ def trace(
     """One abstract forward pass in training.
 
     Args:
-        split: The module.
-        x: Specs of the inputs of a batch.
         discoveries: Receives what the pass reaches by other ways than attributes.
     """
     seen: dict[str, Any] = {}
@@ -94,7 +92,6 @@ def mixes_rows(
     """Whether a pass may compute with the batch as a whole.
 
     Args:
-        split: The module.
         forward: The pass in training, traced for some number of rows.
         training: The mode that is asked after.
         discoveries: As of ``trace``.
@@ -117,14 +114,6 @@ def check_constants(split: SplitModule, x: Any) -> None:
 
     ExBurn's own weights tell that they are read; those of plain flax modules are found
     among the constants of an abstract pass.
-
-    Args:
-        split: The module.
-        x: Specs of the inputs of a batch.
-
-    Raises:
-        UnheldLayerError: A function or an object leads to a flax module that no layer
-            of the model holds.
     """
     others = Fingerprint(split.module).others()
     if not others:
@@ -184,7 +173,6 @@ def last_functions(jaxpr: Any, weights: int = 0) -> tuple[str | None, ...]:
     """For each output of a program the function at its end, where the loss asks for it.
 
     Args:
-        jaxpr: A program.
         weights: How many of its first inputs are weights.
 
     Returns:

@@ -23,9 +23,6 @@ _MODES: dict[str | None, tuple[bool, ...]] = {
 class ForwardCache:
     """Forward passes of a split module, each traced once.
 
-    Args:
-        holder: The module, split, and where its arrays lie.
-
     Attributes:
         latest: The pass that was asked for last.
     """

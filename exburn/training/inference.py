@@ -122,11 +122,7 @@ def evaluate(
     """Exact means over the data of a feed.
 
     Args:
-        preparer: The module, prepared for the data.
-        feed: The data.
         read: Gives the arrays to evaluate with.
-        callbacks: What is told of it.
-        owner: The model that the callbacks see.
         agreement: That of the ``fit`` whose epoch they validate.
         epoch: That of the epoch which the data validate.
     """
@@ -186,14 +182,7 @@ class _Prediction(_Inference):
 
 
 def predict(preparer: Preparer, feed: Feed, callbacks: CallbackList, owner: Any) -> Any:
-    """Outputs for every row, streamed into host memory.
-
-    Args:
-        preparer: The module, prepared for the data.
-        feed: The data.
-        callbacks: What is told of it.
-        owner: The model that the callbacks see.
-    """
+    """Outputs for every row, streamed into host memory."""
     owner.stop_predicting = False
     agreement = Agreement(preparer.holder, owner, "predict")
     callbacks.on_predict_begin()

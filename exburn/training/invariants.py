@@ -21,7 +21,6 @@ def scan(body: Callable, carry: Any, items: Any, unroll: int = 1) -> tuple[Any, 
 
     Args:
         body: ``carry, out = body(carry, item)``; traced once.
-        carry: What the turns pass on.
         items: What they take one by one, along the first axis.
         unroll: Turns that are compiled as one.
 

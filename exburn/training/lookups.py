@@ -21,7 +21,6 @@ class Lookups:
     """The lookups of one forward pass, as ``Context.tables``.
 
     Args:
-        params: The parameters of the pass, by name.
         slopes: Zeros for the rows of each lookup, by which to differentiate, in the
             order of the lookups; ``None`` to learn their shapes.
     """

@@ -40,9 +40,7 @@ class LossWatch:
         """Warns if the loss is not finite.
 
         Args:
-            logs: Means of the epoch so far.
             epoch: Its number, from 0.
-            batches: How many of its batches they are of.
         """
         for name in ("loss", "val_loss"):
             value = logs.get(name)

@@ -122,8 +122,6 @@ class Footprint:
         """Compiles one step, and runs nothing.
 
         Args:
-            programs: The programs.
-            kind: ``"train"`` or ``"predict"``.
             state: Specs of the ``TrainState``, or of the module's arrays.
             batch: Specs of ``(x, y, sample_weight)``.
             exact_rows: Whether a batch that devices cannot divide evenly runs whole on

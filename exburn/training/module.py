@@ -41,7 +41,6 @@ class SplitModule:
         masking: The masks of pruned weights.
 
     Args:
-        module: The module; an ``nnx.Module``.
         beside: Weights of others that its losses and metrics read, by names that none
             of its own has: frozen ones.
         numbers: Those that are arguments of the programs, by name: among the others.
@@ -149,15 +148,10 @@ class SplitModule:
         """Outputs, what ``others_of`` tells afterwards, and the context of the pass.
 
         Args:
-            groups: The module's arrays, as ``read`` returns them.
-            inputs: What it is called on.
             training, key, row_mask, interceptors: As of the context.
             prepare: May change settings of the copy of the module that is run.
             discoveries: Receives what the pass reaches by other ways than attributes;
                 otherwise what the module does not hold is an error.
-
-        Raises:
-            UnheldLayerError: The pass reaches what the module does not hold.
         """
         running = self.running(
             groups,
@@ -264,12 +258,7 @@ class SplitModule:
         return buffer
 
     def others_of(self, copy: nnx.Module, *groups: Arrays) -> Arrays:
-        """The arrays of a copy that are no parameters, and frozen ones it assigned.
-
-        Args:
-            copy: The copy, after its pass.
-            groups: What it was bound to.
-        """
+        """The arrays of a copy that are no parameters, and frozen ones it assigned."""
         others, frozen = set(self.others), set(self.frozen)
         assignable = {n: v for group in groups for n, v in group.items() if n in frozen}
         by_path = dict(nnx.to_flat_state(nnx.state(copy)))

@@ -98,12 +98,7 @@ def as_arguments(numbers: Mapping[str, Number]) -> AbstractContextManager[None]:
 def give(
     numbers: Mapping[str, Number], arrays: Mapping[str, Any], scope: Substitution
 ) -> None:
-    """Gives the attributes of a module's copy the numbers of a program.
-
-    Args:
-        numbers, arrays: As of ``holding``.
-        scope: What stands for the module's parts.
-    """
+    """Gives the attributes of a module's copy the numbers of a program."""
     for name, number in numbers.items():
         slot, copied = number.slot, scope.find(number.slot.holder)
         if isinstance(copied, nnx.Module):

@@ -77,10 +77,7 @@ class OutputCollector:
         """The real rows of ``[steps, batch, …]`` on the host, in ``out`` if given.
 
         Args:
-            outputs: Of the steps of a chunk.
             count: Real rows of each step.
-            samples: How many there are.
-            out: Memory for them.
         """
         if count is not None and all(n == outputs.shape[1] for n in count[:-1]):
             count = None  # they follow one another

@@ -28,7 +28,6 @@ class OneDevice:
     """All arrays lie where JAX puts new ones, or where somebody has bound them.
 
     Attributes:
-        distribution: There is none.
         spans_processes: Whether arrays lie on devices of several processes.
         own_data: Whether each of them has rows of its own.
         parts: Parts that a batch is divided into.
@@ -56,7 +55,6 @@ class OneDevice:
         """Raises a LayoutError if a module cannot be laid out so.
 
         Args:
-            module: The module.
             weights: Its weights, or specs, by their paths.
         """
 
@@ -120,7 +118,6 @@ class OneDevice:
         Else JAX would compile a program for each mixture.
 
         Args:
-            args: The arrays, or a ``TrainState``, and all others.
             data: Number of the argument that holds the data.
 
         Returns:
@@ -159,11 +156,7 @@ class OneDevice:
 
 
 class OnMesh(OneDevice):
-    """Arrays are divided over the devices of a mesh, as a distribution says.
-
-    Args:
-        distribution: What is divided along which axis.
-    """
+    """Arrays are divided over the devices of a mesh, as a distribution says."""
 
     def __init__(self, distribution: Distribution):
         self.distribution: Distribution = distribution
@@ -397,9 +390,6 @@ class OwnData(OnMesh):
 
     Args:
         distribution: One whose batch the processes divide among them.
-
-    Raises:
-        LayoutError: Processes have devices that are to have the same rows.
     """
 
     own_data = True

@@ -39,12 +39,9 @@ class Preparer:
     """A module with its losses, made ready for data, and all that is kept of that.
 
     Args:
-        holder: The module's arrays, wherever they are.
-        objective: Losses and metrics, or ``None`` if the module only predicts.
         steps_per_execution: Steps of a chunk, or ``"auto"``.
         unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
         join_batches: Batches that evaluation and prediction run as one, or ``"auto"``.
-        eager: Runs operation by operation, for debugging.
 
     Attributes:
         splitter: Builds and splits the module; its numbers that are arguments.
@@ -112,17 +109,11 @@ class Preparer:
         """Builds the module for the batch's shapes and checks them; nothing compiles.
 
         Args:
-            batch: ``(x, y, sample_weight)`` of specs or arrays.
             names: Function of the outputs' specs: their names in logs.
-            kind: ``"train"``, ``"test"`` or ``"predict"``.
-            op: The operation named in errors.
             check_first: Called where the module is not ready for such a batch yet.
 
         Returns:
             Specs of the outputs; ``None`` if the model's own step takes the batch.
-
-        Raises:
-            ArgumentError: There is nothing to minimize.
         """
         if (ready := self.find_ready(kind, batch)) is not None:
             self.recall(kind, ready)
@@ -404,11 +395,7 @@ class Preparer:
         """Checks values on the host: finite, within tables, and fit for the losses.
 
         Args:
-            batch: ``(x, y, sample_weight)``, whole arrays or one batch of a loader.
             pred_spec: What ``prepare`` returned.
-            op: The operation named in errors.
-            finite: Whether NaN and infinity are looked for.
-            targets: Whether the targets are looked at.
         """
         if finite:
             check_finite(batch, op=op)
@@ -425,12 +412,7 @@ class Preparer:
         return self.program_cache.find(self.objective, self.custom)
 
     def make_programs(self, placement: OneDevice, lanes: Any = None) -> Programs:
-        """Programs for arrays that lie so, which are not kept.
-
-        Args:
-            placement: Where arrays lie.
-            lanes: Of ``Steps``.
-        """
+        """Programs for arrays that lie so, which are not kept."""
         made_of = self.objective, self.custom, placement
         return self.program_cache.make(*made_of, lanes=lanes)
 

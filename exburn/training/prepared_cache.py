@@ -76,7 +76,6 @@ def form_of(tree: Any, *, rows: bool = True) -> Any:
     """Structure, shapes and dtypes, by which equal forms are told.
 
     Args:
-        tree: A batch.
         rows: Whether the number of rows counts; else only if it is one or several.
 
     Example:

@@ -42,10 +42,7 @@ class Program:
     begins with stay on the device for others.
 
     Args:
-        function: A pure function of arrays and data.
         name: ``"train"``, ``"evaluate"`` or ``"predict"``.
-        steps: What it is a function of.
-        log: Where compilations are noted.
         settings: What it has built in, for the log.
         options: What the compiler is told.
     """
@@ -132,7 +129,6 @@ class Program:
         nothing to do. If that fails, so will the call, which can say why.
 
         Args:
-            *args: The arguments of a call, or specs of them.
             further: Whether it may have been compiled for arguments of other shapes.
         """
         with self._compiling(_apart_from_totals(args), further) as lowering:
@@ -143,15 +139,7 @@ class Program:
     def _compiling(
         self, args: tuple, further: bool = False
     ) -> Iterator[_Lowering | None]:
-        """After the block, a thread compiles what was lowered in it.
-
-        Args:
-            args: The arguments, with the totals apart.
-            further: As of ``begin_compiling``.
-
-        Yields:
-            What is to be lowered; ``None`` if nothing is to be compiled.
-        """
+        """After the block, a thread compiles what was lowered in it."""
         disabled = jax.config.jax_disable_jit  # type: ignore[attr-defined]
         skips = (
             self._eager or disabled or ((self._model or self._begun) and not further)
@@ -171,11 +159,7 @@ class Program:
         threads.shutdown(wait=False)
 
     def finish_compiling(self, *args: Any) -> bool:
-        """Waits until what was begun for arguments is compiled; False if that failed.
-
-        Args:
-            *args: As the function takes them, with the totals apart.
-        """
+        """Waits for what was begun for arguments; False if it did not compile."""
         if not self._begun or (begun := self._begun.pop(_form_of(args), None)) is None:
             return True
         (specs, places), traced, compiling = begun
@@ -219,9 +203,6 @@ class Programs:
     """The programs of a model with its losses and optimizer, as they are now.
 
     Args:
-        steps: What they compute.
-        settings: What they have built in, for the log.
-        log: Where compilations are noted.
         options: What the compiler is told of the programs that train, and of others.
         like: Programs that differ in the optimizer alone, which only trains.
 
@@ -305,9 +286,7 @@ class Programs:
         """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.
 
         Args:
-            kind: ``"train"`` or ``"predict"``.
             state: Specs of a ``TrainState``, or of the module's arrays.
-            data: Specs of a chunk of one batch.
             filled: Whether some of its rows fill it up, and are masked.
         """
         steps = self.steps.without_counting()

@@ -27,13 +27,6 @@ _VARIANTS = 4  # sets of programs that are kept, for options that change to and 
 class ProgramCache:
     """The programs of a split module, by optimizer, options and layout.
 
-    Args:
-        holder: The module, and where its arrays are.
-        splitter: Its numbers, and what of it is trained.
-        passes: What a forward pass tells of it.
-        unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
-        eager: Runs operation by operation, for debugging.
-
     Attributes:
         trace_counts: How often each program was traced, and so compiled.
         compilations: What was compiled, when, and why.
@@ -61,12 +54,7 @@ class ProgramCache:
         self._programs = {}
 
     def find(self, objective: Objective, custom: CustomSteps | None) -> Programs:
-        """The programs of the module and the optimizer as they are now.
-
-        Args:
-            objective: Losses and metrics.
-            custom: The module's own steps.
-        """
+        """The programs of the module and the optimizer as they are now."""
         placement = self._holder.placement
         options = self.variant, self.eager, placement.distribution
         key = options, getattr(self._holder.optimizer, "revision", 0)
@@ -89,10 +77,7 @@ class ProgramCache:
         """Programs for arrays that lie so, which are not kept.
 
         Args:
-            objective, custom: As of ``find``.
-            placement: Where arrays lie.
             like: Programs that differ in the optimizer alone.
-            lanes: Of ``Steps``.
         """
         holder, splitter, passes = self._holder, self._splitter, self._passes
         steps = Steps(

@@ -30,9 +30,6 @@ class DataRequest:
     Attributes:
         op: The operation that errors name.
         others: As of ``fit``.
-
-    Raises:
-        ArgumentError: A value can never work.
     """
 
     op: str = "fit"
@@ -81,10 +78,6 @@ class FitRequest(DataRequest):
     Attributes:
         loop: A callback that hears all after the others and the history.
         others: As of ``fit``.
-
-    Raises:
-        ArgumentError: A value can never work.
-        UnknownNameError: There is no such part as ``may_differ`` names.
     """
 
     op: str = dataclasses.field(default="fit", init=False)
@@ -136,9 +129,6 @@ class EvaluationRequest:
     Attributes:
         op: ``"evaluate"`` or ``"predict"``.
         others: As of ``evaluate``.
-
-    Raises:
-        ArgumentError: A value can never work.
     """
 
     op: str
@@ -158,7 +148,6 @@ class FitData:
     """The data of a training, read and cut into batches.
 
     Attributes:
-        op: The operation that errors name: ``"fit"``.
         dataset, validation: The data.
         batch_size, validation_batch_size: Rows of a step.
         steps, validation_steps: Steps of an epoch and of a validation, if not all.
@@ -207,11 +196,7 @@ class FitData:
 
 
 def check_verbose(op: str, verbose: Any) -> Any:
-    """The argument ``verbose``.
-
-    Raises:
-        ArgumentError: It is none of Keras' values, nor ``"table"``.
-    """
+    """The argument ``verbose``."""
     if verbose in ("auto", "table", 0, 1, 2):
         return verbose
     raise ArgumentError(

@@ -20,9 +20,6 @@ from exburn.training.state_holder import StateHolder
 class Splitter:
     """Builds a module, splits it, and makes arguments of the numbers that change.
 
-    Args:
-        holder: The module, and where its arrays are.
-
     Attributes:
         numbers: The numbers that are arguments of the programs, by name.
         unproven: Names of those with which no step was traced yet.
@@ -47,7 +44,6 @@ class Splitter:
         """Gives the module its weights, for any number of rows.
 
         Args:
-            x: Specs of its inputs.
             own: Whether a step of its own runs.
         """
         module = self._holder.module
@@ -86,12 +82,7 @@ class Splitter:
         return True
 
     def hold(self, discoveries: Sequence[Discovery], x: Any) -> bool:
-        """Has the module hold what a pass has reached; returns whether it had to.
-
-        Args:
-            discoveries: What was reached by other ways than attributes.
-            x: Specs of the inputs.
-        """
+        """Has the module hold what a pass has reached; returns whether it had to."""
         if not any(discovery.met or discovery.noted for discovery in discoveries):
             return False
         if any([discovery.settle() for discovery in discoveries]):

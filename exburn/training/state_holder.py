@@ -32,12 +32,6 @@ class StateHolder:
     Between runs the module holds its own. During a run they are in a ``TrainState``
     that programs consume and replace, and the module gets them for the time of a hook.
 
-    Args:
-        module: The module; an ``nnx.Module``.
-        optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
-        seed: Seed of shuffling and random layers; the process' seed if ``None``.
-        auto_scale_loss: Whether the loss is scaled if the module computes in float16.
-
     Attributes:
         placement: Where the arrays lie.
         state: The state of the run under way, or ``None``.
@@ -108,11 +102,7 @@ class StateHolder:
     # ------------------------------------------------------------------ one at a time
     @contextlib.contextmanager
     def training(self, op: str) -> Iterator[None]:
-        """In the block, programs may consume the module's arrays.
-
-        Raises:
-            BusyError: Others do so already, in this thread or in another one.
-        """
+        """In the block, programs may consume the module's arrays."""
         if not self._training.acquire(blocking=False):
             raise _busy(op)
         self._runner = threading.get_ident()
@@ -125,11 +115,7 @@ class StateHolder:
         """Raises if the module's arrays cannot be used now.
 
         Args:
-            op: The operation named in the error.
             train: Whether it is one that consumes them. Others may run in hooks.
-
-        Raises:
-            BusyError: The module is being trained.
         """
         lent = self._lent_to == threading.get_ident()
         if self._training.locked() if train else self.state is not None and not lent:
@@ -260,7 +246,6 @@ class StateHolder:
         """Bytes of what is on the device already and a program would work on.
 
         Args:
-            kind: ``"train"`` or ``"predict"``.
             device: One of a mesh; ``None`` where there is but one.
         """
         trees: list[Any] = [self.arrays]
@@ -292,7 +277,6 @@ class StateHolder:
         """Gives the module and the optimizer the arrays of a state.
 
         Args:
-            state: The state.
             step: Its batches done; read from the device if ``None``, unless a program
                 that failed has consumed the state, whose error is under way.
         """
@@ -306,11 +290,7 @@ class StateHolder:
             self._place = (self.step, self.seed), (state.step, state.seed)
 
     def follow_distribution(self, distribution: Distribution | None) -> None:
-        """Lays all arrays out as a distribution says from now on.
-
-        Args:
-            distribution: The distribution; ``None`` for one device.
-        """
+        """Lays all arrays out as a distribution says from now on."""
         before = self.placement.distribution
         if distribution is before:
             return
@@ -324,11 +304,7 @@ class StateHolder:
         self._place = None
 
     def place_weights(self) -> None:
-        """Puts the weights, and what the optimizer keeps, where they belong.
-
-        Raises:
-            LayoutError: A weight cannot be laid out as the distribution says.
-        """
+        """Puts the weights, and what the optimizer keeps, where they belong."""
         distribution, split = self.placement.distribution, self.split
         if distribution is None or self.state is not None:
             return

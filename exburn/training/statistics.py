@@ -26,17 +26,9 @@ def measure(trainer: Trainer, paths: Sequence[str], gradients: bool) -> Statisti
     It is a program of its own, beside the one that trains: the weights are those after
     the batch. Call it in a hook of batches.
 
-    Args:
-        trainer: A trainer whose chunk has just ended.
-        paths: Layers whose outputs are looked at.
-        gradients: Whether the gradient of each trained weight is.
-
     Returns:
         ``"norm"``, ``"dead"`` and ``"nan"`` of ``"gradients/<weight>"`` and
         ``"activations/<layer>"``.
-
-    Raises:
-        CallbackError: A layer runs inside a loop.
     """
     preparer, holder = trainer.preparer, trainer.holder
     chunk, state, programs = preparer.chunk, holder.state, preparer.programs

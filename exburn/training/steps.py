@@ -37,17 +37,12 @@ class Steps:
     """Pure functions of (state, data), which programs are compiled of.
 
     Args:
-        split: The module.
-        objective: Losses and metrics.
-        optimizer: The optimizer, or ``None`` for a model that is only evaluated.
         counts: Traces of each program so far; incremented here, read by users.
         custom: Steps that the model's class defines itself, if any.
         unroll: Steps of a chunk that are compiled into one iteration of the loop, of
             the programs that train, and of others.
         pointwise: Whether pointwise convolutions are products: ``pointwise_products``.
         joins_lookups: Whether the gradients of lookups are summed at once: ``lookups``.
-        placement: Where arrays lie; on one device by default.
-        eager: Whether they run without being compiled, and are not counted.
         compiling: Called with a program's name before it is compiled.
         lanes: What makes of a step of one model that of many, whose states and totals
             have a leading axis; see ``exburn.tuning.lanes``. ``None`` for one model.
@@ -123,7 +118,6 @@ class Steps:
         """The state with all that a batch changes but an update.
 
         Args:
-            state: The state before it.
             batch, row_mask: The batch, and which of its rows are real.
             seen: What came with its loss.
         """
@@ -206,10 +200,6 @@ class Steps:
         interceptors: tuple[Interceptor, ...] = (),
     ) -> Any:
         """What a step minimizes: the loss at ``params``, in a training pass.
-
-        Args:
-            params, state, batch, row_mask: Of the step.
-            tables, interceptors: Of the context.
 
         Returns:
             The loss, scaled as the optimizer wants it, and what came with it: the loss
@@ -378,11 +368,8 @@ class Steps:
         """``totals = one(totals, batch, row_mask, rows, key, arrays)`` for every batch.
 
         Args:
-            one: A pure function.
             totals: What it is given first.
-            data, index, count: A chunk.
             start: Number of its first batch.
-            arrays: Those of the module.
         """
 
         def update(totals, arrays, data, item, start):
@@ -451,10 +438,6 @@ def at_rate(opt_state: Any, rate: Any) -> Any:
     """An optimizer's state whose next update has this learning rate.
 
     It goes past schedules and scales: as a warm-up that stays at the rate.
-
-    Args:
-        opt_state: The state; of several optimizers, all of them have the rate.
-        rate: The rate.
     """
     forced = {"warmup_from": rate, "warmup_to": rate, "warmup_steps": _LONG}
 
@@ -533,13 +516,7 @@ def _batch(data: Any, item: tuple, placement: OneDevice) -> tuple[Any, Any]:
 
 
 def batch_at(data: Any, index: Any, count: Any, at: Any, placement: OneDevice) -> Any:
-    """One batch of a chunk, and which of its rows are real, in a program.
-
-    Args:
-        data, index, count: The chunk.
-        at: Number of the batch in it.
-        placement: Where arrays lie.
-    """
+    """One batch of a chunk, and which of its rows are real, in a program."""
     item = jax.tree.map(lambda v: v[at], _items(data, index, count))
     return _batch(data, item, placement)
 

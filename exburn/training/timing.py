@@ -98,7 +98,6 @@ class Timing:
         """The same chunks; waiting for each of them counts as data.
 
         Args:
-            chunks: The chunks.
             busy: Whether the device still works when one comes: then the host alone
                 has waited, and the time counts as the device's.
         """

@@ -108,10 +108,6 @@ class Trainer:
         """The run of a ``fit``, whose epochs are still to be run.
 
         Args:
-            request: The arguments of ``fit``.
-            data: The data that it names.
-            callbacks: Those of the run.
-            owner: The model that they see.
             resume: The run that is taken up, if one is.
             options: Options that the result depends on, by name.
         """
@@ -228,12 +224,7 @@ class Trainer:
         )
 
     def end_fit(self, feed: Feed, failed: bool = False) -> None:
-        """Says how it ran, whatever ended it.
-
-        Args:
-            feed: The data.
-            failed: Whether an exception did.
-        """
+        """Says how it ran, whatever ended it."""
         self.fitted = None
         self.decisions = as_it_ran(self.decisions, feed)
         if self._provenance is not None:
@@ -319,12 +310,7 @@ class Trainer:
 
     # ------------------------------------------------------------------ one batch
     def run_batch(self, batch: tuple, *, train: bool) -> dict[str, Any]:
-        """One step on one batch, and this batch's values.
-
-        Args:
-            batch: ``(x, y, sample_weight)``.
-            train: Whether the parameters are updated.
-        """
+        """One step on one batch, and this batch's values."""
         holder, preparer, programs = self.holder, self.preparer, self.preparer.programs
         exact, use = preparer.exact_rows(train), "train" if train else "test"
         rows, placement = self._rows(batch, use, exact), holder.placement

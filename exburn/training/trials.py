@@ -75,17 +75,11 @@ def try_rates(
     """The loss of one step after another, each with the next of the learning rates.
 
     Args:
-        trainer: Prepared for the data.
         dataset: Its rows are shuffled, and gone through as often as need be.
-        batch_size: Rows of a step.
-        rates: One for each step.
         worst: How many times the best moving average ends the trial, as does NaN.
 
     Returns:
         The losses, and whether the trial ended so.
-
-    Raises:
-        ArgumentError: The model's own step logs no loss.
     """
     holder, preparer = trainer.holder, trainer.preparer
     programs = preparer.programs
@@ -165,7 +159,6 @@ class Timed:
     """One size of batches that was run.
 
     Attributes:
-        batch_size: Rows of a step.
         seconds: Time of a step; ``None`` if the device had not enough memory.
     """
 
@@ -181,9 +174,7 @@ def time_step(trainer: Trainer, batch: tuple, rows: int, seconds: float) -> Time
     """Runs training steps of so many rows on a copy of the state.
 
     Args:
-        trainer: Prepared for such batches.
         batch: Arrays of some rows, which are repeated.
-        rows: Rows of a step.
         seconds: How long to measure, about; one step at least.
     """
     placement, exact = trainer.holder.placement, trainer.preparer.exact_rows(True)

@@ -156,11 +156,7 @@ class Provenance:
 
 
 def check_allowed(op: str, may_differ: Any) -> frozenset[str]:
-    """Names of parts that may differ from those of a file.
-
-    Raises:
-        UnknownNameError: There is no such part.
-    """
+    """Names of parts that may differ from those of a file."""
     names = [may_differ] if isinstance(may_differ, str) else list(may_differ)
     for name in names:
         if name not in PARTS:
@@ -174,11 +170,7 @@ def differ_error(
     """The error for a file of a training with another provenance.
 
     Args:
-        op: The operation named in it.
-        what: The file, and that it cannot be gone on from.
         differences: Those of ``differences_from``.
-        place: The file's path.
-        hint: What to do.
     """
     lines = list(differences[:_MANY])
     if len(differences) > _MANY:
@@ -221,9 +213,6 @@ def provenance_of(
     Left out is what changes results by rounding alone: devices, sizes of programs.
 
     Args:
-        preparer: The module, prepared for the data.
-        dataset, validation: The data as they were given.
-        options: Further options by name.
         begins: Whether it begins with the module's own weights and seed. Else a
             checkpoint has them.
     """
@@ -266,7 +255,6 @@ def describe_module(
     """Texts of the layers of a module: their classes, options, and how they connect.
 
     Args:
-        module: The module.
         names: Texts of its parts by their ids.
 
     Example:

@@ -77,15 +77,7 @@ class Resume:
         return self.saved.checkpoint.path
 
     def compare(self, provenance: Provenance, may_differ: Collection[str]) -> None:
-        """Raises if the result would depend on something else than in the saved run.
-
-        Args:
-            provenance: What it depends on now.
-            may_differ: Names of the parts that may be others.
-
-        Raises:
-            CheckpointError: With what differs.
-        """
+        """Raises if the result would depend on something else than in the saved run."""
         saved = self.saved.run["provenance"]
         if differences := provenance.differences_from(saved, may_differ):
             names = dict.fromkeys(part_of(d.partition(":")[0]) for d in differences)
@@ -99,11 +91,7 @@ class Resume:
             )
 
     def check(self, feed: Feed) -> None:
-        """Within an epoch, the batches that follow must be those that were to follow.
-
-        Raises:
-            CheckpointError: Other data, another batch size or another order.
-        """
+        """Within an epoch, the next batches must be those that were to follow."""
         saved, facts = self.saved.run["data"], feed.facts
         if self.within and facts != saved:
             raise CheckpointError(
@@ -129,14 +117,7 @@ class Resume:
         """Gives module, optimizer and callbacks what was saved; all of it or nothing.
 
         Args:
-            preparer: The module, prepared for the data.
-            callbacks: Those of this run.
             may_differ: As of ``compare``: with another optimizer its rate holds.
-
-        Raises:
-            CheckpointError: The checkpoint belongs to another model, optimizer or
-                list of metrics.
-            CallbackError: A callback of the saved run is missing.
         """
         saved = self.saved
         names = [*saved.arrays, *saved.left]
@@ -236,13 +217,7 @@ def find(resume: Any, callbacks: CallbackList, together: bool = False) -> Resume
     """The run to take up: as ``fit`` was told, or as a callback wants it.
 
     Args:
-        resume: ``"auto"``, a folder of checkpoints, one checkpoint, or ``None``.
-        callbacks: Those of this run.
         together: Whether several processes take it up: the one that process 0 finds.
-
-    Raises:
-        ArgumentError: ``"auto"`` without a callback that saves whole states.
-        CheckpointError: Nothing there, or nothing intact.
     """
     if not together:
         return _find(resume, callbacks)
@@ -287,11 +262,7 @@ def _find(
 
 
 def load_weights(model: Any, place: Any) -> None:
-    """Gives a built model the weights of a checkpoint; all of them or none.
-
-    Raises:
-        CheckpointError: There is none, none is intact, or it is of another model.
-    """
+    """Gives a built model the weights of a checkpoint; all of them or none."""
     saved = _at(
         place.path if isinstance(place, Checkpoint) else place, "load_checkpoint"
     )

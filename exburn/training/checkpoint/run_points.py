@@ -75,11 +75,6 @@ class Checkpointing:
     """Offers the points of a run to its callbacks, and saves where they ask for it.
 
     Args:
-        preparer: The module, in a run.
-        callbacks: Its callbacks.
-        owner: The model that they see.
-        feed, validation_feed: The training's and the validation's feed.
-        resume: The run that is taken up, if one is.
         provenance: What the result of the run depends on; ``None`` if nothing is saved.
     """
 

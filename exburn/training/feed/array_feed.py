@@ -33,8 +33,6 @@ class ArrayFeed:
     """Chunks from arrays: gathered on the device, or on the host by a thread.
 
     Args:
-        dataset: The arrays.
-        batch_size: Rows of a step.
         most_steps: Length of a chunk, about; with ``fixed`` exactly.
         shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
         exact_rows: The last, short batch is a chunk of its own, at its own size.
@@ -379,11 +377,7 @@ def row_order(
     """The order of the rows in a pass through all of them.
 
     Args:
-        rows: How many there are.
-        batch_size: Rows of a step.
         shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
-        seed: Seed of the order.
-        number: Number of the pass.
 
     Example:
         >>> row_order(5, 2, "batch", 0, 0)[-1].item()

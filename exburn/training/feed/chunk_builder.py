@@ -26,11 +26,8 @@ class ChunkBuilder:
     is looked at and sent by a thread of its own, while the next batches are read.
 
     Args:
-        gatherer: Whose memory and threads are used.
         like: The first of the batches.
         rows: Of a step; shorter batches are filled up with their first row.
-        steps: Most steps of it.
-        part: Steps of a part.
         look: Called with a part's rows, its batches, and the number of the first one.
         first: Number of the chunk's first batch.
         split: Whether each part is sent by itself; else the memory as a whole.
@@ -107,9 +104,6 @@ class ChunkBuilder:
 
         Little of it on a CPU stays NumPy's: calls of programs take that more quickly
         than ``jax.device_put`` does.
-
-        Raises:
-            ExBurnError: ``look`` refused a part.
         """
         parts = [job.result() for job in self._jobs]
         if not self._split:

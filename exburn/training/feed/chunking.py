@@ -70,14 +70,7 @@ def make_feed(
     batch_size: int,
     request: FeedRequest,
 ) -> Feed:
-    """Plans the chunks of a run.
-
-    Args:
-        prepared: The module, prepared for the data.
-        dataset: The data.
-        batch_size: Rows of a step.
-        request: How the run goes through them.
-    """
+    """Plans the chunks of a run."""
     if isinstance(dataset, StreamDataset):
         return _make_stream_feed(prepared, dataset, request)
     return _make_array_feed(prepared, dataset, batch_size, request)
@@ -249,7 +242,6 @@ def agree_steps(
 
     Args:
         own_steps: Steps of this process; ``None`` if that is not known.
-        training: Whether there are updates.
         exact: Whether a step may have no empty rows.
         what: What the processes have, for the warning.
     """
@@ -279,10 +271,8 @@ def single_chunk(
     """A batch as a chunk of one step, filled up to some number of rows.
 
     Args:
-        batch: ``(x, y, sample_weight)``.
         rows: As many as it has, or more.
         exact: Whether the program takes all of them for real ones.
-        placement: Where arrays lie; on one device by default.
     """
     size = jax.tree.leaves(batch)[0].shape[0]
     if rows != size:

@@ -79,7 +79,6 @@ class HostGather:
         """The given rows of every array; those on an accelerator stay there.
 
         Args:
-            tree: Arrays, nested.
             rows: Their numbers, which must be in range.
             straight: Whether they follow one another: then nothing is copied.
         """

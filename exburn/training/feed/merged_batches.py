@@ -21,14 +21,7 @@ _MEANS = ("sum_over_batch_size", "mean")
 def merged_batches(
     prepared: Preparer, dataset: ArrayDataset, rows: int, use: str
 ) -> int:
-    """How many batches run as one.
-
-    Args:
-        prepared: The module, prepared for the data.
-        dataset: The data.
-        rows: Rows of a batch.
-        use: ``"test"`` or ``"predict"``.
-    """
+    """How many batches run as one."""
     asked, batches = prepared.join_batches, -(-dataset.size // rows)
     by_hand = asked == "auto" and prepared.steps_per_execution != "auto"
     if asked == 1 or batches == 1 or by_hand or prepared.eager:

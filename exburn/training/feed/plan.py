@@ -85,16 +85,9 @@ def decisions(
     """The choices behind a training run, in words.
 
     Args:
-        feed: The feed that was made for it.
         forward: Cost of the forward pass of a batch; None if it was not counted.
-        unroll: Steps compiled into one turn of the loop.
-        steps_asked: ``steps_per_execution`` as the user gave it.
-        unroll_asked: ``unroll`` as the user gave it.
-        join_asked: ``join_batches`` as the user gave it.
         limit: Steps of a call that callbacks allow; None for any number.
-        eager: Whether nothing is compiled.
         validation_feed: The feed of the validation data, if there are any.
-        placement: Where arrays lie; on one device by default.
         exact_rows: Whether a batch of fewer rows runs at its own size.
         own: Cost of the model's own ``train_step``; None if it has none.
     """
@@ -224,7 +217,6 @@ def chunk_steps(
 
     Args:
         forward: Cost of the forward pass of one batch on each device.
-        platform: ``"cpu"``, ``"gpu"`` …
         batch_bytes: Size of a device's part of one batch; streamed chunks stay below a
             limit.
         resident: Whether the data are on the device already.
@@ -276,11 +268,6 @@ def choose_unroll(forward: Cost, platform: str, training: bool = True) -> int:
     neither does one of long convolutions, which compiles up to twice as long. But where
     updates of tables of embeddings are much of a step, four of them are one.
 
-    Args:
-        forward: Cost of the forward pass of one batch.
-        platform: ``"cpu"``, ``"gpu"`` …
-        training: Whether there are updates.
-
     Example:
         >>> [choose_unroll(Cost(kernels=n), "gpu") for n in (12, 300)]
         [4, 1]
@@ -303,11 +290,6 @@ def choose_merged_batches(forward: Cost, batches: int, platform: str) -> int:
 
     As many as make the fewest rows, with those that fill up the last step, and with
     one batch more for each step: about that is what a small step costs beside them.
-
-    Args:
-        forward: Cost of the forward pass of one batch.
-        batches: How many there are.
-        platform: ``"cpu"``, ``"gpu"`` …
 
     Example:
         >>> small = Cost(elements=1e4)
@@ -354,10 +336,6 @@ def choose_length(steps: int, most: int) -> int:
     Data of many sizes share programs so. An empty step takes the time of a real one, a
     further chunk that of the two-hundredth part of a planned one: 0.5 ms.
 
-    Args:
-        steps: Steps of the data.
-        most: Longest chunk.
-
     Example:
         >>> [choose_length(n, most) for n, most in ((512, 222), (32, 5), (33, 2048))]
         [128, 4, 40]
@@ -373,10 +351,6 @@ def choose_length(steps: int, most: int) -> int:
 
 def fit_groups(steps: int, group: int) -> int:
     """Steps of a chunk near ``steps`` that holds whole groups of batches.
-
-    Args:
-        steps: The planned length of a chunk.
-        group: Batches whose mean gradient makes one update.
 
     Returns:
         A multiple of ``group``; 0 if steps run better one by one: where a chunk is to

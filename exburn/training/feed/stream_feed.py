@@ -34,8 +34,6 @@ class StreamFeed:
     """Chunks from an iterable of batches, made and sent by threads ahead of the device.
 
     Args:
-        dataset: The source.
-        most_steps: Longest chunk.
         steps: Steps of an epoch; by default until the source ends. The next epoch goes
             on where it stopped.
         anew: Each epoch begins with the source's first batch, and ends with its last,

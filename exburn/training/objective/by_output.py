@@ -33,7 +33,6 @@ def nested_names(form: Any, layers: list[str] | None) -> list[str]:
     """What logs call the losses of nested outputs, as Keras: their paths.
 
     Args:
-        form: Specs of the outputs.
         layers: The layers' names, which take the place of a last number. Without them
             the loss' own name has to.
 
@@ -56,12 +55,7 @@ def flatten_nested(what: str, tree: Any, form: Any) -> list[Any]:
     """What is given for nested outputs, for each of them, in the order of the leaves.
 
     Args:
-        what: Name of the argument.
         tree: Nested as the outputs are. One for a container is for all that is in it.
-        form: The outputs.
-
-    Raises:
-        DataError: It is nested in another way.
 
     Example:
         >>> form = {"p": [1, 2], "q": [3]}
@@ -108,12 +102,7 @@ def entries_by_output(what: str, spec: Any, names: list[str]) -> list[Any]:
     """One entry of an argument of ``compile`` for each output.
 
     Args:
-        what: Name of the argument.
         spec: One for all outputs, a sequence of as many, or a dict by their names.
-        names: Of the outputs.
-
-    Raises:
-        ArgumentError: There are too many or too few, or there is no such output.
 
     Example:
         >>> entries_by_output("loss_weights", {"b": 2.0}, ["a", "b"])
@@ -135,9 +124,6 @@ def losses_by_output(
     """Each loss, with the number of its output before it, its label and its weight.
 
     An output may have a list of losses, with one weight or a list of as many.
-
-    Raises:
-        ArgumentError: As above, or there are more weights than losses.
 
     Example:
         >>> list(losses_by_output([["x", "y"], "z"], [["X", "Y"], "Z"], 2, ["a", "b"]))
@@ -192,16 +178,8 @@ def arrays_by_output(
     """The array for each output, ``None`` where there is none.
 
     Args:
-        op: The operation that was given them.
-        what: Name of its argument.
         tree: An array, a sequence, or a flat dict by output name; outputs without a
             loss may be left out of a sequence.
-        names: Of the outputs.
-        losses: As ``compile`` was given them.
-
-    Raises:
-        DataError: There are too many or too few, there is no such output, or the dict
-            is nested.
     """
     if tree is None:
         return [None] * len(names)

@@ -17,10 +17,6 @@ from exburn.training.state_holder import StateHolder
 class Matching:
     """What losses and metrics are matched to, and for which outputs they were.
 
-    Args:
-        holder: The module, split.
-        prepared: What was prepared before: matched objectives are gone back to.
-
     Attributes:
         purpose: What the objective was matched to last; ``None`` if to nothing.
     """
@@ -47,11 +43,7 @@ class Matching:
         """Matches losses and metrics to outputs, unless they are.
 
         Args:
-            objective: The losses and metrics.
-            forward: What a forward pass tells of the outputs.
-            y, w: Specs of targets and sample weights.
             names: Function of the outputs' specs: their names in logs.
-            op: The operation named in errors.
         """
         module, split = self._holder.module, self._holder.split
         # A compute_loss of the model's own matches it, too, for all of a batch.

@@ -120,12 +120,9 @@ class Objective:
         """Matches losses and metrics to outputs, and checks every shape.
 
         Args:
-            pred_spec: Specs of the model's outputs.
-            y_spec, w_spec: Specs of targets and sample weights, or ``None``.
             names: Output names of a functional model, or ``None``.
             ends: For each output the function that ends it (``last_functions``); or a
                 function that tells, called if other shapes were built before.
-            op: The operation named in errors.
         """
         self._op = op
         form = repr((pred_spec, y_spec)), repr(w_spec)

@@ -69,12 +69,8 @@ def holding(
     """Within the block metrics hold these values; the list has the new ones after.
 
     Args:
-        metrics: The metrics.
         values: Those of their variables, one after another.
         beside: More metrics, which are as they were after the block.
-
-    Raises:
-        ArgumentError: There are more values, or fewer.
     """
     after: list[Any] = []
     arrays = list(values)
