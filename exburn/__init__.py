@@ -32,7 +32,6 @@ with starting():
         optimizers,
         regularizers,
     )
-    from exburn.core.forward_context import key_scope, set_random_seed
     from exburn.core.lazy_names import importer
     from exburn.core.precision import (
         PrecisionPolicy,
@@ -41,6 +40,7 @@ with starting():
         set_matmul_precision,
         set_precision,
     )
+    from exburn.core.random_keys import key_scope, set_random_seed
     from exburn.core.registry import register
     from exburn.core.symbolic_shapes import SymbolicScope
     from exburn.core.version import __version__ as __version__

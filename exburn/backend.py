@@ -18,7 +18,7 @@ from exburn.config import (
     set_floatx,
     set_image_data_format,
 )
-from exburn.core import forward_context
+from exburn.core import random_keys
 from exburn.core.missing_names import refuser
 from exburn.core.precision import is_float, standardize_dtype
 from exburn.core.symbolic_shapes import in_symbolic_scope
@@ -65,7 +65,7 @@ def clear_session(free_memory: bool = True) -> None:
         >>> clear_session()
     """
     _uids.clear()
-    forward_context.begin_session()
+    random_keys.begin_session()
     if free_memory:
         jax.clear_caches()
         gc.collect()

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.core import forward_context
+from exburn.core import random_keys
 from exburn.errors import ArgumentError, DTypeError, ExBurnError
 
 #: Texts and numbers of the trials, and the sizes that stand for unknown ones.
@@ -96,7 +96,7 @@ def _specs_of(layer: Any, run: Callable, tensors: Sequence[Any]) -> tuple[list, 
             break
         arrays = [_stand_in(tensor, text, number, size) for tensor in tensors]
         try:
-            with forward_context.key_scope(jax.random.key(0)):  # of the trials alone
+            with random_keys.key_scope(jax.random.key(0)):  # of the trials alone
                 trials.append(run(arrays))
         except (ExBurnError, TypeError, ValueError) as error:
             failed = failed or error  # a value that the layer does not know

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.core import forward_context
+from exburn.core import random_keys
 from exburn.core.printing import print_text
 from exburn.core.symbolic_shapes import (
     canonical_spec,
@@ -315,7 +315,7 @@ def _inferring(fn: Callable) -> Callable:
     """The function with keys for random layers; what it assigns is not kept."""
 
     def run(*args: Any) -> Any:
-        with forward_context.key_scope(jax.random.key(0)), StatelessScope():
+        with random_keys.key_scope(jax.random.key(0)), StatelessScope():
             return jax.tree.map(jnp.asarray, fn(*args))
 
     return run

@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
-from exburn.core import forward_context, registry
+from exburn.core import forward_context, random_keys, registry
 from exburn.core.forward_context import Interceptor
 from exburn.core.making import making
 from exburn.core.printing import size_text
@@ -56,7 +56,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
     """
     if registry.from_file() or not making.get().draws:
         return
-    seed = forward_context.global_seed() if seed is None else seed
+    seed = random_keys.global_seed() if seed is None else seed
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
     values: dict[str, tuple[Any, Any]] = {}  # by path: the weight, and its value
     # Values, not tracers, if a function that JAX traces uses them first.
@@ -69,7 +69,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
             if not isinstance(spec, jax.ShapeDtypeStruct):
                 continue
             make = weight.get_metadata("initializer")
-            rng = forward_context.philox(top + path, seed)
+            rng = random_keys.philox(top + path, seed)
             draw = functools.partial(make, spec.shape, spec.dtype, rng=rng)
             apart = getattr(make, "apart", False) and math.prod(spec.shape) >= _LARGE
             with _needing_memory(top + path, spec):
@@ -172,7 +172,7 @@ def redraw(
         if make is None or initial.get(top + path) is not value:
             continue
         shape = (shapes or {}).get(path, value.shape)
-        rng = forward_context.philox(top + path, seed)
+        rng = random_keys.philox(top + path, seed)
         arrays[path] = np.asarray(make(shape, value.dtype, rng=rng), value.dtype)
     return arrays
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax.errors import TraceContextError
 
-from exburn.core import forward_context
+from exburn.core import forward_context, random_keys
 from exburn.core.forward_context import Context, intercept
 from exburn.core.substitution import stand_in
 from exburn.core.symbolic_shapes import describe, tracer_hint
@@ -50,7 +50,7 @@ def find_callee(layer: Any, ctx: Context) -> Any:
     layer = stand_in(layer)
     if id(layer) in ctx.paths or ctx.running is None:
         return layer
-    if forward_context.tracing() or made_in(ctx, layer):
+    if random_keys.tracing() or made_in(ctx, layer):
         return layer
     return adopt(ctx.running, layer)
 
@@ -86,7 +86,7 @@ def draw_keep_mask(
     """The layer's next draw of what dropout keeps at this rate: see ``keep_mask``."""
     ctx, path = _find_place(self)
     key, number = ctx.draw(path)
-    draw = forward_context.path_hash(f"{number} {seed}")
+    draw = random_keys.path_hash(f"{number} {seed}")
     return keep_mask(key, rate, shape, draw, width)
 
 
@@ -235,7 +235,7 @@ def _build_for_call(
             raise _not_built(layer) from error
         return
     try:
-        if forward_context.tracing():
+        if random_keys.tracing():
             _build_in_trace(layer, shapes)
             return
         # The layer remembers the call, not the data.

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from exburn.core import forward_context
+from exburn.core import random_keys
 from exburn.runtime.device import chosen_device, host, waking
 from exburn.runtime.sharding.arrays import put
 from exburn.runtime.sharding.current import active
@@ -66,7 +66,7 @@ def place_value(
 
 def arrive() -> None:
     """Sends what waits, if it is still what its weight holds; waits for the GPU."""
-    if not _waiting or forward_context.tracing():
+    if not _waiting or random_keys.tracing():
         return
     with _lock:
         while _waiting:

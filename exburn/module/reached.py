@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn.core import forward_context
+from exburn.core import forward_context, random_keys
 from exburn.core.containers import made_at
 from exburn.core.substitution import substituting
 from exburn.errors import UnheldLayerError
@@ -139,7 +139,7 @@ class Discovery:
             self.noted.append(pair)
 
     def _meet(self, part: Any) -> Any:
-        if forward_context.is_seed(part) or made_in(self._pass, part):
+        if random_keys.is_seed(part) or made_in(self._pass, part):
             return part
         holder, layer = self._holder(), _layer_of(part)
         if not hasattr(holder, "_meta"):

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.core import forward_context
-from exburn.core.forward_context import SEED_STATE, key_of, layer_seed, next_words
+from exburn.core import forward_context, random_keys
+from exburn.core.random_keys import SEED_STATE, key_of, layer_seed, next_words
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import guard_methods
@@ -78,7 +78,7 @@ class SeedGenerator:
         key = _step_key(f"generator {self._seed}")
         if key is not None:
             return key
-        if forward_context.tracing():
+        if random_keys.tracing():
             return forward_context.Context().random_key(
                 self.name
             )  # raises, and says why
@@ -112,7 +112,7 @@ def _step_key(stream: str) -> jax.Array | None:
     ctx = forward_context.current()
     if ctx is not None and ctx.key is not None:
         return ctx.random_key(stream)
-    if forward_context.in_key_scope():
+    if random_keys.in_key_scope():
         return forward_context.Context().random_key(stream)
     return None
 

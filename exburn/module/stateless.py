@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.core import forward_context
-from exburn.core.forward_context import key_of, next_words
+from exburn.core import forward_context, random_keys
+from exburn.core.random_keys import key_of, next_words
 from exburn.core.substitution import substituting
 from exburn.errors import DTypeError, NotBuiltError, ShapeError
 from exburn.module.copying import paths_of, standing_for
@@ -84,7 +84,7 @@ def bind_arrays(
     for path, weight in copies.items():
         weight.set_raw_value(values[path])
     key = outer and outer.key
-    if key is None and seeds and not forward_context.in_key_scope():
+    if key is None and seeds and not random_keys.in_key_scope():
         key = key_of(next(iter(seeds.values())))  # draws depend on paths, too
     ctx = forward_context.Context(training=training, key=key)
     if outer is not None:

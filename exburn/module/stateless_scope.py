@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
-from exburn.core import forward_context
+from exburn.core import random_keys
 from exburn.core.scoped import value_scope
 from exburn.core.variable_proxy import Handle
 from exburn.errors import ArgumentError, ShapeError
@@ -68,7 +68,7 @@ class StatelessScope:
         self.initialize_variables = initialize_variables
         self.losses: list[Any] = []
         self._given = [_check_pair(pair) for pair in state_mapping or ()]
-        self._seeds = [v for v, _ in self._given if forward_context.is_seed(v)]
+        self._seeds = [v for v, _ in self._given if random_keys.is_seed(v)]
         self._begin()
 
     def _begin(self) -> None:
@@ -86,7 +86,7 @@ class StatelessScope:
             raise
         self._open.enter_context(value_scope(_current, self))
         if self._seeds:
-            self._open.enter_context(forward_context.key_scope(self._key))
+            self._open.enter_context(random_keys.key_scope(self._key))
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -127,11 +127,11 @@ class StatelessScope:
     def _now(self, variable: Any) -> Any:
         value = _value(variable)
         moved = self._drew and any(variable is seed for seed in self._seeds)
-        return forward_context.next_words(value) if moved else value
+        return random_keys.next_words(value) if moved else value
 
     def _key(self) -> jax.Array:
         self._drew = True
-        return forward_context.key_of(_value(self._seeds[0]))
+        return random_keys.key_of(_value(self._seeds[0]))
 
 
 _current: contextvars.ContextVar[StatelessScope | None] = contextvars.ContextVar(

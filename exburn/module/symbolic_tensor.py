@@ -22,8 +22,8 @@ import numpy as np
 from flax import nnx
 
 from exburn.core import forward_context, jax_dispatch, registry
-from exburn.core.forward_context import is_seed, key_scope
 from exburn.core.precision import standardize_dtype
+from exburn.core.random_keys import is_seed, key_scope
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import Substitution, substituting
 from exburn.core.symbolic_shapes import (

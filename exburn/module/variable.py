@@ -20,7 +20,7 @@ from jax.core import Tracer
 
 from exburn import constraints, initializers, regularizers
 from exburn.config import floatx
-from exburn.core import forward_context, registry, substitution
+from exburn.core import random_keys, registry, substitution
 from exburn.core.precision import standardize_dtype
 from exburn.core.symbolic_shapes import describe
 from exburn.core.variable_proxy import own_array
@@ -235,7 +235,7 @@ class Weight(nnx.Variable):
         The weight stays a spec, since its value comes from the file that is being read.
         """
         make = self.get_metadata("initializer")
-        rng = forward_context.philox(self.name, 0)
+        rng = random_keys.philox(self.name, 0)
         return jax.numpy.asarray(make(spec.shape, spec.dtype, rng=rng), spec.dtype)
 
     @property

@@ -14,7 +14,7 @@ from flax import nnx
 
 from exburn.compression.masking import WeightMasking
 from exburn.constraints import apply_constraints, constraints_of
-from exburn.core import forward_context
+from exburn.core import forward_context, random_keys
 from exburn.core.forward_context import Interceptor
 from exburn.core.substitution import Substitution, current, stand_in, substituting
 from exburn.module.building import materialize
@@ -236,7 +236,7 @@ class SplitModule:
 
         A layer is called as it is, if each of its weights has one.
         """
-        if forward_context.is_seed(part) or made_in(ctx, part):
+        if random_keys.is_seed(part) or made_in(ctx, part):
             return part
         if not isinstance(part, Weight):
             for _, weight, _ in iter_weights(part):

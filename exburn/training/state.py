@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.core.forward_context import key_of
+from exburn.core.random_keys import key_of
 
 
 @jax.tree_util.register_dataclass

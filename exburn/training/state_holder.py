@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from exburn.callbacks.contract import CallbackList
-from exburn.core import forward_context
+from exburn.core import random_keys
 from exburn.errors import BusyError
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
@@ -75,11 +75,7 @@ class StateHolder:
 
     @property
     def seed(self) -> int:
-        return (
-            forward_context.global_seed()
-            if self.given_seed is None
-            else self.given_seed
-        )
+        return random_keys.global_seed() if self.given_seed is None else self.given_seed
 
     def reseed(self, seed: int) -> None:
         """Goes on with the seed of another run."""

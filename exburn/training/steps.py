@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core import forward_context
+from exburn.core import forward_context, random_keys
 from exburn.core.forward_context import Interceptor
 from exburn.core.jax_dispatch import original
 from exburn.core.substitution import substituting
@@ -126,7 +126,7 @@ class Steps:
         outputs = jax.lax.stop_gradient(outputs)
         batch_parts = y, outputs, w, masks, row_mask, _count_rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
-        draws = forward_context.key_scope(lambda: _key_of_metrics(state.key()))
+        draws = random_keys.key_scope(lambda: _key_of_metrics(state.key()))
         values = self.split.reading(state.params, state.frozen, state.others)
         with draws, substituting(values):
             totals = self.objective.update(
@@ -244,7 +244,7 @@ class Steps:
                         batch, out, ctx, masks, row_mask, arrays[0]
                     )
             totals = self.objective.with_states(totals, own)
-            draws = forward_context.key_scope(lambda: _key_of_metrics(key))
+            draws = random_keys.key_scope(lambda: _key_of_metrics(key))
             seen = y, out, w, masks, row_mask, _count_rows(x, row_mask)
             with draws, substituting(self.split.reading(*arrays)):
                 return self.objective.update(totals, loss, parts, *seen)
@@ -257,7 +257,7 @@ class Steps:
             with forward_context.forward(ctx):
                 arguments = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
                 return own_loss(own, ctx.training, **arguments), ctx.parts
-        with forward_context.key_scope(ctx.key):  # of a loss that draws
+        with random_keys.key_scope(ctx.key):  # of a loss that draws
             loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
         for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
@@ -479,7 +479,7 @@ def _eval_key() -> jax.Array:
 
 def _key_of_metrics(key: jax.Array) -> jax.Array:
     """The key of what metrics draw in a step with this key."""
-    return jax.random.fold_in(key, forward_context.path_hash("metrics"))
+    return jax.random.fold_in(key, random_keys.path_hash("metrics"))
 
 
 def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:

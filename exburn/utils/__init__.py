@@ -13,9 +13,9 @@ from exburn.config import enable_interactive_logging as enable_interactive_loggi
 from exburn.config import (
     is_interactive_logging_enabled as is_interactive_logging_enabled,
 )
-from exburn.core.forward_context import set_random_seed as set_random_seed
 from exburn.core.missing_names import refuser as _refuser
 from exburn.core.precision import standardize_dtype as standardize_dtype
+from exburn.core.random_keys import set_random_seed as set_random_seed
 from exburn.data import PyDataset as PyDataset
 from exburn.data.packing import pack_x_y_sample_weight as pack_x_y_sample_weight
 from exburn.data.packing import unpack_x_y_sample_weight as unpack_x_y_sample_weight

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.core import forward_context
+from exburn.core import forward_context, random_keys
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
@@ -321,7 +321,7 @@ def _one_key(layer: Layer, training: bool):
     """Lets layers inside a scan draw in an eager call: the same at every step."""
     ctx = forward_context.current()
     assert ctx is not None
-    eager = training and ctx.key is None and not forward_context.tracing()
+    eager = training and ctx.key is None and not random_keys.tracing()
     if eager:
         ctx.key = layer.random_key()
     try:

@@ -1,15 +1,12 @@
-"""What a forward pass knows: keys, masks, sources, and the seeds of the process."""
-
-import random
+"""What a forward pass knows: keys, masks, sources, and interceptors of its calls."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
+from exburn import layers
 from exburn.core import forward_context
-from exburn.core.forward_context import Context, forward, key_scope
-from exburn.errors import ArgumentError
+from exburn.core.forward_context import Context, Interceptor, forward
 
 
 def test_keys_are_a_function_of_the_pass_the_path_and_the_draw():
@@ -51,47 +48,36 @@ def test_a_pass_is_under_way_in_its_block():
     assert forward_context.current() is None
 
 
-def test_random_numbers_in_a_compiled_function_need_a_key():
-    def drawn(_):
-        return jax.random.uniform(Context().random_key("Dropout"))
+class Note(Interceptor):
+    def __init__(self, name, notes):
+        self.name, self.notes = name, notes
 
-    with pytest.raises(ArgumentError, match="Dropout: random numbers are drawn"):
-        jax.eval_shape(drawn, 0.0)
-    made = []
-
-    def key():
-        made.append(1)
-        return jax.random.key(3)
-
-    with key_scope(key):
-        assert made == []  # nothing has drawn
-        one, two = (drawn(0) for _ in range(2))
-    assert one != two and len(made) == 2
-    with key_scope(jax.random.key(3)):
-        assert drawn(0) == one
+    def __call__(self, layer, call, args, kwargs):
+        self.notes.append(f"{self.name} {layer.name}")
+        return call(*args, **kwargs) * 2
 
 
-def test_set_random_seed_seeds_python_and_numpy_too():
-    def values():
-        forward_context.set_random_seed(7)
-        keys = [Context().random_key("") for _ in range(2)]
-        data = [jax.random.key_data(key).tolist() for key in keys]
-        return random.random(), np.random.rand(), forward_context.layer_seed(), data
-
-    assert values() == values()
-    assert forward_context.global_seed() == 7
+class Keep(Note):
+    keeps_arrays = True
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32, 1.0, True, "a"])
-def test_seeds_are_checked(seed):
-    with pytest.raises(ArgumentError, match="set_random_seed: seed must be"):
-        forward_context.set_random_seed(seed)
+def test_interceptors_surround_the_calls_of_all_layers_of_a_pass():
+    notes, layer = [], layers.Dense(1, kernel_initializer="ones", name="hidden")
+    layer.build((None, 2))
+    with forward(Context()) as context:
+        context.interceptors = (Note("outer", notes), Keep("inner", notes))
+        outputs = layer(jnp.ones((1, 2)))
+    assert notes == ["outer hidden", "inner hidden"] and outputs.tolist() == [[8.0]]
+    assert layer(jnp.ones((1, 2))).tolist() == [[2.0]]
+    assert [type(one) for one in context.within().interceptors] == [Note]
 
 
-def test_the_values_of_a_parameter_follow_seed_and_path():
-    def draw(path, seed):
-        return forward_context.philox(path, seed).random()
+def test_an_interceptor_may_give_the_layer_other_inputs():
+    class Halve(Interceptor):
+        def __call__(self, layer, call, args, kwargs):
+            return call(*(value / 2 for value in args), **kwargs)
 
-    assert draw("dense/kernel", 1) == draw("dense/kernel", 1)
-    assert len({draw(path, s) for path in "ab" for s in (1, 2)}) == 4
-    assert forward_context.path_hash("dense/kernel") == 988593171  # everywhere
+    with forward(Context()) as context:
+        context.interceptors = (Halve(),)
+        outputs = layers.Identity()(jnp.ones(2))
+    assert outputs.tolist() == [0.5, 0.5]

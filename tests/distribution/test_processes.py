@@ -129,7 +129,7 @@ def test_one_that_nobody_joins_says_so_and_ends():
 
 def test_a_random_seed_is_that_of_all():
     first, second = run(
-        "from exburn.core.forward_context import global_seed\nreport(s=global_seed())"
+        "from exburn.core.random_keys import global_seed\nreport(s=global_seed())"
     )
     assert first == second
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.core import forward_context, registry
+from exburn.core import forward_context, random_keys, registry
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Symbol
 from exburn.module.traversal import module_paths
@@ -99,7 +99,7 @@ def check_shapes(make, layer, inputs, free, call):
     if not free:
         assert all(None not in s.shape[1:] for s in jax.tree.leaves(inferred))
     alone = make()  # never saw a symbol
-    with forward_context.key_scope(jax.random.key(0)):
+    with random_keys.key_scope(jax.random.key(0)):
         same_specs(inferred, alone(*inputs, **call))
     assert [w.shape for w in alone.weights] == [w.shape for w in layer.weights]
 

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from exburn.core.forward_context import Context, forward, key_scope
+from exburn.core.forward_context import Context, forward
+from exburn.core.random_keys import key_scope
 from exburn.errors import ArgumentError
 from exburn.module.seed_generator import SeedGenerator, draw_key
 

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.core import forward_context
+from exburn.core import random_keys
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -81,12 +81,12 @@ def reader(tmp_path, monkeypatch):
     outside = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
     monkeypatch.setattr(sys, "path", outside)
     seeds = (
-        forward_context._seeds.seed,
+        random_keys._seeds.seed,
         random.getstate(),
         np.random.get_state(),
     )
     yield
-    forward_context._seeds.seed = seeds[0]
+    random_keys._seeds.seed = seeds[0]
     random.setstate(seeds[1])
     np.random.set_state(seeds[2])
 

@@ -9,7 +9,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.core import forward_context, quick_trace
+from exburn.core import quick_trace, random_keys
 from exburn.initializers import GlorotUniform
 from exburn.layers.normalization.batch import _normalize
 from exburn.optimizers import Adam
@@ -43,7 +43,7 @@ ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
 def test_what_models_repeat_is_traced_without_inner_programs(traced):
     text = str(traced())
     inner = text.count(" jit[")
-    assert inner <= ("_adapt" in text)  # traced once for each shape
+    assert inner <= ("_direction" in text)  # traced once for each shape
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
@@ -94,7 +94,7 @@ def test_values_drawn_by_threads_are_those_of_seed_and_path():
     wide = [layers.Dense(300, name=f"d{i}") for i in range(4)]
     model = exburn.Sequential([exburn.Input((300,)), *wide])
     for i, layer in enumerate(wide):
-        rng = forward_context.philox(f"d{i}/kernel", 5)
+        rng = random_keys.philox(f"d{i}/kernel", 5)
         np.testing.assert_array_equal(
             layer.kernel.numpy(), GlorotUniform()((300, 300), "float32", rng=rng)
         )

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from exburn.compression.quantization.grid import Grid
-from exburn.core.forward_context import tracing
+from exburn.core.random_keys import tracing
 from exburn.errors import ArgumentError
 from exburn.quantizers.packing import TERNARY_PLACES, pack_ternary, split_ternary
 from exburn.quantizers.rounding import ternarize

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.core.forward_context import path_hash
+from exburn.core.random_keys import path_hash
 from exburn.data import ArrayDataset, map_leaves
 from exburn.errors import ExBurnError
 from exburn.module.building import spec_like

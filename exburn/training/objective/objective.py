@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import losses, metrics
-from exburn.core.forward_context import key_scope
+from exburn.core.random_keys import key_scope
 from exburn.errors import DataError, LogitsWarning, warn
 from exburn.runtime.device import chosen_device
 from exburn.runtime.kernels.cross_entropy import is_long, spare_after, weighing_rows

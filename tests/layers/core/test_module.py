@@ -8,7 +8,7 @@ from tests.layers.check_layer import check_layer, pure
 from tests.layers.noise_and_masks import KEY, X
 
 from exburn import layers as L
-from exburn.core import forward_context
+from exburn.core import random_keys
 from exburn.errors import ArgumentError
 
 
@@ -39,7 +39,7 @@ def test_a_module_is_told_about_training_and_left_as_it_was():
     layer = L.ModuleLayer(block)
     idle = layer(X)
     mean = block.norm.mean.get_value()
-    with forward_context.key_scope(KEY):
+    with random_keys.key_scope(KEY):
         busy = layer(X, training=True)
     assert np.sum(np.asarray(busy) == 0) > 0 and np.all(np.asarray(idle) != 0)
     assert np.any(block.norm.mean.get_value() != mean)

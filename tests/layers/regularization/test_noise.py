@@ -8,7 +8,7 @@ from tests.layers.inputs import FLAT, IMAGE, SEQUENCE, TIME, VOLUME
 from tests.layers.noise_and_masks import KEY, X, rng
 
 from exburn import layers as L
-from exburn.core import forward_context
+from exburn.core import random_keys
 
 NOISE = {
     "dropout": (L.Dropout(0.3), 1, 3 / 7),
@@ -38,7 +38,7 @@ BAD_ARGUMENTS = [
 @pytest.mark.parametrize("name", NOISE)
 def test_noise_has_the_right_mean_and_variance(name):
     layer, mean, variance = NOISE[name]
-    with forward_context.key_scope(KEY):
+    with random_keys.key_scope(KEY):
         y = np.asarray(layer(np.ones((300, 300), "float32"), training=True))
     assert abs(y.mean() - mean) < 0.01
     assert abs(y.var() - variance) < 0.01
@@ -46,7 +46,7 @@ def test_noise_has_the_right_mean_and_variance(name):
 
 def test_alpha_dropout_keeps_mean_and_variance():
     x = rng.normal(size=(300, 300)).astype("float32")
-    with forward_context.key_scope(KEY):
+    with random_keys.key_scope(KEY):
         y = np.asarray(L.AlphaDropout(0.4)(x, training=True))
     assert abs(y.mean()) < 0.02 and abs(y.var() - 1) < 0.03
     values, counts = np.unique(y, return_counts=True)
@@ -77,7 +77,7 @@ def test_noise_is_a_function_of_key_and_seed():
     ids=lambda v: v.name if hasattr(v, "name") else None,
 )
 def test_dropout_is_shared_along_axes(layer, shape, axes):
-    with forward_context.key_scope(KEY):
+    with random_keys.key_scope(KEY):
         y = np.asarray(layer(np.ones(shape, "float32"), training=True))
     assert (y.min(axes) == y.max(axes)).all()
     assert set(np.unique(y)) == {0.0, 2.0}
