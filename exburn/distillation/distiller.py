@@ -123,7 +123,7 @@ class Distiller(Model):
         self.total_loss_tracker = Mean(name="total_loss")
         if _waits(teacher):
             return
-        call = _traced(teacher)
+        call = _trace_call(teacher)
         if not student.built:
             infer(student, *call)
             materialize(student)
@@ -246,7 +246,7 @@ class Distiller(Model):
         for loss, weight, project in zip(
             losses, weights, self.projections, strict=True
         ):
-            teacher, student = self._compared(
+            teacher, student = self._outputs_to_compare(
                 loss, teacher_features, features, taught, y_pred
             )
             student = project(student)
@@ -262,7 +262,7 @@ class Distiller(Model):
             total = total + weight * value
         return total
 
-    def _compared(
+    def _outputs_to_compare(
         self, loss: Any, theirs: dict, mine: dict, taught: Any, y_pred: Any
     ) -> tuple[Any, Any]:
         """The teacher's and the student's outputs that a loss compares."""
@@ -368,7 +368,7 @@ def _waits(teacher: Model) -> bool:
     return registry.from_file() and teacher._meta.value.traced is None
 
 
-def _traced(teacher: Model) -> Any:
+def _trace_call(teacher: Model) -> Any:
     """How the teacher is called, and the specs that it is called on."""
     traced = teacher._meta.value.traced
     if traced is None or not teacher.built:

@@ -308,9 +308,3 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         unsmoothed = is_known(self.label_smoothing, 0)
         last = self.axis in (-1, len(y_pred.shape) - 1)
         return bool(self.from_logits) and last and unsmoothed
-
-    def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
-        if self.ignore_class is None:
-            return None
-        labels = class_labels(self.name, y_true, y_pred, self.axis)
-        return labels == self.ignore_class

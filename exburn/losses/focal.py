@@ -389,9 +389,3 @@ class SparseCategoricalFocalCrossentropy(FormulaLoss):
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         classes = y_pred.shape[self.axis]
         check_class_range(self.name, y_true, classes, self.ignore_class)
-
-    def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
-        if self.ignore_class is None:
-            return None
-        labels = class_labels(self.name, y_true, y_pred, self.axis)
-        return labels == self.ignore_class

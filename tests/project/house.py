@@ -75,7 +75,8 @@ def sources(root: Path) -> dict[str, Source]:
 
 def root_entries(root: Path) -> list[str]:
     """The public names and rooms in the package's folder."""
-    names = {path.name for path in (root / "exburn").iterdir()}
+    entries = [*(root / "exburn").iterdir()]
+    names = {p.name for p in entries if p.is_file() or any(p.rglob("*.py"))}
     return sorted(names - {"__init__.py", "__main__.py", "__pycache__", "py.typed"})
 
 

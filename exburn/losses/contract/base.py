@@ -342,6 +342,13 @@ class FormulaLoss(Loss):
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
+    def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        """Entries whose label is the loss' ``ignore_class``; ``None`` without one."""
+        if getattr(self, "ignore_class", None) is None:
+            return None
+        labels = class_labels(self.name, y_true, y_pred, self.axis)
+        return labels == self.ignore_class
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         name_constructor(cls)
