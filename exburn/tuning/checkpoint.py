@@ -325,7 +325,7 @@ def _restore_kept(
     for number, (lane, lane_state) in enumerate(zip(lanes, states, strict=True)):
         if not lane_state["kept"]:
             continue
-        state = lane.variant.initial_state([lane.record.trial])
+        state = lane.variant.states.initial([lane.record.trial])
         like: Any = jax.tree.map(
             lambda v: v[0], (state.params, state.frozen, state.others)
         )

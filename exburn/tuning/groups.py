@@ -57,7 +57,7 @@ class Group:
         self.variant, self.members, self.trials = variant, list(members), list(trials)
         self.rows = None if rows is None else list(rows)
         with variant.making_states():
-            state = variant.initial_state(trials) if state is None else state
+            state = variant.states.initial(trials) if state is None else state
             self.state = variant.placement.state(state)
         seeds = [variant.seed(trial) for trial in trials]
         if not own_order:
@@ -167,7 +167,7 @@ class Group:
 
     def set_values(self) -> None:
         """Gives the states the numbers and seeds of the trials."""
-        self.state = self.variant.with_values(self.state, self.trials)
+        self.state = self.variant.states.with_values(self.state, self.trials)
 
     def try_chunk(self) -> int:
         """Trains on the first chunk of an epoch, for its time; returns its steps."""

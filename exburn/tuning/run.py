@@ -152,7 +152,7 @@ class SweepRun:
             if self._is_over:
                 return
             if number >= self.decided and rung is not self.rungs[-1]:
-                with self._undoing():
+                with _undoing(self):
                     self._decide(rung)
                     self.decided = number + 1
                 if checkpoint is not None:
@@ -182,24 +182,6 @@ class SweepRun:
         """Ends the process if it was told to, at a place that can be gone on from."""
         if self._termination.requested:
             self._termination.leave()
-
-    @contextlib.contextmanager
-    def _undoing(self) -> Iterator[None]:
-        """Takes back what the block has decided if it raises."""
-        groups, decided = self.groups, self.decided
-        before = [
-            (copy.copy(lane), dataclasses.replace(lane.record, trial={**trial}))
-            for lane, trial in ((lane, lane.record.trial) for lane in self.lanes)
-        ]
-        try:
-            yield
-        except BaseException:
-            with defer_signals():
-                self.groups, self.decided = groups, decided
-                for lane, (fields, record) in zip(self.lanes, before, strict=True):
-                    vars(lane.record).update(vars(record))
-                    vars(lane).update(vars(fields))
-            raise
 
     @property
     def _is_over(self) -> bool:
@@ -439,22 +421,32 @@ class SweepRun:
             for at, number in enumerate(group.members):
                 if number not in chosen or number in group.members[:at]:
                     continue
-                one: TrainState = lanes.lane(host, at)
                 lane = self.lanes[number]
-                if self._early is None or number not in self._early.kept or not whole:
-                    lane.weights = one.params, one.frozen, one.others
-                lane.opt_state, lane.step = one.opt_state, int(one.step)
-                if lane.record.status == "nan":
-                    lane.opt_state = None
-
-    # ------------------------------------------------------------------ models
-    def build(self, number: int) -> Model:
-        """The model of a lane, an ordinary one that goes on where the lane ended."""
-        return build_model(self.lanes[number])
+                best = self._early is not None and number in self._early.kept
+                lane.keep(lanes.lane(host, at), weights=not (whole and best))
 
     def _tell(self, hook: str, *args: Any) -> None:
         for callback in self._ready.callbacks:
             getattr(callback, hook)(*args)
+
+
+@contextlib.contextmanager
+def _undoing(run: SweepRun) -> Iterator[None]:
+    """Takes back what the block has decided if it raises."""
+    groups, decided = run.groups, run.decided
+    before = [
+        (copy.copy(lane), dataclasses.replace(lane.record, trial={**trial}))
+        for lane, trial in ((lane, lane.record.trial) for lane in run.lanes)
+    ]
+    try:
+        yield
+    except BaseException:
+        with defer_signals():
+            run.groups, run.decided = groups, decided
+            for lane, (fields, record) in zip(run.lanes, before, strict=True):
+                vars(lane.record).update(vars(record))
+                vars(lane).update(vars(fields))
+        raise
 
 
 def _values_of(group: Group, logs: Readings | None) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from exburn.models import Model
 from exburn.models.fit_data import prepare_for_fit, read_fit_data
 from exburn.models.session import require_trainer
 from exburn.training.requests import DataRequest, FitData
+from exburn.training.state import TrainState
 from exburn.tuning.callbacks import SweepCallback, make_callbacks
 from exburn.tuning.folds import fold_masks
 from exburn.tuning.groups import Rows
@@ -99,6 +100,13 @@ class Lane:
     weights: tuple | None = None
     opt_state: Any = None
     step: int = 0
+
+    def keep(self, state: TrainState, *, weights: bool) -> None:
+        """Keeps a state on the host; that of a lane which turned NaN has no slots."""
+        if weights:
+            self.weights = state.params, state.frozen, state.others
+        self.step = int(state.step)
+        self.opt_state = None if self.record.status == "nan" else state.opt_state
 
 
 @dataclasses.dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -65,6 +66,7 @@ class Variant:
         arrays: Paths whose values are numbers of each lane, and the names of these.
         constant: Paths that turned out to need programs of their own, and why.
         largest: What is fixed, and the widest of each width.
+        states: The states that lanes begin with.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Variant:
         self.holder, self.preparer = self.trainer.holder, self.trainer.preparer
         self.arrays: dict[str, str] = {}
         self._values_in: dict[tuple[str, str], Any] = {}
-        self._of_widths: dict[str, str] = {}  # numbers, and the paths they stand for
+        self.of_widths: dict[str, str] = {}  # numbers, and the paths they stand for
         self._take_widths()
         self._take(trials)
         prepare_for_fit(self.model, self.data)
@@ -105,14 +107,12 @@ class Variant:
         self._programs: dict[Lanes, Programs] = {}
         self._why: str | None = None
         self._feeds: dict[tuple, Feed] = {}
-        self._init: Any = None
-        self._warm: Any = None
         if placement is not None:
             self.holder.placement = placement
         if self.widths:
             inner = self.holder.placement
             self.holder.placement = MaskedWidths(inner, self.widths, self.model)
-        self._drawn: dict[tuple, dict[str, np.ndarray]] = {}
+        self.states = LaneStates(self)
 
     def takes(self, fixed: Trial, trials: Sequence[Trial]) -> bool:
         """Whether its programs run other trials, too."""
@@ -158,9 +158,10 @@ class Variant:
         model = self._with_layers(fixed)
         of_layers = self._of_layers(fixed)
         if of_layers:
-            self._keep_weights(model)
+            _keep_weights(self.source, model, self.source_seed)
             for path in of_layers:
-                self._check_initializer(model, self.places[path])
+                place = self.places[path]
+                _check_initializer(self.source, model, place, self.source_seed)
         others = [path for path in _whole_first(fixed) if path not in of_layers]
         if others:  # losses are known when the model is prepared
             prepare_for_fit(model, dataclasses.replace(self.data))
@@ -179,39 +180,6 @@ class Variant:
         for path in self._of_layers(fixed):
             model = self.places[path].put(model, fixed[path])
         return model
-
-    def _keep_weights(self, model: Model) -> None:
-        """Gives a model of another structure those weights that were not just drawn."""
-        initial = redraw(self.source, self.source_seed)
-        own = {path: weight for path, weight, _ in iter_weights(model)}
-        for path, weight, _ in iter_weights(self.source):
-            value = weight.get_raw_value()
-            if path in initial or path not in own:
-                continue
-            if own[path].get_raw_value().shape == value.shape:
-                own[path].set_raw_value(jnp.copy(value))
-
-    def _check_initializer(self, model: Model, place: HyperparameterPlace) -> None:
-        """Raises if a place is an initializer's, and no weight is made by it."""
-        name = place.part or str(place.key)
-        initializer = getattr(dict(iter_modules(model))[place.layer or ""], name, None)
-        if not name.endswith("initializer") or initializer is None:
-            return
-        initial = redraw(self.source, self.source_seed)
-        set_since = {path for path, _, _ in iter_weights(self.source)} - initial.keys()
-        drawn = [
-            path
-            for path, weight, _ in iter_weights(model)
-            if weight.get_metadata().get("initializer") is initializer
-        ]
-        if drawn and set_since.issuperset(drawn):
-            raise ArgumentError(
-                "sweep",
-                f"{place.path!r} would change nothing: the weights of "
-                f"{place.layer!r} were set or trained since they were drawn",
-                {"weights": ", ".join(drawn)},
-                hint="Sweep a model that is not trained yet, as its clone_model.",
-            )
 
     @property
     def source_seed(self) -> int:
@@ -251,7 +219,7 @@ class Variant:
                 if slot.place not in named:
                     self.constant[path] = "a width that is needed to compile a step"
                 else:
-                    self._of_widths[named[slot.place]] = path
+                    self.of_widths[named[slot.place]] = path
 
     def units(self, trial: Trial) -> dict[str, int]:
         """The units of a lane, by the paths of the widths that differ."""
@@ -275,7 +243,7 @@ class Variant:
                 continue
             slot = place.slot(self.model)
             if slot is not None:
-                values = [self._value_in(path, value) for value in values]
+                values = [self.value_in(path, value) for value in values]
             if slot is None or not is_array(values):
                 self.constant[path] = "values that are no numbers of one attribute"
                 continue
@@ -303,7 +271,7 @@ class Variant:
             else:
                 self.arrays[path] = name
 
-    def _value_in(self, path: str, value: Any) -> Any:
+    def value_in(self, path: str, value: Any) -> Any:
         """What the model holds of a trial's value."""
         key = path, repr(value)
         if key not in self._values_in:
@@ -458,16 +426,28 @@ class Variant:
 
         return jax.tree_util.tree_map_with_path(one, tree)
 
-    # ------------------------------------------------------------------ states
     def seed(self, trial: Trial) -> int:
         """The seed of a lane."""
         return int(trial.get("seed", self.source_seed))
 
-    def initial_state(self, trials: Sequence[Trial]) -> TrainState:
+
+class LaneStates:
+    """The states that the lanes of a variant begin with, by their trials."""
+
+    def __init__(self, variant: Variant):
+        # No circle: the arrays would stay until Python looks for garbage.
+        proxy: Any = weakref.proxy(variant)
+        self._variant: Variant = proxy
+        self._holder = variant.holder
+        self._drawn: dict[tuple, dict[str, np.ndarray]] = {}
+        self._init: Any = None
+        self._warm: Any = None
+
+    def initial(self, trials: Sequence[Trial]) -> TrainState:
         """The state that the lanes of some trials begin with."""
-        count, seeds = len(trials), [self.seed(trial) for trial in trials]
-        groups = [dict(group) for group in self.holder.split.read()]
-        redraws = bool(self.widths) or any("seed" in trial for trial in trials)
+        count, seeds = len(trials), [self._variant.seed(trial) for trial in trials]
+        groups = [dict(group) for group in self._holder.split.read()]
+        redraws = bool(self._variant.widths) or any("seed" in trial for trial in trials)
         drawn = [self._draw(trial) for trial in trials] if redraws else [{}]
         for group in groups:
             for name, value in group.items():
@@ -488,32 +468,33 @@ class Variant:
             others,
             opt_state,
             None,
-            jnp.full(count, self.holder.step, jnp.int32),
+            jnp.full(count, self._holder.step, jnp.int32),
             jax.device_put(lanes.seeds_data(seeds)),
         )
 
     def with_values(self, state: TrainState, trials: Sequence[Trial]) -> TrainState:
         """States of lanes with the numbers and seeds of other trials."""
-        seeds = [self.seed(trial) for trial in trials]
+        seeds = [self._variant.seed(trial) for trial in trials]
         new = state.replace(
             others={**state.others, **self._numbers(state.others, trials)},
             opt_state=self.with_rates(state.opt_state, trials),
             seed=jax.device_put(lanes.seeds_data(seeds)),
         )
-        return self.placement.state(new)
+        return self._variant.placement.state(new)
 
     def _draw(self, trial: Trial) -> dict[str, np.ndarray]:
         """The weights of a lane that nobody has changed, by name."""
-        seed, units = self.seed(trial), self.units(trial)
+        variant = self._variant
+        seed, units = variant.seed(trial), variant.units(trial)
         key = seed, *units.values()
         if key in self._drawn:
             return self._drawn[key]
-        structural = any(self.places[p].layer is not None for p in self.fixed)
-        of = self.model if structural or self.widths else self.source
+        structural = any(variant.places[p].layer is not None for p in variant.fixed)
+        of = variant.model if structural or variant.widths else variant.source
         shapes = {path: w.get_raw_value().shape for path, w, _ in iter_weights(of)}
-        drawn = redraw(of, seed, narrow_shapes(self.widths, units, shapes))
+        drawn = redraw(of, seed, narrow_shapes(variant.widths, units, shapes))
         self._drawn[key] = {
-            name: widen(self.widths, name, value, shapes[name])
+            name: widen(variant.widths, name, value, shapes[name])
             for name, value in drawn.items()
         }
         return self._drawn[key]
@@ -528,22 +509,24 @@ class Variant:
 
     def _values(self, name: str, trials: Sequence[Trial]) -> list[Any]:
         """A number in each lane; where it does not vary it is the source's."""
-        if name in self._of_widths:
-            width = self._of_widths[name]
-            return [self.units(trial)[width] for trial in trials]
-        path = next((p for p, n in self.arrays.items() if n == name), None)
+        variant = self._variant
+        if name in variant.of_widths:
+            width = variant.of_widths[name]
+            return [variant.units(trial)[width] for trial in trials]
+        path = next((p for p, n in variant.arrays.items() if n == name), None)
         if path is None:
-            return [self.preparer.splitter.numbers[name].slot.read()] * len(trials)
-        slot = self.places[path].slot(self.source)
-        own: Any = None if slot is None else slot.read()
-        return [self._value_in(path, t[path]) if path in t else own for t in trials]
+            own = variant.preparer.splitter.numbers[name].slot.read()
+            return [own] * len(trials)
+        slot = variant.places[path].slot(variant.source)
+        own = None if slot is None else slot.read()
+        return [variant.value_in(path, t[path]) if path in t else own for t in trials]
 
     def _opt_state(self, params: Any, others: Any, trials: Sequence[Trial]) -> Any:
-        optimizer, count = self.holder.optimizer, len(trials)
-        if self.holder.step and self.holder.opt_state is not None:
-            state = lanes.repeat(self.holder.opt_state, count)
+        optimizer, count = self._holder.optimizer, len(trials)
+        if self._holder.step and self._holder.opt_state is not None:
+            state = lanes.repeat(self._holder.opt_state, count)
             return self.with_rates(state, trials)
-        numbers = self.holder.split.numbers
+        numbers = self._holder.split.numbers
 
         def init(params: Any, others: Any) -> Any:
             with holding(numbers, others):
@@ -556,8 +539,8 @@ class Variant:
 
     def with_rates(self, opt_state: Any, trials: Sequence[Trial]) -> Any:
         """The optimizers' states with the learning rates of the lanes' trials."""
-        optimizer = self.holder.optimizer
-        for path, place in self.places.items():
+        optimizer = self._holder.optimizer
+        for path, place in self._variant.places.items():
             if place.kind != "rate" or not any(path in trial for trial in trials):
                 continue
             own = getattr(optimizer, place.key)
@@ -568,12 +551,12 @@ class Variant:
 
     def with_warmup(self, opt_state: Any, others: Any) -> Any:
         """The optimizers' states with the warm-up of ``compile``, if there is one."""
-        if (warmup := self.model._training_session.warmup) is None:
+        if (warmup := self._variant.model._training_session.warmup) is None:
             return opt_state
-        optimizer, numbers = self.holder.optimizer, self.holder.split.numbers
+        optimizer, numbers = self._holder.optimizer, self._holder.split.numbers
         warmup = copy.copy(warmup)
-        warmup.set_model(self.model)
-        warmup.set_params({"steps": self.data.known_steps})
+        warmup.set_model(self._variant.model)
+        warmup.set_params({"steps": self._variant.data.known_steps})
 
         def rate_of(rate: Any, others: Any) -> Any:
             with holding(numbers, others):
@@ -586,6 +569,43 @@ class Variant:
         target = self._warm(opt_state["rate"], values)
         options = warmup.hyperparameters(np.asarray(target))
         return optimizer.with_hyperparameters(opt_state, **options)
+
+
+def _keep_weights(source: Model, model: Model, seed: int) -> None:
+    """Gives a model of another structure those weights that were not just drawn."""
+    initial = redraw(source, seed)
+    own = {path: weight for path, weight, _ in iter_weights(model)}
+    for path, weight, _ in iter_weights(source):
+        value = weight.get_raw_value()
+        if path in initial or path not in own:
+            continue
+        if own[path].get_raw_value().shape == value.shape:
+            own[path].set_raw_value(jnp.copy(value))
+
+
+def _check_initializer(
+    source: Model, model: Model, place: HyperparameterPlace, seed: int
+) -> None:
+    """Raises if a place is an initializer's, and no weight is made by it."""
+    name = place.part or str(place.key)
+    initializer = getattr(dict(iter_modules(model))[place.layer or ""], name, None)
+    if not name.endswith("initializer") or initializer is None:
+        return
+    initial = redraw(source, seed)
+    set_since = {path for path, _, _ in iter_weights(source)} - initial.keys()
+    drawn = [
+        path
+        for path, weight, _ in iter_weights(model)
+        if weight.get_metadata().get("initializer") is initializer
+    ]
+    if drawn and set_since.issuperset(drawn):
+        raise ArgumentError(
+            "sweep",
+            f"{place.path!r} would change nothing: the weights of "
+            f"{place.layer!r} were set or trained since they were drawn",
+            {"weights": ", ".join(drawn)},
+            hint="Sweep a model that is not trained yet, as its clone_model.",
+        )
 
 
 def _whole_first(paths: Iterable[str]) -> list[str]:

@@ -28,7 +28,7 @@ def test_numbers_that_a_step_computes_with_are_arrays_of_one_program():
     ]
     one, two = variants_of(make_model(), trials)
     assert one is two and one.arrays.keys() == {"drop/rate", "norm/momentum"}
-    state = one.initial_state(trials)
+    state = one.states.initial(trials)
     assert state.opt_state["rate"]["learning_rate"].tolist() == [
         np.float32(0.1),
         np.float32(0.2),
@@ -49,7 +49,7 @@ def test_what_no_array_stands_for_makes_programs_of_their_own():
 
 def test_a_lane_begins_with_the_weights_of_its_seed():
     trials = [{"seed": 4}, {"seed": 5}]
-    state = variants_of(make_model(seed=9), trials)[0].initial_state(trials)
+    state = variants_of(make_model(seed=9), trials)[0].states.initial(trials)
     for lane, seed in enumerate((4, 5)):
         alone = make_model(seed=seed).get_layer("hidden").kernel
         own = state.params["hidden/kernel"][lane]
@@ -60,7 +60,7 @@ def test_weights_that_somebody_has_changed_are_those_of_all_lanes():
     model, trials = make_model(), [{"seed": 4}, {"seed": 5}]
     kernel = np.ones((5, 6), np.float32)
     model.get_layer("hidden").kernel.assign(kernel)
-    state = variants_of(model, trials)[0].initial_state(trials)
+    state = variants_of(model, trials)[0].states.initial(trials)
     np.testing.assert_array_equal(state.params["hidden/kernel"], [kernel, kernel])
     assert (state.params["out/kernel"][0] != state.params["out/kernel"][1]).any()
 
@@ -73,7 +73,7 @@ def test_a_momentum_that_begins_at_zero_is_varied_all_the_same(trained):
     trials = [{"momentum": 0.0}, {"momentum": 0.9}]
     variant = variants_of(model, trials)[0]
     assert variant.arrays.keys() == {"momentum"}
-    velocity = [v for v in np.asarray(variant.initial_state(trials).step)]
+    velocity = [v for v in np.asarray(variant.states.initial(trials).step)]
     assert velocity == [int(trained)] * 2
     assert model.optimizer.momentum == 0.0
 
@@ -86,7 +86,7 @@ def test_an_interval_that_a_layer_makes_of_a_number_is_an_array_too():
     trials = [{"move/height_factor": 0.1}, {"move/height_factor": (-0.3, 0.0)}]
     places = {path: find(model, path) for path in trials[0]}
     variant = make_variants(model, data, places, trials, 1)[0]
-    held = variant.initial_state(trials).others[variant.arrays["move/height_factor"]]
+    held = variant.states.initial(trials).others[variant.arrays["move/height_factor"]]
     np.testing.assert_allclose(held, [[-0.1, 0.1], [-0.3, 0.0]], rtol=1e-6)
 
 
