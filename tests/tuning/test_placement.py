@@ -23,8 +23,8 @@ def program_text(own_order):
     places = {"seed": find(model, "seed")}
     (variant, *_) = make_variants(model, data, places, trials, 1, placement_of("all"))
     group = Group(variant, range(8), trials, own_order=own_order)
-    program = variant.programs(group._lanes(group.feed)).train
-    totals = group._totals("train", [False] * 8)
+    program = group.programs(group.feed).train
+    totals = group.totals("train", [False] * 8)
     chunk = next(iter(group.feed.epoch(0)))
     args = group.state.replace(metrics=None), totals, *chunk.arguments
     args, _ = variant.placement.bind(args, 2)
