@@ -85,17 +85,8 @@ class BERT(TextModel):
     for padding, and ``token_type_ids``, the part of the text, which may be ``None``.
 
     Args:
-        vocabulary_size: Number of tokens.
-        layers: Number of blocks.
-        width: Number of features.
-        heads: Number of heads, which divide them.
         mlp_width: Number of features between a block's dense layers.
-        positions: Number of tokens that a text may have.
         types: Number of parts that a text may have.
-        dropout: Share of features that is dropped in training.
-        attention_dropout: Share of the weights of attention that is.
-        activation: Between a block's dense layers.
-        epsilon: Of the normalizations.
         pooling: ``"first"`` or ``"mean"`` for one vector of a text, ``"pooler"`` for
             the first one after a dense layer with tanh; ``None`` for all of them. With
             ``classes`` it is ``"pooler"`` if None.
@@ -104,18 +95,10 @@ class BERT(TextModel):
         labels: Names of the classes, which ``config.json`` has.
         top_dropout: Share of features that is dropped before the classifier; as
             ``dropout`` if None.
-        weights: A file, a folder, or the name of a repository on a hub, whose sizes are
-            these; ``None`` for random ones. ``BERT.from_pretrained`` takes the sizes
-            from the folder.
 
     Shape:
         input_ids: [batch, tokens] → [batch, tokens, width], [batch, width] with
         ``pooling``, [batch, classes] with ``classes``
-
-    Raises:
-        ArgumentError: A size is no integer >= 1, or the heads do not divide the width.
-        FileFormatError: The weights are of another model.
-        MissingFileError: There is no such file or folder.
 
     Example:
         >>> import numpy as np

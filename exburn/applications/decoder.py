@@ -18,6 +18,15 @@ class Decoder(TextModel):
 
     Subclasses have ``generation`` among the arguments of their constructor, and pass it
     to ``_set_generation``.
+
+    Args:
+        generation: What ``generate`` does where a call says nothing: a mapping of
+            ``end_tokens``, ``do_sample``, ``temperature``, ``top_k``, ``top_p``,
+            ``min_p``, ``repetition_penalty``, ``max_new_tokens`` and ``max_length``;
+            folders tell it.
+
+    Shape:
+        x: [batch, time] of integers → [batch, time, vocabulary_size]
     """
 
     further = (GENERATION,)

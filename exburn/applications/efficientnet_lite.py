@@ -135,14 +135,10 @@ class EfficientNetLite(ImageModel):
     """The EfficientNet-Lite of a width and a depth.
 
     Args:
-        include_top: Whether the classifier is part of the model.
         weights: A file, a folder, or the name of a repository on a hub, under the names
             of ``timm`` or ``efficientnet_pytorch``; ``None`` for random ones.
-        input_shape: Shape of the images, without the batch.
         pooling: Without the top ``"avg"`` or ``"max"`` over all places, or ``None`` for
             the map itself.
-        classes: Number of classes of the top.
-        classifier_activation: Activation of the top; ``None`` for logits.
         width: Factor on the numbers of channels.
         depth: Factor on the numbers of blocks.
         size: Height and width of the images by default.
@@ -153,16 +149,6 @@ class EfficientNetLite(ImageModel):
             1e-5 with PyTorch's.
         mean: Of each channel, of pixels from 0 to 1: for ``preprocess``. By default
             TensorFlow's 127 / 255 with its padding, and ImageNet's with PyTorch's.
-        deviation: The same of their deviations.
-        crop: Share of an image's shorter side that ``preprocess`` keeps; ``True`` for
-            the middle of what ``resize`` makes; ``None`` for the whole image, whatever
-            its form.
-        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
-            ``"box"`` or ``"hamming"``, for ``preprocess``.
-        labels: Names of the classes, for ``decode``; ImageNet's if None.
-        resize: For ``preprocess``: the length of the shorter side, or (height, width),
-            before a cut; ``False`` for images as they are.
-        crop_mode: ``"center"``, ``"border"`` or ``"squash"``, for a share as ``crop``.
 
     Shape:
         x: [batch, height, width, 3] → [batch, classes]

@@ -85,34 +85,10 @@ class GPT2(Decoder):
     and ``generate`` writes.
 
     Args:
-        vocabulary_size: Number of tokens.
-        layers: Number of blocks.
-        width: Number of features.
-        heads: Number of heads, which divide them.
         mlp_width: Number of features between a block's dense layers; 4 × ``width`` if
             None.
-        positions: Number of tokens that a text may have.
-        dropout: Share of features that is dropped in training.
-        epsilon: Of the normalizations.
         embedding_dropout: Share of the features of the embedding that is; as
             ``dropout`` if None.
-        attention_dropout: Share of the weights of attention that is.
-        activation: Between a block's dense layers.
-        generation: What ``generate`` does where a call says nothing: a mapping of
-            ``end_tokens``, ``do_sample``, ``temperature``, ``top_k``, ``top_p``,
-            ``min_p``, ``repetition_penalty``, ``max_new_tokens`` and ``max_length``;
-            folders tell it.
-        weights: A file, a folder, or the name of a repository on a hub, whose sizes are
-            these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
-            the folder.
-
-    Shape:
-        x: [batch, time] of integers → [batch, time, vocabulary_size]
-
-    Raises:
-        ArgumentError: A size is no integer >= 1, or the heads do not divide the width.
-        FileFormatError: The weights are of another model.
-        MissingFileError: There is no such file or folder.
 
     Example:
         >>> GPT2(10, layers=1, width=24, heads=3).count_params()

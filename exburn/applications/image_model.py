@@ -21,6 +21,23 @@ class ImageModel(TakesImages, Pretrained):
     ``resize`` and ``crop_mode`` among the arguments of their constructor, and pass them
     to ``_describe``.
 
+    Args:
+        include_top: Whether the classifier is part of the model.
+        input_shape: Shape of the images, without the batch.
+        classes: Number of classes of the top.
+        classifier_activation: Activation of the top; ``None`` for logits.
+        mean: Of each channel, of pixels from 0 to 1: for ``preprocess``.
+        deviation: The same of their deviations.
+        crop: Share of an image's shorter side that ``preprocess`` keeps; ``True`` for
+            the middle of what ``resize`` makes; ``None`` for the whole image, whatever
+            its form.
+        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
+            ``"box"`` or ``"hamming"``, for ``preprocess``.
+        labels: Names of the classes, for ``decode``; ImageNet's if None.
+        resize: For ``preprocess``: the length of the shorter side, or (height, width),
+            before a cut; ``False`` for images as they are.
+        crop_mode: ``"center"``, ``"border"`` or ``"squash"``, for a share as ``crop``.
+
     Attributes:
         has_top: Whether the classifier is part of the model; known by then.
     """

@@ -95,31 +95,17 @@ class Llama(Decoder):
     number of positions: how long a text may be is a matter of the training.
 
     Args:
-        vocabulary_size: Number of tokens.
-        layers: Number of blocks.
-        width: Number of features.
         heads: Number of heads of queries, which divide them.
         key_value_heads: Number of heads of keys and values, which divides that; as many
             if None.
         mlp_width: Number of features in a block's network.
         rope_base: Base of the angles of positions.
         sliding_window: A token sees only those less than this many steps away.
-        epsilon: Of the normalizations.
         tie_embeddings: Whether the scores come from the table of the embeddings.
         rope_factor: Positions are divided by it, for longer texts.
         attention_dropout: Share of the weights of attention that is dropped in
             training.
         activation: Of the gate of a block's network.
-        generation: What ``generate`` does where a call says nothing: a mapping of
-            ``end_tokens``, ``do_sample``, ``temperature``, ``top_k``, ``top_p``,
-            ``min_p``, ``repetition_penalty``, ``max_new_tokens`` and ``max_length``;
-            folders tell it.
-        weights: A file, a folder, or the name of a repository on a hub, whose sizes are
-            these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
-            the folder.
-
-    Shape:
-        x: [batch, time] of integers → [batch, time, vocabulary_size]
 
     Raises:
         ArgumentError: A size is no integer >= 1, or they do not divide each other.

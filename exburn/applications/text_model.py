@@ -12,7 +12,27 @@ from exburn.text.folder import TOKENIZER, TOKENIZER_FILES
 
 
 class TextModel(Pretrained):
-    """Base of pretrained models that are given token numbers."""
+    """Base of pretrained models that are given token numbers.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        layers: Number of blocks.
+        width: Number of features.
+        heads: Number of heads, which divide them.
+        positions: Number of tokens that a text may have.
+        dropout: Share of features that is dropped in training.
+        attention_dropout: Share of the weights of attention that is.
+        activation: Between a block's dense layers.
+        epsilon: Of the normalizations.
+        weights: A file, a folder, or the name of a repository on a hub, whose sizes are
+            these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
+            the folder.
+
+    Raises:
+        ArgumentError: A size is no integer >= 1, or the heads do not divide the width.
+        FileFormatError: The weights are of another model.
+        MissingFileError: There is no such file or folder.
+    """
 
     @classmethod
     def from_pretrained(cls, source: Any, *, dtype: Any = None, **changes: Any) -> Self:

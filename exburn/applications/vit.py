@@ -164,15 +164,11 @@ class ViT(ImageModel):
     """A vision transformer: patches, blocks of attention, and a classifier.
 
     Args:
-        include_top: Whether the classifier is part of the model.
         weights: A file, a folder, or the name of a repository on a hub, under the names
             of ``transformers`` or of ``timm``; ``None`` for random ones.
             ``ViT.from_pretrained`` takes the sizes from the folder.
-        input_shape: Shape of the images, without the batch.
         pooling: Without the top ``"first"``, the token of the class, or ``"mean"``, or
             ``None`` for the vectors of all tokens.
-        classes: Number of classes of the top.
-        classifier_activation: Activation of the top; ``None`` for logits.
         patch_size: Height and width of a patch.
         layers: Number of blocks.
         width: Number of features.
@@ -182,17 +178,6 @@ class ViT(ImageModel):
         attention_dropout: Share of the weights of attention that is.
         activation: Between a block's dense layers.
         epsilon: Of the normalizations.
-        mean: Of each channel, of pixels from 0 to 1: for ``preprocess``.
-        deviation: The same of their deviations.
-        crop: Share of an image's shorter side that ``preprocess`` keeps; ``True`` for
-            the middle of what ``resize`` makes; ``None`` for the whole image, whatever
-            its form.
-        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
-            ``"box"`` or ``"hamming"``, for ``preprocess``.
-        labels: Names of the classes, for ``decode``; ImageNet's if None.
-        resize: For ``preprocess``: the length of the shorter side, or (height, width),
-            before a cut; ``False`` for images as they are.
-        crop_mode: ``"center"``, ``"border"`` or ``"squash"``, for a share as ``crop``.
 
     Shape:
         x: [batch, height, width, channels] → [batch, classes]; without the top
