@@ -344,10 +344,10 @@ class FormulaLoss(Loss):
 
     def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         """Entries whose label is the loss' ``ignore_class``; ``None`` without one."""
-        if getattr(self, "ignore_class", None) is None:
+        label, axis = getattr(self, "ignore_class", None), getattr(self, "axis", -1)
+        if label is None:
             return None
-        labels = class_labels(self.name, y_true, y_pred, self.axis)
-        return labels == self.ignore_class
+        return class_labels(self.name, y_true, y_pred, axis) == label
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
