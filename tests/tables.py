@@ -65,7 +65,7 @@ def table(name: str, *arguments: str, ids=None, rows=None):
             has, and a dict's keys name the cases.
     """
 
-    def register(function):
+    def register(function: types.FunctionType):
         tables = function.__globals__.setdefault("TABLES", [])
         tables.append(Table(name, arguments, ids, rows, function))
         return function

@@ -84,7 +84,7 @@ def test_lines_after_a_run(before, seconds, number, after):
 
 def test_lines_follow_tests_that_move():
     line = ("slow", 1.0)
-    entries = {"old/test_x.py": {"test_a": line, "test_gone": line}}
+    entries: times.Times = {"old/test_x.py": {"test_a": line, "test_gone": line}}
     names = {"new/test_x.py": {"test_a"}, "test_y.py": {"test_a"}}
     entries, changes = followed(entries, names)
     assert entries == {"new/test_x.py": {"test_a": line}}
