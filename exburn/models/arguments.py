@@ -133,12 +133,7 @@ def warn_of_end(steps: int | None, dataset: Any, batch_size: int) -> None:
 
 
 def check_repeats(dataset: Any, *, whole: bool, steps: int | None) -> None:
-    """What is trained and validated on begins anew for each of the two.
-
-    Args:
-        whole: Whether one of the two takes all of them.
-        steps: Steps of an epoch, if those are a part of the data.
-    """
+    """What is trained and validated on begins anew for each of the two."""
     if not isinstance(dataset, StreamDataset):
         return
     if whole and not dataset.reiterable:

@@ -96,9 +96,6 @@ def hand_over(giver: Network, taker: Network) -> None:
 
     One of them holds the other, so that a weight has other paths in it. Nothing is
     copied: whoever trains next makes the arrays its own.
-
-    Args:
-        taker: The other one, whose optimizer is of the same kind.
     """
     state = training_state(giver)
     if state is None or state["opt_state"] is None:

@@ -72,11 +72,7 @@ def encode_dataset(
     batch_size: int,
     shuffle: bool | str = False,
 ) -> ArrayDataset | StreamDataset:
-    """The data as the model's program takes them.
-
-    Args:
-        dataset: What ``read_dataset`` made for it.
-    """
+    """The data as the model's program takes them."""
     if not model.reads_strings:
         return dataset
     stream = isinstance(dataset, StreamDataset)

@@ -31,11 +31,7 @@ from exburn.training.requests import DataRequest, Dataset, FitData
 
 
 def read_fit_data(model: Network, request: DataRequest) -> FitData:
-    """Reads the data of a training, and checks all that needs no weights.
-
-    Args:
-        request: The data, and how they are cut into batches.
-    """
+    """Reads the data of a training, and checks all that needs no weights."""
     op, steps = request.op, request.steps_per_epoch
     require_trainer(model, op)
     dataset = read_dataset(model, request.x, request.y, request.sample_weight, op=op)
@@ -90,12 +86,7 @@ def _with_validation(
 
 
 def encode_for(model: Network, data: FitData, initial_epoch: int = 0) -> None:
-    """Makes of the sources what a model's program takes, with the rows weighted.
-
-    Args:
-        model: The model, whose lookups run on the host.
-        data: The data of a training; ``dataset`` and ``validation`` are set.
-    """
+    """Makes of the sources what a model's program takes, with the rows weighted."""
     op, (dataset, validation) = data.op, data.sources
     with closed_if_it_fails(dataset, validation):
         dataset = encode_dataset(

@@ -107,11 +107,7 @@ class HostGraph:
         return isinstance(inputs, Mapping) and {*inputs} == {*self.names}
 
     def encode(self, nodes: Any, inputs: Any) -> dict[str, Any]:
-        """The program's inputs for inputs of the model.
-
-        Args:
-            inputs: Arrays in the structure of the model's inputs.
-        """
+        """The program's inputs for inputs of the model."""
         graph = self.graph
         values = graph.order_inputs(as_values(inputs, len(graph.inputs)))
         for i in self.host_inputs:

@@ -19,11 +19,7 @@ from exburn.runtime.failures import is_exhausted
 
 @contextlib.contextmanager
 def memory_errors(model: Any, op: str, dataset: Any, rows: int) -> Iterator[None]:
-    """In the block, a device that runs out of memory is an ``OutOfMemoryError``.
-
-    Args:
-        op: ``"fit"``, ``"evaluate"`` or ``"predict"``.
-    """
+    """In the block, a device that runs out of memory is an ``OutOfMemoryError``."""
     try:
         yield
     except Exception as error:

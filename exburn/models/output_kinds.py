@@ -32,10 +32,6 @@ class OutputKind:
 def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKind]:
     """The kinds of a model's outputs, by its last functions, and by its loss.
 
-    Args:
-        loss: What it is trained with, in the structure of its outputs; by default
-            what ``compile`` was given.
-
     Example:
         >>> from exburn import Input, Sequential
         >>> from exburn.layers import Dense

@@ -240,12 +240,7 @@ def quantization_summary(self: Network, verbose: bool = True) -> str:
 
 
 def round_activations(model: Any, plan: Any, chosen: set[str], **options: Any) -> None:
-    """Gives a model ranges where the operators of its plan's layers need them.
-
-    Args:
-        model: The model, which is changed in place.
-        chosen: Paths of the layers that may be changed.
-    """
+    """Gives a model ranges where the operators of its plan's layers need them."""
     targets = {target.path for target in plan.targets if target.schemes}
     dtype = "float8" if plan.settings.storage == "float8" else "int8"
     places = find_places(model, targets, chosen)

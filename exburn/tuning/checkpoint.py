@@ -136,9 +136,6 @@ class SweepCheckpoint:
 
         What a program has consumed without returning anything is not: then the
         checkpoint before stays.
-
-        Args:
-            error: The exception, which learns of a failure to write.
         """
         if not run.groups or any(is_consumed(g.state.step) for g in run.groups):
             return
@@ -423,11 +420,7 @@ class SweepArrays:
         return self._file.read_one(name)
 
     def read_rows(self, name: str, rows: int, columns: int | None = None) -> np.ndarray:
-        """The array of a name, which has numbers of each lane.
-
-        Args:
-            columns: How many numbers each lane has, if that is known.
-        """
+        """The array of a name, which has numbers of each lane."""
         data = self.read(name)
         shape = (rows,) if columns is None else (rows, columns)
         if data.shape[: len(shape)] != shape or (
@@ -438,11 +431,7 @@ class SweepArrays:
         return data
 
     def read_like(self, name: str, like: Any) -> np.ndarray:
-        """The array of a name, of the shape and dtype of another one.
-
-        Args:
-            like: The other one, which may have keys.
-        """
+        """The array of a name, of the shape and dtype of another one."""
         if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
             like = jax.random.key_data(like)
         data, dtype = self.read(name), np.dtype(like.dtype)

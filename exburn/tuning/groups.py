@@ -82,11 +82,7 @@ class Group:
         return len(self.members)
 
     def begin_epoch(self, frozen: Sequence[bool]) -> None:
-        """Gives the states fresh totals.
-
-        Args:
-            frozen: Which of the lanes stay as they are.
-        """
+        """Gives the states fresh totals."""
         totals = self.totals("train", frozen)
         self.state = self.state.replace(metrics=totals)
 
@@ -134,9 +130,6 @@ class Group:
         """Begins to compile what parts of its lanes will be trained with.
 
         To be called after its first epoch, which has shown the calls.
-
-        Args:
-            widths: How many lanes each part has, at least two.
         """
         calls, self._calls = self._calls or {}, None
         seeds = set(self._seeds)

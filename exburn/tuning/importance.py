@@ -28,10 +28,6 @@ def path_importance(
     ``"fanova"`` and ``"ped_anova"`` are Optuna's evaluators. Lanes are compared at the
     last epoch that all of them have reached; those that turned NaN are the worst.
 
-    Args:
-        mode: ``"min"`` or ``"max"``.
-        evaluator: One of these; ``"auto"``: the first that is installed.
-
     Returns:
         Path → share; they add up to 1, or are all 0 where nothing matters.
 

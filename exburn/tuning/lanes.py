@@ -150,11 +150,7 @@ def join(
     positions: Sequence[Sequence[int]],
     order: Sequence[int],
 ) -> Any:
-    """Lanes of several states as one state.
-
-    Args:
-        order: The order of all these lanes in the result, maybe some several times.
-    """
+    """Lanes of several states as one state."""
     at = tuple(np.asarray(one, np.int32) for one in positions)
     leaves = jax.tree.leaves(tuple(states))
     if any(isinstance(leaf, np.ndarray) for leaf in leaves):  # they stay on the host

@@ -75,11 +75,7 @@ def draw_curves(
 def draw_parallel(
     axes: Any, records: Sequence[LaneRecord], monitor: str, mode: str
 ) -> None:
-    """Draws an axis for each path that varies and one for the score, a line a lane.
-
-    Args:
-        mode: ``"min"`` or ``"max"``: which scores are better.
-    """
+    """Draws an axis for each path that varies and one for the score, a line a lane."""
     scores = np.array([record.score for record in records])
     order = ranking(scores, mode)
     colors = _colormap()(_shades_by_rank(order))

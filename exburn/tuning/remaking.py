@@ -51,9 +51,6 @@ def arguments_of(thing: Any, but: Container[str] = ()) -> dict[str, Any]:
     """The constructor's arguments of a thing, by its configuration.
 
     What that leaves out and an attribute of the same name holds is there, too.
-
-    Args:
-        thing: An object with a ``get_config``.
     """
     cls = type(thing)
     config, reason = {}, "its configuration does not tell"
@@ -80,9 +77,6 @@ def arguments_of(thing: Any, but: Container[str] = ()) -> dict[str, Any]:
 
 def remake(thing: Any, changes: Mapping[str, Any]) -> Any:
     """Another thing like one, which is made with other arguments.
-
-    Args:
-        thing: An object with a ``get_config``.
 
     Example:
         >>> from exburn.regularizers import L1L2
@@ -132,9 +126,6 @@ def with_layer(model: Model, layer: Layer, key: str, value: Any) -> Model:
     """The model with a layer that is made anew in the place of one.
 
     It has fresh weights, is compiled like the model, and goes on with its training.
-
-    Args:
-        model: A built model; it stays as it is.
     """
     with making_clone():
         changed = _around(model, layer, lambda: remake(layer, {key: value}))
@@ -198,11 +189,7 @@ def _put(owner: Any, path: str, layer: Any) -> None:
 
 
 def with_optimizer(model: Model, old: Any, new: Any) -> None:
-    """Trains a model with another optimizer in the place of one; it goes on.
-
-    Args:
-        old: Its optimizer, or one of several that it has.
-    """
+    """Trains a model with another optimizer in the place of one; it goes on."""
     state = training_state(model)
     replace_optimizer(model, _instead(model._training_session.optimizer, old, new))
     if state is not None and state["step"]:

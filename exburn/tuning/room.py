@@ -26,9 +26,6 @@ def check_room(
     """Raises if a model cannot be trained in the memory that there is.
 
     Its weights are not drawn: their shapes are enough.
-
-    Args:
-        placement: The devices, if there are several.
     """
     if not any("/" in path for path in values):
         return  # of no layer

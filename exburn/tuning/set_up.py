@@ -173,11 +173,7 @@ class SetUp:
 
 
 def set_up(model: Model, request: SweepRequest) -> SetUp:
-    """Builds the model, and prepares it for the data of a sweep.
-
-    Args:
-        request: The arguments of ``sweep``.
-    """
+    """Builds the model, and prepares it for the data of a sweep."""
     require_trainer(model, "sweep").holder.check_free("sweep")
     callbacks, stopping = make_callbacks(request.callbacks, request.verbose)
     placement = _placement(model, request.mesh)

@@ -358,11 +358,7 @@ class Variant:
         seeds: Sequence[int],
         rows: Sequence[np.ndarray] | None,
     ) -> LaneFeed:
-        """The chunks of some lanes; data on a device are there once for all of them.
-
-        Args:
-            kind: ``"train"`` or ``"test"``.
-        """
+        """The chunks of some lanes; data on a device are there once for all of them."""
         data, training = self.data, kind == "train"
         held_out = data.dataset if rows is not None else data.validation
         dataset: Any = data.dataset if training else held_out
@@ -407,11 +403,7 @@ class Variant:
         return self.make_model({**self.fixed, **self.units(trial)})
 
     def narrow(self, trial: Trial, tree: Any) -> Any:
-        """The arrays of a lane as its own model has them, which may be narrower.
-
-        Args:
-            tree: Arrays by the names of weights, maybe deep in another structure.
-        """
+        """The arrays of a lane as its own model has them, which may be narrower."""
         if not self.widths:
             return tree
         units = self.units(trial)

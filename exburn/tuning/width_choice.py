@@ -54,11 +54,7 @@ class LaneMemory:
 
 
 def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> LaneMemory:
-    """What the lanes of a variant need; compiles a step only if that is close.
-
-    Args:
-        exactly: Whether a step is compiled in any case.
-    """
+    """What the lanes of a variant need; compiles a step only if that is close."""
     preparer, data = variant.preparer, variant.data
     state = state_specs(preparer, "train")
     of_state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
@@ -107,9 +103,6 @@ class WidthChoice:
     lane, and with more of them as long as that pays, counting what there is to do. The
     widths tried are the same for any number of lanes, so that those which are left
     after a rung run in programs that are there; the last group is filled up.
-
-    Args:
-        asked: How many the user asked for; ``None`` to choose.
     """
 
     def __init__(self, asked: int | None, own_order: bool):
@@ -125,11 +118,7 @@ class WidthChoice:
         rows: Sequence[Rows] | None,
         epochs: int,
     ) -> int:
-        """How many of some lanes run at once.
-
-        Args:
-            epochs: How many epochs they are to train.
-        """
+        """How many of some lanes run at once."""
         count, devices = len(trials), variant.placement.devices
         if variant not in self._memory:
             width = min(self._asked or 1, count)
@@ -155,9 +144,6 @@ class WidthChoice:
         """Whether the device cannot hold the states of all groups beside one's run.
 
         A CPU's memory is the host's, so that there is nothing to be gained.
-
-        Args:
-            groups: The variant of each of them, and its number of lanes.
         """
         if len(groups) < 2 or jax.default_backend() == "cpu":
             return False

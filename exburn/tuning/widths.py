@@ -200,11 +200,7 @@ def narrow_shapes(
 def widen(
     widths: Mapping[str, Width], name: str, value: np.ndarray, shape: Sequence[int]
 ) -> np.ndarray:
-    """A lane's weight among those of the widest lane: zeros beyond its own units.
-
-    Args:
-        value: The weight, of a lane's own size.
-    """
+    """A lane's weight among those of the widest lane: zeros beyond its own units."""
     for width, axis in _axes_of(widths, name):
         times = shape[axis] // width.most
         apart = _apart(value, axis, times)
@@ -246,11 +242,7 @@ def _merge_axes(value: np.ndarray, axis: int) -> np.ndarray:
 
 
 class MaskedWidths(OneDevice):
-    """A placement in whose programs weights beyond a lane's own units are not trained.
-
-    Args:
-        model: The model, whose layers hold the width of a lane while it is traced.
-    """
+    """A placement whose programs do not train weights beyond a lane's own units."""
 
     def __init__(self, inner: OneDevice, widths: Mapping[str, Width], model: Model):
         self._inner, self._widths = inner, widths

@@ -45,11 +45,7 @@ class Search(State):
 
 
 def make_begin(memory: Memory, head: int) -> Callable:
-    """The program that reads the prompts.
-
-    Args:
-        head: The node of its graph that makes scores of vectors.
-    """
+    """The program that reads the prompts."""
 
     def begin(groups, ids, lengths, sampler, stops, key, most: int):
         prompt, watch = ids.shape[1], HeadWatch(head)

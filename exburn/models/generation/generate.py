@@ -149,11 +149,7 @@ def generate(
 
 
 class _Answer:
-    """Makes of what rows have what the user gets.
-
-    Args:
-        include_prompt: Whether answers begin with the prompts.
-    """
+    """Makes of what rows have what the user gets."""
 
     def __init__(self, job: Job, tokenizer: Any, include_prompt: bool):
         self._prompts, self._looks = job.prompts, bool(job.stops.texts)

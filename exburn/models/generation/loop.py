@@ -133,11 +133,7 @@ def make_go_on(memory: Memory, stride: int) -> Callable:
 
 
 def run_until(state: Any, one: Callable, until: Any, stride: int) -> Any:
-    """The state after so many tokens, or once all rows have stopped.
-
-    Args:
-        one: Returns a state with one more token.
-    """
+    """The state after so many tokens, or once all rows have stopped."""
 
     def body(state):
         if stride == 1:

@@ -26,11 +26,7 @@ _DOUBT = 1e-3  # of the scores' size: what a causal model's rounding may make
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is to be generated, and with what.
-
-    Attributes:
-        length: Tokens to write to each row at most.
-    """
+    """What is to be generated, and with what."""
 
     programs: Programs
     plan: GenerationPlan

@@ -29,10 +29,6 @@ def predict_core_ml(model: Any, x: Any) -> Any:
     """Outputs of the model: an array, or a dict by name if there are several.
 
     Those of a package that ``model.export`` wrote come in the model's structure.
-
-    Args:
-        model: A ``coremltools.models.MLModel``.
-        x: A dict by the model's input names, or the one array it takes.
     """
     _require_mac()
     description = model.get_spec().description

@@ -105,11 +105,7 @@ def predict_litert(interpreter: Any, x: Any, batch_size: int | None) -> Any:
 
 @dataclasses.dataclass
 class _Entry:
-    """One way into a file: a signature, or the whole of a file that has none.
-
-    Attributes:
-        rows: How many it takes; ``None`` for any number.
-    """
+    """One way into a file: a signature, or the whole of a file that has none."""
 
     interpreter: Any
     runner: Any

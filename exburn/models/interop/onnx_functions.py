@@ -18,11 +18,7 @@ _FUNCTIONS = 25  # the field of ModelProto
 
 
 def check_calls(source: str | bytes) -> None:
-    """Refuses a model whose functions call each other far too often.
-
-    Args:
-        source: The path of a file, or its bytes.
-    """
+    """Refuses a model whose functions call each other far too often."""
     if isinstance(source, bytes):
         if _has_functions(source):
             _check(source)
