@@ -29,15 +29,8 @@ def check_count(
     """The value as an ``int`` if it is a whole number of at least ``least``.
 
     Args:
-        op: The operation named in the error.
-        argument: The argument's name.
-        value: As :func:`check_integer` takes it.
         least: The smallest value that is allowed.
         floats: Whether a float that is whole, as 3.0, is one, too.
-        error: The class of the error.
-
-    Raises:
-        ArgumentError: It is anything else.
 
     Example:
         >>> check_count("Dense", "units", np.int64(3))
@@ -56,13 +49,7 @@ def check_integer(op: str, argument: str, value: Any, *, floats: bool = False) -
     """The value as an ``int`` if it is a whole number of any sign.
 
     Args:
-        op: The operation named in the error.
-        argument: The argument's name.
-        value: A number of Python's, or one of NumPy or JAX without axes; no bool.
         floats: Whether a float that is whole, as 3.0, is one, too.
-
-    Raises:
-        ArgumentError: It is anything else.
 
     Example:
         >>> check_integer("BatchNormalization", "axis", np.int32(-1))
@@ -90,15 +77,8 @@ def check_number(
     """The value as a ``float`` if it is a finite number from ``low`` to ``high``.
 
     Args:
-        op: The operation named in the error.
-        argument: The argument's name.
-        value: A number of Python's, or one of NumPy or JAX without axes; no bool.
         low, high: The smallest and the largest value that are allowed.
         open_low, open_high: Whether these bounds themselves are refused.
-        error: The class of the error.
-
-    Raises:
-        ArgumentError: It is anything else.
 
     Example:
         >>> check_number("SGD", "momentum", np.float32(0.5), high=1)
@@ -129,13 +109,7 @@ def check_rate(op: str, argument: str, value: Any, *, below_one: bool = False) -
     """The value as a ``float`` if it is a share, from 0 to 1.
 
     Args:
-        op: The operation named in the error.
-        argument: The argument's name.
-        value: As :func:`check_number` takes it.
         below_one: Whether 1 itself is refused.
-
-    Raises:
-        ArgumentError: It is anything else.
 
     Example:
         >>> check_rate("Dropout", "rate", np.float32(0.5))
@@ -157,15 +131,6 @@ def check_path(
 ) -> str:
     """The path of a file or folder, as text.
 
-    Args:
-        op: The operation named in the error.
-        argument: The argument's name.
-        value: Text, or a path of ``pathlib``; not empty.
-        error: The class of the error.
-
-    Raises:
-        ArgumentError: It is anything else.
-
     Example:
         >>> check_path("CSVLogger", "filename", "log.csv")
         'log.csv'
@@ -182,9 +147,6 @@ def check_float(
 ) -> float:
     """The value as a ``float``, infinity and NaN too: text of a number is none.
 
-    Raises:
-        ArgumentError: It is no number.
-
     Example:
         >>> check_float("ELU", "alpha", np.float32(0.5))
         0.5
@@ -200,11 +162,6 @@ def check_optional(
 ) -> _T | None:
     """What a check of this module returns, or ``None`` for ``None``.
 
-    Args:
-        check: The check.
-        op, argument, value: Its first arguments.
-        *args, **options: The others.
-
     Example:
         >>> check_optional(check_number, "SGD", "clipnorm", None, open_low=True)
         >>> check_optional(check_number, "SGD", "clipnorm", 1, open_low=True)
@@ -215,9 +172,6 @@ def check_optional(
 
 def check_choice(op: str, argument: str, value: Any, choices: Iterable[str]) -> str:
     """The value in lower case if it is one of the choices.
-
-    Raises:
-        ArgumentError: It is none of them.
 
     Example:
         >>> check_choice("Conv2D", "padding", "SAME", ("valid", "same"))
@@ -247,9 +201,6 @@ def is_known(number: Any, value: float) -> bool:
 def check_axis(op: str, value: Any) -> int | tuple[int, ...]:
     """The argument ``axis``: an integer, or a tuple of those of a sequence.
 
-    Raises:
-        ArgumentError: It is neither.
-
     Example:
         >>> check_axis("LayerNormalization", [1, 2])
         (1, 2)
@@ -262,9 +213,6 @@ def check_axis(op: str, value: Any) -> int | tuple[int, ...]:
 def check_seed(op: str, value: Any) -> int | None:
     """The argument ``seed`` of what folds it into a key: an integer ≥ 0, or None.
 
-    Raises:
-        ArgumentError: It is neither.
-
     Example:
         >>> check_seed("Dropout", np.int64(3))
         3
@@ -274,9 +222,6 @@ def check_seed(op: str, value: Any) -> int | None:
 
 def check_flag(op: str, argument: str, value: Any) -> bool:
     """The value as a ``bool`` if it is one: any text would count as true.
-
-    Raises:
-        ArgumentError: It is no bool.
 
     Example:
         >>> check_flag("Dense", "trainable", np.True_)
@@ -290,9 +235,6 @@ def check_flag(op: str, argument: str, value: Any) -> bool:
 def check_text(op: str, argument: str, value: Any) -> str:
     """The value, a name for instance, if it is text.
 
-    Raises:
-        ArgumentError: It is no ``str``.
-
     Example:
         >>> check_text("Mean", "name", "loss")
         'loss'
@@ -304,10 +246,6 @@ def check_text(op: str, argument: str, value: Any) -> str:
 
 def check_unicode(op: str, value: Any) -> str:
     """The value, if it is a text of Unicode characters, which UTF-8 can write.
-
-    Raises:
-        ArgumentError: It is no ``str``.
-        DataError: It has a surrogate without its other half.
 
     Example:
         >>> check_unicode("Tokenizer.encode", "naïve")
@@ -332,9 +270,6 @@ def check_not_of_keras(op: str, value: Any) -> None:
     """Raises for a layer, loss, metric or optimizer of the package ``keras``.
 
     They can be called, but keep what they compute with on Keras' side.
-
-    Raises:
-        DTypeError: It is one, or of a class derived from one.
     """
     kinds = [c for c in type(value).__mro__ if c.__module__.startswith("keras.")]
     if kinds:

@@ -49,7 +49,6 @@ def describe_value(value: Any, names: Mapping[int, str] | None = None) -> str:
     configuration, and the functions that it holds, but not on its own name.
 
     Args:
-        value: Any value.
         names: Texts of objects that are described elsewhere, by their ids.
 
     Example:
@@ -78,7 +77,6 @@ def describe_array(array: Any, stop: Event | None = None) -> str:
     from all over it, and of the last one.
 
     Args:
-        array: The array, of NumPy or JAX.
         stop: Ends the work when it is set.
 
     Example:
@@ -195,11 +193,7 @@ def _without_names(config: Any) -> Any:
 
 
 class _Fold:
-    """Folds values into one digest.
-
-    Attributes:
-        kind: Whether there is code among them.
-    """
+    """Folds values into one digest."""
 
     def __init__(self, names: Mapping[int, str]):
         self.kind = _VALUE

@@ -243,12 +243,6 @@ class ResultLayouts(Interceptor):
 
     The rule of a layer is that for ``<path>/output``. Rows that cannot be divided
     evenly are whole on every device.
-
-    Args:
-        distribution: The distribution in force, which has the rules.
-
-    Raises:
-        LayoutError: The rule does not fit an output.
     """
 
     def __init__(self, distribution: Any):

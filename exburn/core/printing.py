@@ -20,10 +20,6 @@ _MOST_LINE = 10_000  # characters of a line that is printed
 def print_text(text: Any, file: Any = None) -> None:
     """Prints a text whose names a terminal shows, and does not obey.
 
-    Args:
-        text: The text, or what has one.
-        file: Where it goes; the standard output by default.
-
     Example:
         >>> print_text("loss\\x1b[2J: 0.5")
         loss\\x1b[2J: 0.5
@@ -35,9 +31,6 @@ def print_text(text: Any, file: Any = None) -> None:
 
 class Plain:
     """A renderable of rich's without what acts on a terminal, or is markup in names.
-
-    Args:
-        content: A table, a text, a group.
 
     Example:
         >>> page_text(Plain("loss\\x1b[2J [/red]"), 30)
@@ -98,7 +91,6 @@ def shorten(text: str, width: int, *, tail: float = 0.5) -> str:
     """A text of at most so many columns of a terminal, "…" for what is left out.
 
     Args:
-        text: One line.
         width: Columns; a Chinese character takes two.
         tail: How much of what stays is from the end: 0 cuts the end off, 1 the
             beginning.

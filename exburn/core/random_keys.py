@@ -147,11 +147,7 @@ def in_key_scope() -> bool:
 
 
 def outer_key(path: str) -> jax.Array:
-    """A key for a call outside of ExBurn's own programs.
-
-    Args:
-        path: Who draws, for errors.
-    """
+    """A key for a call outside of ExBurn's own programs."""
     scope = _key_scope.get()
     if scope is not None:
         key, draws = scope

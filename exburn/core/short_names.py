@@ -18,9 +18,6 @@ _MOST_NAMES = 2_000  # of which the place of a cut is learned
 class ShortNames:
     """Cuts names: words that most of them share go first, then letters.
 
-    Args:
-        names: All names that stand together.
-
     Example:
         >>> names = [f"expert_number_{i:02d}_of_the_mixture" for i in range(12)]
         >>> short = ShortNames(names)

@@ -152,10 +152,6 @@ def _symbol(name: str, rank: int) -> Any:
 def checked_sizes(op: str, shape: Any) -> tuple[int | None, ...]:
     """The shape as a tuple of integers and ``None``.
 
-    Raises:
-        ArgumentError: It is no sequence, or a size neither ``None`` nor an
-            integer ≥ 0.
-
     Example:
         >>> checked_sizes("Input", [None, 3])
         (None, 3)
@@ -263,16 +259,7 @@ def sizes_that_meet(shapes: list[tuple]) -> list[tuple]:
 
 
 def meeting(trace: Callable[[list], Any], specs: list, others: list[tuple]) -> Any:
-    """What a trace gives, whose operands may have an unknown size on a known one.
-
-    Args:
-        trace: Traces something for specs of its operands.
-        specs: The specs.
-        others: Shapes of operands that are no symbols.
-
-    Raises:
-        TypeError, ValueError: Of the trace, where the operands do not fit together.
-    """
+    """What a trace gives, whose operands may have an unknown size on a known one."""
     try:
         return trace(specs)
     except (TypeError, ValueError):
@@ -440,9 +427,6 @@ def _size(size: Any, base: int) -> int:
 def symbols_of(size: Any) -> tuple[str, ...]:
     """The names of the symbols in a size, each once.
 
-    Args:
-        size: A size, or its text.
-
     Example:
         >>> symbols_of("2*d1 + floordiv(d2, 3)"), symbols_of(2 * dim(1)), symbols_of(7)
         (('d1', 'd2'), ('d1',), ())
@@ -461,7 +445,6 @@ def evaluate_size(
     JAX writes sizes as ``floordiv(d1^2, 2) + 1``, which ``symbolic_shape`` reads, too.
 
     Args:
-        size: The size.
         values: What its symbols stand for: numbers, or whatever adds and multiplies.
         functions: ``floordiv``, ``mod``, ``max`` and ``min`` of those.
 

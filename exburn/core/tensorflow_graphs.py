@@ -51,13 +51,6 @@ def as_node(layer: Any, call: Callable, args: tuple, kwargs: dict) -> Any:
     Args:
         layer: Whose call it is; trials are made with words of its vocabulary, if it has
             one and takes no others.
-        call: What is called.
-        args, kwargs: Its arguments, tensors among them, nested.
-
-    Raises:
-        DTypeError: A tensor is ragged or sparse.
-        ArgumentError: A tensor's rank is unknown, or the call gives something else each
-            time.
     """
     tensorflow: Any = sys.modules["tensorflow"]
     leaves, treedef = jax.tree.flatten((args, kwargs))

@@ -19,13 +19,6 @@ class Handle(abc.ABC):
     """Reads and replaces one array, wherever its owner keeps it.
 
     In a compiled function it is its value, as a plain array would be.
-
-    Attributes:
-        name: The array's name.
-        path: The owner's name and the array's.
-
-    Raises:
-        ShapeError: A value of another shape is assigned.
     """
 
     trainable = False

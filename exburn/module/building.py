@@ -90,11 +90,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
 
 @contextlib.contextmanager
 def _needing_memory(path: str, spec: Any) -> Iterator[None]:
-    """In the block, memory that is not there for a weight is an error that names it.
-
-    Raises:
-        OutOfMemoryError: There is too little, of the host or of the device.
-    """
+    """In the block, memory that is not there for a weight is an error that names it."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -118,11 +114,7 @@ def _needing_memory(path: str, spec: Any) -> Iterator[None]:
 
 
 def require_built(model: Any, op: str) -> None:
-    """Refuses a model without weights; those that are still specs are made.
-
-    Raises:
-        NotBuiltError: It is not built.
-    """
+    """Refuses a model without weights; those that are still specs are made."""
     if not model.built:
         raise NotBuiltError(
             op,
@@ -160,8 +152,6 @@ def redraw(
     """What ``reseed`` would give the weights, by path; it gives them nothing.
 
     Args:
-        root: A layer whose weights are made.
-        seed: The seed.
         shapes: Other shapes of some, as they would be in a narrower layer.
     """
     initial, arrays = root._meta.value.initial, {}
@@ -183,11 +173,7 @@ def spec_like(value: Any) -> jax.ShapeDtypeStruct:
 
 
 class NoteShapes(Interceptor):
-    """Notes the specs of what each layer of a pass returns at its first call.
-
-    Args:
-        shapes: Receives them, by path.
-    """
+    """Notes the specs of what each layer of a pass returns at its first call."""
 
     def __init__(self, shapes: dict[str, Any]):
         self.shapes = shapes
@@ -270,11 +256,6 @@ def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
 
     A layer that computes with the batch's own number of rows alone, as it draws noise
     for so many, is built for that number.
-
-    Args:
-        layer: The layer.
-        x: Specs of the batch's inputs.
-        training: What its call is told, if it is.
     """
     free = jax.tree.map(
         lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
@@ -305,13 +286,7 @@ def _build_on(layer: Any, rebuild, specs: list, training: bool | None) -> None:
 
 
 def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
-    """``rebuild`` and ``specs`` of a call, with those of the masks of its values.
-
-    Args:
-        rebuild: Makes the arguments of the call from values.
-        specs: Those of the values.
-        masks: For each value its mask, or a spec of it, or ``None``.
-    """
+    """``rebuild`` and ``specs`` of a call, with those of the masks of its values."""
     places = [i for i, mask in enumerate(masks) if mask is not None]
     if not places:
         return rebuild, specs
@@ -336,12 +311,6 @@ def infer(
     The call is traced on a copy. Layers that the copy met unbuilt are then built in the
     original, outside of the trace, and those that nobody held are held, until a trace
     meets none. If one of them cannot be built, none is.
-
-    Args:
-        layer: The layer.
-        rebuild: Makes the arguments of the call from values.
-        specs: Those of the values.
-        training: What the call is told, if it is.
     """
     wake()
     with intact(layer), untouched_metrics(layer):
@@ -478,11 +447,7 @@ def _finish(layer: Any) -> None:
 
 
 def follow_call(layer: Any, shapes: tuple) -> None:
-    """Builds what ``call`` reaches for inputs of these shapes.
-
-    Raises:
-        ArgumentError: There is none.
-    """
+    """Builds what ``call`` reaches for inputs of these shapes."""
     specs, treedef = jax.tree.flatten(
         [specs_of(shape, layer.compute_dtype) for shape in shapes]
     )
@@ -500,9 +465,6 @@ def refuse_other_weights(layer: Any, name: str, value: Any) -> None:
 
     The weights stay those that were made, so that the option would be a lie: in calls,
     which do not read it, and in files, which could not be read again.
-
-    Raises:
-        ArgumentError: Naming the option.
     """
     meta, shapes = layer._meta.value, layer._meta.value.shapes
     if not layer.built or layer.is_model or not any(shapes) or name in meta.harmless:

@@ -271,12 +271,7 @@ def _not_built(layer: Any) -> NotBuiltError:
 def _explain(
     layer: Any, error: Exception, args: tuple, kwargs: dict, ctx: Context
 ) -> None:
-    """Says in an error of a call which layer it was.
-
-    Raises:
-        NotBuiltError: A layer was not built, and the error comes from that.
-        SignatureError: ``call`` does not take an argument.
-    """
+    """Says in an error of a call which layer it was."""
     if isinstance(error, TypeError) and not layer._call_info.takes_any:
         names = layer.call_signature_parameters
         if not kwargs.keys() <= {*names}:

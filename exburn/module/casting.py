@@ -38,11 +38,7 @@ def cast(self: Any, value: Any, dtype: Any = None):
 def cast_inputs(
     layer: Any, args: tuple, kwargs: dict[str, Any], ctx: Context
 ) -> tuple[tuple, dict[str, Any]]:
-    """The arguments of a call as arrays, floats in the layer's compute dtype.
-
-    Raises:
-        DTypeError: One of them is no array, or an array of something else.
-    """
+    """The arguments of a call as arrays, floats in the layer's compute dtype."""
     dtype = jax.dtypes.canonicalize_dtype(layer.compute_dtype)
     cast = layer._autocast
     done: dict[int, Any] = {}  # one array given twice stays one array
@@ -91,11 +87,7 @@ def cast_inputs(
 
 
 class CastOutputs(Interceptor):
-    """Gives the outputs of layers a dtype, with what is known of them.
-
-    Args:
-        dtype: That of the layer's policy.
-    """
+    """Gives the outputs of layers a dtype, with what is known of them."""
 
     def __init__(self, dtype: Any):
         self.dtype = jnp.dtype(dtype)

@@ -34,8 +34,6 @@ def keep_settings(layer: Any, copy: Any, but: tuple[Any, str] | None = None) -> 
     """Gives a copy what was set of a layer and of those in it since they were made.
 
     Args:
-        layer: The layer.
-        copy: One of the same structure.
         but: A layer in it, and an attribute of which its copy has a value of its own.
     """
     modules = dict(iter_modules(layer))

@@ -31,13 +31,7 @@ def standing_for(
     meet: Callable[[Any], Any] | None = None,
     note: Callable[[Any], None] | None = None,
 ) -> Substitution:
-    """The substitution under which a copy of a module runs.
-
-    Args:
-        original: The module.
-        copied: The copy, or the module itself.
-        meet, note: As of ``Substitution``.
-    """
+    """The substitution under which a copy of a module runs."""
     scope = Substitution(corresponding(original, copied), meet=meet, note=note)
     for holder in survey(copied)[1]:
         parts = vars(holder)[REACHED]
@@ -52,13 +46,7 @@ def standing_for(
 
 
 def paths_of(original: Any, scope: Substitution, prefix: str = "") -> dict[int, str]:
-    """``id(module) -> path`` for the copy's modules: those paths that the original has.
-
-    Args:
-        original: The module.
-        scope: What stands for its parts.
-        prefix: Its own path.
-    """
+    """``id(module) -> path`` for the modules of a copy, by the original's paths."""
     return {id(scope.find(m)): path for path, m in iter_modules(original, prefix)}
 
 
@@ -66,13 +54,7 @@ def paths_of(original: Any, scope: Substitution, prefix: str = "") -> dict[int, 
 def running_copy(
     original: Any, copied: Any, *interceptors: Interceptor
 ) -> Iterator[Context]:
-    """In the block a copy of a module runs, in a pass with a fixed key.
-
-    Args:
-        original: The module.
-        copied: The copy.
-        interceptors: What surrounds the calls of its layers.
-    """
+    """In the block a copy of a module runs, in a pass with a fixed key."""
     scope, ctx = standing_for(original, copied), Context(key=jax.random.key(0))
     ctx.paths = paths_of(original, scope)
     ctx.interceptors += interceptors

@@ -43,12 +43,6 @@ def place_value(
     While a GPU starts, which takes 1.5 s, the array is one of the host's, which
     programs take as well: meanwhile a model is built, and its program traced. With a
     distribution in force each device gets its part at once.
-
-    Args:
-        value: That nobody writes to.
-        weight: The weight that is to hold it.
-        values: Where it is noted.
-        path: Its name there.
     """
     if (distribution := active()) is not None:
         sharding = distribution.weight_sharding(path, value.shape)

@@ -19,9 +19,6 @@ _log = logging.getLogger("exburn")
 class Capture(Interceptor):
     """Keeps the calls of some layers in a pass: what they get, and what they return.
 
-    Args:
-        paths: The paths of the layers.
-
     Attributes:
         calls: For each path ``(args, kwargs, outputs)`` of the layer's calls.
     """
@@ -51,7 +48,6 @@ class Tap(Interceptor):
     It is a context manager, too: the function is called inside the block only.
 
     Attributes:
-        layer: The layer.
         error: The first exception that the function raised; it is not called again.
     """
 

@@ -31,12 +31,7 @@ class Ref:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Node:
-    """One call: the layer's key or an operation, and its arguments as references.
-
-    Attributes:
-        shapes: Shapes of the outputs, ``None`` where unknown.
-        dtypes: Their dtypes.
-    """
+    """One call: the layer's key or an operation, and its arguments as references."""
 
     target: str | Operation
     leaves: tuple[Any, ...]
@@ -52,11 +47,7 @@ class Graph:
 
     Attributes:
         inputs: The input symbols' specs, flat.
-        input_names: Their names.
-        input_tree: Structure in which the caller passes them.
-        nodes: Calls in the order of execution.
         outputs: Where the outputs come from, flat.
-        output_tree: Structure in which they are returned.
         output_names: A name for each, used in logs.
         axes: The names of each input's axes, where the user gave some.
         optional: Which inputs may be ``None``.
@@ -122,13 +113,8 @@ class Graph:
         """The given inputs in the graph's order, cast to its dtypes.
 
         Args:
-            inputs: The inputs.
             learnt: Whether the sizes are only those of the first data: then the layers
                 say which ones they take.
-
-        Raises:
-            DataError: Their number or names differ.
-            ShapeError: A rank or a known size differs.
         """
         return [
             value if value is None else fit_input(value, spec, name, axes, learnt)
@@ -142,11 +128,7 @@ class Graph:
         ]
 
     def order_inputs(self, inputs: Any) -> list[Any]:
-        """The given inputs in the graph's order, as they are.
-
-        Raises:
-            DataError: Their number or names differ.
-        """
+        """The given inputs in the graph's order, as they are."""
         named = isinstance(inputs, Mapping)
         if named and any(self.optional):
             names = zip(self.input_names, self.optional, strict=True)
@@ -172,14 +154,6 @@ class Graph:
 def trace(inputs: Any, outputs: Any, op: str = "Model") -> tuple[Graph, dict[str, Any]]:
     """The graph between symbols, and the layers in it by name, in
     ``Graph.order``.
-
-    Args:
-        inputs, outputs: The symbols, in any structure.
-        op: What errors call what is being made.
-
-    Raises:
-        GraphError: Something is no symbol, an output does not depend on the inputs, or
-            two layers share a name.
     """
     whole = is_layer  # which is a tree as well
     input_symbols, input_tree = jax.tree.flatten(inputs, is_leaf=whole)
@@ -347,9 +321,6 @@ def assign_names(layers: Iterable[Any]) -> dict[int, str]:
 
     A layer keeps the name it was given. One without gets its class name in snake case,
     numbered within this model: so equal models have equal names, and equal weights.
-
-    Raises:
-        GraphError: Two layers were given the same name.
     """
     unique = list({id(layer): layer for layer in layers}.values())
     names: dict[int, str] = {}

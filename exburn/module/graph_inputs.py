@@ -26,15 +26,8 @@ def fit_input(
 
     Args:
         value: The array, or a symbol, which stays as it is.
-        spec: Shape and dtype of the input; unknown sizes fit any.
-        name: The input's name, for errors.
-        axes: The names of its axes, if the user gave some.
         learnt: Whether the sizes are only those of the first data: then the layers say
             which ones they take.
-
-    Raises:
-        ShapeError: The rank or a known size differs.
-        DataError: Fractions are given where whole numbers are needed.
 
     Example:
         >>> spec = jax.ShapeDtypeStruct((None, 3, 1), jnp.float32)

@@ -123,13 +123,7 @@ def check_inputs(layer: str, spec: Any, inputs: Any) -> None:
     """Compares all inputs of a layer with its ``input_spec``.
 
     Args:
-        layer: The layer's name, for errors.
         spec: A spec, or a (nested) list or dict of them; ``None`` demands nothing.
-        inputs: The first argument of its call.
-
-    Raises:
-        ShapeError: Their number, a rank or a size differs, or a name is missing.
-        ArgumentError: A dtype differs.
     """
     missing = lambda v: v is None  # noqa: E731 - which is no leaf to JAX
     specs = jax.tree.leaves(spec, is_leaf=missing)

@@ -26,9 +26,6 @@ _BLOCK = re.compile(r"_?[^\d]*\d+[a-z]?(?=_)")  # "conv2" of "conv2_block1_1_con
 def layer_page(layer: Any) -> str:
     """A table of the layers inside, which folds those of blocks; or of the weights.
 
-    Args:
-        layer: A layer or a model, built or not.
-
     Example:
         >>> import exburn
         >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
@@ -77,12 +74,7 @@ def _layers(rows: list[LayerRow]) -> str:
 def _blocks(
     lines: list[tuple[LayerRow, page.TableRow]], start: int
 ) -> list[page.TableRow]:
-    """The rows of a long model, those of a block folded that its names begin with.
-
-    Args:
-        lines: The layers' rows.
-        start: How much of the names those above have told.
-    """
+    """The rows of a long model, those of a block folded that its names begin with."""
 
     def block(pair: tuple[LayerRow, page.TableRow]) -> str:
         begin = _BLOCK.match(pair[0].name, start)

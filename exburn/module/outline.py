@@ -29,15 +29,11 @@ class LayerRow:
     """A layer, or a function of a graph.
 
     Attributes:
-        name: What the layer is called.
         kind: Its class; ``"function"`` for one of JAX.
         shape: Of its outputs; ``"?"`` while unknown.
         params: Numbers in its weights.
-        dtype: Its precision.
-        trainable: Whether training changes it.
         sources: Names of what its inputs come from, in a graph.
         depth: How many others it lies in.
-        built: Whether its weights are there.
     """
 
     name: str
@@ -54,12 +50,7 @@ class LayerRow:
 def outline(
     model: Any, opens: Callable[[Any], bool]
 ) -> tuple[list[LayerRow], float | None]:
-    """The rows of a model's layers, and its operations for one sample, if known.
-
-    Args:
-        model: A model, or a layer that holds others.
-        opens: Tells of a layer whether those in it have rows below it, too.
-    """
+    """The rows of a model's layers, and its operations for one sample, if known."""
     traced = inspect_call(model) if model.built else None
     shapes = {} if traced is None else traced[1]
     rows = _rows(model, shapes, "", 0, opens, set(frozen_paths(model)))
@@ -70,12 +61,7 @@ def match_range(op: str, layer_range: Any, names: list[str]) -> tuple[int, int]:
     """The places of the first and the last name of a range, as Keras reads it.
 
     Args:
-        op: The operation named in errors.
         layer_range: Two beginnings of names, or regular expressions.
-        names: The names.
-
-    Raises:
-        ArgumentError: They are none, or match nothing.
     """
     pair = layer_range if isinstance(layer_range, list | tuple) else ()
     if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
@@ -212,12 +198,7 @@ def _symbol_shape(layer: Any) -> str:
 
 
 def totals(model: Any, flops: float | None) -> list[str]:
-    """Lines with the numbers of all weights, of the optimizer's state, of operations.
-
-    Args:
-        model: The model.
-        flops: Operations for one sample, if known.
-    """
+    """Lines with the numbers of weights, of the optimizer's state, of operations."""
     groups = {"Trainable": [], "Frozen": [], "Other": []}
     for _, weight, learns in iter_weights(model, carried=False):
         quantized = "stored" in weight.get_metadata()

@@ -108,7 +108,6 @@ def list_weights(
     """The weights of a layer and of those inside, filled.
 
     Args:
-        layer: The layer.
         trainable: Only those that are trained, or that are not.
         carried: Also the states of stateful layers and the seeds of random ones.
     """

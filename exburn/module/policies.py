@@ -104,8 +104,6 @@ def spread_precision(
     passes on itself, as LSTM does to its cell, is none of the inner layer's own.
 
     Args:
-        root: A layer; its own policy is set already.
-        policy: The policy.
         before: The root's policy before: layers that were given this one follow, too.
     """
     initial = root._meta.value.initial

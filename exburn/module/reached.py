@@ -99,11 +99,6 @@ def fill(weight: Any) -> None:
 class Discovery:
     """What a trace of a module's copy reaches by other ways than attributes.
 
-    Args:
-        module: The module.
-        copied: Its copy, that is traced.
-        ctx: The trace's pass.
-
     Attributes:
         scope: The substitution under which the copy runs.
         met: Pairs of a layer and a part that its call reached, and no layer holds.
@@ -176,11 +171,7 @@ def _abstract_copy(part: Any) -> Any:
 
 
 def refuse(part: Any) -> Any:
-    """Raises: a program would hold a weight as a constant.
-
-    Raises:
-        UnheldLayerError: Always.
-    """
+    """Raises: a program would hold a weight as a constant."""
     layer = _layer_of(part)
     what = "weight" if isinstance(layer, nnx.Variable) else "layer"
     raise UnheldLayerError(
@@ -195,10 +186,6 @@ def as_reached(root: Any, reaching: list[Any]) -> AbstractContextManager[Any]:
     """In the block of an eager pass, what calls reach is what the root's layers hold.
 
     It differs where the root is a copy: functions still lead to the original.
-
-    Args:
-        root: The module that is called.
-        reaching: Its modules that reach something: see ``survey``.
     """
     if not reaching:
         return contextlib.nullcontext()

@@ -141,11 +141,7 @@ def draw_key(seed: Any = None) -> jax.Array:
 
 
 class SeedOfLayer:
-    """The attribute ``seed_generator`` of a layer, unless a subclass sets its own.
-
-    Args:
-        draws: Whether a layer draws random numbers; by default it does.
-    """
+    """The attribute ``seed_generator`` of a layer, unless a subclass sets its own."""
 
     def __init__(self, draws: Callable[[Any], bool] = lambda layer: True):
         self.draws = draws
@@ -167,11 +163,7 @@ _generators: weakref.WeakKeyDictionary[Any, SeedGenerator] = weakref.WeakKeyDict
 
 
 def iter_variables(root: Any) -> Iterator[tuple[str, Weight, bool]]:
-    """``iter_weights``, and after each layer's own weights the states of its seeds.
-
-    Args:
-        root: A layer.
-    """
+    """``iter_weights``, and after each layer's own weights the states of its seeds."""
     return iter_weights(root, beside=_states)
 
 

@@ -38,10 +38,6 @@ def frozen_paths(model: Any) -> list[str]:
 def train_only(model: Any, names: set[str]) -> bool:
     """Freezes and unfreezes layers so that training changes these weights alone.
 
-    Args:
-        model: The model.
-        names: Paths of weights.
-
     Returns:
         Whether that is possible; else nothing is changed.
     """
@@ -69,15 +65,6 @@ def select_layers(root: Any, patterns: tuple, *, op: str) -> dict[str, Any]:
     names (``"*norm*"``) or, with a slash, for whole paths (``"encoder/*"``), as a
     regular expression for a whole path (``"block_(0|1)/.*"``). A compiled regular
     expression is matched to whole paths, and a layer stands for itself.
-
-    Args:
-        root: The model.
-        patterns: Strings, compiled regular expressions, or layers.
-        op: The operation named in errors.
-
-    Raises:
-        UnknownNameError: A pattern names no layer.
-        ArgumentError: A pattern is of another type.
 
     Example:
         >>> from exburn import Sequential

@@ -22,12 +22,7 @@ from exburn.module.traversal import iter_weights
 
 @dataclasses.dataclass
 class Bound:
-    """A copy of a layer that holds given arrays, and the pass that runs through it.
-
-    Attributes:
-        copy: The copy.
-        ctx: The pass.
-    """
+    """A copy of a layer that holds given arrays, and the pass that runs through it."""
 
     copy: Any
     ctx: forward_context.Context
@@ -50,15 +45,8 @@ def bind_arrays(
     """A block within which a copy of a layer can be called on given arrays.
 
     Args:
-        layer: A built layer; it stays as it is.
         trained: Values in the order of its ``trainable_variables``.
         rest: The same for ``non_trainable_variables``.
-        training: Whether layers such as dropout are active.
-        op: The operation named in errors.
-
-    Raises:
-        ShapeError: The number of values or a shape differs.
-        DTypeError: A seed is not of unsigned integers.
     """
     weights = list(iter_variables(layer))
     values: dict[str, Any] = {}

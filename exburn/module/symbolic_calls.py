@@ -37,8 +37,6 @@ def call_symbols(
     """The symbols of a layer's outputs; it notes the call, and is built for it.
 
     Args:
-        self: The layer.
-        args, kwargs: Of the call.
         traces: Whether ``call`` is traced although the class tells its shapes.
     """
     leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
@@ -72,15 +70,7 @@ def call_symbols(
 
 
 def read_call(layer: Any, what: str) -> Any:
-    """The first call of a layer on symbols.
-
-    Args:
-        layer: The layer.
-        what: The attribute that is read of it, for errors.
-
-    Raises:
-        UncalledLayerError: There is none.
-    """
+    """The first call of a layer on symbols."""
     calls = layer._meta.value.calls
     if not calls:
         raise UncalledLayerError(
@@ -114,9 +104,6 @@ def _own_shapes(layer: Any, rebuild: Callable, specs: list) -> Any:
     """The specs of the outputs by the class's own ``compute_output_shape``.
 
     Layers inside that its ``build`` leaves to their first call are built by a trace.
-
-    Raises:
-        ShapeError: It returns something else than shapes.
     """
     args, kwargs = rebuild(specs)
     shapes = type(layer)._call_info.shapes(layer, args, kwargs)

@@ -61,10 +61,6 @@ def in_tracked_order(module: Any, parts: Iterable[tuple[str, Any]]) -> list:
     It sees a part that is made before it is put into an attribute as soon as it is, one
     that is appended to a list in an attribute when it is made. What calls reach by
     other ways comes last. A model's graph has an order of its own.
-
-    Args:
-        module: The module.
-        parts: Some of its ``children``.
     """
     meta = vars(module).get("_meta")
     if meta is None or isinstance(vars(module).get("nodes"), nnx.Dict):
@@ -223,10 +219,6 @@ def corresponding(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
 
     They are matched by the attributes and containers that hold them, each once. What
     only one of them has, or has in another form, is left out.
-
-    Args:
-        first: A module.
-        second: The copy.
     """
     seen: set[int] = set()
 

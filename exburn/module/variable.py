@@ -131,16 +131,7 @@ def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:
 
 
 def as_array(op: str, name: str, value: Any) -> Any:
-    """A variable's array, or what another library or Python calls one, as NumPy's.
-
-    Args:
-        op: The operation named in the error.
-        name: What is set to it.
-        value: An array, a variable, a number, a list, a tensor of another library.
-
-    Raises:
-        DTypeError: It cannot become an array of numbers.
-    """
+    """A variable's array, or what another library or Python calls one, as NumPy's."""
     if isinstance(value, jax.Array):
         return value
     if isinstance(value, nnx.Variable):
@@ -180,11 +171,7 @@ def alive(array: Any) -> Any:
 
 
 def own_copy(value: Any) -> Any:
-    """A copy of an array that shares no memory with it; other values as they are.
-
-    Raises:
-        BusyError: As of ``alive``.
-    """
+    """A copy of an array that shares no memory with it; other values as they are."""
     return jnp.array(alive(value), copy=True) if isinstance(value, jax.Array) else value
 
 
