@@ -42,11 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measures, and tells.
-
-    Raises:
-        ArgumentError, ModelFormatError, LoadError: It cannot be measured.
-    """
+    """Measures, and tells."""
     from exburn.diagnostics.benchmark import benchmark
     from exburn.runtime.device import device_name
 

@@ -26,11 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the script.
-
-    Raises:
-        MissingDependencyError: shtab is not installed.
-    """
+    """Prints the script."""
     from exburn.command_line.main import make_parser
 
     reason = "the script is made by shtab"

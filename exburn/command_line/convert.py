@@ -45,11 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Reads IN, and writes OUT.
-
-    Raises:
-        ArgumentError, ModelFormatError, LoadError, SaveError: It cannot be done.
-    """
+    """Reads IN, and writes OUT."""
     from exburn.saving import load_model
 
     import_modules("convert", options.modules)

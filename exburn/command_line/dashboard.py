@@ -35,11 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Shows the run until it is over.
-
-    Raises:
-        MissingFileError: There is no such run.
-    """
+    """Shows the run until it is over."""
     from exburn.runs import read
 
     record = read(options.run_folder)

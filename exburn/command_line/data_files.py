@@ -37,9 +37,6 @@ class Rows:
     Attributes:
         columns: Arrays by name, all of as many rows; a cell of a table is a text until
             it is known what it is for.
-        array: The one array of a file that names none.
-        images: The files of images.
-        texts: A text for each row.
         sources: The file that each row is from, if these are many.
     """
 
@@ -52,13 +49,6 @@ class Rows:
 
 def read_rows(path: Path) -> Rows:
     """Reads a file by its suffix, or a folder of images or texts.
-
-    Raises:
-        ArgumentError: The suffix is none that is known here, or the folder holds no
-            images or texts.
-        MissingFileError: There is no such file.
-        FileFormatError, DataError: The file is damaged, or its rows do not fit.
-        MissingDependencyError: Parquet is read by pyarrow, images by Pillow.
 
     Example:
         >>> import tempfile
@@ -251,11 +241,7 @@ def numbers(name: str, cells: np.ndarray, dtype: Any = None) -> np.ndarray:
     """The numbers that a column's cells say.
 
     Args:
-        cells: Texts, or numbers already.
         dtype: What they are for; a bool also reads ``true`` and ``false``.
-
-    Raises:
-        DataError: A cell is no number; its row and text are named.
 
     Example:
         >>> numbers("age", np.array(["31", "4e1"], dtype=object))

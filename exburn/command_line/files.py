@@ -33,7 +33,6 @@ class Artifact:
     """A file or folder of a kind that is known.
 
     Attributes:
-        path: Where it is.
         kind: ``"model"``, ``"weights"``, ``"keras model"``, ``"run"``,
             ``"checkpoints"``, ``"checkpoint"``, ``"onnx"``, ``"stablehlo"``,
             ``"tflite"``, ``"core ml"``, ``"mobile bundle"``, ``"archive"`` (of
@@ -52,12 +51,7 @@ class Artifact:
 
 
 def examine(path: Path) -> Artifact:
-    """Tells what a file or folder is.
-
-    Raises:
-        MissingFileError: There is none.
-        ArgumentError: It is nothing that is known here.
-    """
+    """Tells what a file or folder is."""
     if not path.exists():
         raise MissingFileError("exburn", f"there is no file {str(path)!r}")
     kind = _folder_kind(path) if path.is_dir() else _file_kind(path)
@@ -162,11 +156,7 @@ def _sizes(path: Path) -> Iterator[int]:
 
 
 def tensors_of(path: Path) -> list[dict[str, Any]]:
-    """The tensors of a safetensors file, without reading them.
-
-    Raises:
-        ModelFormatError: The file is damaged.
-    """
+    """The tensors of a safetensors file, without reading them."""
     from exburn.saving.shards import TensorFile
 
     with TensorFile(path, op="exburn") as file:

@@ -30,11 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Reads, and tells.
-
-    Raises:
-        MissingFileError, ArgumentError, ModelFormatError: It cannot be told.
-    """
+    """Reads, and tells."""
     import_modules("info", options.modules)
     artifact = examine(options.file)
     facts: dict[str, Any] = {

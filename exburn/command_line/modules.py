@@ -24,11 +24,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 
 def import_modules(op: str, modules: Iterable[str]) -> None:
-    """Imports modules, also from the current folder.
-
-    Raises:
-        ArgumentError: There is no such module.
-    """
+    """Imports modules, also from the current folder."""
     modules = list(modules)
     if modules:
         sys.path.append(os.getcwd())  # last, so that it hides nothing

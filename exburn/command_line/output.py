@@ -57,7 +57,6 @@ def show(options: argparse.Namespace, result: Any, text: Any) -> None:
 
     Args:
         result: The result as JSON values; numbers that are not finite become text.
-        text: The same for people.
     """
     if options.json:
         json.dump(plain(result), sys.stdout, allow_nan=False)

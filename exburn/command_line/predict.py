@@ -42,7 +42,6 @@ class Input:
     """The inputs that a model asks for.
 
     Attributes:
-        name: Its name.
         shape: Of one row; ``None`` for sizes that are open.
         dtype: A NumPy dtype, or ``"string"``.
     """
@@ -81,12 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Predicts, and writes or prints.
-
-    Raises:
-        ArgumentError, DataError, ShapeError, FileFormatError: Something does not fit.
-        SaveError: The system refuses to write.
-    """
+    """Predicts, and writes or prints."""
     from exburn.models.interop import predict
     from exburn.models.interop.dispatch import load
 

@@ -22,12 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes it, and tells where.
-
-    Raises:
-        MissingFileError: There is no such run.
-        SaveError: The system refuses.
-    """
+    """Writes it, and tells where."""
     from exburn.runs import write_report
 
     written = write_report(options.run_folder, options.output)

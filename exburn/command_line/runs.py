@@ -46,11 +46,6 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         1 if runs are to be removed, and ``--yes`` is missing, or one cannot be read.
-
-    Raises:
-        MissingFileError: There is no such run or folder.
-        ArgumentError: One that goes on is to be removed, or a run is listed as if it
-            were a folder of runs.
     """
     if options.action == "compare":
         return _compare(options)

@@ -88,12 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serves until SIGTERM or Ctrl-C.
-
-    Raises:
-        ArgumentError, ModelFormatError, LoadError: An option or a file cannot be used.
-        MissingDependencyError: The packages of ``exburn[server]`` are not installed.
-    """
+    """Serves until SIGTERM or Ctrl-C."""
     models = _models(options.files, options.names)
     names = (*_options(), "log_level")
     settings = {name: value for name, value in vars(options).items() if name in names}

@@ -75,10 +75,6 @@ def import_class(name: str) -> None:
 class LazyFunction:
     """A function of a higher room, imported when it is called or looked at.
 
-    Args:
-        module: Where it is defined.
-        name: Its name there.
-
     Example:
         >>> class Square:
         ...     side = LazyFunction("math", "sqrt")

@@ -22,7 +22,6 @@ def refuser(
     """The ``__getattr__`` of a module all of whose names are there.
 
     Args:
-        module: The module, ``"exburn.layers"``.
         instead: What to write instead of names of Keras that the module does not have.
 
     Example:
@@ -43,11 +42,6 @@ def missing(
     module: str, name: str, instead: Mapping[str, str] | None = None
 ) -> AttributeError:
     """The error for a name that a module does not have; it knows Keras' names.
-
-    Args:
-        module: The module, ``"exburn.layers"``.
-        name: The name that it does not have.
-        instead: What to write instead of some names.
 
     Example:
         >>> print(missing("exburn.layers", "Adam"))

@@ -148,11 +148,7 @@ def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
 def reading_file(
     shapes: Iterable[tuple[int, ...]] = (),
 ) -> AbstractContextManager[Any]:
-    """While the block runs, configurations come from a file that may be hostile.
-
-    Args:
-        shapes: Those of the arrays in the file.
-    """
+    """While the block runs, configurations come from a file that may be hostile."""
     return _describing.change(largest=max(map(math.prod, shapes), default=0))
 
 
@@ -324,10 +320,6 @@ def custom_class(config: Mapping[str, Any]) -> Any:
 
 def find_function(name: Any) -> Any:
     """The function that a configuration names, ExBurn's, JAX' or the user's.
-
-    Raises:
-        UnknownNameError: Nothing has that name.
-        FileFormatError: It is no name.
 
     Example:
         >>> from exburn import activations
@@ -651,7 +643,6 @@ class Catalogue:
 
     Args:
         kind: What errors call one of them, such as ``"constraint"``.
-        names: ExBurn's own.
         base: What a registered class must derive from; ``None`` where only functions
             are looked for.
 
@@ -664,11 +655,7 @@ class Catalogue:
         self.kind, self.names, self.base = kind, names, base
 
     def lookup(self, name: Any) -> Any:
-        """The class or function of a name.
-
-        Raises:
-            UnknownNameError: Nothing of this kind has it.
-        """
+        """The class or function of a name."""
         if name in self.names:
             return self.names[name]
         try:
@@ -685,14 +672,6 @@ class Catalogue:
     def resolve(self, identifier: Any, hint: str) -> Any:
         """What a name, a configuration or a class stands for; a function and ``None``
         for themselves.
-
-        Args:
-            identifier: One of these.
-            hint: What an error says to pass.
-
-        Raises:
-            UnknownNameError: Nothing of this kind has its name.
-            ArgumentError: It is none of these.
         """
         if isinstance(identifier, str):
             identifier = self.lookup(identifier)
@@ -706,12 +685,7 @@ class Catalogue:
         raise ArgumentError(f"{self.kind}s.get", reason, hint=hint)
 
     def from_config(self, config: Mapping[str, Any]) -> Any:
-        """The object of a configuration, ExBurn's or Keras'.
-
-        Raises:
-            UnknownNameError: Nothing of this kind has its name.
-            ArgumentError: It names nothing.
-        """
+        """The object of a configuration, ExBurn's or Keras'."""
         if config.get("class_name") is None:
             raise ArgumentError(
                 f"{self.kind}s.deserialize",

@@ -43,16 +43,9 @@ def begin_run(
     Args:
         path: The folder. A run that is there is gone on with if ``resume`` says so;
             else the new one gets the next number: ``mnist``, ``mnist-2`` …
-        model: The model, built and compiled.
-        asked: What ``fit`` was asked for, JSON-able.
-        resume: As ``fit`` was told.
         together: Whether several processes train the model.
         rows: Data for which the model predicts in the end, and what they are.
         classifier: Tells how the outputs of the model tell a class, if they do.
-
-    Raises:
-        ArgumentError: Something else is in the place, or another process writes there.
-        SaveError: The system refuses.
     """
 
     def begin() -> RunDirectory:

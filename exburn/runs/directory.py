@@ -63,7 +63,6 @@ class RunDirectory:
     whoever reads can tell a run that goes on from one that was killed.
 
     Attributes:
-        path: The folder.
         metrics, events: Its files of lines.
 
     Example:
@@ -94,11 +93,6 @@ class RunDirectory:
 
         Args:
             path: Its folder, whose parents are made as well. An empty one is used.
-            config, environment: JSON values.
-
-        Raises:
-            ArgumentError: Something that is no run is in the place.
-            SaveError: The system refuses.
         """
         path = check_place(path)
         try:
@@ -129,7 +123,6 @@ class RunDirectory:
 
         Raises:
             ArgumentError: Another process writes into it.
-            SaveError: The system refuses.
         """
         path = check_place(path)
         try:
@@ -148,27 +141,12 @@ class RunDirectory:
     def describe(
         self, config: Mapping[str, Any], environment: Mapping[str, Any]
     ) -> None:
-        """Describes the run anew: it has left nothing to go on from, and begins again.
-
-        Args:
-            config, environment: JSON values.
-
-        Raises:
-            SaveError: The system refuses.
-        """
+        """Describes the run anew: it has left nothing to go on from, and begins again."""
         for name, value in ((ENVIRONMENT, environment), (CONFIG, config)):
             self.keep(name, value)
 
     def keep(self, name: str, value: Mapping[str, Any]) -> None:
-        """Writes a description, or what is known at the end.
-
-        Args:
-            name: Of the file: ``"predictions.json"``.
-            value: JSON values.
-
-        Raises:
-            SaveError: The system refuses.
-        """
+        """Writes a description, or what is known at the end."""
         data = _seal(name, value)
         write_atomically(self.path / name, lambda file: file.write(data), op="fit")
 
@@ -186,11 +164,7 @@ class RunDirectory:
 
 
 def check_place(path: Any) -> Path:
-    """The folder that a run may be in: absent, empty, or a run.
-
-    Raises:
-        ArgumentError: It is no path, or something else is there.
-    """
+    """The folder that a run may be in: absent, empty, or a run."""
     try:
         text = os.fspath(path)
         if not isinstance(text, str) or not text or "\0" in text:
@@ -245,12 +219,7 @@ def is_held(path: Path) -> bool:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """``config.json``, ``environment.json`` or ``predictions.json``.
-
-    Raises:
-        ModelFormatError: It is damaged, or absent.
-        LoadError: It cannot be read.
-    """
+    """``config.json``, ``environment.json`` or ``predictions.json``."""
     try:
         value = read_document(path, _FORMATS[path.name], "runs")
     except MissingFileError as error:

@@ -86,11 +86,6 @@ def read_lines(
 
     Args:
         types: Those of their fields: see `wrong_field`.
-
-    Raises:
-        MissingFileError: There is no such file, or it is something else than a file.
-        FileFormatError: It is too large.
-        LoadError: The system refuses to read it.
     """
     records, damaged = [], 0
     for line in read_whole(path, "runs", _MOST_BYTES).split(b"\n"):

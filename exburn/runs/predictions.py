@@ -66,7 +66,6 @@ class RunPredictions(Callback):
     """Predicts for some rows when the training ends, and keeps which were right.
 
     Args:
-        directory: The folder of the run.
         rows: The data that it was validated on, or else trained on, as they were given.
         part: What these are: ``"validation"`` or ``"training"``.
         classifier: Tells how the outputs of the model, which is built by then, tell a
@@ -127,7 +126,6 @@ def predictions_of(
     """Predictions of a classifier; ``None`` if the targets are no classes.
 
     Args:
-        batches: Tuples of inputs, targets, and others.
         seconds: When to stop, though there are further batches.
     """
     end = time.perf_counter() + seconds

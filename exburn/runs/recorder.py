@@ -34,7 +34,6 @@ class RunRecorder(Callback):
 
     Args:
         directory: The folder; ``None`` in a process that writes nothing.
-        checkpoint: The callback that saves the run there.
     """
 
     light = True

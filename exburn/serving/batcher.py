@@ -61,7 +61,6 @@ class Batch:
     Attributes:
         key: Their batch key; batches of different keys never merge.
         pieces: ``(request, first row, rows)`` in the order of the batch.
-        rows: How many there are.
         waits: Seconds that the requests waited whose first rows these are.
     """
 
@@ -102,11 +101,8 @@ class Batcher:
     """The queue between callers and partitions.
 
     Args:
-        batch_size: Most rows of a batch.
         timeout: Seconds that the oldest request waits for others.
-        most: Requests that may wait.
         whole: Whether a request must not be split.
-        partitions: How many take batches.
 
     Attributes:
         bursts: Of each key, how many full batches may be taken at once, most first.
@@ -149,10 +145,6 @@ class Batcher:
         Args:
             hold: Whether others come at once, so that only a full batch is to begin
                 before ``release`` is called as often, or ``_HELD`` seconds later.
-
-        Raises:
-            QueueFullError: Too many wait.
-            ServingClosedError: ``close`` was called.
         """
         request.answer.note_queue(self, request)
         with self._lock:
@@ -250,11 +242,7 @@ class Batcher:
             stack.rows -= request.rows - request.taken
 
     def put_probe(self, partition: int) -> Probe:
-        """Asks a partition whether it still runs batches; ahead of all that waits.
-
-        Raises:
-            ServingClosedError: ``close`` was called.
-        """
+        """Asks a partition whether it still runs batches; ahead of all that waits."""
         probe = Probe()
         with self._lock:
             if self.closing:
@@ -268,7 +256,6 @@ class Batcher:
         """The next batch, or a probe of this partition.
 
         Args:
-            partition: The number of the one that asks.
             idle: Whether the partition has nothing to do: then this waits for a batch,
                 which may be short. A busy partition gets a full batch to run next, or
                 ``None`` at once, so that the others go on growing. Where several full

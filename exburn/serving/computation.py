@@ -45,11 +45,8 @@ class Computation:
             ``f(weights, x)`` if ``weights`` are given.
         examples: For each batch key an example of the input, or ``None``: the model's
             own inputs.
-        weights: A tree of arrays for a function, or ``None``.
-        hooks: The hooks to compile in.
 
     Attributes:
-        inputs: The inputs of each batch key.
         outputs: Specs of the outputs of each batch key, for some number of rows.
         traces: How often each ``(key, rows)`` was traced.
         row_bytes: Of each key, bytes of a row's inputs and outputs.
@@ -227,11 +224,7 @@ class Computation:
     def match(
         self, x: Any, key: Hashable, *, finite: bool, copy: bool
     ) -> list[np.ndarray]:
-        """A request's arrays, checked against the key's inputs.
-
-        Raises:
-            DataError, DTypeError, ShapeError: The request does not fit the model.
-        """
+        """A request's arrays, checked against the key's inputs."""
         inputs = self.inputs[key]
         values = inputs.match(x, finite=finite, copy=copy)
         if self._lookups[key]:
@@ -248,11 +241,7 @@ class Computation:
         return {name: value for group in groups for name, value in group.items()}
 
     def read(self, weights: Any = None) -> Any:
-        """The model's weights, or the given ones, if they are such as are served.
-
-        Raises:
-            ArgumentError: Other names, shapes or dtypes.
-        """
+        """The model's weights, or the given ones, if they are such as are served."""
         weights = self._current() if weights is None else weights
         if jax.tree.structure(weights) != jax.tree.structure(self._like):
             raise ArgumentError(
@@ -289,7 +278,6 @@ class Inputs:
 
     Attributes:
         names: One name an array, for errors.
-        shapes: Shapes of one row.
         dtypes: What the arrays are converted to.
     """
 
@@ -321,12 +309,7 @@ class Inputs:
         """A request as NumPy arrays in the program's order, shapes and dtypes.
 
         Args:
-            x: An array or a tree of arrays that share their number of rows.
-            finite: Whether NaN and infinity are refused.
             copy: Whether the arrays are copied, because the caller may change them.
-
-        Raises:
-            DataError, DTypeError, ShapeError: The request does not fit.
         """
         if type(x) is np.ndarray and self._is_one(x):
             if finite:

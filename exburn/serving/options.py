@@ -28,9 +28,7 @@ class Argument(NamedTuple):
     """The form of an option in a command line.
 
     Attributes:
-        shown: What stands for the value in the help.
         help: What the option is, with its default.
-        type: What is made of the text.
     """
 
     shown: str
@@ -60,9 +58,6 @@ class Duration(float):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServingOptions:
     """The options of a ``Serving``, which tells what each of them is.
-
-    Raises:
-        ArgumentError: One is not allowed.
 
     Example:
         >>> options = ServingOptions(batch_size=6, batch_timeout="20 ms")
@@ -164,10 +159,6 @@ def change_options(
     Args:
         others: Further names that are offered where one is unknown.
 
-    Raises:
-        UnknownNameError: There is no such option.
-        ArgumentError: A value is not allowed.
-
     Example:
         >>> change_options(ServingOptions(), {"batch_size": 8}, "f").batch_size
         8
@@ -186,9 +177,6 @@ def seconds(op: str, name: str, value: Any, *, most: float = math.inf) -> Durati
     Args:
         value: ``"50 ms"``, a ``datetime.timedelta``, or a number of seconds.
         most: Longest that a bare number may be: more was meant in another unit.
-
-    Raises:
-        ArgumentError: It is no duration, negative, or a number above ``most``.
 
     Example:
         >>> import datetime
@@ -230,7 +218,6 @@ def places_of(
     """The places where the partitions compute.
 
     Args:
-        partitions, mesh, layout: As of ``Serving``.
         model: What is served. Where it is trained with its weights divided, one copy
             may be more than a device has memory for: its mesh is the default.
     """

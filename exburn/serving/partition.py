@@ -39,8 +39,6 @@ class Partition:
     for a full one wait; so the device does not wait for the host under load.
 
     Args:
-        place: Where it computes.
-        batcher: Where batches come from.
         buckets: Sizes that programs are compiled for, ascending.
     """
 

@@ -45,9 +45,6 @@ class DevicePlace:
 class MeshPlace(DevicePlace):
     """The devices of a mesh, which divide the weights and the rows of a batch.
 
-    Args:
-        distribution: What is divided along which axis.
-
     Raises:
         LayoutError: Some of the devices are those of other processes.
     """

@@ -143,11 +143,7 @@ class TextStream:
         return self._generate(text, count, parameters, stream=self.chunk, **options)
 
     def _usual(self, text: str) -> int:
-        """The number of tokens that are written where a request does not say.
-
-        Raises:
-            ArgumentError: The text has as many as the model's folder allows.
-        """
+        """The number of tokens that are written where a request does not say."""
         defaults = generation_defaults(self.model)
         size = (
             0 if defaults.max_length is None else len(self.model.tokenizer.encode(text))
@@ -205,11 +201,7 @@ def _parameters_of(defaults: GenerationDefaults) -> dict[str, Any]:
 
 
 def _sampler_of(parameters: Mapping[str, Any], defaults: GenerationDefaults) -> Sampler:
-    """The sampler that parameters ask for, else the one of the model's folder.
-
-    Raises:
-        ArgumentError: A number is out of range.
-    """
+    """The sampler that parameters ask for, else the one of the model's folder."""
     numbers = {n: parameters[n] for n in _OF_SAMPLERS if parameters.get(n) is not None}
     if not {"temperature", "top_k", "top_p", "min_p"} & numbers.keys():
         numbers = _parameters_of(defaults) | numbers

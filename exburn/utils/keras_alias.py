@@ -71,11 +71,7 @@ _root: list[types.ModuleType] = []  # the package exburn, once it is installed a
 
 
 def install(root: types.ModuleType) -> KerasAlias:
-    """Lets ``import keras`` find the package ``exburn``: see ``as_keras`` there.
-
-    Raises:
-        ArgumentError: Keras itself is imported already.
-    """
+    """Lets ``import keras`` find the package ``exburn``: see ``as_keras`` there."""
     loaded = sys.modules.get("keras")
     if loaded is not None and not isinstance(loaded, _AliasModule):
         raise ArgumentError(
@@ -203,10 +199,6 @@ def run_as_keras(root: types.ModuleType, arguments: Sequence[str]) -> int:
     """Runs ``script.py …`` or ``-m module …`` with ``import keras`` meaning ExBurn.
 
     What the program asked for in vain is told on stderr at its end.
-
-    Args:
-        root: The package ``exburn``.
-        arguments: Those of the command.
 
     Returns:
         The exit status: 2 if there is no program.

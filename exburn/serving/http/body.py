@@ -45,7 +45,6 @@ async def read_body(
         RequestFailure: 413, as soon as it is known to be too long; 408 for a sender who
             is too slow; 400 and 415 for what cannot be decompressed; 503 where memory
             is short.
-        ClientLeft: The client closed the connection.
     """
     length = headers.get(b"content-length")
     if length is not None and length.isdigit() and int(length[:20]) > most:
@@ -110,11 +109,7 @@ def _decompress(body: bytes, encoding: str, most: int) -> bytes:
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
-    """The JSON object in a body.
-
-    Raises:
-        RequestFailure: It is none.
-    """
+    """The JSON object in a body."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -108,10 +108,6 @@ def make_room(connections: set[Any], newcomer: Connection, most: int) -> bool:
     It is one of the address that has the most of them, the one that keeps the server
     waiting the longest.
 
-    Args:
-        newcomer: The one that came last.
-        most: How many there may be.
-
     Returns:
         Whether there is room; there is none where all others wait for answers.
     """
@@ -301,11 +297,7 @@ class WatchedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _check_head(self) -> None:
-        """Reads how the body comes, and for whom the request is.
-
-        Raises:
-            HttpParserError: It is refused.
-        """
+        """Reads how the body comes, and for whom the request is."""
         version = self.parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise self._refusal(505, "this server speaks HTTP/1.1")

@@ -31,9 +31,6 @@ _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 def datatype_of(dtype: np.dtype) -> str:
     """The protocol's name of a dtype; strings are ``"BYTES"``.
 
-    Raises:
-        DTypeError: The protocol has no such type.
-
     Example:
         >>> datatype_of(np.dtype("float32")), datatype_of(np.dtype("<U3"))
         ('FP32', 'BYTES')

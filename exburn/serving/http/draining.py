@@ -44,9 +44,7 @@ class DrainingServer(uvicorn.Server):
     Args:
         listening: The socket; ``run`` takes a duplicate of it, which it closes.
         health: Of the server: says that it is not ready.
-        seconds: How long it goes on to answer.
         handshake: Seconds that a client has for the handshake of TLS.
-        most: Connections that there may be.
     """
 
     def __init__(
@@ -162,8 +160,6 @@ class SecureServer:
     Args:
         state: uvicorn's, whose connections are counted.
         make: Makes the protocol that goes on behind a handshake.
-        seconds: How long a handshake may take.
-        most: Connections that there may be.
     """
 
     def __init__(

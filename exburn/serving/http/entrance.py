@@ -32,11 +32,8 @@ class Entrance:
         open_paths: What everybody may ask for. (The page holds nothing, and asks for a
             key itself; probes of orchestrators have none.)
         keys: Who may ask for the rest.
-        rate: How often, or ``None``.
-        health: Says when the server is about to end.
         hosts, origins: Under which names it is asked, and by which pages.
         observers: Called with every ``Exchange`` when it is over.
-        tracer: Makes spans, or ``None``.
     """
 
     def __init__(

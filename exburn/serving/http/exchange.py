@@ -13,12 +13,9 @@ class Exchange:
     """A request and its answer, for logs, metrics and traces.
 
     Attributes:
-        id: The request's.
-        method, path, headers: Of the request.
         caller: The key's short name, or the client's address.
         route: What is asked for; empty where nothing is found.
         model, version: What answers.
-        rows: Rows of the request.
         received, sent: Bytes of the bodies.
         read: Whether the whole body has come.
         added: Headers that its answer gets, whatever it is.

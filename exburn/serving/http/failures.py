@@ -32,7 +32,6 @@ class RequestFailure(Exception):
 
     Args:
         message: What the caller is told; a long one is cut off.
-        headers: Further headers of the response.
     """
 
     def __init__(

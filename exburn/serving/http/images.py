@@ -74,10 +74,6 @@ def begins_with_rescaling(model: Any, index: int) -> bool:
     """Tells whether a model scales an input itself: then it takes pixels as they are.
 
     Other layers that work on images may come first.
-
-    Args:
-        model: A model.
-        index: The place of the input.
     """
     graph, at = getattr(model, "graph", None), Ref(-1, index)
     while graph is not None:
@@ -97,9 +93,6 @@ def decode_base64(name: str, texts: np.ndarray) -> np.ndarray:
     """The files that base64 texts of JSON hold.
 
     Lines may be broken, and a text may be a URL of data, as browsers write files.
-
-    Raises:
-        RequestFailure: A text is no base64.
     """
     flat = texts.reshape(-1)
     for i, text in enumerate(flat):
@@ -138,8 +131,6 @@ def decode_images(
 
     Args:
         tensor: The input: [rows, height, width, channels].
-        files: Their bytes.
-        images: How.
         reserve: Takes the memory of the array, and of all pixels of the files, which
             may be much smaller.
         check: Called before each image; raises if the request is over.

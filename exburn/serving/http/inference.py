@@ -44,14 +44,7 @@ class Result:
 
 
 class Inference:
-    """Answers requests for inference.
-
-    Args:
-        max_body: Most bytes of a body.
-        max_rows: Most rows of a request, or ``None``.
-        timeout: Seconds for an answer.
-        read_timeout: Seconds that a body may take.
-    """
+    """Answers requests for inference."""
 
     def __init__(
         self,
@@ -89,11 +82,6 @@ class Inference:
         Args:
             reservation: Of the memory for it, which ends when the answer is sent; by
                 default, one that ends with this call.
-
-        Raises:
-            RequestFailure: It is refused.
-            ClientLeft: Nobody waits for it any more.
-            ExBurnError: As of ``Serving.arun``.
         """
         if reservation is None:
             with self.memory.reserve() as reservation:
@@ -244,33 +232,20 @@ class _Leaving:
             self._deadline = min(self._deadline, time.monotonic() + seconds)
 
     def time_left(self) -> float:
-        """Seconds.
-
-        Raises:
-            DeadlineExceededError: There are none.
-        """
+        """Seconds."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise DeadlineExceededError("serving", "the request's time was over")
         return left
 
     def check(self) -> None:
-        """Raises if the request is over; in any thread.
-
-        Raises:
-            DeadlineExceededError: Its time is.
-            ClientLeft: Nobody waits for it any more.
-        """
+        """Raises if the request is over; in any thread."""
         if self._left:
             raise ClientLeft
         self.time_left()
 
     async def wait(self, serving: Serving, answer: Answer) -> Any:
-        """The output.
-
-        Raises:
-            ClientLeft: Nobody waits for it any more.
-        """
+        """The output."""
         self._answer = answer
         if self._left:
             answer.cancel()

@@ -45,9 +45,6 @@ def size_in_bytes(op: str, name: str, size: Any) -> int:
 def most_connections(op: str, count: int | None) -> int:
     """A greatest number of connections, by default one that leaves files to open.
 
-    Raises:
-        ArgumentError: It is no number above 0.
-
     Example:
         >>> most_connections("Server", 50)
         50
@@ -70,9 +67,6 @@ class ApiKeys:
     A key comes as ``Authorization: Bearer <key>`` or ``X-API-Key: <key>``. Digests of
     equal length are compared in constant time, with all keys: how long that takes tells
     neither how much of a key is right nor which one it is.
-
-    Raises:
-        ArgumentError: A key is no text of 16 characters or more, in ASCII.
     """
 
     def __init__(self, keys: Iterable[str]):
@@ -120,7 +114,6 @@ class Rate:
     """Requests per second of each caller: a token bucket each.
 
     Args:
-        rate: Requests per second, in the long run.
         burst: Requests that may come at once; as many as come in a second by default.
     """
 
@@ -132,11 +125,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> None:
-        """Counts a request of a caller.
-
-        Raises:
-            RequestFailure: 429, with the seconds after which the next one is taken.
-        """
+        """Counts a request of a caller."""
         now = time.monotonic()
         tokens, at = self._buckets.pop(caller, (self.burst, now))
         tokens = min(self.burst, tokens + (now - at) * self.rate)
@@ -154,11 +143,7 @@ class Rate:
 
 
 class RequestMemory:
-    """Host memory for the requests that are under way.
-
-    Args:
-        most: Bytes for all of them.
-    """
+    """Host memory for the requests that are under way."""
 
     def __init__(self, most: int):
         self.most, self.used = most, 0
@@ -206,11 +191,7 @@ class Reservation:
         self.take(body * _TIMES)
 
     def take(self, size: int) -> None:
-        """Keeps so many bytes.
-
-        Raises:
-            RequestFailure: As ``grow``.
-        """
+        """Keeps so many bytes."""
         self._memory.change(size)
         self._size += size
         if self._over:

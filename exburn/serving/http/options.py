@@ -37,9 +37,6 @@ class ServerOptions:
 
     Attributes:
         serving: Those of each ``Serving`` that it makes for a model.
-
-    Raises:
-        ArgumentError: One is not allowed.
     """
 
     host: Annotated[

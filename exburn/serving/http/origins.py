@@ -59,12 +59,8 @@ class Hosts:
     an address needs nobody's name server. Both may name this machine.
 
     Args:
-        host: The address or name that the server listens at.
         allowed: Further names; ``"*.example.com"`` stands for all below a domain, and
             ``"*"`` for any name.
-
-    Raises:
-        ArgumentError: One of them is no name and no address.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = ()):
@@ -88,10 +84,6 @@ class Hosts:
 
         Args:
             headers: The request's. Without a ``Host``, no browser has sent it.
-            server: Address and port that the connection came to, if that is known.
-
-        Raises:
-            RequestFailure: 400.
         """
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) > 1:
@@ -142,9 +134,6 @@ class Origins:
     Args:
         allowed: Origins as browsers write them, ``"https://app.example.com"``; ``"*"``
             for all pages, ``"null"`` for those without an origin, as files.
-
-    Raises:
-        ArgumentError: One of them is no origin.
     """
 
     def __init__(self, allowed: Iterable[str] = ()):
@@ -161,11 +150,7 @@ class Origins:
             self._allowed.add(plain.encode())
 
     def check(self, headers: Mapping[bytes, bytes]) -> Headers:
-        """The headers by which a browser lets a page from elsewhere read the answer.
-
-        Raises:
-            RequestFailure: 403, the page is of an origin that may not ask.
-        """
+        """The headers by which a browser lets a page from elsewhere read the answer."""
         origin = headers.get(b"origin")
         if origin is None:
             return list(_VARIES) if self._allowed else []
@@ -195,9 +180,6 @@ class Origins:
 
 def texts(option: str, values: Iterable[str] | None) -> list[str]:
     """An option that is a list of texts, or one text, or none.
-
-    Raises:
-        ArgumentError: It is something else.
 
     Example:
         >>> texts("allowed_hosts", "models.example.com")

@@ -50,8 +50,6 @@ class InferenceRequest:
     """A request that was read.
 
     Attributes:
-        id: What the caller calls it.
-        inputs: The arrays by name.
         outputs: Names that are asked for, with whether each is to come in binary;
             empty for all.
         binary: Whether outputs come in binary if nothing is said.
@@ -78,14 +76,7 @@ class InferenceRequest:
         reserve: Callable[[int], None],
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Makes arrays of the image files; takes a while.
-
-        Args:
-            reserve, check: As of ``images.decode_images``.
-
-        Raises:
-            RequestFailure: A file is no image, or they are too large.
-        """
+        """Makes arrays of the image files; takes a while."""
         while self.files:
             name, files = next(iter(self.files.items()))
             tensor, images = signature.inputs[name], signature.images[name]
@@ -105,9 +96,6 @@ def parse_request(
 
     Args:
         header_length: ``Inference-Header-Content-Length``, or ``None``.
-
-    Raises:
-        RequestFailure: The body is not what the protocol or the model asks for.
     """
     if header_length == "0":
         return _parse_raw(body, signature, max_rows)
@@ -163,7 +151,6 @@ class _InputReader:
     Args:
         tensors: What follows the JSON part of the body.
         most: Bytes of the body: as many values as it may hold.
-        max_rows: Most rows, or ``None``.
     """
 
     def __init__(
@@ -230,8 +217,6 @@ class _InputReader:
         """The array of an input.
 
         Args:
-            entry: What the message says of it.
-            tensor: What it must be.
             decode: What texts in JSON stand for, where they are no texts.
         """
         name, shape = tensor.name, _parse_shape(entry.get("shape"), tensor)
@@ -486,11 +471,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def split_body(body: bytes, header_length: str | None) -> tuple[bytes, memoryview]:
-    """The JSON part of a body and its tensors.
-
-    Args:
-        header_length: The header's value; ``None`` for a body of JSON alone.
-    """
+    """The JSON part of a body and its tensors."""
     if header_length is None:
         return body, memoryview(b"")
     if not header_length.isascii() or not header_length.isdigit():
@@ -510,11 +491,7 @@ def split_body(body: bytes, header_length: str | None) -> tuple[bytes, memoryvie
 def read_tensor(
     data: memoryview, name: str, datatype: str, shape: Sequence[int]
 ) -> np.ndarray:
-    """The array that bytes hold; it shares their memory.
-
-    Raises:
-        RequestFailure: Their number does not fit the shape.
-    """
+    """The array that bytes hold; it shares their memory."""
     count = math.prod(shape)
     if datatype == BYTES:
         return _read_texts(data, name, count).reshape(shape)

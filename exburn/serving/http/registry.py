@@ -23,13 +23,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Entry:
     """A version of a model that is served.
 
-    Args:
-        endpoint: What it is.
-
     Attributes:
-        endpoint: What it is.
         serving: Answers its requests; ``None`` if it only generates.
-        signature: What it takes and returns.
         stream: What generates, or ``None``.
     """
 
@@ -77,11 +72,7 @@ class Registry:
         return list(self._models.get(name, ()))
 
     def get(self, name: str, version: str | None = None) -> Entry:
-        """A version of a model; the one that was loaded last if none is named.
-
-        Raises:
-            RequestFailure: 404, there is none.
-        """
+        """A version of a model; the one that was loaded last if none is named."""
         versions = self._models.get(name)
         if not versions:
             raise RequestFailure(404, "there is no such model")
@@ -100,14 +91,9 @@ class Registry:
         answers what it was asked.
 
         Args:
-            name: The model's name in requests.
             model: What ``Serving`` takes, a ``Serving``, an ``Endpoint``, or the file
                 of a model.
-            version: The version's name.
             timeout: Seconds that the one before has for what it was asked.
-
-        Raises:
-            ArgumentError: The name cannot be part of a URL, or what ``Serving`` raises.
         """
         for what, text in (("model", name), ("version", version)):
             if not isinstance(text, str) or not _NAME.fullmatch(text):
@@ -141,9 +127,6 @@ class Registry:
         """Serves a version of a model no more, or none of them.
 
         What was asked is answered; requests that come afterwards get 404.
-
-        Raises:
-            ArgumentError: There is none.
         """
         with self._lock:
             versions = dict(self._models.get(name, {}))

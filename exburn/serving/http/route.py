@@ -21,8 +21,6 @@ class ServerRoute:
         name: What metrics call it.
         handler: Answers a request: a coroutine function of starlette's ``Request``, or
             an ASGI application.
-        text: What it answers, in a sentence.
-        method: Of HTTP.
         takes: Media types of the request's body; none if it has no body.
         answers: Media types of the answer.
         failures: Statuses of its answer beside 200, and 401 where a key is asked for.

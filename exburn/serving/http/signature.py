@@ -24,10 +24,8 @@ class Signature:
 
     Args:
         serving: What answers; ``None``: nothing is taken.
-        endpoint: What is said of it beside.
 
     Attributes:
-        inputs, outputs: Their tensors by name.
         images: Of the inputs that may come as image files, how these are read.
 
     Raises:

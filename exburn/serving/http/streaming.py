@@ -30,7 +30,6 @@ class Generation:
 
     Args:
         most: How many run at once; one more gets 429.
-        timeout: Seconds for each part.
     """
 
     def __init__(self, most: int, timeout: float):
@@ -44,11 +43,6 @@ class Generation:
 
         A consumer that goes on slowly, or stops, slows the generator down, or stops it:
         it is closed, as soon as the part that it is at work on is done.
-
-        Raises:
-            RequestFailure: Too many run.
-            DeadlineExceededError: A part did not come in time.
-            TypeError: A part is no dict and no text.
         """
         if self._running >= self._most:
             message = f"{self._most} streams run: try again later"
@@ -196,10 +190,6 @@ async def write_events(
     parts: AsyncGenerator[dict[str, Any], None], names: dict[str, str]
 ) -> AsyncGenerator[bytes, None]:
     """Parts as server-sent events; a failure behind the first of them is the last.
-
-    Args:
-        parts: The parts.
-        names: What each of them tells of the model.
 
     Raises:
         Exception: What the first part raises: then the answer has not begun.

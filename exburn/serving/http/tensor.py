@@ -15,8 +15,6 @@ class Tensor:
     """An input or output.
 
     Attributes:
-        name: Its name in requests and answers.
-        datatype: What the protocol calls its dtype.
         shape: Sizes, -1 where any will do; the first counts the rows.
     """
 
