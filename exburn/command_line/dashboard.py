@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     from rich import get_console
 
     from exburn.callbacks.dashboard.frame import draw_frame, to_text
-    from exburn.callbacks.dashboard.terminal import TerminalView
+    from exburn.callbacks.dashboard.terminal import TerminalDashboard
 
     console = get_console()
     if options.once or not console.is_terminal or console.is_dumb_terminal:
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         )
         print("\n".join(line.rstrip() for line in to_text(lines, console)))
         return
-    view = TerminalView(state_of(record), console)
+    view = TerminalDashboard(state_of(record), console)
     try:
         while True:
             view.draw()

@@ -141,7 +141,7 @@ class RunDirectory:
     def describe(
         self, config: Mapping[str, Any], environment: Mapping[str, Any]
     ) -> None:
-        """Describes the run anew: it has left nothing to go on from, and begins again."""
+        """Describes the run anew, which begins again: it left nothing to go on from."""
         for name, value in ((ENVIRONMENT, environment), (CONFIG, config)):
             self.keep(name, value)
 

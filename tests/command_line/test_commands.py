@@ -54,7 +54,7 @@ def test_doctor(capsys):
 def test_a_broken_machine_ends_with_1(capsys, monkeypatch):
     from exburn.diagnostics import doctor
 
-    report = doctor.Report((doctor.Check("jax", "broken", "not installed"),))
+    report = doctor.DoctorReport((doctor.Check("jax", "broken", "not installed"),))
     monkeypatch.setattr(doctor, "doctor", lambda: report)
     assert told(capsys, "doctor", code=1)["ok"] is False
 

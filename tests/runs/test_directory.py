@@ -120,7 +120,7 @@ def test_values_that_say_nothing_are_shown_all_the_same(tmp_path):
     assert run.damaged == 0 and run.seconds == 0 and run.last == {"loss": float("inf")}
     assert runs.write_report(run).exists() and run.to_dict()["epochs"] == 1
     assert "inf" in str(runs.compare(run, run))
-    assert state_of(run).elapsed == 0
+    assert state_of(run).elapsed_time == 0
 
 
 FILES = ("config.json", "environment.json", "metrics.jsonl", "events.jsonl")
