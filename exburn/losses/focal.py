@@ -27,6 +27,11 @@ from exburn.losses.contract.shapes import (
     pair_dtypes,
 )
 from exburn.losses.contract.targets import check_class_range, check_unit_interval
+from exburn.losses.crossentropy import (
+    BinaryCrossentropy,
+    CategoricalCrossentropy,
+    SparseCategoricalCrossentropy,
+)
 
 __all__ = [
     "BinaryFocalCrossentropy",
@@ -225,13 +230,6 @@ class BinaryFocalCrossentropy(FormulaLoss):
         alpha: Weight of class 1.
         gamma: How strongly easy examples are discounted; 0 is cross-entropy.
         from_logits: Whether predictions are logits.
-        label_smoothing: Share of ½ mixed into the targets.
-        axis: Axis of the mean.
-
-    Raises:
-        ArgumentError: ``label_smoothing`` is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
-        TargetError: Targets of ``fit`` are not from 0 to 1.
 
     Example:
         >>> round(float(BinaryFocalCrossentropy(gamma=2.0)([[1.0]], [[0.5]])), 4)
@@ -240,6 +238,7 @@ class BinaryFocalCrossentropy(FormulaLoss):
     Source: Lin et al., *Focal Loss for Dense Object Detection*, 2017.
     """
 
+    _described_by = (BinaryCrossentropy,)
     formula = staticmethod(binary_focal_crossentropy)
     options = (
         "apply_class_balancing",
@@ -283,14 +282,6 @@ class CategoricalFocalCrossentropy(FormulaLoss):
         gamma: How strongly easy examples are discounted; 0 is cross-entropy.
         from_logits: Whether predictions are logits.
 
-    Shape:
-        both: [batch, …, classes] → scalar
-
-    Raises:
-        ArgumentError: ``label_smoothing`` is not from 0 to 1.
-        ShapeError: The shapes of targets and predictions differ.
-        TargetError: Targets look like integer labels, or are not from 0 to 1.
-
     Example:
         >>> loss = CategoricalFocalCrossentropy()
         >>> round(float(loss([[0.0, 1.0]], [[0.5, 0.5]])), 4)
@@ -299,6 +290,7 @@ class CategoricalFocalCrossentropy(FormulaLoss):
     Source: Lin et al., *Focal Loss for Dense Object Detection*, 2017.
     """
 
+    _described_by = (CategoricalCrossentropy,)
     formula = staticmethod(categorical_focal_crossentropy)
     elementwise = False
     options = ("alpha", "gamma", "from_logits", "label_smoothing", "axis")
@@ -336,11 +328,6 @@ class SparseCategoricalFocalCrossentropy(FormulaLoss):
         alpha: Weight, one for all classes or one for each.
         gamma: How strongly easy examples are discounted; 0 is cross-entropy.
         from_logits: Whether predictions are logits.
-        ignore_class: Label whose entries do not count at all, neither in the sum nor
-            in the denominator.
-
-    Shape:
-        y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → scalar
 
     Raises:
         ArgumentError: ``alpha`` is a list of another length than there are classes.
@@ -355,6 +342,7 @@ class SparseCategoricalFocalCrossentropy(FormulaLoss):
     Source: Lin et al., *Focal Loss for Dense Object Detection*, 2017.
     """
 
+    _described_by = (SparseCategoricalCrossentropy,)
     formula = staticmethod(sparse_categorical_focal_crossentropy)
     elementwise = False
     options = ("alpha", "gamma", "from_logits", "ignore_class", "axis")

@@ -90,7 +90,16 @@ def tversky(
 
 
 class _OverlapLoss(FormulaLoss):
-    """Masked entries are emptied in both sets: they then add nothing to any sum."""
+    """Masked entries are emptied in both sets: they then add nothing to any sum.
+
+    Shape:
+        both: [batch, …] → scalar
+
+    Raises:
+        ShapeError: The shapes differ, or there are sample weights and the sums run over
+            the batch.
+        TargetError: Targets of ``fit`` are not from 0 to 1.
+    """
 
     elementwise = False
     fill = 0.0
@@ -140,14 +149,6 @@ class Dice(_OverlapLoss):
         axis: Axes of the sums; ``None`` sums over the whole batch, ``(1, 2, 3)`` gives
             each image its own coefficient.
 
-    Shape:
-        both: [batch, …] → scalar
-
-    Raises:
-        ShapeError: The shapes differ, or there are sample weights and the sums run
-            over the batch.
-        TargetError: Targets of ``fit`` are not from 0 to 1.
-
     Example:
         >>> y = [[1.0, 0.0], [1.0, 1.0]]
         >>> round(float(Dice(axis=1)(y, [[1.0, 0.0], [1.0, 0.0]])), 4)
@@ -179,14 +180,6 @@ class Tversky(_OverlapLoss):
         alpha: Weight of what was missed (see :func:`tversky`).
         beta: Weight of false alarm.
         axis: Axes of the sums; ``None`` sums over the whole batch.
-
-    Shape:
-        both: [batch, …] → scalar
-
-    Raises:
-        ShapeError: The shapes differ, or there are sample weights and the sums run
-            over the batch.
-        TargetError: Targets of ``fit`` are not from 0 to 1.
 
     Example:
         >>> round(float(Tversky(alpha=0.2, beta=0.8)([[1.0, 1.0]], [[1.0, 0.0]])), 4)
