@@ -92,7 +92,7 @@ class Steps:
         with holding(self.split.numbers, state.others):
             if own := own_steps(self.custom, "train"):
                 new = own.train(state, batch)
-                return self._pruned(new, batches=1)
+                return self._prune(new, batches=1)
             differentiate = self._gradient_of_loss()
             (_, seen), grads = differentiate(state.params, state, batch, row_mask)
             grads = self.placement.gradients(grads)
@@ -145,9 +145,9 @@ class Steps:
         new = new.assign(before.others_after(frozen | new.others, left_out))
         params = self.split.constrain(params)
         new = new.replace(params=params, opt_state=opt_state)
-        return self._pruned(new, new.step - before.step)
+        return self._prune(new, new.step - before.step)
 
-    def _pruned(self, new: TrainState, batches: Any) -> TrainState:
+    def _prune(self, new: TrainState, batches: Any) -> TrainState:
         """The state after an update of so many batches, with its masks in force."""
         params, others = self.split.masking.advance(
             new.params, new.frozen, new.others, batches
