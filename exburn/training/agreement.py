@@ -44,9 +44,6 @@ class Agreement:
     Args:
         op: ``"fit"``, ``"evaluate"`` or ``"predict"``.
         termination: Knows whether this process was told to end.
-
-    Attributes:
-        active: Whether the run spans processes.
     """
 
     def __init__(
@@ -106,7 +103,6 @@ class Agreement:
 
         Args:
             pause: Seconds between two glances at running means.
-            follow: Takes over what hooks have changed.
         """
         if not self.active:
             return chunks

@@ -26,7 +26,6 @@ def model_mixes_rows(
     turned.
 
     Args:
-        forward: Its outputs, and what it does beside, for ``groups`` and inputs.
         numbers: Those of a trace for these inputs: see ``mixes_rows``.
     """
     if not any(_holds_others(part) for _, part in iter_modules(module)):

@@ -78,11 +78,7 @@ def on_host(array: Any) -> np.ndarray | None:
 def noting(
     where: str, y_true: Any, y_pred: Any, output: str | None = None
 ) -> Iterator[None]:
-    """A foreign exception of the block keeps its type, and says where it happened.
-
-    Args:
-        output: Of which output, where there are several.
-    """
+    """A foreign exception of the block keeps its type, and says where it happened."""
     place = where if output is None else f"{where} of the output {output!r}"
     try:
         yield

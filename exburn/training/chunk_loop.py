@@ -22,9 +22,6 @@ Call = tuple[Callable, tuple, dict[str, Any]]  # a program, and what it is calle
 class ChunkHandler:
     """The two ends of a chunk's program, and all that goes on around its calls.
 
-    Args:
-        agreement: With the other processes of the run, if there are any.
-
     Attributes:
         done: Steps that are done.
         flight: What programs have returned, and the device may still compute.

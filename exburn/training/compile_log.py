@@ -66,7 +66,6 @@ class CompileLog:
 
         Args:
             specs: Of the data that it was called with: ``batch_specs``.
-            changed: What changed of the model since it was compiled before.
         """
         earlier = self._seen.setdefault(name, [])
         latest = reversed(earlier)  # of those that are equally similar

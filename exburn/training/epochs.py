@@ -41,9 +41,7 @@ class Epochs(ChunkHandler):
     """One run through the epochs, and what goes on around its chunks.
 
     Args:
-        request: The arguments of ``fit``: the first epoch, the end, the validations.
         resume: The run that is taken up, if one is; its state is restored already.
-        provenance: What the result depends on; ``None`` if nothing is saved.
     """
 
     timing: Timing

@@ -89,13 +89,7 @@ def mixes_rows(
     training: bool,
     discoveries: list[Discovery],
 ) -> bool:
-    """Whether a pass may compute with the batch as a whole.
-
-    Args:
-        forward: The pass in training, traced for some number of rows.
-        training: The mode that is asked after.
-        discoveries: As of ``trace``.
-    """
+    """Whether a pass may compute with the batch as a whole."""
     if forward.loses_by_row:
         return True
 

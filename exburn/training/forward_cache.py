@@ -21,11 +21,7 @@ _MODES: dict[str | None, tuple[bool, ...]] = {
 
 
 class ForwardCache:
-    """Forward passes of a split module, each traced once.
-
-    Attributes:
-        latest: The pass that was asked for last.
-    """
+    """Forward passes of a split module, each traced once."""
 
     def __init__(self, holder: StateHolder):
         self._holder = holder
@@ -113,9 +109,6 @@ class ForwardCache:
 
         Where a table is looked into several times, and on a mesh always: its devices
         send each other rows then, and not gradients of the tables' sizes.
-
-        Args:
-            parts: How many devices divide a batch.
         """
         if parts > 1:
             return any(forward.lookups for forward in self._passes.values())

@@ -17,10 +17,6 @@ class LossWatch:
 
     It looks at what is read for other ends, so that it costs no transfer.
 
-    Args:
-        trains: Whether there are parameters that could move.
-        nan: Whether it warns of a loss that is not finite.
-
     Example:
         >>> import warnings
         >>> watch = LossWatch(trains=True)
@@ -37,11 +33,7 @@ class LossWatch:
         self._first: float | None = None
 
     def look(self, logs: Mapping[str, Any], epoch: int, batches: int) -> None:
-        """Warns if the loss is not finite.
-
-        Args:
-            epoch: Its number, from 0.
-        """
+        """Warns if the loss is not finite."""
         for name in ("loss", "val_loss"):
             value = logs.get(name)
             if not self._warns_of_nan or not isinstance(value, float | int):

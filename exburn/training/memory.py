@@ -32,9 +32,6 @@ def free_bytes(devices: Sequence[Any] = ()) -> int:
     """Free memory of the device; of several, what each of them has at least.
 
     The process', of which several have a part each, where a backend does not say (CPU).
-
-    Args:
-        devices: Devices of this process; the first one if there are none.
     """
     devices = devices or jax.local_devices()[:1]
     stats = [device.memory_stats() or {} for device in devices]
@@ -122,8 +119,6 @@ class Footprint:
         """Compiles one step, and runs nothing.
 
         Args:
-            state: Specs of the ``TrainState``, or of the module's arrays.
-            batch: Specs of ``(x, y, sample_weight)``.
             exact_rows: Whether a batch that devices cannot divide evenly runs whole on
                 each of them, in place of being filled up.
         """
@@ -165,8 +160,6 @@ def largest_batch(
     where it meets the limit, and what it says is measured in turn.
 
     Args:
-        measure: Compiles a step of so many rows.
-        first: A step that was measured already.
         limit: Bytes.
 
     Example:

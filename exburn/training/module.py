@@ -148,7 +148,6 @@ class SplitModule:
         """Outputs, what ``others_of`` tells afterwards, and the context of the pass.
 
         Args:
-            training, key, row_mask, interceptors: As of the context.
             prepare: May change settings of the copy of the module that is run.
             discoveries: Receives what the pass reaches by other ways than attributes;
                 otherwise what the module does not hold is an error.

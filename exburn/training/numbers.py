@@ -76,7 +76,6 @@ def holding(numbers: Mapping[str, Number], arrays: Mapping[str, Any]) -> Iterato
     """In the block, while a program is traced, the slots hold the program's arguments.
 
     Args:
-        numbers: By name.
         arrays: The values, by name; numbers that have none stay as they are.
     """
     before = [(n.slot, n.slot.read()) for name, n in numbers.items() if name in arrays]

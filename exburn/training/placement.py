@@ -52,11 +52,7 @@ class OneDevice:
         return rows
 
     def check(self, module: Any, weights: dict[str, Any]) -> None:
-        """Raises a LayoutError if a module cannot be laid out so.
-
-        Args:
-            weights: Its weights, or specs, by their paths.
-        """
+        """Raises a LayoutError if a module cannot be laid out so."""
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Weights where they belong, by their names."""
@@ -99,7 +95,6 @@ class OneDevice:
         """Batches ``[steps, rows of this process, …]`` on their way.
 
         Args:
-            tree: Their arrays, with the rows of ``columns`` alone.
             rows: Rows of a whole batch.
         """
         return self.send(tree)
@@ -387,9 +382,6 @@ class OwnData(OnMesh):
     """Each process has data of its own, and gives its devices their rows of a batch.
 
     All sizes of batches are then those of a process.
-
-    Args:
-        distribution: One whose batch the processes divide among them.
     """
 
     own_data = True

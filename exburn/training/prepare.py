@@ -109,7 +109,6 @@ class Preparer:
         """Builds the module for the batch's shapes and checks them; nothing compiles.
 
         Args:
-            names: Function of the outputs' specs: their names in logs.
             check_first: Called where the module is not ready for such a batch yet.
 
         Returns:
@@ -221,7 +220,6 @@ class Preparer:
         """What one abstract forward pass tells; traced once for each shape.
 
         Args:
-            x: Specs of the inputs.
             kind: The programs that are asked for short batches, if any are.
         """
         while (forward := self.passes.find(x, kind)) is None:
@@ -304,9 +302,6 @@ class Preparer:
         """Goes on with the layers that are to be trained from now on.
 
         Between two epochs of a run. Parameters that stay keep their slots.
-
-        Returns:
-            Whether these are others than before, so that there are other programs.
         """
         if not self.splitter.has_other_parameters():
             return False
@@ -316,11 +311,7 @@ class Preparer:
         return True
 
     def freeze_as(self, trained: set[str]) -> bool:
-        """Trains the parameters that another run trained, where the module has them.
-
-        Returns:
-            Whether these are others than before.
-        """
+        """Trains the parameters that another run trained, where the module has them."""
         if not self.splitter.train_only(trained):
             return False
         self._resplit()
@@ -392,11 +383,7 @@ class Preparer:
     def check(
         self, batch: tuple, pred_spec: Any, op: str, *, finite: bool, targets: bool
     ) -> None:
-        """Checks values on the host: finite, within tables, and fit for the losses.
-
-        Args:
-            pred_spec: What ``prepare`` returned.
-        """
+        """Checks values on the host: finite, within tables, and fit for the losses."""
         if finite:
             check_finite(batch, op=op)
         if pred_spec is None or self.passes.latest is None:

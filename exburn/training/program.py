@@ -40,11 +40,6 @@ class Program:
 
     One that trains consumes the state it is given, but for its totals: those an epoch
     begins with stay on the device for others.
-
-    Args:
-        name: ``"train"``, ``"evaluate"`` or ``"predict"``.
-        settings: What it has built in, for the log.
-        options: What the compiler is told.
     """
 
     def __init__(
@@ -84,7 +79,6 @@ class Program:
         compiles.
 
         Args:
-            *args: The arrays, or a ``TrainState``, and the chunk.
             restore: Called with an equal state if the program failed, and the one that
                 it was given is gone.
         """
@@ -209,7 +203,6 @@ class Programs:
     Attributes:
         train, train_groups: ``program(state, *chunk)`` trains on a chunk, the latter on
             whole groups of batches, each of which makes one update.
-        evaluate, predict: ``program(arrays, …)``, as of ``Steps``.
         joins: What may run as one: see ``merged_batches``.
     """
 
@@ -286,7 +279,6 @@ class Programs:
         """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.
 
         Args:
-            state: Specs of a ``TrainState``, or of the module's arrays.
             filled: Whether some of its rows fill it up, and are masked.
         """
         steps = self.steps.without_counting()

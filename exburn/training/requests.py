@@ -25,12 +25,7 @@ Dataset = ArrayDataset | StreamDataset
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DataRequest:
-    """The data of a training, and how they are cut into batches.
-
-    Attributes:
-        op: The operation that errors name.
-        others: As of ``fit``.
-    """
+    """The data of a training, and how they are cut into batches."""
 
     op: str = "fit"
     x: Any = None
@@ -73,12 +68,7 @@ class DataRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FitRequest(DataRequest):
-    """The arguments of ``fit``.
-
-    Attributes:
-        loop: A callback that hears all after the others and the history.
-        others: As of ``fit``.
-    """
+    """The arguments of ``fit``."""
 
     op: str = dataclasses.field(default="fit", init=False)
     epochs: int = 1
@@ -124,12 +114,7 @@ class FitRequest(DataRequest):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EvaluationRequest:
-    """The arguments of ``evaluate``, and of ``predict``, beside the data.
-
-    Attributes:
-        op: ``"evaluate"`` or ``"predict"``.
-        others: As of ``evaluate``.
-    """
+    """The arguments of ``evaluate``, and of ``predict``, beside the data."""
 
     op: str
     batch_size: int | None
@@ -148,10 +133,6 @@ class FitData:
     """The data of a training, read and cut into batches.
 
     Attributes:
-        dataset, validation: The data.
-        batch_size, validation_batch_size: Rows of a step.
-        steps, validation_steps: Steps of an epoch and of a validation, if not all.
-        shuffle: As of ``fit``.
         class_weight: As of ``fit``; the rows are weighted already.
         sources: Both data sets as they were given, before they are encoded and
             weighted.

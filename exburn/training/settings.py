@@ -22,10 +22,7 @@ class Settings:
         trained: Names of the weights that are trained.
         frozen: Paths of the layers that are frozen, those in frozen ones too.
         layers: Attributes of the layers, by path and name.
-        optimizer: ``Optimizer.settings()``.
-        objective: Losses and metrics.
         others: What regularizers, losses and functions of the user's hold, by name.
-        numbers: Names of the numbers that are arguments.
     """
 
     trained: list[str]

@@ -21,7 +21,6 @@ class TrainState:
         params: Trained parameters by path.
         frozen: Parameters that are outside of the gradient and the optimizer.
         others: Running statistics, counters and other variables.
-        opt_state: The optimizer's state.
         metrics: Running totals of the loss and the metrics of this epoch.
         step: Number of batches seen, int32.
         seed: Key data of the run; all randomness is a function of it, step and path.

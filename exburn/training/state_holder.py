@@ -33,7 +33,6 @@ class StateHolder:
     that programs consume and replace, and the module gets them for the time of a hook.
 
     Attributes:
-        placement: Where the arrays lie.
         state: The state of the run under way, or ``None``.
         opt_state: The optimizer's state between runs.
         step: Batches done since ``compile``, between runs.
@@ -151,9 +150,6 @@ class StateHolder:
         """Puts a LossScaleOptimizer around that of a module that needs one.
 
         A model's own step must scale its loss itself, so it gets none by itself.
-
-        Returns:
-            Whether the optimizer is another one now.
         """
         optimizer = self.optimizer
         if optimizer is None or optimizer.scales_loss or not self.auto_scale_loss:
@@ -211,12 +207,7 @@ class StateHolder:
             self.opt_state = self.refit(self.opt_state, self.trained_weights())
 
     def refit(self, opt_state: Any, params: Arrays) -> Any:
-        """The optimizer's state for parameters: fresh, but for slots that it has.
-
-        Args:
-            opt_state: A state for the same parameters, or for others.
-            params: All that are to be trained.
-        """
+        """The optimizer's state for parameters: fresh, but for slots that it has."""
         if self.optimizer.fits(opt_state, params):
             return opt_state
         fresh = self.placement.init(self.optimizer.init, params)

@@ -282,13 +282,7 @@ class Steps:
             return state, self.results(state.metrics)
 
     def try_rates(self, state, totals, rates, data, index, count):
-        """The state after a chunk, and each batch's losses and metrics by itself.
-
-        Args:
-            state, data, index, count: As of ``train``.
-            totals: Those before each step.
-            rates: The learning rate of each step.
-        """
+        """The state after a chunk, and each batch's losses and metrics by itself."""
 
         def body(state, items_and_rate):
             item, rate = items_and_rate
@@ -326,8 +320,6 @@ class Steps:
 
         Args:
             body: ``state, None = body(state, item, data, next_state)``.
-            data: The chunk's data, which lanes share.
-            rows: What an item is: see ``_over_lanes``.
         """
 
         def one(state, data, item):
@@ -344,7 +336,6 @@ class Steps:
         """A function of one model as that of all lanes, where there are lanes.
 
         Args:
-            function: A pure function.
             arguments: What each of its arguments is: ``"state"`` of a model, which is
                 returned, ``"arrays"`` that are a model's, what is ``"shared"``, the
                 ``"rows"`` of a step, or of a ``"groups"`` of steps.
@@ -365,11 +356,10 @@ class Steps:
             return totals, self.results(totals)
 
     def over_batches(self, one, totals, data, index, count, start, arrays=()):
-        """``totals = one(totals, batch, row_mask, rows, key, arrays)`` for every batch.
+        """The totals after all batches of a chunk.
 
         Args:
-            totals: What it is given first.
-            start: Number of its first batch.
+            one: ``totals = one(totals, batch, row_mask, rows, key, arrays)``.
         """
 
         def update(totals, arrays, data, item, start):
@@ -526,7 +516,6 @@ def _is_real(count: jax.Array, rows: int) -> jax.Array:
 
     Args:
         count: How many of the first ones; or, ``[parts]``, of each part of the batch.
-        rows: All of them.
     """
     if not count.ndim:
         return jnp.arange(rows) < jnp.maximum(count, 1)

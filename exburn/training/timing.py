@@ -19,9 +19,6 @@ class Timing:
     The device works while the host prepares, so ``device_ms`` is what the host had to
     wait for it, not its computing time; ``host_ms`` holds dispatch and callbacks.
 
-    Args:
-        waited: As of ``begin``, which need not be called for the first epoch.
-
     Attributes:
         epochs: A dictionary for each finished epoch: ``data_ms``, ``device_ms``,
             ``host_ms``, ``validation_ms``, ``total_ms``.

@@ -43,14 +43,11 @@ class Trainer:
         optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
         seed: Seed of shuffling and random layers; the process' seed if ``None``.
         auto_scale_loss: Whether the loss is scaled if the module computes in float16.
-        **options: Of ``Preparer``.
 
     Attributes:
         holder: Where the arrays are, and whom they are shown to.
         preparer: The module, made ready for data, and its programs.
         decisions: What was chosen for the last ``fit``.
-        timing: What the epochs of the last ``fit`` spent their time on.
-        fitted: The data of the ``fit`` under way.
     """
 
     def __init__(
@@ -105,12 +102,7 @@ class Trainer:
         resume: Resume | None = None,
         options: Mapping[str, Any],
     ) -> Epochs:
-        """The run of a ``fit``, whose epochs are still to be run.
-
-        Args:
-            resume: The run that is taken up, if one is.
-            options: Options that the result depends on, by name.
-        """
+        """The run of a ``fit``, whose epochs are still to be run."""
         holder = self.holder
         first = request.initial_epoch
         earlier = holder.epochs_before(first)

@@ -174,7 +174,6 @@ def time_step(trainer: Trainer, batch: tuple, rows: int, seconds: float) -> Time
     """Runs training steps of so many rows on a copy of the state.
 
     Args:
-        batch: Arrays of some rows, which are repeated.
         seconds: How long to measure, about; one step at least.
     """
     placement, exact = trainer.holder.placement, trainer.preparer.exact_rows(True)

@@ -111,7 +111,6 @@ class Provenance:
 
         Args:
             saved: What ``entries`` of another one returned.
-            allowed: Names of parts that may differ.
         """
         now = self.entries()
         same_code = saved.get(_VERSIONS) == now[_VERSIONS]
@@ -167,11 +166,7 @@ def check_allowed(op: str, may_differ: Any) -> frozenset[str]:
 def differ_error(
     op: str, what: str, differences: Sequence[str], place: Any, hint: str
 ) -> CheckpointError:
-    """The error for a file of a training with another provenance.
-
-    Args:
-        differences: Those of ``differences_from``.
-    """
+    """The error for a file of a training with another provenance."""
     lines = list(differences[:_MANY])
     if len(differences) > _MANY:
         lines.append(f"and {len(differences) - _MANY} more")

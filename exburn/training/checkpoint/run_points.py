@@ -64,7 +64,6 @@ class RunPoint:
         """Has the run saved, once every callback has seen this point.
 
         Args:
-            writer: Where to.
             score: What ``writer`` finds the best checkpoint by.
             weights_only: Leaves out all but the weights: no run can go on from that.
         """

@@ -46,12 +46,10 @@ class ArrayFeed:
             the first one of an epoch and after the last, comes step by step.
         phase: Steps of a group that were done before the first epoch.
         joined: How many batches a step of evaluation or prediction stands for.
-        reason: Why the arrays are where they are.
         earlier: Epochs of earlier runs: the first of the shuffled orders is that of the
             one after them.
         first: Number of the first epoch: without shuffling it begins with the first
             row, whatever its number.
-        placement: Where arrays lie; on one device by default.
     """
 
     ended = None  # arrays always give an epoch's batches
@@ -189,9 +187,6 @@ class ArrayFeed:
         """An epoch's chunks without data: places in its order, and counts of rows.
 
         For those who have several orders of the same rows.
-
-        Args:
-            phase, start: As of ``epoch``.
         """
         return self._blocks(np.arange(self.samples, dtype=np.int32), phase, start)
 
@@ -375,9 +370,6 @@ def row_order(
     rows: int, batch_size: int, shuffle: bool | str, seed: int, number: int
 ) -> np.ndarray:
     """The order of the rows in a pass through all of them.
-
-    Args:
-        shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
 
     Example:
         >>> row_order(5, 2, "batch", 0, 0)[-1].item()

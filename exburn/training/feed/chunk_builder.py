@@ -26,10 +26,8 @@ class ChunkBuilder:
     is looked at and sent by a thread of its own, while the next batches are read.
 
     Args:
-        like: The first of the batches.
         rows: Of a step; shorter batches are filled up with their first row.
         look: Called with a part's rows, its batches, and the number of the first one.
-        first: Number of the chunk's first batch.
         split: Whether each part is sent by itself; else the memory as a whole.
         send: Sends ``[steps, rows, …]`` to where programs take it.
 

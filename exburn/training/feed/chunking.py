@@ -243,7 +243,6 @@ def agree_steps(
     Args:
         own_steps: Steps of this process; ``None`` if that is not known.
         exact: Whether a step may have no empty rows.
-        what: What the processes have, for the warning.
     """
     counts = processes.gather(own_steps, "own data")
     if None in counts:
@@ -272,7 +271,6 @@ def single_chunk(
 
     Args:
         rows: As many as it has, or more.
-        exact: Whether the program takes all of them for real ones.
     """
     size = jax.tree.leaves(batch)[0].shape[0]
     if rows != size:

@@ -87,9 +87,7 @@ def decisions(
     Args:
         forward: Cost of the forward pass of a batch; None if it was not counted.
         limit: Steps of a call that callbacks allow; None for any number.
-        validation_feed: The feed of the validation data, if there are any.
         exact_rows: Whether a batch of fewer rows runs at its own size.
-        own: Cost of the model's own ``train_step``; None if it has none.
     """
     placement = placement or OneDevice()
     places = _devices(feed, placement, exact_rows) if placement.distribution else []
@@ -246,9 +244,6 @@ def chunk_steps(
 
 def loader_steps(epoch: int | None) -> int:
     """Most steps of a chunk from a loader.
-
-    Args:
-        epoch: Steps of an epoch, if it is known how many.
 
     Example:
         >>> loader_steps(None), loader_steps(15_000), loader_steps(1875)

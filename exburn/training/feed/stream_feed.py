@@ -41,7 +41,6 @@ class StreamFeed:
             measure the same rows.
         exact_rows: Short batches run at their own size instead of padded.
         seed: Seed of the source's own shuffling, if it has any; ``None`` for none.
-        group, fixed, placement: As for ``ArrayFeed``.
     """
 
     def __init__(

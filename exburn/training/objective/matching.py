@@ -40,11 +40,7 @@ class Matching:
         names: Callable[[Any], list[str] | None] | None,
         op: str,
     ) -> None:
-        """Matches losses and metrics to outputs, unless they are.
-
-        Args:
-            names: Function of the outputs' specs: their names in logs.
-        """
+        """Matches losses and metrics to outputs, unless they are."""
         module, split = self._holder.module, self._holder.split
         # A compute_loss of the model's own matches it, too, for all of a batch.
         own_loss = getattr(module, "own_compute_loss", None) is not None

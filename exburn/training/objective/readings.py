@@ -28,8 +28,6 @@ class Readings:
     Attributes:
         numbers: Those that are one float32 each, in one array; in the order of
             ``names``.
-        others: All others.
-        names: Names of the numbers.
     """
 
     numbers: Any

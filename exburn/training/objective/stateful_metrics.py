@@ -24,9 +24,6 @@ class OwnMetrics:
         module: The module that holds them; none if it brings its own steps, which
             carry the states themselves.
         compile_metrics: Those of ``compile``, which are updated by the engine.
-
-    Attributes:
-        names: Their names in logs.
     """
 
     def __init__(self, module: Any = None, compile_metrics: Sequence[Metric] = ()):
@@ -66,12 +63,7 @@ class OwnMetrics:
 def holding(
     metrics: Sequence[Metric], values: Sequence[Any], beside: Sequence[Metric] = ()
 ) -> Iterator[list[Any]]:
-    """Within the block metrics hold these values; the list has the new ones after.
-
-    Args:
-        values: Those of their variables, one after another.
-        beside: More metrics, which are as they were after the block.
-    """
+    """Within the block metrics hold these values; the list has the new ones after."""
     after: list[Any] = []
     arrays = list(values)
     with contextlib.ExitStack() as stack:
