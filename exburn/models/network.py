@@ -186,6 +186,7 @@ class Network(Layer):
             DataError, ShapeError, DTypeError: They do not fit the model.
 
         Example:
+            >>> from exburn import Model
             >>> from exburn.layers import Dense, Input, StringLookup
             >>> word = Input((1,), dtype="string")
             >>> lookup = StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
