@@ -7,8 +7,8 @@ from typing import Any
 
 from exburn.errors import ArgumentError, DTypeError
 from exburn.errors.boundary import guard_methods
-from exburn.serving.http.datatypes import BYTES, DATATYPES
 from exburn.serving.http.images import Images
+from exburn.serving.http.tensor import BYTES, DATATYPES
 from exburn.serving.server import Serving
 from exburn.serving.text import TextStream
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from exburn.core.version import __version__
-from exburn.serving.http.datatypes import DATATYPES, kind_of
 from exburn.serving.http.registry import Entry, Registry
 from exburn.serving.http.route import BINARY, JSON, ServerRoute
-from exburn.serving.http.tensor import Tensor
+from exburn.serving.http.tensor import DATATYPES, Tensor, kind_of
 
 _JSON_TYPES = {
     "float": {"type": "number"},

@@ -22,11 +22,10 @@ import numpy as np
 import orjson
 
 from exburn.serving.http.body import parse_object
-from exburn.serving.http.datatypes import BYTES, DATATYPES, datatype_of, kind_of
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.images import decode_base64, decode_images, is_image
 from exburn.serving.http.signature import Signature
-from exburn.serving.http.tensor import Tensor
+from exburn.serving.http.tensor import BYTES, DATATYPES, Tensor, datatype_of, kind_of
 
 _MOST_AXES = 32
 _MOST_ID = 256

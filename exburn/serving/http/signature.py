@@ -12,10 +12,9 @@ import numpy as np
 
 from exburn.errors import ArgumentError, unknown_name
 from exburn.serving.computation import Computation
-from exburn.serving.http.datatypes import BYTES, datatype_of
 from exburn.serving.http.endpoint import Endpoint
 from exburn.serving.http.images import Images, begins_with_rescaling
-from exburn.serving.http.tensor import Tensor
+from exburn.serving.http.tensor import BYTES, Tensor, datatype_of
 from exburn.serving.server import Serving
 
 

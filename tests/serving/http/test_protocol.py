@@ -6,7 +6,6 @@ import orjson
 import pytest
 from tests.serving.http.conftest import tensor
 
-from exburn.serving.http.datatypes import DATATYPES
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.protocol import (
     encode_answer,
@@ -15,7 +14,7 @@ from exburn.serving.http.protocol import (
     split_body,
     write_tensor,
 )
-from exburn.serving.http.tensor import Tensor
+from exburn.serving.http.tensor import DATATYPES, Tensor
 
 X = np.array([[1, 2.5], [3, -4]], np.float32)
 GOOD = tensor("x", X)
