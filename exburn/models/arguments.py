@@ -28,7 +28,6 @@ def first_batch(
     Args:
         seed: For the order of a loader that shuffles; ``None`` for none.
         rows: Of a model that takes only so many.
-        batch_size: Rows of a step, where the data are arrays.
     """
     if isinstance(dataset, StreamDataset):
         return dataset.peek(seed)

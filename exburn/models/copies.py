@@ -63,8 +63,6 @@ def carry_training(
     count from here: that of the model may have come to its end.
 
     Args:
-        model: The copy, which is compiled as the model is.
-        other: The model, which stays as it is.
         cut: Called with a weight's path and an array of the optimizer that has the
             weight's shape. Returns what the copy takes of it, where weights are cut.
     """

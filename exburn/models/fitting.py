@@ -168,7 +168,6 @@ def begin_fit(
     """The run of a ``fit``, whose epochs the block runs.
 
     Args:
-        request: The arguments of ``fit``.
         loop: A callback that hears all after the others and the history.
     """
     trainer = require_trainer(model, "fit")

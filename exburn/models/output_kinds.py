@@ -21,7 +21,6 @@ class OutputKind:
         family: ``"softmax"``, one distribution over the last axis; ``"sigmoid"``, a
             probability for each entry; ``"values"``, anything else.
         logits: Whether the softmax or sigmoid is still to be taken.
-        shape: Its shape, for any number of rows.
     """
 
     family: str

@@ -121,10 +121,7 @@ def make_plan(
     """The plan of a step of a prepared trainer.
 
     Args:
-        kind: ``"train"`` or ``"predict"``.
         batch: Specs of ``(x, y, sample_weight)`` for any number of rows.
-        largest: Whether the largest batch is looked for.
-        distribution: How it lies on several devices; ``None`` for one.
         link: How devices reach each other, as of ``distribution.step_time``.
         rate: Floating-point operations a second that a device reaches.
         available: Bytes of memory; by default what is free, or holds the model.

@@ -18,7 +18,6 @@ def class_weights(
     """The data set with each row weighted by its class.
 
     Args:
-        dataset: Data with one target array: integer labels or one-hot rows.
         weights: ``{class: weight}``, with an entry for every class in the data. Classes
             that these data have no row of are allowed: others may have them.
     """

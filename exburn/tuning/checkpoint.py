@@ -59,7 +59,6 @@ class SweepCheckpoint:
     the steps that they have.
 
     Args:
-        folder: The folder; it is made if there is none.
         seconds: The least time between two checkpoints within a rung; 60 by default.
     """
 

@@ -32,11 +32,9 @@ class Group:
     """Lanes that run as one program.
 
     Args:
-        variant: The model that their programs are made of.
         members: Numbers of the lanes among all of the sweep. The last one may come
             several times, so that all groups have one width: only its first counts.
         state: Their states; ``None`` for those that they begin with.
-        rows: The rows of each lane, if they differ.
         own_order: Whether each lane has its rows in the order of its own seed.
 
     Attributes:
@@ -105,7 +103,6 @@ class Group:
 
         Args:
             frozen: Which of the lanes stay as they are.
-            last: Whether none follows.
             after_chunk: Called after each chunk; it may end the sweep by an exception.
         """
         if not self.done:
@@ -287,7 +284,6 @@ def cut(
 
     Args:
         devices: Among how many its lanes are divided.
-        exactly: Whether a group is never narrower.
 
     Example:
         >>> cut(5, 4), cut(4, 4)

@@ -70,7 +70,6 @@ class HyperparameterPlace:
     """Where the thing is that a path names.
 
     Attributes:
-        kind: What is to be done with it.
         holder: Finds in a copy of the model what has it; ``None`` if nothing does.
         layer: Path of the layer that has it, if one does.
         part: The attribute of the layer that holds the holder, if the layer does not

@@ -26,9 +26,6 @@ class LaneFeed:
         rows: Numbers of each lane's rows; ``None`` where all have all rows.
         shuffle: Whether lanes of other seeds have other orders.
         send: Sends what lanes have of their own, ``[steps, lanes, …]``.
-
-    Attributes:
-        own_rows: Whether lanes have rows of their own.
     """
 
     def __init__(
@@ -58,7 +55,6 @@ class LaneFeed:
         Args:
             phase: Steps of a group of accumulated gradients that were done before it.
             start: Steps of the epoch to leave out: they are done.
-            last: Whether none follows.
         """
         if not self.own_rows:
             yield from self.feed.epoch(self._seeds[0], epoch, phase, start, last=last)

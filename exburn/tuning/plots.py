@@ -30,7 +30,6 @@ def draw_curves(
     """Draws a line for each lane, its metric over the epochs, the best on top.
 
     Args:
-        mode: ``"min"`` or ``"max"``: which scores are better.
         color: A path whose value colours the lines; by default a lane's rank does.
     """
     names = dict.fromkeys(name for r in records for name in r.history)

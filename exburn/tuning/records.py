@@ -154,7 +154,6 @@ def finite_scores(scores: Any, mode: str) -> np.ndarray:
 
     Args:
         scores: [lanes] numbers.
-        mode: ``"min"`` or ``"max"``.
 
     Example:
         >>> finite_scores([0.5, float("nan"), 0.7], "max")
@@ -170,7 +169,6 @@ def ranking(scores: Any, mode: str) -> np.ndarray:
 
     Args:
         scores: [lanes] numbers.
-        mode: ``"min"`` or ``"max"``.
 
     Example:
         >>> ranking([0.5, float("nan"), 0.7, 0.5], "min").tolist()

@@ -87,7 +87,6 @@ class Lane:
     """One lane of a sweep.
 
     Attributes:
-        rows: The rows that it is trained and validated on, if not all.
         weights: Its weights where it ended, on the host: parameters, frozen ones and
             others, by name.
         opt_state: Its optimizer's state there; ``None`` where the lane was stopped
@@ -114,11 +113,9 @@ class SetUp:
     """A sweep that could begin.
 
     Attributes:
-        request: The arguments of ``sweep``.
         rows: Those of each fold, if there are folds.
         monitor, mode: The value that is compared, and which way it is better.
         space, places: The values that are tried, and where they are in the model.
-        placement: Where lanes lie, if several devices divide them.
         stopping: What ends each lane by itself, if something does.
         variants: Those of earlier rounds, which have their programs.
     """

@@ -447,7 +447,6 @@ class Space:
         Args:
             value_of: Path and domain → value; the domain is what stands within
                 conditions, a :class:`Choice` or an :class:`Interval`.
-            but: Paths that get no value; conditions on them do not hold.
         """
         trial: Trial = {}
         for path in self._order:

@@ -57,16 +57,12 @@ class Variant:
     Args:
         source: The model whose weights the lanes begin with; it stays as it is.
         fixed: What all of these trials have, and no array stands for.
-        epochs: Epochs of the whole sweep, for schedules.
-        reasons: Why paths are fixed, if that is known.
-        placement: Where lanes lie, if several devices divide them.
 
     Attributes:
         model: A copy of the source, with what is fixed; programs are made of it.
         arrays: Paths whose values are numbers of each lane, and the names of these.
         constant: Paths that turned out to need programs of their own, and why.
         largest: What is fixed, and the widest of each width.
-        states: The states that lanes begin with.
     """
 
     def __init__(
@@ -631,7 +627,6 @@ def make_variants(
 
     Args:
         source: The model, built, compiled and prepared for the data.
-        placement: Where lanes lie, if several devices divide them.
         variants: Variants of earlier trials, which have their programs; those that are
             made here join them.
     """

@@ -36,7 +36,6 @@ class LaneMemory:
     Attributes:
         state: Weights, optimizer state and totals of a lane.
         lane: All that a lane takes while it trains, its state among it.
-        data: What lies on the device beside the lanes.
         measured: Whether ``lane`` is XLA's figure, and no estimate.
     """
 

@@ -153,7 +153,6 @@ class TextMemory:
     Args:
         length: Number of tokens that it takes, the last ones of a row; ``None`` for
             all.
-        positions: Number of positions that there are, or ``None``.
     """
 
     def __init__(self, split: SplitModule, length: int | None, positions: int | None):

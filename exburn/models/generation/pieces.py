@@ -26,9 +26,6 @@ class Pieces:
     Args:
         prompt: Tokens in front, which some tokenizers need to see for the first space.
         stops: Texts that end it; they do not belong to it.
-
-    Attributes:
-        ended: Whether a stop was met.
     """
 
     def __init__(
@@ -44,7 +41,6 @@ class Pieces:
 
         Args:
             tokens: All tokens of the row: those of the call before, and more.
-            last: Whether no more will come.
         """
         parts = []
         for token in tokens[self._count :].tolist():
@@ -96,7 +92,6 @@ class Pieces:
 
         Args:
             text: The text behind all that was given before.
-            last: Whether no more will come.
         """
         if not self._cleans:
             return text

@@ -28,7 +28,6 @@ class GenerationPlan:
 
     Attributes:
         why_not_cached: Why every step sees all tokens again; ``None`` if it does not.
-        positions: How many positions there are, or ``None`` for any number.
         length: The length of sequences that the model's input fixes, or ``None``.
         last: The node of the model's graph from which on the last position alone is
             needed, or ``None``.

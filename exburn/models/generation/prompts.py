@@ -51,7 +51,6 @@ def read_prompts(prompt: Any, tokenizer: Tokenizer | None) -> Prompts:
 
     Args:
         prompt: A text, token numbers, or a sequence of either.
-        tokenizer: The model's, if it has one.
     """
     if isinstance(prompt, str):
         texts, single = [prompt], True

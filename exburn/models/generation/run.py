@@ -172,7 +172,6 @@ def read_rows(report: Any, job: Job, last: bool) -> Written:
 
     Args:
         report: A ``loop.GenerationReport`` on the host.
-        last: Whether no more will come.
     """
     overlap = max((len(stop) for stop in job.stops.tokens), default=1) - 1
     rows, ended = [], []

@@ -54,8 +54,6 @@ def read_stops(
     Args:
         stop: ``None``, a text, a token number, or a sequence of those and of sequences
             of token numbers.
-        tokenizer: The model's, if it has one.
-        texts: Whether the prompts are texts.
         ends: Tokens that end a text; ``None`` for the tokenizer's end, which is found
             by its usual names.
     """

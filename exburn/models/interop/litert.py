@@ -83,7 +83,6 @@ def predict_litert(interpreter: Any, x: Any, batch_size: int | None) -> Any:
     they stand for.
 
     Args:
-        interpreter: A LiteRT ``Interpreter``, or what was read from a file.
         x: A dict by the model's input names, a list in their order, or the one array.
     """
     structure = None

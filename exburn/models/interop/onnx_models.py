@@ -118,7 +118,6 @@ def predict_session(
     Those of a file that ``model.export`` wrote come in the model's structure.
 
     Args:
-        session: The ``InferenceSession``.
         x: One array; a list of arrays in the session's order; or a dict by its names.
         batch_size: Rows of a batch. Models of a fixed batch size run in that one.
         timeout: Seconds that a batch may take; ten minutes by default.

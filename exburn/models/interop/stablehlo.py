@@ -29,7 +29,6 @@ class StoredProgram:
     """A program, and what its file tells of it.
 
     Attributes:
-        exported: The ``jax.export.Exported``.
         input_names: A name for each of its arrays, if the file has them.
     """
 
