@@ -39,7 +39,8 @@ import numpy as np
 
 import exburn
 from exburn import layers
-from exburn.compression.quantization import QuantizedWeight, Scheme
+from exburn.compression.quantization.scheme import Scheme
+from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.module.variable import Parameter
 from exburn.training.module import SplitModule
 

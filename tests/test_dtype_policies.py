@@ -8,7 +8,7 @@ import pytest
 from tests.golden import keras
 
 import exburn
-from exburn.compression.quantization import QuantizedWeight
+from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.core.precision import PrecisionPolicy
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras

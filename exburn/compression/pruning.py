@@ -9,7 +9,7 @@ import numpy as np
 from exburn.compression import masking
 from exburn.compression.channels import narrow
 from exburn.compression.masking import SparsitySchedule
-from exburn.compression.quantization import choose
+from exburn.compression.quantization.plan import choose
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
 from exburn.layers import Embedding

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.compression.quantization import (
-    QuantizationSettings,
-    choose,
-    make_plan,
-    measure_ranges,
-    require_finite,
-)
+from exburn.compression.quantization.aware import measure_ranges
+from exburn.compression.quantization.convert import require_finite
+from exburn.compression.quantization.plan import choose, make_plan
+from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.errors.boundary import api_boundary

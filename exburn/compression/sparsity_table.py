@@ -14,7 +14,7 @@ from rich.text import Text
 from exburn.compression.masking import join, mask_of
 from exburn.compression.masking.summed_axes import summed_axes
 from exburn.compression.pruning import require_model
-from exburn.compression.quantization import QuantizedWeight
+from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.core.printing import Plain, page_text
 from exburn.errors.boundary import api_boundary
 from exburn.models import Model

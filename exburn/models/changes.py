@@ -13,21 +13,22 @@ from flax import nnx
 
 from exburn.compression import masking
 from exburn.compression.masking.records import reading_record
-from exburn.compression.quantization import (
-    QuantizationPlan,
-    QuantizationSettings,
+from exburn.compression.quantization.aware import (
     add_ranges,
     all_ranges,
-    calibrate,
-    carry_out,
     check_record,
-    freeze_parameters,
-    make_plan,
-    packed_schemes,
     settle,
     simulate,
-    simulated_schemes,
 )
+from exburn.compression.quantization.calibrate import calibrate
+from exburn.compression.quantization.convert import carry_out, freeze_parameters
+from exburn.compression.quantization.plan import (
+    QuantizationPlan,
+    make_plan,
+    packed_schemes,
+)
+from exburn.compression.quantization.settings import QuantizationSettings
+from exburn.compression.quantization.weight import simulated_schemes
 from exburn.core.precision import DTypePolicy, PrecisionPolicy
 from exburn.errors import FileFormatError
 from exburn.models import lora

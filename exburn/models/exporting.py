@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from exburn.compression.quantization import is_simulated
+from exburn.compression.quantization.aware import is_simulated
 from exburn.core.printing import print_text
 from exburn.export.exporting import export_model
 from exburn.export.report import ExportReport

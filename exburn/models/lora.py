@@ -15,14 +15,14 @@ from typing import Any
 from flax import nnx
 
 from exburn.compression.masking import mask_of, mask_values
-from exburn.compression.quantization import (
+from exburn.compression.quantization.plan import choose
+from exburn.compression.quantization.quantized_layers import (
     AnyStandIn,
     LowRank,
-    QuantizedWeight,
-    choose,
     put_back,
     put_in_place,
 )
+from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
 from exburn.errors.boundary import api_boundary

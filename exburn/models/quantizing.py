@@ -9,25 +9,26 @@ import jax
 import jax.numpy as jnp
 from rich.table import Table
 
-from exburn.compression.quantization import (
+from exburn.compression.quantization.aware import (
     METHODS,
-    Blocks,
-    CalibrationData,
-    QuantizationSettings,
     add_ranges,
-    choose,
-    find_places,
     is_simulated,
-    make_plan,
-    measure,
     measure_ranges,
-    packed_schemes,
     plan_as_trained,
-    quantized_weights,
-    require_finite,
     require_known,
-    token_windows,
 )
+from exburn.compression.quantization.blocks import Blocks
+from exburn.compression.quantization.calibrate import CalibrationData, token_windows
+from exburn.compression.quantization.convert import require_finite
+from exburn.compression.quantization.measure import measure
+from exburn.compression.quantization.placing import find_places
+from exburn.compression.quantization.plan import (
+    choose,
+    make_plan,
+    packed_schemes,
+    quantized_weights,
+)
+from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.core.checks import check_number
 from exburn.core.printing import page_text, print_text
 from exburn.data import check_finite

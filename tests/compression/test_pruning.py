@@ -247,10 +247,11 @@ def test_layers_of_a_pruned_model_keep_their_masks(sparse, tmp_path):
 
 
 def test_gptq_rounds_what_is_left():
-    weight = RNG.normal(size=(16, 6)).astype(np.float32)
-    kept = RNG.random(weight.shape) < 0.5
-    inputs = RNG.normal(size=(200, 3)) @ RNG.normal(size=(3, 16))
-    inputs += 0.1 * RNG.normal(size=inputs.shape)
+    rng = np.random.default_rng(0)  # its own: others draw before it in any order
+    weight = rng.normal(size=(16, 6)).astype(np.float32)
+    kept = rng.random(weight.shape) < 0.5
+    inputs = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 16))
+    inputs += 0.1 * rng.normal(size=inputs.shape)
     scheme = Scheme("int4", weight.shape, (0,), 8, method="gptq", bits=4)
     gram = (2 * inputs.T @ inputs / 200).astype(np.float32)
     parts = round_by_gptq(weight * kept, scheme, gram, mask=kept)

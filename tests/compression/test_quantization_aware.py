@@ -9,8 +9,9 @@ import pytest
 
 import exburn
 from exburn import errors, layers
-from exburn.compression.quantization import Scheme, all_ranges
+from exburn.compression.quantization.aware import all_ranges
 from exburn.compression.quantization.ranges import round_within
+from exburn.compression.quantization.scheme import Scheme
 from exburn.module.variable import exact_weight
 
 RANDOM = np.random.default_rng(0)

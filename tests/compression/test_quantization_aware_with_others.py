@@ -5,7 +5,7 @@ import pytest
 
 import exburn
 from exburn import errors, layers
-from exburn.compression.quantization import all_ranges
+from exburn.compression.quantization.aware import all_ranges
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((128, 16)).astype(np.float32)

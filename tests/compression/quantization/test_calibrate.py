@@ -12,6 +12,7 @@ from tests.compression.quantization.calibrated import (
 
 import exburn
 from exburn import errors, layers
+from exburn.compression.quantization.calibrate import token_windows
 
 keras = pytest.importorskip("keras")
 KINDS = pytest.mark.parametrize("kind", ["GPTQConfig", "AWQConfig"])
@@ -204,7 +205,7 @@ def test_one_row_and_single_rows_read_the_same_numbers(rng, kind, group_size):
 def test_strings_become_windows_of_tokens():
     def windows(data, tokenizer=None, **options):
         found = exburn.quantizers.AWQConfig(data, tokenizer, **options)
-        return exburn.compression.quantization.token_windows(found)[:, 0].tolist()
+        return token_windows(found)[:, 0].tolist()
 
     class Tokenizer:
         def tokenize(self, text):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tests.compression.quantization.plain import BLOCK, reference
 
-from exburn.compression.quantization import Scheme
+from exburn.compression.quantization.scheme import Scheme
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4", "float8"])

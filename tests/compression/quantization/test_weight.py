@@ -9,7 +9,8 @@ import pytest
 from tests.compression.quantization.plain import every_layer, rounded_up
 
 from exburn import ops
-from exburn.compression.quantization import QuantizedWeight, Scheme
+from exburn.compression.quantization.scheme import Scheme
+from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.module.variable import Parameter
 
 
