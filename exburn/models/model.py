@@ -74,6 +74,8 @@ class Model(Network):
         (10, (None, 2))
     """
 
+    _keras_name = "Functional"  # what files of Keras' call a model made of symbols
+
     _report: Any = None  # of ``quantize``, if that made it
     _compression: Any = None  # the report of ``compress``, if that made it
     _generation: Any = None  # what its folder says of writing, if it is of one

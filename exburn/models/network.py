@@ -44,7 +44,6 @@ class Network(Layer):
     """
 
     is_model = True
-    _keras_name = "Functional"  # what files of Keras' call a model made of symbols
     _run: OwnState  # of a Session
     _own_build = ""  # how far a subclass's method is: "running" or "done"
 

@@ -8,6 +8,7 @@ from tests.saving import holders
 import exburn
 from exburn import layers as exburn_layers
 from exburn.errors import FileFormatError
+from exburn.saving.keras_layout import walk
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 
@@ -151,3 +152,19 @@ def test_a_model_of_other_holders_is_told(tmp_path):
     ours(x)
     with pytest.raises(FileFormatError, match="another model"):
         ours.load_weights(path)
+
+
+def test_models_in_models_have_the_groups_that_keras_gives_them():
+    """A model of symbols is ``functional`` there, one of a class has its name."""
+
+    class Tower(exburn.Model):
+        pass
+
+    def model(cls):
+        x = exburn.Input((2,))
+        return cls(x, exburn.layers.Dense(2)(x))
+
+    x = exburn.Input((2,))
+    outer = exburn.Model(x, model(Tower)(model(exburn.Model)(x)))
+    groups = [group for group, _ in walk(outer, lambda group: True)]
+    assert {"layers/functional/layers/dense", "layers/tower/layers/dense"} <= {*groups}
