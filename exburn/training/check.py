@@ -91,18 +91,3 @@ def noting(
         place = f"{place}, which received {received}"
         locate(error, place, instead_of=where, hint=tracer_hint(error))
         raise
-
-
-@contextlib.contextmanager
-def in_batch(done: int, of: str | None) -> Iterator[None]:
-    """Errors of the block say where: a loader's batches may change their shape.
-
-    Args:
-        of: What the batch is of; ``None`` if that is not said.
-    """
-    try:
-        yield
-    except ExBurnError as error:
-        if of is not None:
-            locate(error, f"in batch {done} of the {of}, or after it")
-        raise

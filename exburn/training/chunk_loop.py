@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
+from exburn.errors import ExBurnError, locate
 from exburn.training.agreement import Agreement, Chunks
-from exburn.training.check import in_batch
 from exburn.training.feed.chunk import Chunk
 from exburn.training.timing import Timing
 
 GLANCE = 0.1  # seconds between two looks at the running means
 IN_FLIGHT = 2  # chunks that are dispatched ahead of the device
+
+_NO_SHIELD = contextlib.nullcontext()
 
 Call = tuple[Callable, tuple, dict[str, Any]]  # a program, and what it is called with
 
@@ -59,7 +61,7 @@ class ChunkHandler:
 
     def shield(self) -> contextlib.AbstractContextManager[Any]:
         """Surrounds a call that must not be interrupted before its results are kept."""
-        return contextlib.nullcontext()
+        return _NO_SHIELD
 
     def wait(self) -> None:
         """Waits for the oldest results in flight."""
@@ -82,8 +84,14 @@ def run_chunks(chunks: Chunks, handler: ChunkHandler) -> Generator[None, None, N
         for chunk in timed:
             program, args, options = handler.begin(chunk)
             with handler.shield():
-                with in_batch(handler.done, handler.place):
+                try:
                     results = program(*args, **options)
+                except ExBurnError as error:
+                    # A loader's batches may change their shape: it says which do.
+                    if (place := handler.place) is not None:
+                        where = f"in batch {handler.done} of the {place}, or after it"
+                        locate(error, where)
+                    raise
                 handler.flight.append(handler.take(chunk, results))
                 handler.done += chunk.steps
             if handler.hears:

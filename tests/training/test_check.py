@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exburn.errors import DataError
-from exburn.training.check import check_ids, in_batch, noting
+from exburn.training.check import check_ids, noting
 
 IDS = np.array([[0, 1], [2, 9]])
 
@@ -43,6 +43,3 @@ def test_errors_say_where():
         raise KeyError("x")
     said = "the loss f, which received int64[2, 2], int64[2, 2]: 'x'"
     assert str(caught.value) == said
-    with pytest.raises(DataError) as caught, in_batch(3, "loader"):
-        raise DataError("fit", "bad")
-    assert caught.value.places == ["in batch 3 of the loader, or after it"]
