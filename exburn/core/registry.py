@@ -534,8 +534,8 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
         FileFormatError: It holds code, or something that only TensorFlow has.
     """
     if isinstance(config, list | tuple):
-        made = (deserialize(c, factory) for c in config)
-        return tuple(made) if isinstance(config, tuple) else list(made)
+        objects = (deserialize(c, factory) for c in config)
+        return tuple(objects) if isinstance(config, tuple) else list(objects)
     if not isinstance(config, Mapping):
         return config
     if "class_name" not in config or "config" not in config:
@@ -552,14 +552,14 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
     if not isinstance(cls, type) or not hasattr(cls, "from_config"):
         raise FileFormatError("deserialize", f"{name!r} is no class with a from_config")
     inner = {} if inner is None else inner
-    made = factory(cls, inner) if factory else cls.from_config(inner)
-    if "build_config" in config and getattr(made, "_builds_itself", False):
-        made.build_from_config(deserialize(config["build_config"], factory))
-    if inner.get("trainable") is True and getattr(made, "_trainable", False) is True:
-        made._trainable = True  # it is said: it stays so in a layer that is frozen
+    obj = factory(cls, inner) if factory else cls.from_config(inner)
+    if "build_config" in config and getattr(obj, "_builds_itself", False):
+        obj.build_from_config(deserialize(config["build_config"], factory))
+    if inner.get("trainable") is True and getattr(obj, "_trainable", False) is True:
+        obj._trainable = True  # it is said: it stays so in a layer that is frozen
     if shared is not None and number is not None:
-        shared.made[number] = made
-    return made
+        shared.made[number] = obj
+    return obj
 
 
 def _constant(name: str, inner: Any) -> Any:
