@@ -157,8 +157,6 @@ class AdditiveAttention(Attention):
     Args:
         use_scale: Whether ``scale`` is a trainable vector; else it is one.
 
-    Call arguments: those of :class:`Attention`.
-
     Shape:
         [batch, targets, size], [batch, sources, size] → [batch, targets, size], and
         with ``return_attention_scores`` [batch, targets, sources]

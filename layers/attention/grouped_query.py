@@ -8,6 +8,7 @@ from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
+from exburn.layers.attention.multi_head import MultiHeadAttention
 from exburn.layers.contract.projected_attention import ProjectedAttention
 from exburn.module.layer_options import UnregularizedOptions
 
@@ -25,22 +26,6 @@ class GroupedQueryAttention(ProjectedAttention):
         head_dim: Size of a head.
         num_query_heads: Number of query heads.
         num_key_value_heads: Number of key and value heads; divides the former.
-        dropout: Share of the weights dropped in training.
-        use_bias: Whether the projections add a bias.
-        sliding_window: A position sees only those less than this many steps away.
-        flash_attention: As in :class:`MultiHeadAttention`.
-        kernel_initializer: Initializer of the four kernels.
-        bias_initializer: Initializer of the four biases.
-        kernel_regularizer: Function of the kernels, added to the loss.
-        bias_regularizer: Function of the biases, added to the loss.
-        activity_regularizer: Function of the projections' outputs, added to the loss.
-        kernel_constraint: Projection of the kernels after every update.
-        bias_constraint: Projection of the biases after every update.
-        use_gate: Whether the heads' outputs are multiplied by ``sigmoid(query W_g)``.
-        seed: Folded into the layer's random key.
-        rotary: A :class:`RotaryEmbedding` for the heads of query and key.
-
-    Call arguments: those of :class:`MultiHeadAttention`.
 
     Shape:
         [batch, targets, in], [batch, sources, in] → [batch, targets, in], and with
@@ -61,6 +46,8 @@ class GroupedQueryAttention(ProjectedAttention):
     Source: Ainslie et al., *GQA: Training Generalized Multi-Query Transformer Models
     from Multi-Head Checkpoints*, 2023.
     """
+
+    _described_by = (MultiHeadAttention,)
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from exburn.core.annotations import Identifier
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.contract.adaptable import Adaptable, AdaptableLayerOptions
+from exburn.layers.core.dense import Dense
 from exburn.module.input_spec import InputSpec
 from exburn.runtime.kernels.padded_matmul import wide_product
 
@@ -27,15 +28,10 @@ class EinsumDense(Adaptable):
         equation: For example ``"ab,bc->ac"``, or ``"...x,xy->...y"`` for any rank.
         output_shape: Size, or sizes, of the output without the batch axis (and without
             what the dots stand for); None where the input's size stays.
-        activation: Name or function; linear if None.
         bias_axes: Letters of the output that the bias has; no bias if None.
         kernel_initializer: Initializer of the kernel.
         bias_initializer: Initializer of the bias.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
         activity_regularizer: Function of the output, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
 
     Shape:
         x, kernel → y as the equation says
@@ -52,6 +48,7 @@ class EinsumDense(Adaptable):
         (2, 32, 64)
     """
 
+    _described_by = (Dense,)
     kept_as = {"activation": activations.get}
     activation: Any
     bias: Any = None

@@ -10,6 +10,7 @@ from exburn import activations, constraints, initializers, regularizers
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count, check_number, check_optional
 from exburn.core.registry import register_builtin
+from exburn.layers.core.dense import Dense
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.layer_options import UnregularizedOptions
@@ -28,21 +29,9 @@ class TernaryDense(Layer):
     outputs stay the same; the layer is stored in no other way.
 
     Args:
-        units: Size of the output's last axis.
         threshold: Up to which magnitude numbers of the kernel count as 0, at least 0.
             ``None`` takes ``mean|W| / 2``; the product has the factor ``mean|W|`` then,
             and none with a threshold.
-        activation: Name or function; linear if None.
-        use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel ``[in, units]``.
-        bias_initializer: Initializer of the bias ``[units]``.
-        kernel_regularizer: Function of the kernel, added to the loss.
-        bias_regularizer: Function of the bias, added to the loss.
-        kernel_constraint: Projection of the kernel after every update.
-        bias_constraint: Projection of the bias after every update.
-
-    Shape:
-        x: [batch, …, in] → [batch, …, units]
 
     Raises:
         ArgumentError: ``units`` is no integer >= 1, or ``threshold`` is below 0.
@@ -61,6 +50,7 @@ class TernaryDense(Layer):
     Bits*, 2024; ``keras.layers.TernaryDense`` of Keras 3.16.
     """
 
+    _described_by = (Dense,)
     kept_as = {"activation": activations.get}
     activation: Any
     kernel: Any = None

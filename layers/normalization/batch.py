@@ -19,7 +19,7 @@ from exburn.core.checks import check_integer, check_number
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.normalization.layer import ScaledNormalization
+from exburn.layers.normalization.layer import LayerNormalization, ScaledNormalization
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import Weight
@@ -42,17 +42,8 @@ class BatchNormalization(ScaledNormalization):
     Args:
         axis: The axis of the channels.
         momentum: Momentum of the moving statistics.
-        epsilon: Added to the variance.
-        center: Whether ``beta`` is added.
-        scale: Whether to multiply by ``gamma``.
-        beta_initializer: Initializer of ``beta``.
-        gamma_initializer: Initializer of ``gamma``.
         moving_mean_initializer: Initializer of the moving mean.
         moving_variance_initializer: Initializer of the moving variance.
-        beta_regularizer: Function of ``beta``, added to the loss.
-        gamma_regularizer: Function of ``gamma``, added to the loss.
-        beta_constraint: Projection of ``beta`` after every update.
-        gamma_constraint: Projection of ``gamma`` after every update.
         renorm: Whether to correct training by the moving statistics.
         renorm_clipping: Bounds ``rmin``, ``rmax`` and ``dmax`` of that correction.
         renorm_momentum: Momentum of the statistics that the correction uses.
@@ -78,6 +69,7 @@ class BatchNormalization(ScaledNormalization):
     Renormalization*, 2017.
     """
 
+    _described_by = (LayerNormalization,)
     supports_masking = True
     moving_mean: Weight
     moving_variance: Weight

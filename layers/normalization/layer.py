@@ -259,15 +259,6 @@ class GroupNormalization(ScaledNormalization):
     Args:
         groups: Number of groups; -1 for one per channel (instance normalization).
         axis: The axis of the channels.
-        epsilon: Added to the variance.
-        center: Whether ``beta`` is added.
-        scale: Whether to multiply by ``gamma``.
-        beta_initializer: Initializer of ``beta``.
-        gamma_initializer: Initializer of ``gamma``.
-        beta_regularizer: Function of ``beta``, added to the loss.
-        gamma_regularizer: Function of ``gamma``, added to the loss.
-        beta_constraint: Projection of ``beta`` after every update.
-        gamma_constraint: Projection of ``gamma`` after every update.
 
     Shape:
         x: [batch, …, channels] → the same
@@ -284,6 +275,7 @@ class GroupNormalization(ScaledNormalization):
     Source: Wu & He, *Group Normalization*, 2018.
     """
 
+    _described_by = (LayerNormalization,)
     _autocast = False  # half a float would overflow before it is normalized
     supports_masking = True
 
