@@ -247,21 +247,23 @@ def test_layers_of_a_pruned_model_keep_their_masks(sparse, tmp_path):
 
 
 def test_gptq_rounds_what_is_left():
-    rng = np.random.default_rng(0)  # its own: others draw before it in any order
-    weight = rng.normal(size=(16, 6)).astype(np.float32)
-    kept = rng.random(weight.shape) < 0.5
-    inputs = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 16))
-    inputs += 0.1 * rng.normal(size=inputs.shape)
-    scheme = Scheme("int4", weight.shape, (0,), 8, method="gptq", bits=4)
-    gram = (2 * inputs.T @ inputs / 200).astype(np.float32)
-    parts = round_by_gptq(weight * kept, scheme, gram, mask=kept)
-    read = np.asarray(scheme.decode(*parts))
-    assert not read[~kept].any()
-    later = round_by_gptq(weight * kept, scheme, gram)
-    # Errors of what is cut afterwards are not made up for.
-    cut = np.asarray(scheme.decode(*later)) * kept
-    errors = [np.square(inputs @ (w - weight * kept)).sum() for w in (read, cut)]
-    assert errors[0] < errors[1]
+    errors = np.zeros(2)
+    for seed in range(20):  # of one draw alone either may be the smaller
+        rng = np.random.default_rng(seed)
+        weight = rng.normal(size=(16, 6)).astype(np.float32)
+        kept = rng.random(weight.shape) < 0.5
+        inputs = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 16))
+        inputs += 0.1 * rng.normal(size=inputs.shape)
+        scheme = Scheme("int4", weight.shape, (0,), 8, method="gptq", bits=4)
+        gram = (2 * inputs.T @ inputs / 200).astype(np.float32)
+        parts = round_by_gptq(weight * kept, scheme, gram, mask=kept)
+        read = np.asarray(scheme.decode(*parts))
+        assert not read[~kept].any()
+        later = round_by_gptq(weight * kept, scheme, gram)
+        # Errors of what is cut afterwards are not made up for.
+        cut = np.asarray(scheme.decode(*later)) * kept
+        errors += [np.square(inputs @ (w - weight * kept)).sum() for w in (read, cut)]
+    assert 1.2 * errors[0] < errors[1]
 
 
 def test_every_kind_of_layer_is_pruned_along_what_it_sums_over():
