@@ -379,7 +379,9 @@ class Network(Layer):
                     f"received {index!r}",
                 )
             return layers[index]
-        named = self._named_layers()
+        named = {layer.name: layer for layer in layers}
+        if self.graph is not None:
+            named |= dict(_items(self.nodes))
         if name not in named:
             raise unknown_name("layer", name, named, op="get_layer")
         return named[name]
@@ -387,12 +389,6 @@ class Network(Layer):
     def _node_items(self) -> list[tuple[str, Any]]:
         """The layers of the graph by their names in it."""
         return _items(self.nodes)
-
-    def _named_layers(self) -> dict[str, Layer]:
-        named = {layer.name: layer for layer in self.layers}
-        if self.graph is not None:
-            named |= {key: layer for key, layer in _items(self.nodes)}
-        return named
 
     @property
     def inputs(self) -> list[Symbol]:
