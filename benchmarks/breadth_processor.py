@@ -97,7 +97,7 @@ class ResidualTable(Cell):
             h = dense(p["in"], x)
             for i, block in enumerate(p["blocks"]):
                 z = jax.nn.relu(_batch_norm(block["norm"], h) if self.norm else h)
-                if self.rate:
+                if key is not None:
                     share = 1 - self.rate
                     mask = jax.random.bernoulli(
                         jax.random.fold_in(key, i), share, z.shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import jax
 from flax import nnx
@@ -32,8 +32,30 @@ from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.traversal import direct_layers
 from exburn.module.variable import OwnState, Static
 
+if TYPE_CHECKING:
 
-class Network(Layer):
+    class _ModelMembers(Layer):
+        """Members of `Model` that the files of its methods use."""
+
+        compile: Any
+        compiled: Any
+        compute_loss_and_updates: Any
+        frozen_layers: Any
+        get_metrics_result: Any
+        get_quantization_layer_structure: Any
+        history: Any
+        match_objective: Any
+        optimizer: Any
+        own_compute_loss: Any
+        to_device: Any
+        tokenizer: Any
+        _generation: Any
+
+else:
+    _ModelMembers = Layer
+
+
+class Network(_ModelMembers):
     """A model without its training: layers in a graph, or what a subclass calls.
 
     The functions of the other files take a network, and ``Model`` lists them as its

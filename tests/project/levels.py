@@ -101,7 +101,7 @@ def texts(tree: ast.AST) -> list[tuple[int, str]]:
         and isinstance(node.value, str)
         and id(node) not in docs
     )
-    return sorted({(node.lineno, node.value) for node in strings})
+    return sorted({(node.lineno, str(node.value)) for node in strings})
 
 
 def loads(tree: ast.AST) -> list[tuple[int, str]]:
