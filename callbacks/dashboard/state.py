@@ -21,15 +21,7 @@ _MESSAGES = 200
 
 
 class Series:
-    """Points of a curve, of which there are never more than so many.
-
-    Example:
-        >>> series = Series()
-        >>> for x in range(5000):
-        ...     series.add(x, float(x))
-        >>> len(series.points) <= 2000, series.points[0], series.points[-1][0]
-        (True, (0, 0.0), 4999)
-    """
+    """Points of a curve, of which there are never more than so many."""
 
     def __init__(self):
         self.points: list[Point] = []

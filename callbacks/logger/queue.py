@@ -47,13 +47,6 @@ class LogQueue:
     Attributes:
         sent, dropped, failed: How many were taken, were left out, and raised an error.
         error: What the receiver raised first.
-
-    Example:
-        >>> queue = LogQueue(lambda record: print(record.step))
-        >>> queue.put(Record({"loss": 0.5}, 3, 0.0, True))
-        >>> queue.close(wait=5.0)
-        3
-        True
     """
 
     def __init__(

@@ -90,16 +90,6 @@ class Layout:
 
     Attributes:
         table: Whether it is a table by now.
-
-    Example:
-        >>> layout = Layout(60, bars=False)
-        >>> for epoch, loss in enumerate([12.5, 0.25], 1):
-        ...     logs, name = (("loss", loss), ("val_loss", loss / 2)), f"{epoch}/2"
-        ...     line = Line("Epoch", 5, 4, 4, "4/4", "0.1s", logs, epoch=name)
-        ...     for row in layout.finish_line(line):
-        ...         print(row.head + row.text)
-        Epoch · 4/4 ·  0.1s · loss: 12.500 · val_loss: 6.2500
-        Epoch · 4/4 ·  0.1s · loss: 0.2500 · val_loss: 0.1250
     """
 
     def __init__(

@@ -48,15 +48,7 @@ class Rows:
 
 
 def read_rows(path: Path) -> Rows:
-    """Reads a file by its suffix, or a folder of images or texts.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp(), "data.csv")
-        >>> _ = path.write_text("age,city\\n31,Oslo\\n")
-        >>> {name: list(cells) for name, cells in read_rows(path).columns.items()}
-        {'age': ['31'], 'city': ['Oslo']}
-    """
+    """Reads a file by its suffix, or a folder of images or texts."""
     if path.is_dir():
         return _folder(path)
     suffix = path.suffix.lower()

@@ -70,13 +70,6 @@ def mixes_rows(
         beside: Specs of arrays without rows.
         numbers: Those of a trace that was made for the rows of ``trees``:
             ``numbers_of``. One trace tells then where it has no others.
-
-    Example:
-        >>> x = jax.ShapeDtypeStruct((32, 4), "float32")
-        >>> mixes_rows(lambda x: x - x.mean(axis=0), x)
-        True
-        >>> mixes_rows(lambda x: x - x.mean(axis=1, keepdims=True), x)
-        False
     """
     others = () if beside is None else (beside,)
     sizes = {n for leaf in jax.tree.leaves(others) for n in leaf.shape}
@@ -107,13 +100,7 @@ def mixes_rows(
 
 
 def numbers_of(jaxpr: Any) -> Counter[tuple[str, ...]]:
-    """How often a trace calls which operation with which numbers.
-
-    Example:
-        >>> x = jax.ShapeDtypeStruct((3,), "float32")
-        >>> numbers_of(jax.make_jaxpr(lambda x: x * x.shape[0])(x))
-        Counter({('mul', '3.0'): 1})
-    """
+    """How often a trace calls which operation with which numbers."""
     return Counter(_numbers(getattr(jaxpr, "jaxpr", jaxpr)))
 
 

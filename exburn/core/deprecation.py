@@ -19,13 +19,6 @@ def deprecate(name: str, instead: str, *, since: str, until: str) -> None:
         instead: What does the same, ``"callbacks.Every"``.
         since: The first version that warned, ``"0.2.0"``.
         until: A day, ``"2027-06-01"``: releases from then on may leave it out.
-
-    Example:
-        >>> import warnings
-        >>> with warnings.catch_warnings(record=True, action="always") as caught:
-        ...     deprecate("old", "new", since="0.2.0", until="2027-06-01")
-        >>> str(caught[0].message)
-        'old is deprecated since 0.2.0 and goes on 2027-06-01: use new'
     """
     warn(
         f"{name} is deprecated since {since} and goes on {until}: use {instead}",

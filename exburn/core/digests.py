@@ -50,15 +50,6 @@ def describe_value(value: Any, names: Mapping[int, str] | None = None) -> str:
 
     Args:
         names: Texts of objects that are described elsewhere, by their ids.
-
-    Example:
-        >>> describe_value(0.1), describe_value([1, "same"])
-        ('0.1', "[1, 'same']")
-        >>> half, third = (functools.partial(pow, exp=1 / n) for n in (2, 3))
-        >>> describe_value(half) == describe_value(third)
-        False
-        >>> describe_value(np.zeros((2, 3))).partition(" ")[0]
-        'float64[2,3]'
     """
     plain = _plain_text(value)
     if plain is not None and len(plain) <= _LONG:

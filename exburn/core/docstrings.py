@@ -41,29 +41,6 @@ def complete_docstring(cls: _C) -> _C:
 
     Args:
         cls: A class of ExBurn's. Its own text stays as it is.
-
-    Example:
-        >>> class Area:
-        ...     '''A width by a height.
-        ...
-        ...     Args:
-        ...         width: How wide it is.
-        ...     '''
-        ...     def __init__(self, width): ...
-        >>> @complete_docstring
-        ... class Volume(Area):
-        ...     '''As `Area`, with a depth.
-        ...
-        ...     Args:
-        ...         depth: How deep it is.
-        ...     '''
-        ...     def __init__(self, width, depth): ...
-        >>> print(Volume.__doc__)
-        As `Area`, with a depth.
-        <BLANKLINE>
-        Args:
-            width: How wide it is.
-            depth: How deep it is.
     """
     own = vars(cls).get("__doc__")
     if not own:  # none, or python -OO
@@ -102,13 +79,6 @@ def complete_arguments(
         doc: The docstring, which stays as it is where it tells of an argument.
         parameters: The function's, in their order.
         texts: What is said of arguments, by their names.
-
-    Example:
-        >>> print(complete_arguments("Half of it.", ["x"], {"x": "An array."}))
-        Half of it.
-        <BLANKLINE>
-        Args:
-            x: An array.
     """
     if not doc:  # none, or python -OO
         return doc

@@ -202,17 +202,6 @@ class Interceptor:
         keeps_arrays: Whether it keeps what layers get or return. A part of a pass that
             is traced by itself, whose arrays must not leave it, does without it.
 
-    Example:
-        >>> from exburn.layers import Dense
-        >>> class Names(Interceptor):
-        ...     def __call__(self, layer, call, args, kwargs):
-        ...         print(layer.name)
-        ...         return call(*args, **kwargs)
-        >>> with forward(Context()) as ctx:
-        ...     ctx.interceptors = (Names(),)
-        ...     outputs = Dense(2, name="hidden")(jax.numpy.ones((1, 3)))
-        hidden
-
     Source: the method interceptors of flax linen, ``nn.intercept_methods``.
     """
 

@@ -71,13 +71,7 @@ def _names() -> dict[int, str]:
 
 
 def original(fn: Any) -> Any:
-    """JAX's own function behind one of its public names; anything else as it is.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> original(len) is len, original(original(jnp.tanh)) is original(jnp.tanh)
-        (True, True)
-    """
+    """JAX's own function behind one of its public names; anything else as it is."""
     return _originals.get(id(fn), fn)
 
 
@@ -92,14 +86,7 @@ def name_of(fn: Any) -> str | None:
 
 
 def function_named(name: str) -> Callable | None:
-    """The function that ``name_of`` gave that name: from a closed list, no import.
-
-    Example:
-        >>> function_named("jax.numpy.tanh") is original(jax.numpy.tanh)
-        True
-        >>> function_named("jax.numpy.load") is None
-        True
-    """
+    """The function that ``name_of`` gave that name: from a closed list, no import."""
     return _table().get(name)
 
 

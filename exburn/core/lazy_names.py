@@ -129,11 +129,6 @@ def importer(
         submodules: Modules of the package that are themselves names of it, where
             ``names`` does not have them.
         before: Called before one is imported: refuses where a package is missing.
-
-    Example:
-        >>> get = importer("exburn.datasets", submodules=["iris"])
-        >>> get("iris").__name__
-        'exburn.datasets.iris'
     """
     modules = by_name(names or {})
     submodules = frozenset(submodules)

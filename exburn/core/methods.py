@@ -32,19 +32,6 @@ def with_methods(cls: _C) -> _C:
 
     Their ``self`` is annotated with the class, for type checkers: its name is none of
     theirs when they run, and ``typing.get_type_hints`` would look for it.
-
-    Example:
-        >>> def double(self):
-        ...     return 2 * self.value
-        >>> double.__annotations__ = {"self": "Number", "return": int}
-        >>> @with_methods
-        ... class Number:
-        ...     value = 4
-        ...     double = double
-        >>> inspect.signature(Number.double)
-        <Signature (self) -> int>
-        >>> Number().double()
-        8
     """
     for value in vars(cls).values():
         leave_self_open(getattr(value, "__func__", value))

@@ -41,13 +41,7 @@ def refuser(
 def missing(
     module: str, name: str, instead: Mapping[str, str] | None = None
 ) -> AttributeError:
-    """The error for a name that a module does not have; it knows Keras' names.
-
-    Example:
-        >>> print(missing("exburn.layers", "Adam"))
-        module 'exburn.layers' has no attribute 'Adam'
-          → It is exburn.optimizers.Adam.
-    """
+    """The error for a name that a module does not have; it knows Keras' names."""
     text = f"module {module!r} has no attribute {name!r}"
     hint = (instead or {}).get(name, "")
     if not hint and not name.startswith("_"):

@@ -94,12 +94,6 @@ def shorten(text: str, width: int, *, tail: float = 0.5) -> str:
         width: Columns; a Chinese character takes two.
         tail: How much of what stays is from the end: 0 cuts the end off, 1 the
             beginning.
-
-    Example:
-        >>> shorten("block_12_of_the_encoder_norm", 14)
-        'block_1…r_norm'
-        >>> shorten("卷积层的名字", 8, tail=0)
-        '卷积层…'
     """
     from rich.cells import cell_len, set_cell_size
 

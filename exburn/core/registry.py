@@ -132,13 +132,6 @@ def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
 
     Args:
         custom_objects: Classes and functions by name.
-
-    Example:
-        >>> def cube(x):
-        ...     return x**3
-        >>> with custom_objects({"cube": cube}):
-        ...     lookup("cube") is cube
-        True
     """
     scopes = (*_describing.get().scopes, dict(custom_objects or {}))
     with _describing.change(scopes=scopes):
@@ -176,14 +169,7 @@ def fits_in_file(shape: tuple[int, ...]) -> bool:
 
 @contextlib.contextmanager
 def keeping_arrays() -> Iterator[dict[str, np.ndarray]]:
-    """Within the block, descriptions refer to long arrays, which are kept in a dict.
-
-    Example:
-        >>> with keeping_arrays() as kept:
-        ...     described = serialize(np.zeros(300))
-        >>> described["config"]["value"], kept["/arrays/0"].shape
-        ({'$array': '/arrays/0'}, (300,))
-    """
+    """Within the block, descriptions refer to long arrays, which are kept in a dict."""
     arrays: dict[str, np.ndarray] = {}
     with _describing.change(arrays=arrays):
         yield arrays
@@ -193,11 +179,6 @@ def leaving_functions() -> AbstractContextManager[Any]:
     """Within the block, functions that have no name in files stand for themselves.
 
     Configurations that hold them make copies; a file, or JSON, refuses them.
-
-    Example:
-        >>> with leaving_functions():
-        ...     serialize([print])
-        [<built-in function print>]
     """
     return _describing.change(leaves_functions=True)
 
@@ -210,14 +191,6 @@ def copying(shared_parts: Iterable[Any]) -> AbstractContextManager[Any]:
 
     Args:
         shared_parts: What stays as it is in a deep copy: parts of what is copied.
-
-    Example:
-        >>> from argparse import Namespace
-        >>> half = Namespace(by=0.5)
-        >>> with copying([]):
-        ...     one, two = deserialize(serialize([half, half]))
-        >>> one == half, one is two, one is half
-        (True, True, False)
     """
     parts = {id(part): part for part in shared_parts}
     if (
@@ -233,21 +206,7 @@ def is_copying() -> bool:
 
 
 def sharing() -> AbstractContextManager[Any]:
-    """Within the block, an object that is described twice is one object again.
-
-    Example:
-        >>> from exburn.layers import Dense
-        >>> from exburn.core.registry import deserialize, serialize, sharing
-        >>> layer = Dense(2)
-        >>> with sharing():
-        ...     first, second = serialize([layer, layer])
-        ...     first["shared_object_id"] == second["shared_object_id"]
-        True
-        >>> with sharing():
-        ...     first, second = deserialize([first, second])
-        >>> first is second
-        True
-    """
+    """Within the block, an object that is described twice is one object again."""
     return _describing.change(shared=_Shared())
 
 
@@ -319,14 +278,7 @@ def custom_class(config: Mapping[str, Any]) -> Any:
 
 
 def find_function(name: Any) -> Any:
-    """The function that a configuration names, ExBurn's, JAX' or the user's.
-
-    Example:
-        >>> from exburn import activations
-        >>> from exburn.core.registry import find_function
-        >>> find_function("relu") is find_function("activations>relu")
-        True
-    """
+    """The function that a configuration names, ExBurn's, JAX' or the user's."""
     if not isinstance(name, str):
         raise FileFormatError("deserialize", f"{name!r} is no name of a function")
     if (function := custom(name)) is not None:
@@ -338,13 +290,7 @@ def find_function(name: Any) -> Any:
 
 
 def custom(name: str) -> Any:
-    """The class or function that a user has given exactly this name, or ``None``.
-
-    Example:
-        >>> with custom_objects({"mine": len}):
-        ...     custom("mine")
-        <built-in function len>
-    """
+    """The class or function that a user has given exactly this name, or ``None``."""
     for scope in reversed(_describing.get().scopes):
         if name in scope:
             return scope[name]

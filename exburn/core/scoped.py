@@ -13,16 +13,7 @@ _T = TypeVar("_T")
 
 @contextlib.contextmanager
 def value_scope(variable: contextvars.ContextVar, value: _T) -> Iterator[_T]:
-    """Within the block the variable is ``value``, and then what it was before.
-
-    Example:
-        >>> depth = contextvars.ContextVar("depth", default=0)
-        >>> with value_scope(depth, 1):
-        ...     depth.get()
-        1
-        >>> depth.get()
-        0
-    """
+    """Within the block the variable is ``value``, and then what it was before."""
     token = variable.set(value)
     try:
         yield value
@@ -35,18 +26,6 @@ class Scoped(Generic[_T]):
 
     Args:
         default: A frozen dataclass of them, as they are outside of any block.
-
-    Example:
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class Style:
-        ...     bold: bool = False
-        ...     size: int = 10
-        >>> style = Scoped(Style())
-        >>> with style.change(bold=True), style.change(size=12):
-        ...     style.get()
-        Style(bold=True, size=12)
-        >>> style.get()
-        Style(bold=False, size=10)
     """
 
     def __init__(self, default: _T):

@@ -16,14 +16,7 @@ _MOST_NAMES = 2_000  # of which the place of a cut is learned
 
 
 class ShortNames:
-    """Cuts names: words that most of them share go first, then letters.
-
-    Example:
-        >>> names = [f"expert_number_{i:02d}_of_the_mixture" for i in range(12)]
-        >>> short = ShortNames(names)
-        >>> short.cut(names[7], 18), short.cut("layer", 18)
-        ('expert…07…mixture', 'layer')
-    """
+    """Cuts names: words that most of them share go first, then letters."""
 
     def __init__(self, names: Sequence[str]):
         distinct = list(dict.fromkeys(names))

@@ -154,11 +154,6 @@ def own_array(value: jax.Array, dtype: Any) -> jax.Array:
     """The array in the dtype, and a copy if that is itself.
 
     Training consumes its arrays, and must not consume others'.
-
-    Example:
-        >>> x = jnp.ones(2)
-        >>> own_array(x, x.dtype) is x
-        False
     """
     new = value.astype(dtype)
     return jnp.copy(value) if new is value and not isinstance(value, Tracer) else new

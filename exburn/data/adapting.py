@@ -33,18 +33,6 @@ def register_adapter(cls: _C) -> _C:
 
     Raises:
         ArgumentError: If a method is missing.
-
-    Example:
-        >>> import numpy as np
-        >>> from exburn.data import as_dataset
-        >>> class Range:
-        ...     def accepts(self, value):
-        ...         return isinstance(value, range)
-        ...     def to_array(self, value, *, name, op):
-        ...         return np.array(value)
-        >>> _ = register_adapter(Range)
-        >>> as_dataset(range(5)).size
-        5
     """
     loads = hasattr(cls, "load") or hasattr(cls, "to_array")
     if not (hasattr(cls, "accepts") and loads):
@@ -77,17 +65,6 @@ class PyDataset:
 
     Raises:
         ArgumentError: ``workers`` negative or ``max_queue_size`` below 1.
-
-    Example:
-        >>> import numpy as np
-        >>> class Squares(PyDataset):
-        ...     def __len__(self):
-        ...         return 2
-        ...     def __getitem__(self, index):
-        ...         x = np.arange(4.0).reshape(4, 1) + index
-        ...         return x, x**2
-        >>> Squares(workers=2).num_batches
-        2
     """
 
     # Class attributes, so that a subclass may forget super().__init__().

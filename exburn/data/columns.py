@@ -302,14 +302,6 @@ def list_places(
         bad: Which values are meant.
         show: The text of a value; only rows are listed without it.
         place: The name of a place; its row by default.
-
-    Example:
-        >>> list_places(np.array([False, True, True]))
-        'row 1 and row 2'
-        >>> list_places(np.array([False, True]), lambda row: "'?'")
-        "'?' at row 1"
-        >>> list_places(np.ones(9, bool))
-        'row 0, row 1, row 2 … (9 in all)'
     """
     every = np.flatnonzero(bad)
     places = [int(at) for at in every[:_LISTED]]

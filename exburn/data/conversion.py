@@ -155,11 +155,6 @@ def with_targets_like(
         dataset: The data. A stream is not to be used otherwise from then on.
         targets: Arrays or specs, with the axis of the rows.
         names: Of the targets, in the order that a list of them has.
-
-    Example:
-        >>> data = ArrayDataset(np.ones((3, 2)), np.zeros(3))
-        >>> with_targets_like(data, np.zeros((8, 1))).tree[1].shape
-        (3, 1)
     """
     forms = [leaf.shape for leaf in jax.tree.leaves(in_order(targets, names))]
 

@@ -69,14 +69,7 @@ class ReadOptions:
         return len(names or ()) or 1
 
     def texts(self, x: Any) -> dict[str, bool]:
-        """For the paths of the inputs in ``x``, whether they hold strings.
-
-        Example:
-            >>> import jax
-            >>> word = jax.ShapeDtypeStruct((None, 1), object)
-            >>> ReadOptions(inputs={"word": word}).texts({"word": ["a"]})
-            {"x['word']": True}
-        """
+        """For the paths of the inputs in ``x``, whether they hold strings."""
         if self.inputs is None:
             return {}
         names = [*self.inputs]
@@ -182,13 +175,7 @@ def _kind(cls: type) -> str | None:
 
 
 def column_names(frame: Any) -> list[Any]:
-    """Names of a table's columns, in their order.
-
-    Example:
-        >>> import pandas
-        >>> column_names(pandas.DataFrame({"a": [1], 2: [3]}))
-        ['a', 2]
-    """
+    """Names of a table's columns, in their order."""
     names = getattr(frame, "column_names", None)
     return list(frame.columns if names is None else names)
 
@@ -509,12 +496,6 @@ def read_columns(
 
     Raises:
         DataError, DTypeError: Columns cannot be read; all of them are named.
-
-    Example:
-        >>> import pandas
-        >>> frame = pandas.DataFrame({"age": [3, 4], "town": ["Delft", "Ghent"]})
-        >>> read_columns(frame, {"town": True}, op="adapt")
-        {'town': array(['Delft', 'Ghent'], dtype=object)}
     """
     faults = Faults(op)
     if has_columns(frame):

@@ -56,11 +56,6 @@ class StreamDataset:
     Raises:
         DataError: While iterating: no batch, an exhausted generator, unequal lengths
             in a batch, a batch of another structure or rank than the first.
-
-    Example:
-        >>> stream = StreamDataset(lambda epoch: iter([np.ones((2, 3))]), batches=1)
-        >>> [x.shape for x, y, w in stream.iterate(epoch=0)]
-        [(2, 3)]
     """
 
     def __init__(

@@ -59,12 +59,6 @@ def as_values(tree: Any, count: int = 1) -> Any:
         tree: Inputs or targets of a model.
         count: How many arrays the tree holds. A nested list of values is one array,
             unless it has an entry for each of several.
-
-    Example:
-        >>> as_values({"word": ["a", "b"], "n": 1})
-        {'word': array(['a', 'b'], dtype=object), 'n': 1}
-        >>> as_values([[1, 2], [3, 4]]).shape, len(as_values([[1, 2], [3, 4]], 2))
-        ((2, 2), 2)
     """
     if _is_mapping(tree):
         return {key: as_values(value) for key, value in tree.items()}

@@ -97,10 +97,6 @@ def default_epsilon(dtype: Any, method: str = "numerical") -> float:
     with the dtype's resolution :math:`u`: 4.9e-3 and 3.5e-4 in float32. ExBurn's 1e-5
     loses half of the digits there.
 
-    Example:
-        >>> round(default_epsilon("float32"), 5), round(default_epsilon("bfloat16"), 3)
-        (0.00492, 0.198)
-
     Source: W. H. Press et al., *Numerical Recipes*, §5.7.
     """
     resolution = float(jnp.finfo(jnp.dtype(dtype)).eps)

@@ -97,12 +97,6 @@ def soft_divergence(
         teacher_kind, student_kind: What they are; logits of probabilities are found.
         mask: [batch, …] Positions that count; all by default.
 
-    Example:
-        >>> kind = OutputKind("softmax", True, (None, 2))
-        >>> z = jnp.array([[2.0, 0.0]])
-        >>> round(float(soft_divergence(z, 0 * z, 2.0, kind, kind)), 4)  # 4 KL(p, 1/2)
-        0.4438
-
     Source: Hinton et al., *Distilling the Knowledge in a Neural Network*, 2015.
     """
     family = student_kind.family

@@ -65,16 +65,6 @@ def api_boundary(function: _F) -> _F:
 
     Args:
         function: The function, or a method.
-
-    Example:
-        >>> @api_boundary
-        ... def area(width, height=1):
-        ...     return width * height
-        >>> area(2, heigth=3)
-        Traceback (most recent call last):
-        exburn.errors.SignatureError: area: unknown argument 'heigth'
-          known: width, height
-          → Did you mean 'height'?
     """
     template: Any = _around(function, inspect.isgeneratorfunction(function))
     # With the globals of its module, where doctest, pickle and typing look for it.
@@ -136,16 +126,6 @@ def guard_methods(cls: _C) -> _C:
 
     Args:
         cls: The class; methods that it inherits are those of the base.
-
-    Example:
-        >>> @guard_methods
-        ... class Square:
-        ...     def __init__(self, side): ...
-        >>> Square(sied=3)
-        Traceback (most recent call last):
-        exburn.errors.SignatureError: Square: unknown argument 'sied'
-          known: side
-          → Did you mean 'side'?
     """
     for name, value in list(vars(cls).items()):
         method = value.__func__ if isinstance(value, classmethod) else value
@@ -204,11 +184,6 @@ def is_guarded(function: Callable) -> bool:
 
     Args:
         function: A function, or a method.
-
-    Example:
-        >>> def area(width, height): ...
-        >>> is_guarded(area), is_guarded(api_boundary(area))
-        (False, True)
     """
     return getattr(function, "__code__", None) in _codes
 

@@ -127,11 +127,6 @@ def telling_line(stderr: str, error: str | None = None) -> str | None:
 
     Args:
         error: The exception that it ended with.
-
-    Example:
-        >>> said = "note: x\\nloc(a): error: failed to legalize 'stablehlo.fft'"
-        >>> telling_line(said, "RuntimeError: Failed to run converter passes")
-        "loc(a): error: failed to legalize 'stablehlo.fft'"
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(("Traceback", "File "))]

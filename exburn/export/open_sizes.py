@@ -218,15 +218,6 @@ def solve_sizes(op: str, shapes: Sequence[tuple], received: Sequence[tuple]) -> 
 
     Raises:
         ShapeError: A size is no such multiple, or two sizes that must be equal are not.
-
-    Example:
-        >>> solve_sizes("export", [("batch", "4*d1")], [(3, 8)])
-        {'batch': 3, 'd1': 2}
-        >>> solve_sizes("export", [("batch", "4*d1")], [(3, 6)])
-        Traceback (most recent call last):
-        exburn.errors.ShapeError: export: a size must be a multiple of 4, received 6
-          input: (batch, 4*d1)
-          received: (3, 6)
     """
     values: dict[str, int] = {}
     for shape, sizes in zip(shapes, received, strict=True):

@@ -118,14 +118,6 @@ def inline(closed: Any, layer: str = "") -> Operations:
     Args:
         closed: A closed jaxpr, or one without constants.
         layer: The layer that it is in.
-
-    Example:
-        >>> import jax
-        >>> def f(x):
-        ...     unused = jax.numpy.sin(x)
-        ...     return jax.nn.relu(x) + 1
-        >>> [step.name for step in inline(jax.make_jaxpr(f)(1.0)).steps]
-        ['max', 'add']
     """
     jaxpr, constants = _open(closed)
     inputs = tuple(ValueSlot(var.aval) for var in jaxpr.invars)

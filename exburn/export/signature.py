@@ -144,12 +144,6 @@ def names_of(
         base: The name of one that has none.
         own_names: The names that the model has for them, if it has.
         reserved: Names that are taken.
-
-    Example:
-        >>> names_of({"a": 0, "b": (1, 2)}, "input")
-        ['a', 'b_0', 'b_1']
-        >>> names_of([0, 1], "output"), names_of(0, "output", ["dense"], ["dense"])
-        (['output', 'output_1'], ['dense_1'])
     """
     paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
     if isinstance(tree, Mapping):

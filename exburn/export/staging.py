@@ -56,16 +56,6 @@ def stage(
         ArgumentError: The folder around it does not exist, or something else is in the
             place.
         SaveError: The system refuses.
-
-    Example:
-        >>> import tempfile
-        >>> place = Path(tempfile.mkdtemp(), "greeting.txt")
-        >>> with stage(place) as path:
-        ...     _ = path.write_text("hello")
-        ...     place.exists()
-        False
-        >>> place.read_text(), len(os.listdir(place.parent))
-        ('hello', 1)
     """
     if own_names is None:
         target = target_of(path, op)

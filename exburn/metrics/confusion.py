@@ -34,13 +34,7 @@ Thresholds = float | Sequence[float] | None
 
 
 class Counts:
-    """Weights of true and false positives and negatives, for each threshold.
-
-    Example:
-        >>> counts = Counts(jnp.array([1.0, 4.0]), jnp.array([8.0, 2.0]))
-        >>> [float(c[0]) for c in (counts.tp, counts.fp, counts.tn, counts.fn)]
-        [4.0, 2.0, 8.0, 1.0]
-    """
+    """Weights of true and false positives and negatives, for each threshold."""
 
     def __init__(self, positives: jax.Array, negatives: jax.Array):
         self.tp, self.fn = _above(positives), jnp.cumsum(positives, axis=0)[:-1]

@@ -46,14 +46,7 @@ def is_operation(entry: Mapping[str, Any]) -> bool:
 
 
 def keras_operation(entry: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
-    """The name of an operation, and a function of what its class is called on.
-
-    Example:
-        >>> config = {"axis": 0, "name": "sum_1"}
-        >>> name, total = keras_operation({"class_name": "Sum", "config": config})
-        >>> name, total([[1.0, 2.0], [3.0, 4.0]]).tolist()
-        ('sum', [4.0, 6.0])
-    """
+    """The name of an operation, and a function of what its class is called on."""
     kind = entry["class_name"]
     name = _NAMES.get(kind) or snake_case(kind)
     image = str(entry.get("module")).endswith("ops.image") or not hasattr(ops, name)

@@ -29,18 +29,7 @@ class OutputKind:
 
 
 def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKind]:
-    """The kinds of a model's outputs, by its last functions, and by its loss.
-
-    Example:
-        >>> from exburn import Input, Sequential
-        >>> from exburn.layers import Dense
-        >>> output_kinds(Sequential([Input((4,)), Dense(3, activation="softmax")]))
-        [OutputKind(family='softmax', logits=False, shape=(None, 3))]
-        >>> model = Sequential([Input((4,)), Dense(3)])
-        >>> model.compile("adam", loss="cross_entropy")
-        >>> output_kinds(model)[0].logits
-        True
-    """
+    """The kinds of a model's outputs, by its last functions, and by its loss."""
     traced = inspect_call(model)
     if traced is None:
         raise NotBuiltError(

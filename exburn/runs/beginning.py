@@ -148,13 +148,7 @@ _HIDDEN = "(hidden)"
 
 
 def describe_environment() -> dict[str, Any]:
-    """The contents of ``environment.json``.
-
-    Example:
-        >>> found = describe_environment()
-        >>> found["versions"]["jax"] == jax.__version__
-        True
-    """
+    """The contents of ``environment.json``."""
     info = device_info()
     return {
         "versions": {"python": platform.python_version(), **_versions()},

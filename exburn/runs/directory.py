@@ -64,16 +64,6 @@ class RunDirectory:
 
     Attributes:
         metrics, events: Its files of lines.
-
-    Example:
-        >>> import tempfile
-        >>> name = Path(tempfile.mkdtemp(), "mnist")
-        >>> first = RunDirectory.create(name, {"id": "a"}, {})
-        >>> second = RunDirectory.create(name, {"id": "b"}, {})
-        >>> first.path.name, second.path.name
-        ('mnist', 'mnist-2')
-        >>> first.close(), second.close()
-        (None, None)
     """
 
     def __init__(self, path: Path, lock: int):

@@ -32,15 +32,6 @@ class LineFile:
 
     Raises:
         OSError: The system refuses, from any method.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp(), "lines.jsonl")
-        >>> file = LineFile(path)
-        >>> file.add({"loss": float("nan")})
-        >>> file.close()
-        >>> path.read_text()
-        '{"digest":"56ce5f21f8b6bb80","loss":"NaN"}\\n'
     """
 
     def __init__(self, path: Path):

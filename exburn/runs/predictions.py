@@ -44,13 +44,7 @@ class Classifier:
     logits: bool
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """[rows, classes] of what a model returns.
-
-        Example:
-            >>> outputs = np.array([[0.25], [1.0]])
-            >>> Classifier(binary=True, logits=False).probabilities(outputs).tolist()
-            [[0.75, 0.25], [0.0, 1.0]]
-        """
+        """[rows, classes] of what a model returns."""
         values = np.asarray(outputs, np.float64)
         if self.binary:
             one = values.reshape(-1)

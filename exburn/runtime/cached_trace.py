@@ -24,13 +24,6 @@ def traced_once(*static: str) -> Callable[[Callable], Callable]:
 
     Args:
         static: Names of the arguments that are no arrays: they are compared.
-
-    Example:
-        >>> @traced_once("power")
-        ... def grown(x, power):
-        ...     return x + x**power
-        >>> grown(3.0, 2), float(jax.jit(lambda x: grown(x, 2) + grown(2 * x, 2))(3.0))
-        (12.0, 54.0)
     """
 
     def decorate(function: Callable) -> Callable[..., Any]:

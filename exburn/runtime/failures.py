@@ -9,12 +9,6 @@ def is_exhausted(error: BaseException) -> bool:
     """Whether it says that a device's memory ran out.
 
     Python's own, and NumPy's, are about the host's: a loader or a callback raised them.
-
-    Example:
-        >>> is_exhausted(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: …"))
-        True
-        >>> is_exhausted(MemoryError("Unable to allocate 1 TiB"))
-        False
     """
     if isinstance(error, MemoryError):
         return "bad_alloc" in str(error)

@@ -42,13 +42,7 @@ def has_started() -> None:
 
 @contextlib.contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Looks for garbage in this block only among what is made in it.
-
-    Example:
-        >>> with frozen_heap():
-        ...     gc.get_freeze_count() > 1000
-        True
-    """
+    """Looks for garbage in this block only among what is made in it."""
     if _is_frozen():
         yield
         return

@@ -25,11 +25,6 @@ class defer_signals:
 
     For parts in which a program has a model's arrays, or they are between two owners:
     an exception there would lose them. Only in the main thread, where handlers run.
-
-    Example:
-        >>> with defer_signals():
-        ...     signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        False
     """
 
     def __enter__(self) -> None:

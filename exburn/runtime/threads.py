@@ -34,11 +34,6 @@ class Prefetch(Generic[T]):
         make: Makes the iterable; called in the thread.
         depth: Items that may wait.
         waiting: Called twice a second while an item is not there yet.
-
-    Example:
-        >>> with Prefetch(lambda: range(3)) as items:
-        ...     list(items)
-        [0, 1, 2]
     """
 
     def __init__(
@@ -165,12 +160,6 @@ def ahead(
         get: Makes one.
         depth: Batches that may wait, made but not used.
         waiting: Holds those under way, that which is waited for as well.
-
-    Example:
-        >>> pool = Threads(2, "example")
-        >>> list(ahead(pool, lambda index: index**2, range(4), depth=2))
-        [0, 1, 4, 9]
-        >>> pool.shutdown()
     """
     indices = iter(order)
     waiting = collections.deque() if waiting is None else waiting
@@ -247,11 +236,6 @@ def short_turns(enabled: bool = True) -> Iterator[None]:
     The thread that launches programs needs the interpreter a few times for each chunk,
     and threads that read and send the next ones have it for about half of the time. On
     an H200 each chunk of 7 ms waited 0.3 to 2 ms for it.
-
-    Example:
-        >>> with short_turns():
-        ...     round(sys.getswitchinterval(), 6)
-        0.0001
     """
     global _blocks, _before
     if not enabled:

@@ -105,11 +105,6 @@ def in_parts(array: jax.Array) -> Iterator[tuple[int, np.ndarray]]:
 
     What `to_host_async` left on the device, since it is very large, comes in parts. A
     part is to be copied before the next one is taken; rows can come twice.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> [(start, len(rows)) for start, rows in in_parts(jnp.ones((3, 4, 2)))]
-        [(0, 12)]
     """
     if array.sharding.memory_kind == "pinned_host":
         yield 0, np.asarray(array).reshape(-1, *array.shape[2:])

@@ -67,12 +67,6 @@ def convolutional(cost: Cost | None) -> bool:
 
     Args:
         cost: Of a forward pass, if that is known, in which these are convolutions.
-
-    Example:
-        >>> convolutional(Cost(1e9, convolutions=53, equations=500, products=1e6))
-        True
-        >>> convolutional(Cost(1e9, convolutions=1, equations=500, products=9e8))
-        False
     """
     if cost is None or not cost.convolutions or cost.equations <= _FEW_EQUATIONS:
         return False

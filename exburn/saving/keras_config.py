@@ -22,11 +22,6 @@ def modernize(description: Any) -> Any:
 
     Raises:
         FileFormatError: It holds code, or what only TensorFlow has.
-
-    Example:
-        >>> config = {"alpha": 0.2, "name": "leak"}
-        >>> modernize({"class_name": "LeakyReLU", "config": config})["config"]
-        {'name': 'leak', 'negative_slope': 0.2}
     """
     if isinstance(description, list):
         return [modernize(one) for one in description]

@@ -58,13 +58,6 @@ def walk(model: Any, has: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
         has: Whether the file has a group of that path. Something that is not where it
             is met first is looked for where it is met next: Keras before 3.14 wrote no
             containers inside of containers, whose layers are among ``layers`` then.
-
-    Example:
-        >>> from exburn.layers import Dense, Input
-        >>> from exburn.models import Sequential
-        >>> model = Sequential([Input((4,)), Dense(3), Dense(2)])
-        >>> [path for path, _ in walk(model, lambda path: True)]
-        ['', 'layers/dense', 'layers/dense_1']
     """
     visited: set[int] = set()
 

@@ -59,11 +59,6 @@ def seal_document(
         format: What it is: ``"exburn-…-1"``.
         content: JSON values.
         indent: Spaces of a level, for a file that people read.
-
-    Example:
-        >>> data = seal_document("exburn-sweep-1", {"lanes": 3})
-        >>> open_document(data, "exburn-sweep-1", "load", "sweep.json")
-        {'lanes': 3}
     """
     whole = {"digest": "0" * DIGITS, "format": format, **content}
     separators = (",", ":") if indent is None else None
@@ -134,13 +129,7 @@ def read_document(
 
 # ---------------------------------------------------------------------- lines
 def seal_line(record: Mapping[str, Any]) -> bytes:
-    """A line of JSON that begins with its digest.
-
-    Example:
-        >>> line = seal_line({"loss": 0.5})
-        >>> line[:11], open_line(line)
-        (b'{"digest":"', {'loss': 0.5})
-    """
+    """A line of JSON that begins with its digest."""
     whole = {"digest": "0" * _SHORT, **record}
     text = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
     return fill_in(text, len(b'{"digest":"'), _SHORT)

@@ -57,13 +57,7 @@ class Duration(float):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServingOptions:
-    """The options of a ``Serving``, which tells what each of them is.
-
-    Example:
-        >>> options = ServingOptions(batch_size=6, batch_timeout="20 ms")
-        >>> options.buckets, float(options.batch_timeout)
-        ((1, 2, 4, 6), 0.02)
-    """
+    """The options of a ``Serving``, which tells what each of them is."""
 
     batch_size: Annotated[int, Argument("N", "most rows of a batch (32)", int)] = 32
     batch_timeout: Annotated[

@@ -63,14 +63,6 @@ def value_and_grad(
             ``Lookups``, as its ``Context.tables``.
         whole: Has arrays whole on every device. Where rows are fewer than those of
             their table, devices send each other them, and not a gradient of its size.
-
-    Example:
-        >>> def loss(p, lookups):
-        ...     rows = [lookups.rows(p["table"], jnp.array([i, 1])) for i in (0, 2)]
-        ...     return sum(r.sum() for r in rows), None
-        >>> _, grads = value_and_grad(loss)({"table": jnp.ones((3, 1))})
-        >>> grads["table"].ravel().tolist()
-        [1.0, 2.0, 1.0]
     """
 
     def differentiate(params: dict[str, Any], *args: Any) -> tuple[Any, dict[str, Any]]:

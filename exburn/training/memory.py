@@ -161,12 +161,6 @@ def largest_batch(
 
     Args:
         limit: Bytes.
-
-    Example:
-        >>> def measure(rows):
-        ...     return Footprint(rows, 0.0, 0, 0, 0, 0, peak_bytes=1000 + 7 * rows)
-        >>> largest_batch(measure, measure(32), 10_000)
-        1285
     """
     peaks = {first.batch_size: first.peak_bytes}
     rows, failing = first.batch_size * 2, _LARGEST + 1

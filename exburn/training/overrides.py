@@ -15,16 +15,7 @@ def built_in(method: Callable) -> Callable:
 
 
 def overrides(module: Any, name: str) -> bool:
-    """Whether the module's class, or the module, has such a method of its own.
-
-    Example:
-        >>> class Model:
-        ...     @built_in
-        ...     def train_step(self, state, data): ...
-        ...     def test_step(self, state, data): ...
-        >>> [overrides(Model(), f"{kind}_step") for kind in ("train", "test")]
-        [False, True]
-    """
+    """Whether the module's class, or the module, has such a method of its own."""
     method = getattr(module, name, None)
     return callable(method) and not getattr(method, "is_built_in", False)
 

@@ -23,15 +23,6 @@ class Timing:
         epochs: A dictionary for each finished epoch: ``data_ms``, ``device_ms``,
             ``host_ms``, ``validation_ms``, ``total_ms``.
         waits: Share of each finished epoch that was spent waiting for data.
-
-    Example:
-        >>> timing = Timing()
-        >>> timing.begin()
-        >>> list(timing.data(iter("ab")))
-        ['a', 'b']
-        >>> timing.end()
-        >>> sorted(timing.epochs[0])
-        ['data_ms', 'device_ms', 'host_ms', 'total_ms', 'validation_ms']
     """
 
     def __init__(self, waited: float = 0.0):

@@ -110,11 +110,6 @@ def fold_masks(
 
     Returns:
         Two arrays [folds, rows] of booleans.
-
-    Example:
-        >>> train, validation = fold_masks(5, rows=10, y=[0] * 5 + [1] * 5)
-        >>> train.sum(1).tolist(), validation.sum(1).tolist()
-        ([8, 8, 8, 8, 8], [2, 2, 2, 2, 2])
     """
     rows = check_count(OP, "rows", rows)
     if groups is not None:

@@ -284,14 +284,6 @@ def cut(
 
     Args:
         devices: Among how many its lanes are divided.
-
-    Example:
-        >>> cut(5, 4), cut(4, 4)
-        ([[0, 1, 2], [3, 4, 4]], [[0, 1, 2, 3]])
-        >>> cut(3, 3, devices=2)
-        [[0, 1, 2, 2]]
-        >>> cut(3, 4, exactly=True)
-        [[0, 1, 2, 2]]
     """
     groups = math.ceil(count / width)
     each = width if exactly else math.ceil(count / groups)

@@ -31,13 +31,6 @@ def path_importance(
     Returns:
         Path → share; they add up to 1, or are all 0 where nothing matters.
 
-    Example:
-        >>> trials = [{"rate": r, "seed": s} for r in (0.1, 0.2, 0.3) for s in (0, 1)]
-        >>> lanes = [LaneRecord(t, {"loss": [t["rate"]]}, 1) for t in trials]
-        >>> shares = path_importance(lanes, "loss", "min", "forest")
-        >>> list(shares), shares["rate"] > 0.9
-        (['rate', 'seed'], True)
-
     Source: Breiman, *Random Forests*, 2001; Hutter et al., *An Efficient Approach for
     Assessing Hyperparameter Importance*, 2014; Watanabe et al., *PED-ANOVA*, 2023.
     """

@@ -76,13 +76,7 @@ def arguments_of(thing: Any, but: Container[str] = ()) -> dict[str, Any]:
 
 
 def remake(thing: Any, changes: Mapping[str, Any]) -> Any:
-    """Another thing like one, which is made with other arguments.
-
-    Example:
-        >>> from exburn.regularizers import L1L2
-        >>> remake(L1L2(0.1, 0.2), {"l1": 0.5})
-        L1L2(l1=0.5, l2=0.2)
-    """
+    """Another thing like one, which is made with other arguments."""
     own = arguments_of(thing, changes)
     config = own | dict(changes)
     for name in changes:
@@ -233,12 +227,6 @@ def differs_elsewhere(one: Any, other: Any, key: str) -> bool:
 
     They do if something was computed from it when they were made. What cannot be
     compared is taken for different.
-
-    Example:
-        >>> from argparse import Namespace
-        >>> one, other = Namespace(a=1, b=2), Namespace(a=2, b=2)
-        >>> differs_elsewhere(one, other, "a"), differs_elsewhere(one, other, "b")
-        (False, True)
     """
     seen: set[tuple[int, int]] = set()
     return not _same_entries(vars(one), vars(other), seen, {key})

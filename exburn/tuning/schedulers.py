@@ -353,13 +353,6 @@ class OfFolds(Scheduler):
 
     Args:
         folds: Lanes of a trial, which stand side by side.
-
-    Example:
-        >>> halving = OfFolds(Halving(2), folds=2)
-        >>> [(rung.epochs, rung.lanes) for rung in halving.plan(8, epochs=4)]
-        [(1, 8), (2, 4), (4, 2)]
-        >>> halving.keep([0.1, 0.9, 0.4, 0.4], "min", lanes=[0, 1, 2, 3]).tolist()
-        [2, 3]
     """
 
     scheduler: Scheduler

@@ -320,11 +320,6 @@ class Space:
     Attributes:
         domains: Path → its domain, in the order of ``over``.
         sampler: A :class:`GridSampler`, a :class:`RandomSearch`, or what is asked.
-
-    Example:
-        >>> space = Space.of({"seed": range(3), "hidden/units": [32, 64]})
-        >>> len(space.trials()), space
-        (6, Space(seed, hidden/units))
     """
 
     def __init__(self, domains: dict[str, Any], sampler: Any, seed: int):

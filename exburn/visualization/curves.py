@@ -36,12 +36,6 @@ def thin(points: Sequence[Point], most: int) -> list[Point]:
     """At most so many of the points, peaks and valleys among them.
 
     Of each of ``most // 2`` pieces of equal length the smallest and the largest stay.
-
-    Example:
-        >>> points = [(x, 9.0 if x == 70 else 1.0) for x in range(1000)]
-        >>> few = thin(points, 50)
-        >>> len(few) <= 50, max(y for _, y in few)
-        (True, 9.0)
     """
     finite = [(x, y) for x, y in points if math.isfinite(y)]
     if len(finite) <= most:
@@ -65,11 +59,6 @@ class PlotAxis:
     Args:
         logarithmic: Whether to divide by decades; ``None``: where all are positive and
             the largest is fifty times the smallest.
-
-    Example:
-        >>> axis = PlotAxis([0.0, 2.0])
-        >>> axis.place(1.0), axis.ticks(3)
-        (0.5, [0.0, 1.0, 2.0])
     """
 
     def __init__(self, values: Iterable[float], logarithmic: bool | None = None):
@@ -99,12 +88,6 @@ class PlotAxis:
         Args:
             most: As many, or one more.
             whole: Whole numbers alone, as epochs are, if two fit, or the one value is.
-
-        Example:
-            >>> PlotAxis([0.53, 1.46]).ticks(4), PlotAxis([1, 12]).ticks(5, whole=True)
-            ([0.6, 0.8, 1.0, 1.2, 1.4], [2.0, 4.0, 6.0, 8.0, 10.0, 12.0])
-            >>> PlotAxis([0.03, 4.0]).ticks(4)
-            [0.03, 0.1, 0.3, 1.0, 3.0]
         """
         if self.logarithmic:
             return self._decades(most)

@@ -105,14 +105,6 @@ class Diagram:
         arrows: Pairs of keys of boxes.
         direction: ``"TB"`` (down), ``"BT"``, ``"LR"`` (right) or ``"RL"``.
         lines: ``"ortho"``, ``"curved"`` or ``"line"``.
-
-    Example:
-        >>> boxes = {"a": Box("Dense"), "b": Box("Add")}
-        >>> diagram = Diagram("m", boxes, {}, [("a", "b")])
-        >>> diagram
-        <Diagram of m: 2 boxes, 1 arrow>
-        >>> diagram.to_svg().startswith("<svg")
-        True
     """
 
     def __init__(

@@ -89,13 +89,6 @@ def arrange(
     Returns:
         The width and the height of the picture, and the points of each line, whose
         pieces run down or along.
-
-    Example:
-        >>> boxes = {name: NodePlace(60.0, 20.0) for name in "abc"}
-        >>> lines = [DiagramLink(*pair) for pair in ("ab", "bc", "ac")]
-        >>> width, height, points = arrange(boxes, lines)
-        >>> [boxes[name].layer for name in "abc"], len(points[lines[2]]) > 2
-        ([0, 1, 2], True)
     """
     _find_layers(places, links)
     nodes, layers, parts = _split(places, links)

@@ -36,10 +36,6 @@ def _hash16(u: int, v: int, factor: int) -> int:
 def fingerprint(data: bytes) -> int:
     """FarmHash's fingerprint of a string, 64 bits.
 
-    Example:
-        >>> fingerprint(b"omar") % 2
-        0
-
     Source: Pike, *FarmHash*, 2014.
     """
     n = len(data)
@@ -141,11 +137,6 @@ def siphash(data: bytes, key: tuple[int, int]) -> int:
     Args:
         data: The string.
         key: Two integers below 2**64.
-
-    Example:
-        >>> key = struct.unpack("<2Q", bytes(range(16)))
-        >>> hex(siphash(bytes(range(15)), key))  # the example of the paper
-        '0xa129ca6149be45e5'
 
     Source: Aumasson & Bernstein, *SipHash: A Fast Short-Input PRF*, 2012.
     """

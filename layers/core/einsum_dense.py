@@ -179,14 +179,7 @@ class EinsumDense(Adaptable):
 
 
 def _summed_axes(into: str, kernel: str, out: str) -> int:
-    """Axes that are summed over, if last in the input and first in the kernel; or 0.
-
-    Example:
-        >>> _summed_axes("...nh", "nho", "...o"), _summed_axes("abc", "cd", "abd")
-        (2, 1)
-        >>> _summed_axes("abc", "bd", "acd"), _summed_axes("b...", "bc", "c...")
-        (0, 0)
-    """
+    """Axes that are summed over, if last in the input and first in the kernel; or 0."""
     size = next((n for n, c in enumerate(kernel) if c not in into), len(kernel))
     shared, free = into.removesuffix(kernel[:size]), kernel[size:]
     return size if shared + kernel[:size] == into and out == shared + free else 0

@@ -39,12 +39,6 @@ def clip(
         clipvalue: Limit for the absolute value of each element, or of each part of a
             complex one.
         global_clipnorm: Limit for the norm of all arrays together.
-
-    Example:
-        >>> grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
-        >>> clipped = clip(grads, global_clipnorm=1.0)
-        >>> round(float(clipped["a"][0]), 4), round(float(clipped["b"][0]), 4)
-        (0.6, 0.8)
     """
     if global_clipnorm is not None:
         norm = global_norm(grads)

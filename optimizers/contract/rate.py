@@ -46,12 +46,6 @@ def current_rate(
     Args:
         rate: The rate state.
         schedule: Function of the update count; None for the constant of the state.
-
-    Example:
-        >>> rate = initial_rate(0.5)
-        >>> rate |= {"warmup_to": np.float32(1.0), "warmup_steps": np.int32(4)}
-        >>> [float(current_rate(rate | {"count": np.int32(c)})) for c in (0, 1, 4)]
-        [0.0, 0.25, 0.5]
     """
     steps = rate["warmup_steps"]
     number = rate["learning_rate"]

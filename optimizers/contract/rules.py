@@ -28,20 +28,6 @@ def per_parameter(
         update: ``update(g, p, path, **slots) -> (delta, {slot: array})``, where
             ``delta`` is added to the parameter. Scalars such as the learning rate
             are computed outside of it, once.
-
-    Example:
-        >>> heavy_ball = per_parameter(
-        ...     lambda p, path: {"velocity": jnp.zeros_like(p)},
-        ...     lambda g, p, path, velocity: (
-        ...         -0.1 * (g + 0.9 * velocity),
-        ...         {"velocity": g + 0.9 * velocity},
-        ...     ),
-        ... )
-        >>> params = {"w": jnp.ones(2)}
-        >>> state = heavy_ball.init(params)
-        >>> updates, state = heavy_ball.update({"w": jnp.ones(2)}, state, params)
-        >>> float(updates["w"][0]), float(state["w"]["velocity"][0])
-        (-0.10000000149011612, 1.0)
     """
 
     def init_fn(params):

@@ -15,13 +15,7 @@ from exburn.errors import ShapeError
 
 
 def path_of(key_path: tuple) -> str:
-    """The path of a leaf as a string of its keys, joined by slashes.
-
-    Example:
-        >>> tree = {"dense": {"kernel": 1.0}}
-        >>> [path_of(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
-        ['dense/kernel']
-    """
+    """The path of a leaf as a string of its keys, joined by slashes."""
     names = []
     for key in key_path:
         for attribute in ("key", "idx", "name"):
@@ -179,11 +173,6 @@ def initial_state(function: Callable[[Any], Any], params: Any) -> Any:
     Returns:
         Arrays on the default device with buffers of their own, so that they can be
         donated together with the parameters.
-
-    Example:
-        >>> state = initial_state(jnp.zeros_like, np.ones((2, 3), np.float32))
-        >>> state.shape, float(state.sum())
-        ((2, 3), 0.0)
     """
     leaves = jax.tree.leaves(params)
     specs = jax.tree.map(

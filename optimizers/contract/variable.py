@@ -87,13 +87,6 @@ def live_number(value: Any, assign: Callable[[Any], None]) -> Any:
     """A float or int with Keras' ``assign``, ``value`` and ``numpy``.
 
     Arrays, one value for each of several models, are returned as they are.
-
-    Example:
-        >>> seen = []
-        >>> rate = live_number(0.5, seen.append)
-        >>> rate.assign(0.1)
-        >>> rate, seen, rate.numpy().dtype.name
-        (0.5, [0.1], 'float32')
     """
     if not isinstance(value, int | float):
         return value

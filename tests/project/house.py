@@ -37,7 +37,9 @@ _IRREGULAR = frozenset(
     " stood struck sunk sworn taken taught thought thrown told torn understood woken"
     " won worn wound written".split()
 )
-_VERBS = frozenset("cut put read set shut split spread".split())  # imperatives, too
+_VERBS = frozenset("cut proceed put read set shut split spread".split())
+# Names that Keras gives to properties, and NumPy to a function.
+_PUBLIC = frozenset("built compiled searchsorted".split())
 _ADJECTIVES = frozenset("embed feed seed reseed need speed".split())
 # The participles that docs say no variable is called; others can be a noun or a word
 # of the field (``left``, ``fixed``, ``compiled``).
@@ -229,7 +231,7 @@ def participles(root: Path) -> list[str]:
     for source, node in _defined(root, _FUNCTION):
         word = node.name.strip("_")
         regular = re.fullmatch(r"[a-z]{2,}ed", word) and word not in _ADJECTIVES
-        if (regular or word in _IRREGULAR) and word not in _VERBS:
+        if (regular or word in _IRREGULAR) and word not in _VERBS | _PUBLIC:
             names.append(f"{source.name}.{node.name}")
     return names
 

@@ -4,17 +4,17 @@ import pytest
 from tests.project import house
 
 BARS = {
-    "entries of exburn/": 47,
+    "entries of exburn/": 45,  # 39 are imported by programs: docs/decisions/rooms.md
     "frames from Model.fit to a layer": 12,
     "traces of a layer at a first fit": 3,
     "calls of locals()": 0,
     "imports and names that point up": 0,
     "modules in the largest circle of imports": 5,
-    "public class names that stand twice": 25,
-    "functions of more than 80 lines": 6,
-    "classes of more than 300 lines": 9,
-    "functions named by a participle": 91,
-    "variables named by a participle": 911,
+    "public class names that stand twice": 0,
+    "functions of more than 80 lines": 0,
+    "classes of more than 300 lines": 2,  # neither is on the path of fit
+    "functions named by a participle": 20,
+    "variables named by a participle": 100,
     "small modules with one importer beside them": 60,
 }
 

@@ -31,13 +31,6 @@ def token_windows(config: Any) -> np.ndarray:
 
     All tokens are joined, and repeated if they are too few. The windows do not overlap
     and lie evenly in what there is; pieces that are a window long stay whole.
-
-    Example:
-        >>> from exburn.quantizers import GPTQConfig
-        >>> pieces = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 9, 9]]
-        >>> told = GPTQConfig(pieces, None, num_samples=2, sequence_length=3)
-        >>> token_windows(told)[:, 0].tolist()
-        [[0, 1, 2], [9, 9, 9]]
     """
     op, dataset = type(config).__name__, config.dataset
     if dataset is None:

@@ -14,13 +14,6 @@ class Grid:
     Attributes:
         scale: Step of each block, float32 ``[rows, blocks]``.
 
-    Example:
-        >>> grid = Grid.of(np.array([[[-1.0, 0.0, 2.0]]], np.float32), bits=2)
-        >>> grid.scale.tolist(), grid.zero.tolist()
-        ([[1.0]], [[1.0]])
-        >>> grid.round(np.array([[[-0.8, 0.4, 9.0]]])).tolist()
-        [[[0.0, 1.0, 3.0]]]
-
     Source: Keras, ``compute_quantization_parameters``.
     """
 

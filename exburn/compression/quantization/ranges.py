@@ -33,12 +33,6 @@ class Range(nnx.Pytree):
     own, then ``end ← momentum * end + (1 - momentum) * batch's``. A learned one has
     ends that are trained: finer steps against values that are cut off.
 
-    Example:
-        >>> found = Range("int8")
-        >>> found.set(-1.0, 1.55)
-        >>> found.round(jnp.array([-2.0, 0.004, 0.01, 3.0])).tolist()
-        [-1.0, 0.0, 0.009999999776482582, 1.5499999523162842]
-
     Source: Jacob et al., *Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference*, 2018; learned ends: Esser et al., *Learned Step
     Size Quantization*, 2020; Jain et al., *Trained Quantization Thresholds*, 2020.

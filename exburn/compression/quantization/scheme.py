@@ -64,12 +64,6 @@ class Scheme:
             takes them.
         threshold: Of ternary: up to which magnitude numbers count as 0; half of their
             mean magnitude if None.
-
-    Example:
-        >>> scheme = Scheme("int8", (4, 2), summed=(0,))
-        >>> values, scale = scheme.encode(127 * np.eye(4, 2, dtype=np.float32))
-        >>> values.tolist(), scale.tolist()
-        ([[127, 0, 0, 0], [0, 127, 0, 0]], [1.0, 1.0])
     """
 
     dtype: str

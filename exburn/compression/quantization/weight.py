@@ -61,14 +61,6 @@ class QuantizedWeight(ReadWeight):
         weight: The exact weight: a variable that holds an array or, in a model that is
             about to be loaded, only a shape.
         parts: What is stored, if it was rounded already.
-
-    Example:
-        >>> import numpy as np
-        >>> from exburn.module.variable import Parameter
-        >>> weight = Parameter(127 * np.eye(4, 2, dtype=np.float32))
-        >>> small = QuantizedWeight(weight, Scheme("int8", (4, 2), summed=(0,)))
-        >>> small.shape, small.nbytes, bool((small.numpy() == weight.numpy()).all())
-        ((4, 2), 12, True)
     """
 
     values: Packed

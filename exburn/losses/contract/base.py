@@ -273,14 +273,7 @@ def _booleans(*masks: Any) -> list[jax.Array]:
 
 
 def with_default(function: Any, name: str, value: Any) -> Any:
-    """A copy of a function in which a parameter has another default.
-
-    Example:
-        >>> def power(x, exponent=2):
-        ...     return x**exponent
-        >>> with_default(power, "exponent", 3)(2)
-        8
-    """
+    """A copy of a function in which a parameter has another default."""
     optional = [
         p.replace(default=value) if p.name == name else p
         for p in inspect.signature(function).parameters.values()

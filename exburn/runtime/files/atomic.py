@@ -41,13 +41,6 @@ def write_atomically(
     Raises:
         SaveError: The system refuses; the old file is intact.
         ArgumentError: The folder does not exist, or something else is in the place.
-
-    Example:
-        >>> import tempfile
-        >>> target = Path(tempfile.mkdtemp(), "greeting.txt")
-        >>> write_atomically(target, lambda file: file.write(b"hello"))
-        >>> target.read_text()
-        'hello'
     """
     with staging(path, op=op) as output:
         file = io.BufferedWriter(_Descriptor(output))

@@ -53,13 +53,6 @@ def check_ordinary(path: Any, op: str) -> os.stat_result:
     Raises:
         MissingFileError: There is no such file, or it is something else than a file.
         LoadError: The system refuses to tell.
-
-    Example:
-        >>> check_ordinary("/dev/zero", "load")
-        Traceback (most recent call last):
-        exburn.errors.MissingFileError: load: there is no file /dev/zero, it is a device
-          received: '/dev/zero'
-          folder: /dev
     """
     path = Path(path)
     with _typed_errors(op, path):
@@ -81,13 +74,6 @@ def read_whole(path: Any, op: str, most: int | None = None) -> bytes:
         MissingFileError: There is no such file, or it is something else than a file.
         FileFormatError: It is larger.
         LoadError: The system refuses to read it.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp(), "words.txt")
-        >>> _ = path.write_bytes(b"one two")
-        >>> read_whole(path, "load", 1000)
-        b'one two'
     """
     with Source(path, op=op) as file:
         if most is not None and file.size > most:
@@ -231,13 +217,6 @@ def check_folder(path: Any, op: str) -> Path:
         MissingFileError: There is none; the error says where it was looked for, and
             what is near.
         LoadError: The system refuses to tell.
-
-    Example:
-        >>> check_folder("no/such", "load")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        exburn.errors.MissingFileError: load: there is no folder no/such
-          looked at: ...no/such
-          current folder: ...
     """
     folder = Path(os.path.expanduser(path))
     with _typed_errors(op, folder):

@@ -128,17 +128,6 @@ def changing(folder: Any, *, op: str = "save") -> Iterator[Changes]:
     Raises:
         ArgumentError: The folder does not exist, or another one is in a file's place.
         SaveError: The system refuses.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with changing(folder) as changes:
-        ...     changes.write("a.json", b"1")
-        ...     changes.write("b.json", b"2")
-        ...     os.listdir(folder) == ["a.json"]
-        False
-        >>> sorted(os.listdir(folder))
-        ['a.json', 'b.json']
     """
     folder = Path(os.path.realpath(folder))
     if not folder.is_dir():

@@ -79,11 +79,6 @@ def device_part(x: Any, axis: int = 0) -> Any:
     Returns:
         The array, or the spec of the part; ``None`` where devices cannot divide it
         evenly into whole rows, so that no kernel runs.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> device_part(jnp.ones((8, 4))).shape
-        (8, 4)
     """
     parts = row_parts()
     if parts == 1:

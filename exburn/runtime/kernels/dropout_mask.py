@@ -42,11 +42,6 @@ def keep_mask(
         draw: Tells apart the masks of one key: folding such numbers into keys would
             take a kernel or more for each.
         width: Of the last axis, where the mask shall begin as one of so many columns.
-
-    Example:
-        >>> keep, share = keep_mask(jax.random.key(0), 0.25, (300, 400))
-        >>> share, round(float(keep.mean()), 2)
-        (0.75, 0.75)
     """
     if isinstance(rate, Tracer):
         rate = jnp.clip(rate, 0.0, 1 - 2**-24)

@@ -38,11 +38,6 @@ def products(
 
     Returns:
         ``[…, columns]`` each.
-
-    Example:
-        >>> kernels = [jnp.ones((3, 4)), jnp.ones((3, 5))]
-        >>> [y.shape for y in products(jnp.ones((2, 3)), kernels, None)]
-        [(2, 4), (2, 5)]
     """
     y = wide_product(x, jnp.concatenate(kernels, axis=1))
     if memory_bound(y):

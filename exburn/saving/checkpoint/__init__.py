@@ -51,16 +51,6 @@ class CheckpointWriter:
     Raises:
         ArgumentError: An argument that can never work.
         CheckpointError: With ``on_error="raise"``, what could not be written.
-
-    Example:
-        >>> import tempfile
-        >>> writer = CheckpointWriter(tempfile.mkdtemp(), keep=1)
-        >>> writer.open()
-        >>> for step in (1, 2):
-        ...     writer.save({"w": np.ones(3)}, {}, step=step)
-        >>> writer.close()
-        >>> [c.step for c in writer.directory.checkpoints()]
-        [2]
     """
 
     def __init__(

@@ -108,15 +108,6 @@ class CheckpointDirectory:
 
     Raises:
         CheckpointError: Whenever the disk refuses, from any method.
-
-    Example:
-        >>> import tempfile
-        >>> with CheckpointDirectory(tempfile.mkdtemp()) as directory:
-        ...     for step in (10, 20, 30):
-        ...         _ = directory.write({"w": np.ones(2)}, {"note": "x"}, step=step)
-        ...     directory.prune(keep=2)
-        ...     [c.step for c in directory.checkpoints()], directory.latest().run
-        ([20, 30], {'note': 'x'})
     """
 
     def __init__(self, path: str | os.PathLike[str]):

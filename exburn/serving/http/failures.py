@@ -49,12 +49,6 @@ def failure_of(error: BaseException) -> RequestFailure:
     Nothing of a fault inside of the server is told: the log has it, under the id of the
     request. Nor are hints, which are for who writes programs, and what layers say of
     themselves. A ``DataError`` that a function of the user's raises is told as it is.
-
-    Example:
-        >>> failure_of(QueueFullError("serving", "4 requests wait")).status
-        429
-        >>> failure_of(ZeroDivisionError("secret")).message
-        'the server failed; its log tells more under the id of this request'
     """
     if isinstance(error, RequestFailure):
         return error

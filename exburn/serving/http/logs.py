@@ -19,14 +19,7 @@ _ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}")
 
 
 def request_id(headers: Mapping[bytes, bytes]) -> str:
-    """The id of a request: the one that it brings as ``X-Request-ID``, or a new one.
-
-    Example:
-        >>> request_id({b"x-request-id": b"42"})
-        '42'
-        >>> len(request_id({b"x-request-id": b"no id: " + bytes(3)}))
-        16
-    """
+    """The id of a request: the one that it brings as ``X-Request-ID``, or a new one."""
     text = headers.get(b"x-request-id")
     if text is not None and _ID.fullmatch(text):
         return text.decode()
@@ -55,15 +48,7 @@ class JSONFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Writes a record as a line for people, a request by what they ask of it.
-
-    Example:
-        >>> fields = {"method": "GET", "path": "/v2", "status": 200, "ms": 0.42}
-        >>> record = logging.LogRecord("http", logging.INFO, "", 0, "request", (), None)
-        >>> record.fields = fields
-        >>> TextFormatter().format(record)[9:]
-        'GET /v2  200  0.4 ms'
-    """
+    """Writes a record as a line for people, a request by what they ask of it."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, with the traceback of an error below it."""

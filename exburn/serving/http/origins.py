@@ -37,14 +37,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def absolute_form(target: bytes) -> tuple[bytes, bytes] | None:
-    """Host and path of a request's target that is a URL; ``None`` for another.
-
-    Example:
-        >>> absolute_form(b"http://localhost:8000/v2?a=b")
-        (b'localhost:8000', b'/v2?a=b')
-        >>> absolute_form(b"/v2") is None
-        True
-    """
+    """Host and path of a request's target that is a URL; ``None`` for another."""
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
         return None

@@ -38,12 +38,6 @@ class HostGather:
     Args:
         threads: How many work at a time; by default as many as there are cores, but no
             more than eight.
-
-    Example:
-        >>> with HostGather(threads=2) as gatherer:
-        ...     x, y = gatherer.take((np.eye(3), np.arange(3)), np.array([2, 0]))
-        >>> x.tolist(), y.tolist()
-        ([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [2, 0])
     """
 
     def __init__(self, threads: int | None = None):

@@ -262,12 +262,6 @@ def choose_unroll(forward: Cost, platform: str, training: bool = True) -> int:
     A model of many operations gains nothing from it, and compiles four times as long;
     neither does one of long convolutions, which compiles up to twice as long. But where
     updates of tables of embeddings are much of a step, four of them are one.
-
-    Example:
-        >>> [choose_unroll(Cost(kernels=n), "gpu") for n in (12, 300)]
-        [4, 1]
-        >>> choose_unroll(Cost(kernels=100, tables=10**8), "gpu")
-        4
     """
     if platform == "cpu":
         return 1
@@ -285,13 +279,6 @@ def choose_merged_batches(forward: Cost, batches: int, platform: str) -> int:
 
     As many as make the fewest rows, with those that fill up the last step, and with
     one batch more for each step: about that is what a small step costs beside them.
-
-    Example:
-        >>> small = Cost(elements=1e4)
-        >>> [choose_merged_batches(small, n, "gpu") for n in (8, 68, 130, 1875)]
-        [1, 8, 16, 16]
-        >>> choose_merged_batches(Cost(elements=1e9), 1875, "gpu")
-        1
     """
     if batches < _FEWEST_JOINED:
         return 1
@@ -312,12 +299,6 @@ def balance_length(steps: int, most: int) -> int:
     the end, every step would have to choose between the old state and the new one.
     Without a divisor, the empty steps are as few as they can be: each takes the time
     of a real one.
-
-    Example:
-        >>> balance_length(1875, 64), balance_length(1875, 2048)
-        (75, 1875)
-        >>> balance_length(1871, 64)  # a prime: 26 chunks of 72, with one empty step
-        72
     """
     if steps <= most:
         return max(steps, 1)

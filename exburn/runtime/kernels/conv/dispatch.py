@@ -56,12 +56,6 @@ def convolve(
         strides, padding, lhs_dilation, rhs_dilation, feature_group_count: As there.
         dimension_numbers: Of the input, the kernel and the output, which is laid out
             as the input is.
-
-    Example:
-        >>> x, kernel = jnp.ones((1, 8, 8, 6)), jnp.ones((3, 3, 1, 6))
-        >>> how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
-        >>> convolve(x, kernel, (1, 1), "SAME", **how, feature_group_count=6).shape
-        (1, 8, 8, 6)
     """
     rank, layout = x.ndim - 2, dimension_numbers
     spread, dilation = (tuple(d or (1,) * rank) for d in (lhs_dilation, rhs_dilation))
