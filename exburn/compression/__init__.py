@@ -47,3 +47,7 @@ _NAMES = {
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error
     __getattr__ = importer(__name__, _NAMES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -41,6 +41,8 @@ from exburn.saving.model_tensors import optimizer_leaves, variables
 from exburn.saving.own_storage import own_assets, own_variables
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
 
+__all__ = ["load_model", "model_from_json", "model_to_json", "save_model"]
+
 FORMAT = "exburn-model-1"
 
 

@@ -9,6 +9,17 @@ from exburn.core import registry
 from exburn.errors import UnknownNameError
 from exburn.errors.boundary import api_boundary
 
+__all__ = [
+    "CustomObjectScope",
+    "custom_object_scope",
+    "deserialize_keras_object",
+    "get_custom_objects",
+    "get_registered_name",
+    "get_registered_object",
+    "register_keras_serializable",
+    "serialize_keras_object",
+]
+
 _Object = TypeVar("_Object")  # a class or a function
 
 custom_object_scope = CustomObjectScope = registry.custom_objects

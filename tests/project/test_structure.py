@@ -222,3 +222,16 @@ def test_tests_see_the_installed_datasets_and_not_the_catalogue():
         "run `pytest` or `python -P -m pytest`: `python -m pytest` puts the checkout "
         "first, where its catalogue hides Hugging Face's package"
     )
+
+
+def test_what_a_star_imports_is_listed():
+    """Without a list it would import the module's own imports, too."""
+    bare = []
+    for module, path in SOURCES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                text = SOURCES[str(node.module)].read_text(encoding="utf-8")
+                only_stars = "import *" in text and "\ndef " not in text
+                if "__all__" not in text and not only_stars:
+                    bare.append(f"{module} imports all of {node.module}")
+    assert bare == []

@@ -106,9 +106,8 @@ ELSEWHERE = {
     "exburn/export/converter.py": "a temporary folder",
     "exburn/export/diagnosis.py": "a temporary folder",
     "exburn/export/litert/__init__.py": "a temporary folder, moved into a staged one",
-    "exburn/export/litert/conversion.py": "a temporary folder",
+    "exburn/export/job.py": "a temporary folder",
     "exburn/export/core_ml/__init__.py": "a temporary folder, moved into a staged one",
-    "exburn/export/core_ml/conversion.py": "a temporary folder",
     "exburn/visualization/diagram.py": "bytes, which plot_model writes",
 }
 _CALLS = {"write_atomically", "staging", "staged", "Staged", "savez", "savefig"}

@@ -486,7 +486,7 @@ def test_what_is_closed_is_gone_though_nobody_reads():
         other.abort = lambda: other.calls.append("aborted")
         held = HeadHolder(other, asyncio.get_running_loop(), 0.01)
         held.close()
-        held.lost()
+        held.forget()
         await asyncio.sleep(0.03)
         return other.calls
 
