@@ -105,6 +105,8 @@ ELSEWHERE = {
     "exburn/export/rows.py": "a temporary folder",
     "exburn/export/converter.py": "a temporary folder",
     "exburn/export/diagnosis.py": "a temporary folder",
+    "exburn/export/litert/conversion.py": "a temporary folder",
+    "exburn/export/core_ml/conversion.py": "a temporary folder",
     "exburn/export/litert/__init__.py": "a temporary folder, moved into a staged one",
     "exburn/export/job.py": "a temporary folder",
     "exburn/export/core_ml/__init__.py": "a temporary folder, moved into a staged one",
