@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -26,8 +27,12 @@ class ForwardCache:
     def __init__(self, holder: StateHolder):
         self._holder = holder
         self.latest: Forward | None = None
-        self._passes: dict[tuple[int, str], Forward] = {}  # by rows, and form of one
-        self._mixing: dict[tuple[str, bool], bool] = {}  # by form of a row, and mode
+        self._passes: dict[
+            tuple[int, Hashable], Forward
+        ] = {}  # by rows, and form of one
+        self._mixing: dict[
+            tuple[Hashable, bool], bool
+        ] = {}  # by form of a row, and mode
 
     def clear(self) -> None:
         """Forgets all passes: the module is split otherwise now."""
@@ -115,8 +120,8 @@ class ForwardCache:
         return any(forward.repeats_lookups for forward in self._passes.values())
 
 
-def _rows_and_row(x: Any) -> tuple[int, str]:
+def _rows_and_row(x: Any) -> tuple[int, Hashable]:
     """How many rows there are, and the specs of one."""
     leaves, treedef = jax.tree.flatten(x)
-    row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
+    row = treedef, *((leaf.shape[1:], leaf.dtype) for leaf in leaves)
     return leaves[0].shape[0] if leaves else 0, row
