@@ -31,6 +31,13 @@ def check_count(
     Args:
         least: The smallest value that is allowed.
         floats: Whether a float that is whole, as 3.0, is one, too.
+
+    Example:
+        >>> check_count("Dense", "units", np.int64(3))
+        3
+        >>> check_count("Dense", "units", 0)
+        Traceback (most recent call last):
+        exburn.errors.ArgumentError: Dense: units must be an integer ≥ 1, received 0
     """
     number = _integer(value, floats)
     if number is None or number < least:
@@ -72,6 +79,13 @@ def check_number(
     Args:
         low, high: The smallest and the largest value that are allowed.
         open_low, open_high: Whether these bounds themselves are refused.
+
+    Example:
+        >>> check_number("SGD", "momentum", np.float32(0.5), high=1)
+        0.5
+        >>> check_number("Adam", "beta_1", 1, high=1, open_high=True)
+        Traceback (most recent call last):
+        exburn.errors.ArgumentError: Adam: beta_1 must be a number in [0, 1), received 1
     """
     number = _real(value)
     if number is not None and math.isfinite(number):

@@ -132,6 +132,13 @@ def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
 
     Args:
         custom_objects: Classes and functions by name.
+
+    Example:
+        >>> def cube(x):
+        ...     return x**3
+        >>> with custom_objects({"cube": cube}):
+        ...     lookup("cube") is cube
+        True
     """
     scopes = (*_describing.get().scopes, dict(custom_objects or {}))
     with _describing.change(scopes=scopes):

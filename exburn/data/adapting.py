@@ -65,6 +65,17 @@ class PyDataset:
 
     Raises:
         ArgumentError: ``workers`` negative or ``max_queue_size`` below 1.
+
+    Example:
+        >>> import numpy as np
+        >>> class Squares(PyDataset):
+        ...     def __len__(self):
+        ...         return 2
+        ...     def __getitem__(self, index):
+        ...         x = np.arange(4.0).reshape(4, 1) + index
+        ...         return x, x**2
+        >>> Squares(workers=2).num_batches
+        2
     """
 
     # Class attributes, so that a subclass may forget super().__init__().

@@ -37,6 +37,11 @@ class ArrayDataset:
         DataError: Empty data, unequal lengths, negative or NaN weights.
         DTypeError: Object, string, complex or ragged arrays; integers beyond int32.
         ShapeError: A scalar instead of an array; weights that do not fit y.
+
+    Example:
+        >>> data = ArrayDataset(np.eye(3), np.array([0, 1, 2]))
+        >>> data.size, data.tree[0].dtype.name, data.take([2, 0])[1].tolist()
+        (3, 'float32', [2, 0])
     """
 
     check: Callable[[tuple], None] | None = None

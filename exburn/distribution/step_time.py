@@ -36,6 +36,18 @@ from exburn.core.checks import check_number
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import api_boundary
 
+__all__ = [
+    "Collective",
+    "Link",
+    "StepTime",
+    "data_parallel",
+    "estimate",
+    "fsdp",
+    "get_link",
+    "read_collectives",
+    "tensor_parallel",
+]
+
 # Seconds before the first byte moves: NCCL's own figure for a ring (src/graph/tuning.cc
 # of NCCL 2.12, ``baseLat``); those of a hop are its ``hwLat`` for NVLink, PCI, network.
 _START = 8.4e-6

@@ -65,6 +65,16 @@ def api_boundary(function: _F) -> _F:
 
     Args:
         function: The function, or a method.
+
+    Example:
+        >>> @api_boundary
+        ... def area(width, height=1):
+        ...     return width * height
+        >>> area(2, heigth=3)
+        Traceback (most recent call last):
+        exburn.errors.SignatureError: area: unknown argument 'heigth'
+          known: width, height
+          → Did you mean 'height'?
     """
     template: Any = _around(function, inspect.isgeneratorfunction(function))
     # With the globals of its module, where doctest, pickle and typing look for it.

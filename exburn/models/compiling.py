@@ -33,7 +33,7 @@ def is_eager(value: Any, name: str = "run_eagerly") -> bool:
 
 
 def compile(
-    self: Network,
+    self: Any,
     optimizer: Any = "rmsprop",
     loss: Any = None,
     loss_weights: Any = None,

@@ -28,7 +28,7 @@ def compile_as_copy(model: Network, other: Network, memo: dict[int, Any]) -> Non
         set_training_state(model, jax.tree.map(own_copy, training_state(other)))
 
 
-def compile_like(model: Network, other: Network, memo: dict[int, Any]) -> bool:
+def compile_like(model: Any, other: Network, memo: dict[int, Any]) -> bool:
     """Compiles with copies of what the other was given, if that is known."""
     arguments = compile_arguments(other)
     if arguments is None:

@@ -163,7 +163,7 @@ def fit(
 
 @contextlib.contextmanager
 def begin_fit(
-    model: Network, request: FitRequest, loop: Callback | None = None
+    model: Any, request: FitRequest, loop: Callback | None = None
 ) -> Iterator[Epochs]:
     """The run of a ``fit``, whose epochs the block runs.
 

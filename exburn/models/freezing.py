@@ -90,7 +90,7 @@ def _frozen_above(model: Network, path: str) -> dict[str, Any]:
     }
 
 
-def is_frozen(self: Network, pattern: Any = None) -> bool:
+def is_frozen(self: Any, pattern: Any = None) -> bool:
     """Whether the layers that a pattern names are frozen; all layers by default.
 
     Args:

@@ -37,17 +37,9 @@ if TYPE_CHECKING:
     class _ModelMembers(Layer):
         """Members of `Model` that the files of its methods use."""
 
-        compile: Any
         compiled: Any
-        compute_loss_and_updates: Any
-        frozen_layers: Any
-        get_metrics_result: Any
-        get_quantization_layer_structure: Any
         history: Any
-        match_objective: Any
         optimizer: Any
-        own_compute_loss: Any
-        to_device: Any
         tokenizer: Any
         _generation: Any
 

@@ -105,7 +105,7 @@ def _scale_loss(model: Network, loss: Any, slots: Any) -> Any:
 
 
 def _call_own_loss(
-    model: Network,
+    model: Any,
     weights: tuple,
     measured: Any,
     batch: tuple,
@@ -167,7 +167,7 @@ def predict_step(self: Network, state: tuple, data: Any) -> tuple[Any, ...]:
 
 @overridable
 def compute_loss(
-    self: Network,
+    self: Any,
     x: Any = None,
     y: Any = None,
     y_pred: Any = None,
@@ -235,7 +235,7 @@ def stateless_compute_loss(
 
 
 @built_in
-def compute_metrics(self: Network, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
+def compute_metrics(self: Any, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
     """Updates the metrics of ``compile``; override it to update others as well.
 
     Args:

@@ -41,7 +41,7 @@ _LOOKED_AT = 16 << 20
 
 
 def prepare(
-    model: Network,
+    model: Any,
     op: str,
     dataset: Any,
     like: tuple | None = None,

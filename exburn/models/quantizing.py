@@ -294,7 +294,7 @@ def get_quantization_layer_structure(self: Network, mode: str | None = None) -> 
 
 
 def _prepare_calibration(
-    model: Network, settings: QuantizationSettings
+    model: Any, settings: QuantizationSettings
 ) -> CalibrationData | None:
     """What weights are chosen on, checked against the model."""
     if not settings.uses_calibration:

@@ -186,7 +186,7 @@ def compile_arguments(model: Network) -> dict[str, Any] | None:
     }
 
 
-def compile_from_config(self: Network, config: Mapping[str, Any]) -> None:
+def compile_from_config(self: Any, config: Mapping[str, Any]) -> None:
     """Compiles the model as ``get_compile_config`` says.
 
     Without its device it runs on JAX's default, with a warning.

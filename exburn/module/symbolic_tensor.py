@@ -642,6 +642,11 @@ def lift(fn: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
 
     Raises:
         ShapeError: The symbols' shapes do not fit the function.
+
+    Example:
+        >>> x = Symbol((None, 4))
+        >>> lift(jnp.concatenate)([x, x], axis=-1).shape
+        (None, 8)
     """
     if isinstance(fn, nnx.Module):
         raise ArgumentError(

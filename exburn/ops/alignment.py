@@ -33,6 +33,11 @@ def ctc_loss(
         target: [batch, labels]; output: [batch, time, classes];
         target_length, output_length: [batch] → [batch]
 
+    Example:
+        >>> logits = jnp.log(jnp.array([[[0.5, 0.5], [0.5, 0.5]]]))
+        >>> round(float(jnp.exp(-ctc_loss([[1]], logits, [1], [2])[0])), 4)
+        0.75
+
     Source: Graves et al., *Connectionist Temporal Classification*, 2006.
     """
     import optax  # at the first use: it takes long to import
@@ -83,6 +88,11 @@ def ctc_decode(
     Raises:
         UnknownNameError: Another strategy.
         ArgumentError: ``top_paths`` exceeds ``beam_width``.
+
+    Example:
+        >>> logits = jnp.log(jnp.array([[[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]]))
+        >>> ctc_decode(logits, [3])[0].tolist()
+        [[[1, 1, -1]]]
 
     Source: Graves et al., *Connectionist Temporal Classification*, 2006.
     """

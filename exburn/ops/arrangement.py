@@ -185,6 +185,11 @@ def dsplit(x: Tensor, indices_or_sections: Places) -> list[jax.Array]:
     Args:
         x: An array of at least three axes.
         indices_or_sections: How many equal parts, or where the next one begins.
+
+    Example:
+        >>> import numpy as np
+        >>> [part.shape for part in dsplit(np.ones((1, 2, 4)), 2)]
+        [(1, 2, 2), (1, 2, 2)]
     """
     places: Any = indices_or_sections  # jax.numpy says arrays alone
     return jnp.dsplit(x, places)
@@ -309,6 +314,11 @@ def moveaxis(x: Tensor, source: Sizes, destination: Sizes) -> jax.Array:
     Args:
         source: Where they are.
         destination: Where they go.
+
+    Example:
+        >>> import numpy as np
+        >>> moveaxis(np.ones((1, 2, 3)), 0, -1).shape
+        (2, 3, 1)
     """
     return jnp.moveaxis(x, source=source, destination=destination)
 
@@ -373,6 +383,11 @@ def select(
         condlist: Boolean arrays.
         choicelist: As many arrays of values.
         default: What stands where no condition is true.
+
+    Example:
+        >>> import numpy as np
+        >>> select([np.array([True, False])], [np.array([1, 2])], 7).tolist()
+        [1, 7]
     """
     return jnp.select(condlist, choicelist, default=default)
 
@@ -420,6 +435,11 @@ def swapaxes(x: Tensor, axis1: int, axis2: int) -> jax.Array:
     Args:
         axis1: One axis.
         axis2: The other.
+
+    Example:
+        >>> import numpy as np
+        >>> swapaxes(np.ones((1, 2, 3)), 0, 2).shape
+        (3, 2, 1)
     """
     return jnp.swapaxes(x, axis1=axis1, axis2=axis2)
 
@@ -764,5 +784,10 @@ def view(x: Tensor, dtype: DType = None) -> jax.Array:
 
     Args:
         dtype: A dtype of other bytes for the same memory.
+
+    Example:
+        >>> import numpy as np
+        >>> view(np.zeros((2, 3), "float32"), "int16").shape
+        (2, 6)
     """
     return x if dtype is None else x.view(dtype)

@@ -51,6 +51,12 @@ def dot_product_attention(
         ArgumentError: ``flash_attention=True`` where it cannot run.
         ShapeError: A rank is not 4.
 
+    Example:
+        >>> import numpy as np
+        >>> x = np.ones((2, 5, 4, 8), "float32")
+        >>> dot_product_attention(x, x, x, is_causal=True).shape
+        (2, 5, 4, 8)
+
     Source: Vaswani et al., *Attention Is All You Need*, 2017.
     """
     name = "dot_product_attention"

@@ -42,6 +42,11 @@ def unfold(
 
     Raises:
         ShapeError: The images are not of rank 4.
+
+    Example:
+        >>> import numpy as np
+        >>> unfold(np.ones((1, 3, 4, 4)), 2).shape
+        (1, 12, 9)
     """
     if x.ndim != 4:
         raise ShapeError(
@@ -202,6 +207,10 @@ def rearrange(tensor: Tensor, pattern: str, **axes_lengths: int) -> jax.Array:
 
     Raises:
         ArgumentError: The pattern does not fit, or a size is not known.
+
+    Example:
+        >>> rearrange([[1, 2, 3, 4]], "b (h w) -> b h w", h=2).tolist()
+        [[[1, 2], [3, 4]]]
 
     Source: Rogozhnikov, *Einops*, 2022.
     """

@@ -93,6 +93,13 @@ def op(function: _Function) -> _Function:
     """Decorator: an op, from a pure function with Keras' names of arguments.
 
     Arguments that are named as in ``TENSORS`` become arrays, an ``axis`` hashable.
+
+    Example:
+        >>> @op
+        ... def total(x, axis=None):
+        ...     return jnp.sum(x, axis)
+        >>> float(total(x=[1, 2, 3])), total(np.ones((2, 3)), -1).tolist()
+        (6.0, [3.0, 3.0])
     """
     return _bind(function, ())
 

@@ -69,6 +69,11 @@ def scan(
 
     Returns:
         The last carry, and every step's ``y`` stacked.
+
+    Example:
+        >>> total, steps = scan(lambda c, x: (c + x, c), 0, jnp.arange(4))
+        >>> int(total), steps.tolist()
+        (6, [0, 0, 1, 3])
     """
     return lax.scan(f, init, xs, length, reverse, unroll)
 
@@ -179,6 +184,12 @@ def while_loop(
         body: Function of the variables that gives them anew.
         loop_vars: A list or tuple of them, or just one.
         maximum_iterations: After which the loop ends in any case.
+
+    Example:
+        >>> [int(v) for v in while_loop(
+        ...     lambda i, t: i < 4, lambda i, t: (i + 1, t + i), (0, 0)
+        ... )]
+        [4, 6]
     """
     several = isinstance(loop_vars, list | tuple)
     start = tuple(loop_vars) if several else (loop_vars,)
@@ -246,6 +257,13 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         f: Function that returns its result, and a function from the gradient of the
             result to the gradients of the arguments.
+
+    Example:
+        >>> @custom_gradient
+        ... def clipped(x):
+        ...     return x, lambda upstream: jnp.clip(upstream, -1, 1)
+        >>> float(jax.grad(lambda x: 100 * clipped(x))(1.0))
+        1.0
     """
     run = lift(jax.custom_gradient(f), getattr(f, "__name__", "custom_gradient"))
 

@@ -74,6 +74,11 @@ def conv(
     Raises:
         ShapeError: The ranks or channels do not fit.
         ArgumentError: Another argument is out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> conv(np.ones((1, 4, 4, 1)), np.ones((3, 3, 1, 2))).shape
+        (1, 2, 2, 2)
     """
     rank = _rank("conv", inputs, kernel)
     data_format = check_format("conv", data_format)
@@ -117,6 +122,11 @@ def depthwise_conv(
     Shape:
         inputs: [batch, *sizes, in]; kernel: [*window, in, multiplier]
         → [batch, *new sizes, in * multiplier]
+
+    Example:
+        >>> import numpy as np
+        >>> depthwise_conv(np.ones((1, 4, 4, 3)), np.ones((3, 3, 3, 2))).shape
+        (1, 2, 2, 6)
     """
     *window, channels, multiplier = kernel.shape
     kernel = kernel.reshape(*window, 1, channels * multiplier)
@@ -148,6 +158,12 @@ def separable_conv(
     Shape:
         inputs: [batch, *sizes, in]; depthwise_kernel: [*window, in, multiplier];
         pointwise_kernel: [1, …, in * multiplier, out] → [batch, *new sizes, out]
+
+    Example:
+        >>> import numpy as np
+        >>> x, mix = np.ones((1, 4, 4, 3)), np.ones((1, 1, 6, 5))
+        >>> separable_conv(x, np.ones((3, 3, 3, 2)), mix).shape
+        (1, 2, 2, 5)
     """
     x = depthwise_conv(
         inputs, depthwise_kernel, strides, padding, data_format, dilation_rate
@@ -183,6 +199,12 @@ def conv_transpose(
     Raises:
         ArgumentError: An argument is out of range.
         ShapeError: The ranks do not fit.
+
+    Example:
+        >>> import numpy as np
+        >>> x, kernel = np.ones((1, 4, 4, 3)), np.ones((3, 3, 5, 3))
+        >>> conv_transpose(x, kernel, strides=2, padding="same").shape
+        (1, 8, 8, 5)
     """
     name = "conv_transpose"
     rank = _rank(name, inputs, kernel)

@@ -35,6 +35,11 @@ def stop_gradient(variable: Tensor) -> jax.Array:
 
     Args:
         variable: An array or a weight.
+
+    Example:
+        >>> import jax
+        >>> jax.grad(lambda x: x * stop_gradient(x))(3.0).tolist()
+        3.0
     """
     return lax.stop_gradient(variable)
 

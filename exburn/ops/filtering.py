@@ -204,6 +204,12 @@ def reconstruct_patches(
         ShapeError: The rank does not fit, a vector is no whole number of pixels, or
             the images have another size than the windows.
         ArgumentError: Another argument is out of range.
+
+    Example:
+        >>> images = jnp.arange(36.0).reshape(1, 6, 6, 1)
+        >>> again = reconstruct_patches(extract_patches(images, 3), 3)
+        >>> bool((again == images).all())
+        True
     """
     op = "reconstruct_patches"
     rank = len(size) if isinstance(size, list | tuple) else 2

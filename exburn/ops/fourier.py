@@ -72,6 +72,11 @@ def fft2(x: Sequence[Tensor]) -> tuple[jax.Array, jax.Array]:
 
     Shape:
         x: [..., m, n] and [..., m, n] → [..., m, n] and [..., m, n]
+
+    Example:
+        >>> real, imaginary = fft2((np.ones((2, 2)), np.zeros((2, 2))))
+        >>> real.tolist()
+        [[4.0, 0.0], [0.0, 0.0]]
     """
     return _pair(jnp.fft.fft2(_complex(x)))
 
@@ -85,6 +90,11 @@ def ifft2(x: Sequence[Tensor]) -> tuple[jax.Array, jax.Array]:
 
     Shape:
         x: [..., m, n] and [..., m, n] → [..., m, n] and [..., m, n]
+
+    Example:
+        >>> real, imaginary = ifft2((np.full((2, 2), 4.0), np.zeros((2, 2))))
+        >>> real.tolist()
+        [[4.0, 0.0], [0.0, 0.0]]
     """
     return _pair(jnp.fft.ifft2(_complex(x)))
 
@@ -239,6 +249,11 @@ def istft(
         ArgumentError: ``fft_length`` is less than ``sequence_length``, or length or
             stride is no positive integer.
         UnknownNameError: There is no such window.
+
+    Example:
+        >>> parts = stft(np.ones(16, "float32"), 8, 4, 8)
+        >>> istft(parts, 8, 4, 8).shape
+        (16,)
     """
     sequence_length = check_count("istft", "sequence_length", sequence_length)
     sequence_stride = check_count("istft", "sequence_stride", sequence_stride)

@@ -189,6 +189,11 @@ def crop_images(
 
     Raises:
         ArgumentError: Not two of three are given, or nothing would be left.
+
+    Example:
+        >>> image = jnp.ones((5, 5, 1))
+        >>> crop_images(image, 1, 2, target_height=3, target_width=2).shape
+        (3, 2, 1)
     """
     name = "crop_images"
     keep = [slice(None)] * images.ndim

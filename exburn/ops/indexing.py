@@ -165,6 +165,11 @@ def top_k(
 
     Shape:
         x: [..., n] → [..., k] and [..., k]
+
+    Example:
+        >>> values, places = top_k([1, 3, 2], 2)
+        >>> values.tolist(), places.tolist()
+        ([3, 2], [1, 2])
     """
     order = {"is_stable": is_stable} if _HAS_ORDERS else {}  # else it is stable
     values, places = lax.top_k(x, k, **order)

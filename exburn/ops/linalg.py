@@ -49,6 +49,12 @@ def eig(x: Tensor) -> tuple[jax.Array, jax.Array]:
 
     Args:
         x: Matrices ``[…, n, n]``.
+
+    Example:
+        >>> import numpy as np
+        >>> values, vectors = eig(np.diag([2.0, 3.0]))
+        >>> values.real.tolist(), vectors.shape
+        ([2.0, 3.0], (2, 2))
     """
     return jnp.linalg.eig(x)
 
@@ -61,6 +67,11 @@ def eigh(x: Tensor) -> tuple[jax.Array, jax.Array]:
 
     Args:
         x: Symmetric or Hermitian matrices ``[…, n, n]``.
+
+    Example:
+        >>> values, vectors = eigh([[3.0, 0.0], [0.0, 2.0]])
+        >>> values.tolist(), vectors.shape
+        ([2.0, 3.0], (2, 2))
     """
     return jnp.linalg.eigh(x)
 
@@ -161,6 +172,11 @@ def qr(x: Tensor, mode: str = "reduced") -> Any:
     Args:
         x: Matrices ``[…, m, n]``.
         mode: ``"reduced"``, ``"complete"`` (the first one is square), or ``"r"``.
+
+    Example:
+        >>> import numpy as np
+        >>> [part.shape for part in qr(np.ones((3, 2)))]
+        [(3, 2), (2, 2)]
     """
     return jnp.linalg.qr(x, mode=mode)
 
@@ -216,6 +232,11 @@ def svd(x: Tensor, full_matrices: bool = True, compute_uv: bool = True) -> Any:
         x: Matrices ``[…, m, n]``.
         full_matrices: Whether the vectors are square matrices.
         compute_uv: Whether vectors are returned; only the values are otherwise.
+
+    Example:
+        >>> import numpy as np
+        >>> svd(np.diag([2.0, 3.0]), compute_uv=False).round(4).tolist()
+        [3.0, 2.0]
     """
     return jnp.linalg.svd(x, full_matrices=full_matrices, compute_uv=compute_uv)
 

@@ -192,6 +192,10 @@ def rms_normalization(
         axis: The axis of the features, or several; None for all.
         epsilon: Keeps the division finite.
 
+    Example:
+        >>> rms_normalization([[3.0, 3.0]]).round(3).tolist()
+        [[1.0, 1.0]]
+
     Source: Zhang and Sennrich, *Root Mean Square Layer Normalization*, 2019.
     """
     x = jnp.atleast_1d(x)  # Keras makes a vector of a number

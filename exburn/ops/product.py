@@ -173,6 +173,11 @@ def tensordot(x1: Tensor, x2: Tensor, axes: Tensor = 2) -> jax.Array:
     Args:
         x2: An array.
         axes: How many of the last axes of ``x1``, or a list of axes for each of them.
+
+    Example:
+        >>> import numpy as np
+        >>> tensordot(np.ones((2, 3)), np.ones((3, 4)), 1).shape
+        (2, 4)
     """
     return jnp.tensordot(x1, x2, axes=axes)
 

@@ -67,6 +67,11 @@ def ssim(
         ShapeError: The shapes differ.
         ArgumentError: ``filter_size`` is even.
 
+    Example:
+        >>> image = jnp.ones((16, 16, 1))
+        >>> float(ssim(image, image))
+        1.0
+
     Source: Wang et al., *Image Quality Assessment: From Error Visibility to Structural
     Similarity*, 2004.
     """

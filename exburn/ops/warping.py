@@ -82,6 +82,11 @@ def resize(
     Raises:
         ArgumentError: An argument is out of range.
         ShapeError: The images' rank is not 3 or 4.
+
+    Example:
+        >>> import numpy as np
+        >>> resize(np.ones((4, 4, 3)), (2, 3)).shape
+        (2, 3, 3)
     """
     name = "resize"
     interpolation = check_choice(name, "interpolation", interpolation, _METHODS)
@@ -130,6 +135,12 @@ def scale_and_translate(
         spatial_dims: The axes of height, width …
         method: ``"linear"``, ``"bilinear"``, ``"cubic"``, ``"lanczos3"`` …
         antialias: Whether images that shrink are smoothed first.
+
+    Example:
+        >>> import numpy as np
+        >>> x, factor = np.ones((2, 2)), np.array([2.0, 2.0])
+        >>> scale_and_translate(x, (4, 4), factor, 0 * factor, (0, 1), "linear").shape
+        (4, 4)
     """
     shape = tuple(
         own if size is None else size
@@ -209,6 +220,11 @@ def affine_transform(
     Raises:
         ShapeError: A shape does not fit.
         ArgumentError: Another argument is out of range.
+
+    Example:
+        >>> image = jnp.arange(3.0).reshape(1, 3, 1)
+        >>> affine_transform(image, [1, 0, 1, 0, 1, 0, 0, 0]).ravel().tolist()
+        [1.0, 2.0, 0.0]
     """
     name = "affine_transform"
     if transform.ndim not in (1, 2) or transform.shape[-1] != 8:
@@ -247,6 +263,12 @@ def perspective_transform(
     Raises:
         ShapeError: A shape does not fit.
         ArgumentError: Another argument is out of range.
+
+    Example:
+        >>> corners = [[0, 0], [2, 0], [0, 2], [2, 2]]
+        >>> image = jnp.arange(9.0).reshape(3, 3, 1)
+        >>> bool(jnp.allclose(perspective_transform(image, corners, corners), image))
+        True
     """
     name = "perspective_transform"
     shapes = start_points.shape, end_points.shape
@@ -330,6 +352,10 @@ def elastic_transform(
 
     Shape:
         images: [..., h, w, channels] → [..., h, w, channels]
+
+    Example:
+        >>> elastic_transform(jnp.ones((8, 8, 3)), seed=1).shape
+        (8, 8, 3)
 
     Source: Simard et al., *Best Practices for Convolutional Neural Networks Applied to
     Visual Document Analysis*, 2003.

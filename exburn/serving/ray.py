@@ -14,6 +14,8 @@ from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
 from exburn.errors.boundary import api_boundary
 
+__all__ = ["deployment"]
+
 if TYPE_CHECKING:
     from exburn.serving.http.server import Server
 

@@ -23,6 +23,11 @@ def scan(body: Callable, carry: Any, items: Any, unroll: int = 1) -> tuple[Any, 
         body: ``carry, out = body(carry, item)``; traced once.
         items: What they take one by one, along the first axis.
         unroll: Turns that are compiled as one.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [v.tolist() for v in scan(lambda c, x: (c + x, c), 0, jnp.arange(3))]
+        [3, [0, 0, 1]]
     """
     if jax.default_backend() != "cpu":
         body = _lighten(body, carry, items)

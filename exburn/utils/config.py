@@ -21,6 +21,17 @@ class Config:
     Raises:
         ArgumentError: An entry is changed while it is frozen.
 
+    Example:
+        >>> config = Config(learning_rate=0.1)
+        >>> config.momentum = 0.9
+        >>> config["momentum"], config.to_json()
+        (0.9, '{"learning_rate": 0.1, "momentum": 0.9}')
+        >>> config.freeze()
+        >>> config.seed = 1
+        Traceback (most recent call last):
+        exburn.errors.ArgumentError: Config: it is frozen, so 'seed' cannot be changed
+          → config.unfreeze() lets it.
+
     Source: ``keras.utils.Config``.
     """
 

@@ -86,6 +86,19 @@ def image_dataset_from_directory(
         MissingFileError: There is no such folder.
         DataError: No image is in it.
         MissingDependencyError: Pillow is not installed.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> from exburn.utils import array_to_img
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for kind in ("cat", "dog"):
+        ...     (folder / kind).mkdir()
+        ...     array_to_img(np.zeros((8, 8, 3))).save(folder / kind / "1.png")
+        >>> options = {"image_size": (4, 4), "verbose": False}
+        >>> images = image_dataset_from_directory(folder, **options)
+        >>> [x.shape for x, y in images], images.class_names
+        ([(2, 4, 4, 3)], ['cat', 'dog'])
     """
     op = "image_dataset_from_directory"
     data_format = check_format(op, data_format)
@@ -152,6 +165,16 @@ def text_dataset_from_directory(
         ArgumentError: Arguments that exclude each other, or are out of range.
         MissingFileError: There is no such folder.
         DataError: No text is in it.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for kind in ("bad", "good"):
+        ...     (folder / kind).mkdir()
+        ...     _ = (folder / kind / "1.txt").write_text(f"a {kind} film")
+        >>> texts = text_dataset_from_directory(folder, shuffle=False, verbose=False)
+        >>> [(x.tolist(), y.tolist()) for x, y in texts]
+        [(['a bad film', 'a good film'], [0, 1])]
     """
 
     def read(path: str) -> np.ndarray:
@@ -217,6 +240,18 @@ def audio_dataset_from_directory(
         MissingFileError: There is no such folder.
         DataError: No recording is in it.
         FileFormatError: A file is no WAV of whole numbers, or has another rate.
+
+    Example:
+        >>> import pathlib, tempfile, wave
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for kind in ("no", "yes"):
+        ...     (folder / kind).mkdir()
+        ...     with wave.open(str(folder / kind / "1.wav"), "wb") as file:
+        ...         file.setparams((1, 2, 16000, 0, "NONE", ""))
+        ...         file.writeframes(bytes(320))
+        >>> sounds = audio_dataset_from_directory(folder, verbose=False)
+        >>> [x.shape for x, y in sounds]
+        [(2, 160, 1)]
     """
     op = "audio_dataset_from_directory"
     if ragged:

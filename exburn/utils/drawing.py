@@ -74,6 +74,16 @@ def plot_model(
         UnknownNameError: An unknown ``rankdir``, ``splines`` or format.
         ArgumentError: ``layer_range`` matches no layer, or the picture would be too
             large.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)], name="small")
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "model.svg")
+        >>> plot_model(model, path, show_shapes=True)
+        <Diagram of small: 2 boxes, 1 arrow>
+        >>> path.read_text().startswith("<svg")
+        True
     """
     op = "plot_model"
     dpi = check_count(op, "dpi", dpi)
@@ -138,6 +148,14 @@ def model_to_dot(
     Raises:
         MissingDependencyError: pydot is not installed.
         NotBuiltError: The model has no shapes yet.
+
+    Example:
+        >>> import pytest
+        >>> _ = pytest.importorskip("pydot")
+        >>> from exburn import Input, Sequential, layers
+        >>> model = Sequential([Input((2,)), layers.Dense(3)])
+        >>> model_to_dot(model).get_type()
+        'digraph'
     """
     if subgraph:
         raise ArgumentError(

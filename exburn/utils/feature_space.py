@@ -87,6 +87,18 @@ class FeatureSpace(Layer):
         DataError: A column is missing, or there is one that is no feature.
         NotBuiltError: Data came before ``adapt``.
 
+    Example:
+        >>> table = {"age": [20.0, 40.0], "town": ["Delft", "Ghent"]}
+        >>> space = FeatureSpace(
+        ...     {"age": "float_normalized", "town": "string_categorical"},
+        ... )
+        >>> space.adapt(table)
+        >>> space(table).tolist()
+        [[-1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0]]
+        >>> import pandas
+        >>> space(pandas.DataFrame(table))[0].tolist()
+        [-1.0, 0.0, 0.0, 1.0]
+
     Source: ``keras.utils.FeatureSpace``, which needs TensorFlow.
     """
 

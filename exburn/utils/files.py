@@ -77,6 +77,16 @@ def get_file(
         ArgumentError: ``origin`` is missing, or ``fname`` is no plain name.
         DataError: The file is not in the cache and cannot be downloaded.
         FileFormatError: The digest differs, or the archive cannot be unpacked safely.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "words.txt").write_text("one two")
+        >>> origin = (folder / "words.txt").as_uri()
+        >>> path = get_file(origin=origin, cache_dir=folder)  # doctest: +ELLIPSIS
+        Downloading data from ...words.txt
+        >>> pathlib.Path(path).read_text()
+        'one two'
     """
     if not origin:
         raise ArgumentError(_OP, "origin, the URL, must be given")

@@ -68,6 +68,13 @@ def load_img(
 
     Warns:
         UserWarning: Values of a 32-bit image are cut off or rounded.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> save_img(file, np.zeros((4, 6, 3)), file_format="png")
+        >>> load_img(file, target_size=(2, 3)).size
+        (3, 2)
     """
     image = open_image(path, color_mode)
     if image.mode in _DEEP and color_mode == "grayscale":

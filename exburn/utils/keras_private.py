@@ -67,6 +67,11 @@ def get_keras_mask(x: Any) -> Any:
 
     Args:
         x: The array or symbol.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> get_keras_mask(jnp.ones(2)) is None
+        True
     """
     return mask_of(x)
 
@@ -77,6 +82,13 @@ def set_keras_mask(x: Any, mask: Any) -> None:
     Args:
         x: The array or symbol.
         mask: Its mask: True where an entry counts.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, mask = jnp.ones(2), jnp.array([True, False])
+        >>> set_keras_mask(x, mask)
+        >>> get_keras_mask(x).tolist()
+        [True, False]
     """
     ctx = forward_context.current()
     if isinstance(x, Symbol) or ctx is None:
@@ -234,6 +246,11 @@ def get_global_attribute(
         name: The name.
         default: What is returned where there is nothing.
         set_to_default: Whether the default is stored, too.
+
+    Example:
+        >>> set_global_attribute("private_example", 3)
+        >>> get_global_attribute("private_example"), get_global_attribute("no", 1)
+        (3, 1)
     """
     if name not in _attributes and set_to_default:
         _attributes[name] = default

@@ -32,6 +32,12 @@ class Progbar:
 
     Raises:
         ArgumentError: Both kinds of names are given.
+
+    Example:
+        >>> bar = Progbar(2, verbose=2)
+        >>> bar.update(1, [("loss", 1.0)])
+        >>> bar.update(2, [("loss", 3.0)])  # doctest: +ELLIPSIS
+        2/2 - 0s - ... - loss: 3.0000
     """
 
     def __init__(

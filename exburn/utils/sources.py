@@ -14,6 +14,12 @@ def get_source_inputs(tensor: Symbol) -> list[Symbol]:
 
     Args:
         tensor: A symbol of a functional model.
+
+    Example:
+        >>> from exburn.layers import Input
+        >>> a, b = Input((2,), name="a"), Input((2,), name="b")
+        >>> [s.name for s in get_source_inputs(a + b * 2)]
+        ['a', 'b']
     """
     symbols: dict[int, Symbol] = {}
     seen: set[int] = set()

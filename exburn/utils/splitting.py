@@ -42,6 +42,11 @@ def split_dataset(
     Raises:
         ArgumentError: The sizes are missing or do not fit.
         DataError: The data set is empty, or the arrays' lengths differ.
+
+    Example:
+        >>> left, right = split_dataset(np.arange(10), left_size=0.8)
+        >>> len(left), [int(x) for x in right]
+        (8, [8, 9])
     """
     samples = _samples(dataset)
     total = len(samples)
@@ -174,6 +179,12 @@ def timeseries_dataset_from_array(
     Raises:
         ArgumentError: An argument is out of range.
         DataError: Not one window fits.
+
+    Example:
+        >>> series = np.arange(6)
+        >>> x, y = next(iter(timeseries_dataset_from_array(series, series[3:], 3)))
+        >>> x.tolist(), y.tolist()
+        ([[0, 1, 2], [1, 2, 3], [2, 3, 4]], [3, 4, 5])
     """
     op = "timeseries_dataset_from_array"
     data, targets = (

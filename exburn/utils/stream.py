@@ -90,6 +90,14 @@ class Stream(StreamDataset):
 
     Raises:
         ArgumentError: There is no such format.
+
+    Example:
+        >>> numbers = Stream(lambda epoch: iter(range(4)), 4)
+        >>> batches = numbers.map(lambda x: x + 1).batch(3)
+        >>> [x.tolist() for x in batches]
+        [[1, 2, 3], [4]]
+        >>> batches
+        <Stream 'dataset': 2 batches of 3 rows · int64[None]>
     """
 
     def __init__(
@@ -412,6 +420,11 @@ class Stream(StreamDataset):
 
         Raises:
             ArgumentError: A number is below 1.
+
+        Example:
+            >>> batches = Stream(lambda epoch: [np.arange(3), np.arange(3, 5)])
+            >>> [batch.tolist() for batch in batches.rebatch(4)]
+            [[0, 1, 2, 3], [4]]
         """
         several = isinstance(batch_size, list | tuple)
         sizes = batch_size if several and batch_size else [batch_size]
@@ -443,6 +456,11 @@ class Stream(StreamDataset):
             ArgumentError: ``batch_size`` is below 1; while iterating, shapes or values
                 have not the parts of the samples.
             ShapeError: While iterating: a sample is larger than its shape.
+
+        Example:
+            >>> words = Stream(lambda epoch: [np.array([1]), np.array([2, 3])])
+            >>> [batch.tolist() for batch in words.padded_batch(2)]
+            [[[1, 0], [2, 3]]]
         """
         size = check_count("padded_batch", "batch_size", batch_size)
 
@@ -508,6 +526,11 @@ class Stream(StreamDataset):
 
         Raises:
             DTypeError: While iterating: it gives anything else.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(3))
+            >>> [int(x) for x in numbers.flat_map(lambda n: [n] * int(n))]
+            [1, 2, 2]
         """
         return self._flat("flat_map", map_func, 1, 1)
 
@@ -531,6 +554,11 @@ class Stream(StreamDataset):
         Raises:
             ArgumentError: A number is below 1.
             DTypeError: While iterating: the function gives no stream.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(2))
+            >>> [int(x) for x in numbers.interleave(lambda n: [n, n + 10])]
+            [0, 1, 10, 11]
         """
         cycle = 16 if cycle_length in (None, -1) else cycle_length
         return self._flat("interleave", map_func, cycle, block_length)
@@ -564,6 +592,11 @@ class Stream(StreamDataset):
         Raises:
             ArgumentError: There is no stream among them.
             DTypeError: While iterating: one has no elements.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(3), 3)
+            >>> [(int(a), int(b)) for a, b in Stream.zip(numbers, numbers.skip(1))]
+            [(0, 1), (1, 2)]
         """
         nested = datasets[0] if len(datasets) == 1 else datasets
         parts, treedef = jax.tree.flatten(nested, is_leaf=_is_dataset)
@@ -591,6 +624,11 @@ class Stream(StreamDataset):
         Args:
             initial_state: The first state.
             reduce_func: Called with the state and an element.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(4))
+            >>> int(numbers.reduce(0, lambda state, n: state + n))
+            6
         """
         return functools.reduce(reduce_func, self.as_numpy_iterator(), initial_state)
 
@@ -600,6 +638,11 @@ class Stream(StreamDataset):
         Args:
             initial_state: The first state, of each loop.
             scan_func: ``state, output = scan_func(state, element)``.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(4))
+            >>> [int(x) for x in numbers.scan(0, lambda s, n: (s + n, s + n))]
+            [0, 1, 3, 6]
         """
 
         def make(epoch):
@@ -615,6 +658,11 @@ class Stream(StreamDataset):
 
         Args:
             predicate: Called as the function of ``map``.
+
+        Example:
+            >>> numbers = Stream(lambda epoch: range(9))
+            >>> [int(x) for x in numbers.take_while(lambda n: n < 3)]
+            [0, 1, 2]
         """
         apply = self._applying(predicate)
         return self._derive(

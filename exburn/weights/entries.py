@@ -94,6 +94,11 @@ class Table:
             entries, only, harmless: As of ``Table``.
             defaults: Other defaults, by the names of the entries.
             without: Entries that the table is not to have.
+
+        Example:
+            >>> table = Table("config.json", [Field("layers", "layers", whole(), 12)])
+            >>> table.derive(defaults={"layers": 24}).read({}, "op")
+            {'layers': 24}
         """
         entries, only, harmless = list(entries), dict(only or {}), set(harmless)
         for key, value in (defaults or {}).items():
@@ -348,6 +353,11 @@ def section(table: Table, op: str) -> Kind:
 
     Args:
         table: Of its entries.
+
+    Example:
+        >>> rope = Table("config.json", [Field("base", "base", real(), 1e4)])
+        >>> section(rope, "op")({"base": 5})
+        {'base': 5.0}
     """
 
     def read(value: Any) -> dict[str, Any]:

@@ -27,6 +27,11 @@ class Size:
         unit: How long the axis is for each one of the size.
         each: How many numbers each one of the size makes at least, for files that lack
             such tensors.
+
+    Example:
+        >>> size = Size("num_hidden_layers", 2, r"layers\\.(\\d+)\\.")
+        >>> size.found({"layers.0.weight": (3,)})
+        1
     """
 
     entry: str

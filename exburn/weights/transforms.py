@@ -336,6 +336,9 @@ def _one(op: str, values: tuple) -> tuple:
 class _Concat(Transform):
     """Puts several arrays of equal shapes together in one weight.
 
+    Args:
+        axis: The axis that grows.
+
     Example:
         >>> (both,) = concat(0).load((np.array([1]), np.array([2])), ((2,),))
         >>> both.tolist()

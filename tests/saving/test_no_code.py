@@ -23,12 +23,13 @@ ALLOWED = {
     # Extras named in the file.
     "exburn/serving/__init__.py": {"require"},
     "exburn/tuning/optuna.py": {"require"},
+    "exburn/visualization/figures.py": {"require"},
     "exburn/tuning/plots.py": {"require"},
     "exburn/tuning/ray.py": {"require"},
     # `exburn serve --import MODULE`: who types the command names the module.
     "exburn/command_line/modules.py": {"import_module"},
-    # The writer of a format is of a table in the file.
-    "exburn/export/formats.py": {"import_module"},
+    # The converter beside the script that was started, in a process of its own.
+    "exburn/export/job.py": {"import_module"},
     # The user's own program is run, whose imports of Keras find parts of ExBurn.
     "exburn/utils/keras_alias.py": {"import_module", "runpy"},
     # Published files of lists, read only if their SHA-256 is the one written here.

@@ -8,8 +8,8 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.models.inspection import prepare_plan
+from exburn.training.forward_cache import ForwardCache
 from exburn.training.memory import state_specs
-from exburn.training.prepare import Preparer
 
 COLUMNS, ROWS = 5, 40
 X = np.random.default_rng(0).integers(0, ROWS, (48, COLUMNS)).astype("int32")
@@ -56,7 +56,7 @@ def in_loop():
 
 def trained(make, joins, monkeypatch):
     if not joins:
-        monkeypatch.setattr(Preparer, "_joins_lookups", lambda self, placement: False)
+        monkeypatch.setattr(ForwardCache, "joins_lookups", lambda self, parts: False)
     model = make()
     model.compile("adam", loss="mse")
     history = model.fit(X, Y, batch_size=20, epochs=2, verbose=0)

@@ -104,6 +104,11 @@ def nan_to_num(
             default.
         neginf: What replaces negative infinity; the lowest number of the dtype by
             default.
+
+    Example:
+        >>> import numpy as np
+        >>> nan_to_num([1.0, np.nan]).tolist()
+        [1.0, 0.0]
     """
     return jnp.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
 
@@ -256,6 +261,11 @@ def fmax(x1: Tensor, x2: Tensor) -> jax.Array:
     """The larger of two entries; the other one where one is NaN.
 
     It is ``jax.numpy.fmax``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> fmax([1.0, np.nan], [2.0, 2.0]).tolist()
+        [2.0, 2.0]
     """
     return jnp.fmax(x1, x2)
 
@@ -265,6 +275,11 @@ def fmin(x1: Tensor, x2: Tensor) -> jax.Array:
     """The smaller of two entries; the other one where one is NaN.
 
     It is ``jax.numpy.fmin``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> fmin([1.0, np.nan], [2.0, 2.0]).tolist()
+        [1.0, 2.0]
     """
     return jnp.fmin(x1, x2)
 

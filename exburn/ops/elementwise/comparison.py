@@ -36,6 +36,11 @@ def isfinite(x: Tensor) -> jax.Array:
     """Tells whether each entry is neither infinite nor NaN.
 
     It is ``jax.numpy.isfinite``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> isfinite([1.0, np.inf, np.nan]).tolist()
+        [True, False, False]
     """
     return jnp.isfinite(x)
 
@@ -45,6 +50,11 @@ def isinf(x: Tensor) -> jax.Array:
     """Tells whether each entry is infinite.
 
     It is ``jax.numpy.isinf``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> isinf([1.0, -np.inf, np.nan]).tolist()
+        [False, True, False]
     """
     return jnp.isinf(x)
 
@@ -54,6 +64,11 @@ def isnan(x: Tensor) -> jax.Array:
     """Tells whether each entry is NaN.
 
     It is ``jax.numpy.isnan``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> isnan([1.0, np.inf, np.nan]).tolist()
+        [False, False, True]
     """
     return jnp.isnan(x)
 
@@ -63,6 +78,11 @@ def isneginf(x: Tensor) -> jax.Array:
     """Tells whether each entry is negative and infinite.
 
     It is ``jax.numpy.isneginf``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> isneginf([1.0, -np.inf, np.inf]).tolist()
+        [False, True, False]
     """
     return jnp.isneginf(x)
 
@@ -72,6 +92,11 @@ def isposinf(x: Tensor) -> jax.Array:
     """Tells whether each entry is positive and infinite.
 
     It is ``jax.numpy.isposinf``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> isposinf([1.0, -np.inf, np.inf]).tolist()
+        [False, False, True]
     """
     return jnp.isposinf(x)
 

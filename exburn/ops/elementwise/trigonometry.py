@@ -208,6 +208,11 @@ def rad2deg(x: Tensor) -> jax.Array:
     """Radians as degrees.
 
     It is ``jax.numpy.rad2deg``, with Keras' arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> rad2deg([np.pi]).round().tolist()
+        [180.0]
     """
     return jnp.rad2deg(x)
 

@@ -34,6 +34,11 @@ def nanargmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> jax
 
     Args:
         axis: The axis; all entries as one row by default.
+
+    Example:
+        >>> import numpy as np
+        >>> int(nanargmax([np.nan, 1.0, 2.0]))
+        2
     """
     return jnp.nanargmax(x, axis=axis, keepdims=keepdims)
 
@@ -46,6 +51,11 @@ def nanargmin(x: Tensor, axis: int | None = None, keepdims: bool = False) -> jax
 
     Args:
         axis: The axis; all entries as one row by default.
+
+    Example:
+        >>> import numpy as np
+        >>> int(nanargmin([np.nan, 1.0, 2.0]))
+        1
     """
     return jnp.nanargmin(x, axis=axis, keepdims=keepdims)
 
@@ -58,6 +68,11 @@ def nancumprod(x: Tensor, axis: int | None = None, dtype: DType = None) -> jax.A
 
     Args:
         axis: The axis; all entries as one row by default.
+
+    Example:
+        >>> import numpy as np
+        >>> nancumprod([2.0, np.nan, 3.0]).tolist()
+        [2.0, 2.0, 6.0]
     """
     return jnp.nancumprod(x, axis=axis, dtype=dtype)
 
@@ -70,6 +85,11 @@ def nancumsum(x: Tensor, axis: int | None = None, dtype: DType = None) -> jax.Ar
 
     Args:
         axis: The axis; all entries as one row by default.
+
+    Example:
+        >>> import numpy as np
+        >>> nancumsum([2.0, np.nan, 3.0]).tolist()
+        [2.0, 2.0, 5.0]
     """
     return jnp.nancumsum(x, axis=axis, dtype=dtype)
 
@@ -82,6 +102,11 @@ def nanmax(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanmax([1.0, np.nan]))
+        1.0
     """
     return jnp.nanmax(x, axis=axis, keepdims=keepdims)
 
@@ -94,6 +119,11 @@ def nanmean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanmean([1.0, np.nan, 3.0]))
+        2.0
     """
     return jnp.nanmean(x, axis=axis, keepdims=keepdims)
 
@@ -106,6 +136,11 @@ def nanmedian(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanmedian([1.0, np.nan, 3.0]))
+        2.0
     """
     return jnp.nanmedian(x, axis=hashable_axis(axis), keepdims=keepdims)
 
@@ -118,6 +153,11 @@ def nanmin(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanmin([1.0, np.nan]))
+        1.0
     """
     return jnp.nanmin(x, axis=axis, keepdims=keepdims)
 
@@ -139,6 +179,11 @@ def nanpercentile(
         axis: The axes that go away, an integer or several; all of them by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or
             ``"nearest"``: what is between two entries.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanpercentile([1.0, np.nan, 3.0], 50))
+        2.0
     """
     return jnp.nanpercentile(
         x, q, axis=hashable_axis(axis), method=method, keepdims=keepdims
@@ -153,6 +198,11 @@ def nanprod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanprod([2.0, np.nan, 3.0]))
+        6.0
     """
     return jnp.nanprod(x, axis=axis, keepdims=keepdims)
 
@@ -174,6 +224,11 @@ def nanquantile(
         axis: The axes that go away, an integer or several; all of them by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or
             ``"nearest"``: what is between two entries.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanquantile([1.0, np.nan, 3.0], 0.5))
+        2.0
     """
     return jnp.nanquantile(
         x, q, axis=hashable_axis(axis), method=method, keepdims=keepdims
@@ -188,6 +243,11 @@ def nanstd(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanstd([1.0, np.nan, 3.0]))
+        1.0
     """
     return jnp.nanstd(x, axis=axis, keepdims=keepdims)
 
@@ -200,6 +260,11 @@ def nansum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nansum([2.0, np.nan, 3.0]))
+        5.0
     """
     return jnp.nansum(x, axis=axis, keepdims=keepdims)
 
@@ -212,5 +277,10 @@ def nanvar(x: Tensor, axis: Axis = None, keepdims: bool = False) -> jax.Array:
 
     Args:
         axis: The axes that go away, an integer or several; all of them by default.
+
+    Example:
+        >>> import numpy as np
+        >>> float(nanvar([1.0, np.nan, 3.0]))
+        1.0
     """
     return jnp.nanvar(x, axis=axis, keepdims=keepdims)

@@ -171,6 +171,12 @@ def clip_to_image_size(
     Raises:
         ArgumentError: The format is another, or the image's size is missing.
         ShapeError: The last axis does not hold four numbers.
+
+    Example:
+        >>> boxes = {"boxes": [[-5, 2, 9, 30], [12, 0, 15, 4]], "labels": [3, 1]}
+        >>> clipped = clip_to_image_size(boxes, height=10, width=10)
+        >>> clipped["boxes"].tolist(), clipped["labels"].tolist()
+        ([[0, 2, 9, 10], [10, 0, 10, 4]], [3, -1])
     """
     op = "clip_to_image_size"
     _require_corners(op, bounding_box_format, ("xyxy", "rel_xyxy"))
@@ -253,6 +259,13 @@ def affine_transform(
     Raises:
         ArgumentError: The format is another.
         ShapeError: The last axis does not hold four numbers.
+
+    Example:
+        >>> turned = affine_transform(
+        ...     [[1.0, 1.0, 3.0, 2.0]], 90.0, 0.0, 0.0, 1.0, 0.0, 0.0, 5, 5
+        ... )
+        >>> turned.round(4).tolist()
+        [[1.0, 1.0, 2.0, 3.0]]
     """
     op = "affine_transform"
     _require_corners(op, bounding_box_format)
@@ -404,6 +417,13 @@ def encode_box_to_deltas(
         ArgumentError: A format or ``variance`` is wrong, or the image's size missing.
         ShapeError: The last axis does not hold four numbers.
 
+    Example:
+        >>> deltas = encode_box_to_deltas(
+        ...     [[0, 0, 10, 10]], [[5, 0, 15, 20]], "xyxy", "xyxy"
+        ... )
+        >>> deltas.round(3).tolist()
+        [[0.5, 0.5, 0.6930000185966492, 0.0]]
+
     Source: Girshick et al., *Rich Feature Hierarchies for Accurate Object Detection and
     Semantic Segmentation*, 2014.
     """
@@ -447,6 +467,12 @@ def decode_deltas_to_boxes(
     Raises:
         ArgumentError: A format or ``variance`` is wrong, or the image's size missing.
         ShapeError: The last axis does not hold four numbers.
+
+    Example:
+        >>> decode_deltas_to_boxes(
+        ...     [[0, 0, 10, 10]], [[0.5, 0.5, 0.0, 0.0]], "xyxy", "xyxy"
+        ... ).tolist()
+        [[5.0, 5.0, 15.0, 15.0]]
     """
     op = "decode_deltas_to_boxes"
     variance = _check_variance(op, variance)
@@ -494,6 +520,12 @@ def compute_iou(
     Raises:
         ArgumentError: The format is unknown, or the image's size is missing.
         ShapeError: The boxes have another rank.
+
+    Example:
+        >>> compute_iou([[0, 0, 2, 2]], [[1, 0, 3, 2], [5, 5, 6, 6]], "xyxy").round(
+        ...     4
+        ... ).tolist()
+        [[0.33329999446868896, 0.0]]
     """
     op = "compute_iou"
     height, width = _size(image_shape)
@@ -536,6 +568,10 @@ def compute_ciou(boxes1, boxes2, bounding_box_format, image_shape=None):
     Raises:
         ArgumentError: The format is unknown, or the image's size is missing.
         ShapeError: The last axis does not hold four numbers.
+
+    Example:
+        >>> round(float(compute_ciou([0, 0, 2, 2], [1, 0, 3, 2], "xyxy")), 4)
+        0.2564
 
     Source: Zheng et al., *Distance-IoU Loss: Faster and Better Learning for Bounding
     Box Regression*, 2020.

@@ -55,7 +55,7 @@ class Browser:
         self._connection = self._connecting.__enter__()
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
-        self._training_session = attached["sessionId"]
+        self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
             self.send(f"{domain}.enable")
 
@@ -65,8 +65,8 @@ class Browser:
         """The result of a command."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
-        if self._training_session is not None:
-            message["sessionId"] = self._training_session
+        if self._session is not None:
+            message["sessionId"] = self._session
         self._connection.send(json.dumps(message))
         while True:
             answer = json.loads(self._connection.recv(timeout=20))

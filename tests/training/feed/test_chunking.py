@@ -6,7 +6,7 @@ from tests.distribution.devices import on_devices
 from tests.training.batches import Batches, X, Y
 
 import exburn as keras
-from exburn.training import memory, prepare
+from exburn.training import memory, program_cache
 from exburn.training.feed import chunking
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -71,7 +71,7 @@ def test_several_devices_are_planned_for_by_what_each_of_them_does():
                 return True
 
             patch.setattr(chunking, "chunk_steps", steps)
-            patch.setattr(prepare, "compiler_options", told)
+            patch.setattr(program_cache, "compiler_options", told)
             patch.setattr(memory, "fits_device", fits)
             model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
             model.compile("sgd", "mse", **options)
