@@ -32,7 +32,7 @@ def train_in_torch(
 
     Args:
         model: The module, on the device of the data.
-        measure: Loss and accuracy of logits and targets.
+        measure: Loss and accuracy of outputs and targets.
         x, y: The data.
         batch: Rows of a step; rows that are left over are left out.
         epochs: How many.
@@ -48,8 +48,10 @@ def train_in_torch(
 
     def forward(x: Any, y: Any) -> tuple[Any, Any]:
         with torch.autocast(device, dtype=torch.bfloat16, enabled=bfloat16):
-            logits = model(x)
-        return measure(logits.float(), y)
+            outputs = model(x)
+        if isinstance(outputs, tuple):  # the output, and a loss that the model adds
+            return measure(tuple(o.float() for o in outputs), y)
+        return measure(outputs.float(), y)
 
     call = torch.compile(forward) if compiled else forward
     times = [time.perf_counter()]
@@ -61,7 +63,7 @@ def train_in_torch(
             loss, hit = call(x[rows], y[rows])
             loss.backward()
             optimizer.step()
-            total, hits = total + loss.detach(), hits + hit
+            total, hits = total + loss.detach(), hits + hit.detach()
         float(total + hits)
         times.append(time.perf_counter())
         if enough is not None and enough(times):
