@@ -30,7 +30,7 @@ class Size:
 
     Example:
         >>> size = Size("num_hidden_layers", 2, r"layers\\.(\\d+)\\.")
-        >>> size.found({"layers.0.weight": (3,)})
+        >>> size.in_file({"layers.0.weight": (3,)})
         1
     """
 
