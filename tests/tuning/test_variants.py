@@ -49,7 +49,8 @@ def test_what_no_array_stands_for_makes_programs_of_their_own():
 
 def test_a_lane_begins_with_the_weights_of_its_seed():
     trials = [{"seed": 4}, {"seed": 5}]
-    state = variants_of(make_model(seed=9), trials)[0].states.initial(trials)
+    variants = variants_of(make_model(seed=9), trials)
+    state = variants[0].states.initial(trials)
     for lane, seed in enumerate((4, 5)):
         alone = make_model(seed=seed).get_layer("hidden").kernel
         own = state.params["hidden/kernel"][lane]
@@ -60,7 +61,8 @@ def test_weights_that_somebody_has_changed_are_those_of_all_lanes():
     model, trials = make_model(), [{"seed": 4}, {"seed": 5}]
     kernel = np.ones((5, 6), np.float32)
     model.get_layer("hidden").kernel.assign(kernel)
-    state = variants_of(model, trials)[0].states.initial(trials)
+    variants = variants_of(model, trials)
+    state = variants[0].states.initial(trials)
     np.testing.assert_array_equal(state.params["hidden/kernel"], [kernel, kernel])
     assert (state.params["out/kernel"][0] != state.params["out/kernel"][1]).any()
 
