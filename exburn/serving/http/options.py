@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-from exburn.core.checks import check_count, check_optional
+from exburn.core.checks import (
+    check_count,
+    check_integer,
+    check_optional,
+    check_text,
+)
+from exburn.errors import ArgumentError
 from exburn.serving.http.limits import size_in_bytes
 from exburn.serving.http.origins import texts
 from exburn.serving.options import (
@@ -19,6 +26,7 @@ from exburn.serving.options import (
 )
 
 _OP = "Server"
+_NO_KEYS = "Without keys, api_keys=(), whoever reaches the port may ask."
 
 
 def split_names(text: str) -> list[str]:
@@ -105,11 +113,17 @@ class ServerOptions:
     serving: ServingOptions
 
     def __post_init__(self) -> None:
-        keys = self.api_keys
+        if self.api_keys is None:  # an absent variable must not open the server
+            raise ArgumentError(
+                _OP, "api_keys must be a list of texts, received None", hint=_NO_KEYS
+            )
         hour = {"most": 3600.0}
         normalize(
             self,
-            api_keys=[keys] if isinstance(keys, str) else list(keys),
+            host=check_text(_OP, "host", self.host),
+            port=_check_port(self.port),
+            log_level=_check_level(self.log_level),
+            api_keys=texts("api_keys", self.api_keys),
             allowed_hosts=texts("allowed_hosts", self.allowed_hosts),
             cors_origins=texts("cors_origins", self.cors_origins),
             drain=seconds(_OP, "drain", self.drain),
@@ -129,3 +143,20 @@ class ServerOptions:
         """The keyword arguments of a ``Server`` of these options."""
         own = {name: value for name, value in vars(self).items() if name != "serving"}
         return own | vars(self.serving)
+
+
+def _check_port(port: Any) -> int:
+    port = check_integer(_OP, "port", port)
+    if not 0 <= port <= 65535:
+        raise ArgumentError(_OP, f"port must be from 0 to 65535, received {port}")
+    return port
+
+
+def _check_level(level: Any) -> Any:
+    """A level of Python's `logging`, by its name or number."""
+    names = logging.getLevelNamesMapping()
+    if isinstance(level, int) or isinstance(level, str) and level in names:
+        return level
+    raise ArgumentError(
+        _OP, f"log_level is one of {', '.join(names)}, received {level!r}"
+    )
