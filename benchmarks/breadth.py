@@ -185,7 +185,7 @@ def child(works: str, peer: str, epochs: int, shrink: int) -> None:
 
 
 def environment(peer: str, device: str) -> dict[str, str]:
-    """What a peer's process finds set."""
+    """The environment of a peer's process."""
     # The next process needs the memory that this one would keep from it.
     more = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if device == "cpu":

@@ -350,7 +350,10 @@ class Translator(Cell):
         import jax.numpy as jnp
 
         make, n = Weights(), self.units
-        gru = lambda: {"in": make.dense(n, 3 * n), "rec": make.dense(n, 3 * n)}  # noqa: E731
+
+        def gru() -> dict[str, Any]:
+            return {"in": make.dense(n, 3 * n), "rec": make.dense(n, 3 * n)}
+
         params = {
             "source": make.normal(1000, n), "target": make.normal(1000, n),
             "read": gru(), "write": gru(), "out": make.dense(2 * n, 1000),

@@ -141,7 +141,7 @@ class Logger(Callback):
 
     def on_exit(self, error: BaseException | None = None) -> None:
         queue = self._queue
-        if queue is None or queue.closed:
+        if queue is None or queue.is_closed:
             return
         failed = not (error is None or isinstance(error, GeneratorExit))
         self._target.leave(failed)

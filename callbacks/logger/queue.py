@@ -79,7 +79,7 @@ class LogQueue:
             self._changed.notify()
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Tells whether it takes no more records."""
         return self._closing
 

@@ -1,1 +1,1 @@
-"""What data sets are fetched, read and split by."""
+"""Fetching, reading and splitting of data sets."""

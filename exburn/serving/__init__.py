@@ -44,3 +44,7 @@ def _require_packages() -> None:
 
 
 __getattr__ = importer(__name__, _OF_SERVERS, before=_require_packages)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -47,7 +47,7 @@ class Answer(concurrent.futures.Future):
         self._queue: Any = None
         self._request: Callable[[], Any] = _nothing
 
-    def note_queue(self, queue: Any, request: Any) -> None:
+    def queued(self, queue: Any, request: Any) -> None:
         """Tells where the request waits.
 
         It is referred to weakly: with a cycle, its arrays would stay until the garbage

@@ -146,7 +146,7 @@ class Batcher:
             hold: Whether others come at once, so that only a full batch is to begin
                 before ``release`` is called as often, or ``_HELD`` seconds later.
         """
-        request.answer.note_queue(self, request)
+        request.answer.queued(self, request)
         with self._lock:
             if self.closing:
                 self.recorder.count("refused")

@@ -61,6 +61,14 @@ def test_a_table_names_each_once():
         assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize(
+    "package", ["exburn", "exburn.compression", "exburn.datasets", "exburn.serving"]
+)
+def test_names_that_are_imported_late_are_listed(package):
+    module = importlib.import_module(package)
+    assert set(module.__all__) <= set(dir(module))
+
+
 _LIGHT = """
 import sys, exburn
 model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])

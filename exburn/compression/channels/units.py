@@ -211,7 +211,7 @@ class LayerCall:
 
     @property
     def channel_axis(self) -> int:
-        """Where the layer has the channels of its output."""
+        """The axis of the output's channels."""
         return 1 if self.layer.data_format == "channels_first" else self.rank - 1
 
     def of(self, part: str, **changes: Any) -> LayerCall:
@@ -227,7 +227,7 @@ def ids_of(one: Channels | None) -> np.ndarray | None:
 
 
 def lies_elsewhere(one: Channels | None, axis: int) -> bool:
-    """Whether units lie along another axis than this one."""
+    """Tells if units lie along another axis than this one."""
     return one is not None and one.axis != axis
 
 
@@ -258,7 +258,7 @@ def check_activation(
 
 
 def _by_entry(activation: Any) -> bool:
-    """Whether an activation computes each entry by itself; of unknown ones: yes."""
+    """Tells if an activation computes each entry by itself; unknown ones do."""
     if activation is None:
         return True
     name = getattr(activation, "__name__", type(activation).__name__.lower())

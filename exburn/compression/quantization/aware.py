@@ -87,7 +87,7 @@ def all_ranges(model: Any) -> Iterator[tuple[str, str, Range]]:
 
 
 def is_simulated(model: Any) -> bool:
-    """Whether weights of a model are read as they will be stored."""
+    """Tells if weights of a model are read as they will be stored."""
     return any(simulated_schemes(layer) for layer in layer_paths(model).values())
 
 
@@ -199,7 +199,7 @@ def _passes(
     look: Callable[[Any, Any], Any],
     ends: dict[str, tuple[float, float]] | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """What a function sees of each activation, for parts of the batch.
+    """The results of a function of each activation, for parts of the batch.
 
     An activation that is computed more than once is seen as a whole.
     """

@@ -87,7 +87,7 @@ def _mean_shares(exact: np.ndarray, scheme: Scheme) -> np.ndarray:
 
 
 def _best_bounds(scaled: np.ndarray, x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """Where the weights of each block are cut: ``[rows, blocks, 1]``."""
+    """The limits at which each block's weights are cut: ``[rows, blocks, 1]``."""
     count = _groups(scheme)
     groups = scaled.reshape(scheme.rows, count, -1)
     x = x.reshape(len(x), count, -1).transpose(1, 0, 2)  # [blocks, n, size]
