@@ -48,6 +48,17 @@ class _LossMean(metrics.Mean):
 
     _count_key = "rows"
 
+    def update(self, state: Any, values: Any, sample_weight: Any = None) -> Any:
+        """Adds a batch's mean, which counts for its rows.
+
+        Without the guard of `Mean` for weights of zero: with it XLA rounds the product
+        before the sum, and the last bit of logged losses would be another one.
+        """
+        return {
+            "total": state["total"] + values * sample_weight,
+            "rows": state["rows"] + sample_weight,
+        }
+
 
 _LOSS_MEAN = _LossMean("loss", "float32")
 
