@@ -9,6 +9,7 @@ that its bytes do not explain. Nothing is read before its shape is known to be w
 from __future__ import annotations
 
 import io
+import mmap
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ModelFormatError, require
-from exburn.runtime.files.bounds import ROOM, ArrayBudget, Budget, is_shape
+from exburn.runtime.files.bounds import PACKED, ROOM, ArrayBudget, Budget, is_shape
 from exburn.runtime.files.ordinary import check_ordinary
+from exburn.saving.hdf5_heap import SHORT, referenced_bytes
 from exburn.saving.header import damage_error
 
 _SHUFFLE, _DEFLATE, _CHECKSUM = 2, 1, 3  # filters that HDF5 itself has
@@ -66,6 +68,7 @@ class HDF5File:
         self._arrays = ArrayBudget(size, self.damage_error)
         self._chunks = Budget(_CHUNKS + size // 8, self.damage_error)
         self._text = Budget(ROOM, self.damage_error)
+        self._data, self._long_texts = data, None
         try:
             self._file = self._h5py.File(path if data is None else io.BytesIO(data))
         except (OSError, RuntimeError, ValueError) as error:
@@ -252,6 +255,35 @@ class HDF5File:
     def _texts(self, name: str, group: str) -> Iterator[str]:
         yield from self._texts_of(self._attributes(group), name)
 
+    def _check_references(self, count: int, name: str) -> None:
+        """Refuses an array of texts that may take far more than the file has.
+
+        HDF5 copies the text behind each reference, and many may refer to the same one.
+        """
+        if count <= 1 or count * self._size <= ROOM:
+            return
+        if self._long_texts is None:
+            self._long_texts = self._referenced_bytes()
+        if count * SHORT + self._long_texts > PACKED * self._size + ROOM:
+            raise self.damage_error(
+                f"the attribute {name} refers to far more text than the file has"
+            )
+
+    def _referenced_bytes(self) -> int:
+        """Bytes that all references to long texts of the file stand for."""
+        layout = self._file.id.get_create_plist()
+        count = None
+        if layout.get_sizes() == (8, 8) and layout.get_userblock() == 0:
+            if isinstance(self._data, bytes):
+                count = referenced_bytes(self._data)
+            else:
+                handle = self._file.id.get_vfd_handle()
+                with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as data:
+                    count = referenced_bytes(data)
+        if count is None:
+            raise self.damage_error("the HDF5 file has texts as no model's file has")
+        return count
+
     def _texts_of(self, attributes: Any, name: str) -> Iterator[str]:
         if name not in attributes:
             return
@@ -264,9 +296,9 @@ class HDF5File:
             if attribute.dtype.kind == "O":
                 if self._h5py.check_string_dtype(attribute.dtype) is None:
                     raise self.damage_error(f"the attribute {name} is no text")
-                # Each may be the file's longest text, which may be the same one.
-                length = size * min(self._size, ROOM) if size > 1 else 0
-            self._text.spend(length)
+                self._check_references(size, name)
+            else:
+                self._text.spend(length)
             values = np.asarray(attributes[name], dtype=object).ravel()
             texts = [v.decode() if isinstance(v, bytes) else v for v in values]
         except (OSError, RuntimeError, ValueError, TypeError) as error:
