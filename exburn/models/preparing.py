@@ -35,6 +35,7 @@ from exburn.runtime.sharding.current import in_force
 from exburn.training.agreement import telling_failures
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
+from exburn.training.prepare import ValueCheck
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
 _LOOKED_AT = 16 << 20
@@ -86,14 +87,17 @@ def prepare(
         check_rows(op, batch[0], spec)
     targets = kind != "predict"
     finite = targets and run.check_numerics
-
-    def check(batch: tuple) -> None:
-        preparer.check(batch, spec, op, finite=finite, targets=targets)
+    check = ValueCheck(preparer, spec, op, finite, targets)
 
     if isinstance(dataset, StreamDataset):
         dataset.check = check
         dataset.check_batch(batch, 0)
-    elif dataset.is_memory_mapped or (op == "evaluate" and dataset.nbytes > _LOOKED_AT):
+    elif (
+        dataset.is_memory_mapped
+        or (op == "evaluate" and dataset.nbytes > _LOOKED_AT)
+        # If they are unchanged, they were looked at when they were sent.
+        or (train and require_trainer(model, op).kept["train"].are_of(dataset.tree))
+    ):
         dataset.check = check
     else:
         dataset.check = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Generator
 from typing import Any, TypeGuard
 
@@ -14,6 +15,7 @@ from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
 from exburn.module.building import spec_like
 from exburn.runtime.device import waking
+from exburn.runtime.donation import copies
 from exburn.runtime.placement import bound_to
 from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.training import memory
@@ -278,7 +280,24 @@ class Epochs(ChunkHandler):
             self.holder.call_hook(hook, self.done, light=light)
         self._follow()
         state, program = self.holder.state, getattr(self.programs, chunk.program)
+        if chunk.prove is not None:
+            program = functools.partial(self._try, program, chunk.prove)
         return program, (state, *chunk.arguments), {"restore": self.holder.restore}
+
+    def _try(self, program: Callable, prove: Callable, *args: Any, **options: Any):
+        """Runs a chunk on data that may have changed; again on others if they have."""
+        state, data, *places = args
+        before = copies(state.replace(metrics=None)).replace(metrics=state.metrics)
+        results = program(state, data, *places, **options)
+        try:
+            current = prove()
+        except BaseException:
+            self.holder.restore(before)
+            raise
+        if current is None:
+            return results
+        self.holder.restore(before)
+        return program(before, current, *places, **options)
 
     def shield(self) -> contextlib.AbstractContextManager[Any]:
         return defer_signals()

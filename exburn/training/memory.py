@@ -18,6 +18,7 @@ from exburn.module.building import spec_like
 from exburn.runtime.cost_model import count
 from exburn.runtime.device import waking
 from exburn.runtime.sharding.arrays import held_bytes
+from exburn.training.feed.kept_arrays import kept_bytes
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 
@@ -32,12 +33,14 @@ def free_bytes(devices: Sequence[Any] = ()) -> int:
     """Free memory of the device; of several, what each of them has at least.
 
     The process', of which several have a part each, where a backend does not say (CPU).
+    What is only kept for later runs counts as free: see ``release_kept``.
     """
     devices = devices or jax.local_devices()[:1]
     stats = [device.memory_stats() or {} for device in devices]
     if all("bytes_limit" in each for each in stats):
-        return min(s["bytes_limit"] - s.get("bytes_in_use", 0) for s in stats)
-    return free_host_bytes() // len(devices)
+        free = [s["bytes_limit"] - s.get("bytes_in_use", 0) for s in stats]
+        return min(free) + kept_bytes()
+    return (free_host_bytes() + kept_bytes()) // len(devices)
 
 
 def free_host_bytes() -> int:

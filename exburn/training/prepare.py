@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,6 +35,34 @@ from exburn.training.state import TrainState
 from exburn.training.state_holder import StateHolder
 
 _CALLS, _DRAWS = 1 << 16, 1 << 14  # predictions, and batches, of numbers of their own
+
+
+class ValueCheck:
+    """Looks at values of data, as ``Preparer.check`` does.
+
+    Equal ones find no fault in the same data.
+    """
+
+    def __init__(
+        self, preparer: Preparer, outputs: Any, op: str, finite: bool, targets: bool
+    ):
+        self._check = functools.partial(
+            preparer.check, pred_spec=outputs, op=op, finite=finite, targets=targets
+        )
+        self._seen = preparer.passes.latest, preparer.objective, outputs
+        self._asked = op, finite, targets
+
+    def __call__(self, batch: tuple) -> None:
+        self._check(batch)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ValueCheck):
+            return NotImplemented
+        same = all(map(operator.is_, self._seen, other._seen))
+        return same and self._asked == other._asked
+
+    def __hash__(self) -> int:
+        return hash((*map(id, self._seen), *self._asked))
 
 
 class Preparer:

@@ -20,6 +20,7 @@ from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
 from exburn.training.feed.base import Feed
 from exburn.training.feed.chunking import FeedRequest, make_feed, single_chunk
+from exburn.training.feed.kept_arrays import KeptArrays, owners_of
 from exburn.training.feed.plan import Decision, as_it_ran, decisions, power_of_two
 from exburn.training.objective.objective import Objective
 from exburn.training.output_collector import OutputCollector
@@ -30,6 +31,7 @@ from exburn.training.timing import Timing
 
 Sources = tuple[ArrayDataset | StreamDataset, ArrayDataset | StreamDataset | None]
 _SIZES = 2  # of single batches, for programs of their own
+_COPIED = 256 << 20  # bytes of a state that may be copied before a chunk on trial
 
 
 class Trainer:
@@ -65,6 +67,7 @@ class Trainer:
         self.decisions: list[Decision] = []
         self.timing = Timing()
         self.fitted: FitData | None = None
+        self.kept = {"train": KeptArrays(), "test": KeptArrays()}  # by their use
         self._sizes: dict[str, list[int]] = {}  # of single batches, by use
         self._provenance: Provenance | None = None  # of the fit under way
         self._described: Any = None  # what it was made of
@@ -123,6 +126,9 @@ class Trainer:
             resident=request.resident,
             earlier=earlier,
             first=first,
+            kept=self.kept["train"],
+            owners=owners_of(request.x, request.y, request.sample_weight),
+            tries=holder.held_bytes("train") <= _COPIED,
         )
         feed = make_feed(self.preparer, data.dataset, data.batch_size, order)
         validation_feed = None
@@ -135,6 +141,8 @@ class Trainer:
                 data.validation_steps,
                 reused=request.epochs - request.initial_epoch > 1,
                 resident=request.resident,
+                kept=self.kept["test"],
+                owners=owners_of(request.x, request.validation_data),
             )
         self.decisions = self._decide(feed, validation_feed, callbacks)
         owner.stop_training = resume is not None and resume.stop

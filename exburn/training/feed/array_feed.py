@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from exburn.core.random_keys import path_hash
-from exburn.data import ArrayDataset, map_leaves
+from exburn.data import ArrayDataset
 from exburn.errors import ExBurnError
 from exburn.module.building import spec_like
 from exburn.runtime.device import chosen_platform
@@ -18,12 +19,14 @@ from exburn.runtime.threads import Prefetch
 from exburn.runtime.transfer import device_constant
 from exburn.training.feed.chunk import LITTLE, Chunk
 from exburn.training.feed.gather import HostGather
+from exburn.training.feed.kept_arrays import KeptArrays
 from exburn.training.feed.plan import (
     balance_length,
     bucket,
     choose_length,
     power_of_two,
 )
+from exburn.training.feed.resident_rows import ResidentRows
 from exburn.training.placement import OneDevice
 
 _FEW = 16  # steps of a chunk whose numbers of rows stay on the device
@@ -50,6 +53,8 @@ class ArrayFeed:
             one after them.
         first: Number of the first epoch: without shuffling it begins with the first
             row, whatever its number.
+        kept, owners: As for ``ResidentRows``.
+        tries: Whether the first chunk may be one on trial: see ``Chunk.prove``.
     """
 
     ended = None  # arrays always give an epoch's batches
@@ -73,6 +78,9 @@ class ArrayFeed:
         earlier: int = 0,
         first: int = 0,
         placement: OneDevice | None = None,
+        kept: KeptArrays | None = None,
+        owners: Sequence[weakref.ref] = (),
+        tries: bool = False,
     ):
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
         self._placement = placement or OneDevice()
@@ -113,9 +121,11 @@ class ArrayFeed:
         self.counted = padded or short or many or self._width > self.batch_size
         self.padded = padded or many
         self._whole = whole
-        self._device: Any = None
+        self._tries = tries
         self.waiting: Callable[[], None] = lambda: None
         self._gatherer = HostGather()
+        own = dataset, self._gatherer, self._placement
+        self._resident_rows = ResidentRows(*own, kept, owners)
         self._ahead: tuple[tuple, Prefetch] | None = None
         self._drawn: tuple[int, int, np.ndarray] | None = None
         self._checked = dataset.check is None
@@ -192,14 +202,7 @@ class ArrayFeed:
 
     def resident_data(self) -> Any:
         """All rows on the device, where they stay until ``close``."""
-        if self._device is None:
-            self._check(self.dataset.tree)
-            tree = self.dataset.tree
-            if chosen_platform() == "cpu":
-                # JAX takes some arrays as they are, and would see some changes.
-                tree = map_leaves(self._copy_rows, tree, "")
-            self._device = self._placement.send_whole(tree)
-        return self._device
+        return self._resident_rows.take()[0]
 
     def _is_little(self) -> bool:
         """Whether a step is made more quickly than a thread would hand it over."""
@@ -226,8 +229,8 @@ class ArrayFeed:
     def close(self) -> None:
         """Drops what was made for an epoch that does not come, and ends all threads."""
         self._drop_ahead()
+        self._resident_rows.close()
         self._gatherer.close()
-        self._device = None
 
     def _drop_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None
@@ -307,18 +310,10 @@ class ArrayFeed:
             yield Chunk(None, part[None], None, 1, len(part))
 
     def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
-        data = self.resident_data()
         for chunk in self._blocks(rows, phase, begin):
-            chunk.data = data
+            chunk.data, chunk.prove = self._resident_rows.take(tries=self._tries)
             chunk.count = self._send_count(chunk.count, chunk.index.shape[1])
             yield chunk
-
-    def _copy_rows(self, _: str, leaf: Any) -> Any:
-        if not isinstance(leaf, np.ndarray):
-            return leaf
-        out = self._gatherer.empty(leaf.shape, leaf.dtype)
-        self._gatherer.copy(leaf, out)
-        return out
 
     def _check(self, rows: tuple) -> None:
         """Looks at rows, unless all of them were looked at before."""

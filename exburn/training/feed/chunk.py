@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 LITTLE = 1 << 16
@@ -26,6 +27,9 @@ class Chunk:
         samples: Real rows.
         grouped: Whether the steps are whole groups of accumulated gradients.
         rows: Real rows of each step, where others than the last one may be short.
+        prove: Where ``data`` may have changed since they were sent: ``None``, or the
+            data as they are now, with which the chunk is to be run again. To be called
+            when the program runs, which it takes no time of.
     """
 
     data: Any
@@ -35,6 +39,7 @@ class Chunk:
     samples: int
     grouped: bool = False
     rows: list[int] | None = None
+    prove: Callable[[], Any] | None = None
 
     @property
     def program(self) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,6 +21,7 @@ from exburn.training.checkpoint.resume import Resume
 from exburn.training.feed.base import ArrayFeed, Feed, StreamFeed
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.gather import HostGather
+from exburn.training.feed.kept_arrays import KeptArrays
 from exburn.training.feed.merged_batches import merged_batches
 from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
 from exburn.training.placement import OneDevice
@@ -40,6 +43,9 @@ class FeedRequest:
         earlier: Epochs of earlier runs, whose orders are left out.
         first: Number of the run's first epoch.
         use: ``"test"`` or ``"predict"`` for programs of evaluation or prediction.
+        kept, owners: What the run before has left on the device, and what has to live
+            for that: see ``ResidentRows``.
+        tries: Whether a chunk may be run before it is known that these are current.
     """
 
     training: bool
@@ -52,6 +58,9 @@ class FeedRequest:
     earlier: int = 0
     first: int = 0
     use: str | None = None
+    kept: KeptArrays | None = None
+    owners: Sequence[weakref.ref] = ()
+    tries: bool = False
 
     @property
     def plan(self) -> dict[str, int] | None:
@@ -148,6 +157,9 @@ def _make_array_feed(
         earlier=request.earlier,
         first=request.first,
         placement=placement,
+        kept=None if placement.spans_processes else request.kept,
+        owners=request.owners,
+        tries=request.tries,
     )
 
 

@@ -1,0 +1,102 @@
+"""Arrays that stay on the device between runs: who keeps them alive, and how long."""
+
+import gc
+import weakref
+
+import jax
+import numpy as np
+
+from exburn.training.feed import kept_arrays
+from exburn.training.feed.kept_arrays import (
+    KeptArrays,
+    Slot,
+    kept_bytes,
+    memory_of,
+    owners_of,
+    release_kept,
+)
+
+
+def slot(host, digest=b"1"):
+    key = digest, host.shape, host.dtype.str, None
+    return Slot(memory_of(host), key, jax.device_put(host.copy()))
+
+
+def kept_of(*hosts, owners=(), digest=b"1"):
+    kept = KeptArrays()
+    kept.keep([slot(host, digest) for host in hosts], owners, ())
+    return kept
+
+
+def test_they_go_when_the_last_owner_does():
+    release_kept()
+    x, y = np.ones((4, 2), "float32"), np.ones(4, "float32")
+    kept = kept_of(x, owners=[x, y])
+    assert kept_bytes() == 32
+    seen = weakref.ref(x)
+    del x
+    assert seen() is None and kept.keys()
+    del y
+    assert not kept.keys() and kept_bytes() == 0
+
+
+def test_they_go_with_their_trainer():
+    release_kept()
+    x = np.ones((4, 2), "float32")
+    kept = kept_of(x, owners=[x])
+    array = weakref.ref(kept.arrays()[0])
+    del kept
+    gc.collect()
+    assert array() is None and kept_bytes() == 0
+
+
+def test_two_trainers_share_equal_arrays():
+    release_kept()
+    x = np.ones((4, 2), "float32")
+    first = kept_of(x, owners=[x], digest=b"shared")
+    second, key = KeptArrays(), first.keys()[0]
+    assert second.find([key])[key] is first.arrays()[0]
+    second.keep([slot(x, b"shared")], [x], ())
+    assert kept_bytes() == 32  # one for both
+    first.release()
+    second.release()
+    assert not KeptArrays().find([key])
+
+
+def test_other_arrays_take_their_place():
+    x = np.ones((4, 2), "float32")
+    kept = kept_of(x, owners=[x])
+    assert kept.find([(b"2", x.shape, x.dtype.str, None)]) == {}
+    assert not kept.keys()
+
+
+def test_memory_is_told_by_place_form_and_stride():
+    x = np.zeros((4, 4), "float32")
+    kept = kept_of(x, owners=[x])
+    same = [x, x[:], x.view()]
+    others = [x[1:], x.T, x[:, ::-1], x.view("int32"), x[:, :2], x.copy()]
+    assert all(kept.are_of([host]) for host in same)
+    assert not any(kept.are_of([host]) for host in others)
+    assert not kept.are_of([x, x]) and not kept.are_of([])
+    assert kept.lie_at(None) and not kept.lie_at(jax.devices()[0])
+    kept.arrays()[0].delete()
+    assert not kept.are_of([x])
+
+
+def test_the_owner_of_a_view_is_what_has_its_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_arrays, "_SMALL", 0)
+    x = np.zeros((8, 2), "float32")
+    (owner,) = owners_of({"a": x[2:][:, :1]})
+    assert owner() is x
+    (buffered,) = owners_of(view := np.frombuffer(bytes(8), "float32"))
+    assert buffered() is view  # bytes cannot tell that they are gone
+    assert owners_of([1.0, 2.0], None, "text") == []
+    mapped = np.memmap(tmp_path / "x", "float32", "w+", shape=(4,))
+    (owner,) = owners_of(np.asarray(mapped)[1:])
+    assert owner() is not None
+
+
+def test_a_small_array_can_still_be_resized():
+    x = np.zeros((8, 2), "float32")
+    assert owners_of(x) == []
+    x.resize((4, 2), refcheck=False)
