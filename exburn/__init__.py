@@ -16,82 +16,42 @@ from typing import TYPE_CHECKING
 from exburn.runtime.gc_pause import starting
 
 with starting():
+    from exburn.core.lazy_names import importer
+    from exburn.core.version import __version__ as __version__
+    from exburn.errors.boundary import api_boundary
+    from exburn.runtime.compilation_cache import start_compilation_cache
+
+if TYPE_CHECKING:
     from jax import named_scope as name_scope
 
     from exburn import (
         activations,
-        callbacks,
-        constraints,
-        datasets,
-        errors,
-        initializers,
-        layers,
-        losses,
-        metrics,
-        models,
-        optimizers,
-        regularizers,
-    )
-    from exburn.core.lazy_names import importer
-    from exburn.core.precision import (
-        PrecisionPolicy,
-        get_matmul_precision,
-        get_precision,
-        set_matmul_precision,
-        set_precision,
-    )
-    from exburn.core.random_keys import key_scope, set_random_seed
-    from exburn.core.registry import register
-    from exburn.core.symbolic_shapes import SymbolicScope
-    from exburn.core.version import __version__ as __version__
-    from exburn.datasets import loader as data_loader
-    from exburn.errors.boundary import api_boundary
-    from exburn.initializers import Initializer
-    from exburn.layers import Input
-    from exburn.losses import Loss
-    from exburn.metrics import Metric
-    from exburn.models import Function, Model, Sequential, load_model
-    from exburn.module.input_spec import InputSpec
-    from exburn.module.layer import Layer
-    from exburn.module.remat import RematScope, remat
-    from exburn.module.stateless_scope import StatelessScope
-    from exburn.module.symbolic_tensor import Operation, Symbol
-    from exburn.module.symbolic_tensor import Symbol as KerasTensor
-    from exburn.module.symbolic_tensor import lift as fn
-    from exburn.module.variable import Variable
-    from exburn.optimizers import Optimizer
-    from exburn.regularizers import Regularizer
-    from exburn.runtime.compilation_cache import (
-        set_compilation_cache,
-        start_compilation_cache,
-    )
-    from exburn.runtime.device import (
-        cuda_available,
-        default_device,
-        describe,
-        device,
-        device_info,
-        device_name,
-        metal_available,
-    )
-
-if TYPE_CHECKING:
-    from exburn import (
         applications,
         backend,
+        callbacks,
         compression,
         compute,
         config,
+        constraints,
+        datasets,
         distillation,
         distribution,
         dtype_policies,
+        errors,
         export,
+        initializers,
+        layers,
         legacy,
+        losses,
+        metrics,
         mixed_precision,
+        models,
         ops,
+        optimizers,
         preprocessing,
         quantizers,
         random,
+        regularizers,
         runs,
         saving,
         serving,
@@ -105,6 +65,17 @@ if TYPE_CHECKING:
     )
     from exburn.compression import prune, quantize_aware
     from exburn.compute import vectorize
+    from exburn.core.precision import (
+        PrecisionPolicy,
+        get_matmul_precision,
+        get_precision,
+        set_matmul_precision,
+        set_precision,
+    )
+    from exburn.core.random_keys import key_scope, set_random_seed
+    from exburn.core.registry import register
+    from exburn.core.symbolic_shapes import SymbolicScope
+    from exburn.datasets import loader as data_loader
     from exburn.diagnostics.benchmark import benchmark
     from exburn.diagnostics.doctor import (
         configure,
@@ -117,6 +88,11 @@ if TYPE_CHECKING:
     from exburn.diagnostics.gradients import compute_gradients, profile_step, train_step
     from exburn.distillation import Distiller
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
+    from exburn.initializers import Initializer
+    from exburn.layers import Input
+    from exburn.losses import Loss
+    from exburn.metrics import Metric
+    from exburn.models import Function, Model, Sequential, load_model
     from exburn.models.elixir import (
         clone,
         compute_loss,
@@ -134,7 +110,27 @@ if TYPE_CHECKING:
         update_params,
     )
     from exburn.models.interop import predict
+    from exburn.module.input_spec import InputSpec
+    from exburn.module.layer import Layer
+    from exburn.module.remat import RematScope, remat
+    from exburn.module.stateless_scope import StatelessScope
+    from exburn.module.symbolic_tensor import Operation, Symbol
+    from exburn.module.symbolic_tensor import Symbol as KerasTensor
+    from exburn.module.symbolic_tensor import lift as fn
+    from exburn.module.variable import Variable
+    from exburn.optimizers import Optimizer
     from exburn.quantizers import Quantizer
+    from exburn.regularizers import Regularizer
+    from exburn.runtime.compilation_cache import set_compilation_cache
+    from exburn.runtime.device import (
+        cuda_available,
+        default_device,
+        describe,
+        device,
+        device_info,
+        device_name,
+        metal_available,
+    )
     from exburn.serving import Serving
     from exburn.tuning import (
         PBT,
@@ -147,26 +143,53 @@ if TYPE_CHECKING:
     )
     from exburn.utils.keras_alias import KerasAlias
 
-# Imported when they are first used, so that `import exburn` stays light; what else is
-# listed below and not imported above is a namespace.
+# Imported when they are first used: `import exburn` takes hardly longer than JAX. What
+# else is listed below is a namespace.
 _LAZY_NAMES = {
     "exburn.compression": "prune quantize_aware",
     "exburn.compute": "vectorize",
+    "exburn.core.precision": (
+        "PrecisionPolicy get_matmul_precision get_precision set_matmul_precision "
+        "set_precision"
+    ),
+    "exburn.core.random_keys": "key_scope set_random_seed",
+    "exburn.core.registry": "register",
+    "exburn.core.symbolic_shapes": "SymbolicScope",
+    "exburn.datasets": "data_loader=loader",
     "exburn.diagnostics.benchmark": "benchmark",
     "exburn.diagnostics.doctor": "configure doctor smoke_test summary version",
     "exburn.diagnostics.gradient_check": "check_gradients",
     "exburn.diagnostics.gradients": "compute_gradients profile_step train_step",
     "exburn.distillation": "Distiller",
     "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
+    "exburn.initializers": "Initializer",
+    "exburn.layers": "Input",
+    "exburn.losses": "Loss",
+    "exburn.metrics": "Metric",
+    "exburn.models": "Function Model Sequential load_model",
     "exburn.models.elixir": (
         "clone compute_loss deserialize_params export_params fit_with_accuracy "
         "fit_with_progress forward forward_pattern import_params info parameters "
         "serialize_params to_device update_params"
     ),
     "exburn.models.interop": "predict",
+    "exburn.module.input_spec": "InputSpec",
+    "exburn.module.layer": "Layer",
+    "exburn.module.remat": "RematScope remat",
+    "exburn.module.stateless_scope": "StatelessScope",
+    "exburn.module.symbolic_tensor": "Operation Symbol KerasTensor=Symbol fn=lift",
+    "exburn.module.variable": "Variable",
+    "exburn.optimizers": "Optimizer",
     "exburn.quantizers": "Quantizer",
+    "exburn.regularizers": "Regularizer",
+    "exburn.runtime.compilation_cache": "set_compilation_cache",
+    "exburn.runtime.device": (
+        "cuda_available default_device describe device device_info device_name "
+        "metal_available"
+    ),
     "exburn.serving": "Serving",
     "exburn.tuning": "PBT Halving Hyperband choice log_uniform sweep uniform",
+    "jax": "name_scope=named_scope",
 }
 
 # fmt: off

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from exburn.core.methods import leave_self_open
 from exburn.core.missing_names import missing
 from exburn.errors.boundary import api_boundary
+from exburn.runtime.gc_pause import starting
 
 #: Functions of higher rooms by their modules. A class lists one as its method.
 FUNCTIONS = {
@@ -51,6 +53,28 @@ CLASSES = {
     "exburn.utils.feature_space": "FeatureSpace",
     "exburn.utils.features": "Cross Feature",
 }
+#: Packages whose classes files name without a prefix.
+CATALOGUES = (
+    "exburn.constraints",
+    "exburn.dtype_policies",
+    "exburn.initializers",
+    "exburn.layers",
+    "exburn.models",
+    "exburn.module.seed_generator",
+    "exburn.optimizers",
+    "exburn.quantizers",
+    "exburn.regularizers",
+)
+#: Packages whose classes and functions files name with a prefix.
+PREFIXES = {
+    "activations": "exburn.activations",
+    "initializers": "exburn.initializers",
+    "jax.nn": "exburn.activations",
+    "losses": "exburn.losses",
+    "metrics": "exburn.metrics",
+    "ops": "exburn.ops",
+    "transforms": "exburn.compression.masking",
+}
 
 
 def by_name(table: Mapping[str, str]) -> dict[str, str]:
@@ -66,10 +90,24 @@ def by_name(table: Mapping[str, str]) -> dict[str, str]:
 _modules_of_classes = by_name(CLASSES)
 
 
-def import_class(name: str) -> None:
-    """Imports the module of a class that files may name; of another name nothing."""
-    if name in _modules_of_classes:
-        importlib.import_module(_modules_of_classes[name])
+def import_registered(name: str) -> None:
+    """Imports what files may name so, if ExBurn has it; of another name nothing."""
+    prefix, _, bare = name.rpartition(">")
+    packages: Iterable[str] = CATALOGUES
+    if prefix:
+        packages = [PREFIXES[prefix]] if prefix in PREFIXES else []
+    elif name in _modules_of_classes:
+        packages = [_modules_of_classes[name]]
+    for package in packages:
+        module = importlib.import_module(package)
+        if bare in getattr(module, "__all__", ()):
+            getattr(module, bare)
+
+
+def listed() -> Iterator[str]:
+    """The names of the catalogues that files may name, imported or not."""
+    for package in CATALOGUES:
+        yield from getattr(importlib.import_module(package), "__all__", ())
 
 
 class LazyFunction:
@@ -120,26 +158,37 @@ def importer(
     names: Mapping[str, str] | None = None,
     submodules: Iterable[str] = (),
     before: Callable[[], object] = lambda: None,
+    instead: Mapping[str, str] | None = None,
 ) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package that imports names when they are first used.
 
     Args:
         package: The package, ``"exburn.datasets"``.
-        names: Modules of the package, or below its level, each with its names.
+        names: Modules of the package, or below its level, each with its names; a name
+            that is another one there stands as ``"MaxPool2D=MaxPooling2D"``.
         submodules: Modules of the package that are themselves names of it, where
             ``names`` does not have them.
         before: Called before one is imported: refuses where a package is missing.
+        instead: What to write instead of names of Keras that the package does not have.
     """
-    modules = by_name(names or {})
+    places = {
+        name: (module, original or name)
+        for listed, module in by_name(names or {}).items()
+        for name, _, original in [listed.partition("=")]
+    }
     submodules = frozenset(submodules)
 
     @api_boundary
     def __getattr__(name: str) -> Any:
-        if name not in modules and name not in submodules:
-            raise missing(package, name)
+        if name not in places and name not in submodules:
+            raise missing(package, name, instead)
         before()
-        if name in modules:
-            return getattr(importlib.import_module(modules[name]), name)
-        return importlib.import_module(f"{package}.{name}")
+        with starting():
+            if name not in places:
+                return importlib.import_module(f"{package}.{name}")
+            module, original = places[name]
+            value = getattr(importlib.import_module(module), original)
+        vars(sys.modules[package])[name] = value
+        return value
 
     return __getattr__

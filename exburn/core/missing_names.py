@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from typing import NoReturn
@@ -42,21 +43,42 @@ def missing(
     module: str, name: str, instead: Mapping[str, str] | None = None
 ) -> AttributeError:
     """The error for a name that a module does not have; it knows Keras' names."""
-    text = f"module {module!r} has no attribute {name!r}"
-    hint = (instead or {}).get(name, "")
-    if not hint and not name.startswith("_"):
-        hint = _elsewhere(module, name) or _alike(module, name)
-    return AttributeError(f"{text}\n  → {hint}" if hint else text, name=name)
+    return AttributeError(_Text(module, name, (instead or {}).get(name, "")), name=name)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """The text of an error, made when it is read: it looks into other namespaces.
+
+    ``from package import module`` asks the package for a name first, drops the error,
+    and imports the module.
+    """
+
+    module: str
+    name: str
+    hint: str
+
+    def __str__(self) -> str:
+        text = f"module {self.module!r} has no attribute {self.name!r}"
+        hint = self.hint
+        if not hint and not self.name.startswith("_"):
+            hint = _elsewhere(self.module, self.name) or _alike(self.module, self.name)
+        return f"{text}\n  → {hint}" if hint else text
 
 
 def _elsewhere(module: str, name: str) -> str:
-    """The namespace that has the name; those that are not imported are not asked."""
+    """The namespace that has the name; the one that asks is not asked."""
     root = module.partition(".")[0]
     for space in _NAMESPACES:
         full = f"{root}.{space}"
-        if full != module and name in vars(sys.modules.get(full, object)):
+        if full != module and name in _names(getattr(sys.modules[root], space, object)):
             return f"It is {full}.{name}."
     return ""
+
+
+def _names(module: object) -> set[str]:
+    """The names of a module, imported or listed."""
+    return {*vars(module), *getattr(module, "__all__", ())}
 
 
 def _alike(module: str, name: str) -> str:

@@ -225,13 +225,12 @@ def lookup(name: str, kind: str = "object") -> Any:
     for scope in reversed(_describing.get().scopes):
         if bare in scope:
             return scope[bare]
-    if name not in _registry:
-        lazy_names.import_class(name)
-    if name in _registry:
-        return _registry[name]
+    if (obj := _registered(name)) is not None:
+        return obj
     if (function := jax_dispatch.function_named(name)) and _is_one(name):
         return function
-    names = [*_registry, *(key for scope in _describing.get().scopes for key in scope)]
+    scopes = (key for scope in _describing.get().scopes for key in scope)
+    names = [*_registry, *lazy_names.listed(), *scopes]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
     raise unknown_name(kind, name, names, hint=hint)
 
@@ -261,7 +260,7 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
     if (cls := custom_class(config)) is not None:
         return cls
     for package in reversed(str(config.get("module")).split(".")):
-        if (cls := _registry.get(f"{package}>{name}")) is not None:
+        if (cls := _registered(f"{package}>{name}")) is not None:
             return cls
     if full_name is not None and ">" in full_name:
         name = full_name
@@ -291,7 +290,7 @@ def find_function(name: Any) -> Any:
     if (function := custom(name)) is not None:
         return function
     for package in _PACKAGES:
-        if (function := _registry.get(f"{package}>{name}")) is not None:
+        if (function := _registered(f"{package}>{name}")) is not None:
             return function
     return lookup(name, "function")
 
@@ -301,7 +300,7 @@ def custom(name: str) -> Any:
     for scope in reversed(_describing.get().scopes):
         if name in scope:
             return scope[name]
-    return _registry.get(name) if ">" in name else None
+    return _registered(name) if ">" in name else None
 
 
 def _is_one(name: str) -> bool:
@@ -311,7 +310,14 @@ def _is_one(name: str) -> bool:
 
 def is_registered(name: str) -> bool:
     """Tells whether something is registered under exactly this name, in no scope."""
-    return name in _registry
+    return _registered(name) is not None
+
+
+def _registered(name: str) -> Any:
+    """What has exactly this name, ExBurn's own that is not imported yet among it."""
+    if name not in _registry:
+        lazy_names.import_registered(name)
+    return _registry.get(name)
 
 
 def registered_name(obj: Any) -> str | None:
@@ -328,7 +334,7 @@ def _name_in_scope(obj: Any) -> str | None:
     """The name that the scopes around give an object, unless it is another's, too."""
     scopes = reversed(_describing.get().scopes)
     names = [key for scope in scopes for key, value in scope.items() if value is obj]
-    own = (key for key in names if key not in _registry and lookup(key) is obj)
+    own = (key for key in names if not is_registered(key) and lookup(key) is obj)
     return next(own, None)
 
 

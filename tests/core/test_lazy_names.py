@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -23,16 +24,48 @@ METHODS = {
 }
 
 
-def test_type_checkers_read_the_same_table():
-    tree = ast.parse(inspect.getsource(lazy_names))
-    (block,) = (
-        node
-        for node in tree.body
+PACKAGES = (
+    "exburn",
+    "exburn.compression",
+    "exburn.datasets",
+    "exburn.layers",
+    "exburn.layers.attention",
+    "exburn.layers.recurrent",
+    "exburn.serving",
+)
+
+
+def imports_of_type_checkers(module: ModuleType) -> dict[str, tuple[str | None, str]]:
+    """Where type checkers find the names of a module: (module, name there)."""
+    blocks = [
+        node.body
+        for node in ast.parse(inspect.getsource(module)).body
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    )
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    table = {alias.name: node.module for node in imports for alias in node.names}
-    assert table == lazy_names.by_name(lazy_names.FUNCTIONS | lazy_names.TYPES)
+    ]
+    nodes = [n for body in blocks for n in body if isinstance(n, ast.ImportFrom)]
+    return {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in nodes
+        for alias in node.names
+    }
+
+
+def test_type_checkers_read_the_same_table():
+    table = lazy_names.by_name(lazy_names.FUNCTIONS | lazy_names.TYPES)
+    places = {name: (module, name) for name, module in table.items()}
+    assert imports_of_type_checkers(lazy_names) == places
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_type_checkers_find_what_a_package_imports_late(package):
+    module = importlib.import_module(package)
+    names = imports_of_type_checkers(module)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if name in names:
+            home, original = names[name]
+            home = importlib.import_module(str(home))
+            assert value is getattr(home, original), name
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -61,9 +94,7 @@ def test_a_table_names_each_once():
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize(
-    "package", ["exburn", "exburn.compression", "exburn.datasets", "exburn.serving"]
-)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_names_that_are_imported_late_are_listed(package):
     module = importlib.import_module(package)
     assert set(module.__all__) <= set(dir(module))

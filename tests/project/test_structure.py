@@ -178,8 +178,14 @@ def loaded_by(statement: str) -> set[str]:
     return {name.split(".")[0] for name in json.loads(run.stdout)}
 
 
-def test_import_of_exburn_is_light():
-    beside_jax = loaded_by("import exburn") - loaded_by(
+def test_import_of_exburn_loads_hardly_more_than_jax():
+    beside_jax = loaded_by("import exburn") - loaded_by("import jax")
+    assert beside_jax - sys.stdlib_module_names == {"exburn"}
+
+
+def test_a_model_needs_no_optional_package():
+    model = "import exburn; exburn.Sequential([exburn.layers.Dense(1)]).compile('adam')"
+    beside_jax = loaded_by(model) - loaded_by(
         "import jax, flax.nnx, optax, numpy, rich"
     )
     optional = {
