@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,21 @@ def run_keras(cell: Cell, x, y, epochs: int, **more: Any) -> list[float]:
 
 
 def run_scan(cell: Cell, x, y, epochs: int) -> list[float]:
+    train = scan_of(cell, x, y)
+    times = [time.perf_counter()]
+    for e in range(epochs):
+        train(e)
+        times.append(time.perf_counter())
+    return times
+
+
+def scan_of(cell: Cell, x, y, mesh: Any = None) -> Callable[[int], Any]:
+    """A function that trains for an epoch by one program, written by hand.
+
+    Args:
+        mesh: Devices of one axis, ``"data"``, among which the rows of each batch are
+            divided; their gradients, losses and metrics are averaged.
+    """
     import jax
     import jax.numpy as jnp
     import optax
@@ -95,7 +110,8 @@ def run_scan(cell: Cell, x, y, epochs: int) -> list[float]:
             loss = optax.softmax_cross_entropy_with_integer_labels(logits, y)
             return loss.mean(), (logits.argmax(-1) == y).mean()
 
-        (loss, hit), grads = jax.value_and_grad(objective, has_aux=True)(params)
+        both = jax.value_and_grad(objective, has_aux=True)(params)
+        (loss, hit), grads = both if mesh is None else jax.lax.pmean(both, "data")
         updates, opt_state = optimizer.update(grads, opt_state, params)
         params = optax.apply_updates(params, updates)
         return params, opt_state, loss_sum + loss, hits + hit
@@ -103,6 +119,10 @@ def run_scan(cell: Cell, x, y, epochs: int) -> list[float]:
     def epoch(state, key, dx, dy):
         order = jax.random.permutation(key, n)[: n // cell.batch * cell.batch]
         order = order.reshape(-1, cell.batch)
+        if mesh is not None:
+            part = cell.batch // mesh.size
+            start = jax.lax.axis_index("data") * part
+            order = jax.lax.dynamic_slice_in_dim(order, start, part, 1)
         keys = jax.random.split(key, len(order))
 
         def body(state, item):
@@ -111,15 +131,24 @@ def run_scan(cell: Cell, x, y, epochs: int) -> list[float]:
 
         return jax.lax.scan(body, state, (order, keys))[0]
 
-    run = jax.jit(epoch, donate_argnums=(0,))
-    dx, dy = jax.device_put(x), jax.device_put(y)
+    dx, dy = x, y
     state = (params, optimizer.init(params), jnp.zeros(()), jnp.zeros(()))
-    times = [time.perf_counter()]
-    for e in range(epochs):
-        state = run(state, jax.random.key(e), dx, dy)
-        jax.device_get(state[-2:])
-        times.append(time.perf_counter())
-    return times
+    if mesh is not None:
+        spec = jax.sharding.PartitionSpec()
+        epoch = jax.shard_map(
+            epoch, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
+        )
+        whole = jax.sharding.NamedSharding(mesh, spec)
+        state, dx, dy = jax.device_put((state, dx, dy), whole)
+    run = jax.jit(epoch, donate_argnums=(0,))
+    dx, dy = jax.device_put(dx), jax.device_put(dy)
+
+    def train(number: int) -> Any:
+        nonlocal state
+        state = run(state, jax.random.key(number), dx, dy)
+        return jax.device_get(state[-2:])
+
+    return train
 
 
 def run_torch(cell: Cell, x, y, epochs: int, compiled: bool = False) -> list[float]:
