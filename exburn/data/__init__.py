@@ -30,13 +30,19 @@ from exburn.data.frames import (
     is_frame,
     read_columns,
 )
+from exburn.data.padded import Padded, has_padded, is_padded, plain_values
+from exburn.data.ragged import RaggedArray, is_ragged
+from exburn.data.ragged_dataset import RaggedDataset
 from exburn.data.stream_dataset import Exhausted, StreamDataset
 from exburn.data.trees import as_values, leaves, map_leaves
 
 __all__ = [
     "ArrayDataset",
     "Exhausted",
+    "Padded",
     "PyDataset",
+    "RaggedArray",
+    "RaggedDataset",
     "ReadOptions",
     "StreamDataset",
     "as_batch",
@@ -47,10 +53,14 @@ __all__ = [
     "column_names",
     "frame_array",
     "has_columns",
+    "has_padded",
     "is_frame",
+    "is_padded",
+    "is_ragged",
     "leaves",
     "map_leaves",
     "on_host",
+    "plain_values",
     "read_columns",
     "register_adapter",
     "split",

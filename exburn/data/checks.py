@@ -19,6 +19,7 @@ from exburn.data.frames import (
     is_frame,
     read_frame,
 )
+from exburn.data.ragged import RaggedArray, is_ragged, read_ragged, stack_targets
 from exburn.data.trees import NAMES, Tree, as_values, leaves, map_leaves
 from exburn.errors import DataError, ExBurnError, ShapeError
 
@@ -67,6 +68,8 @@ def _of_lengths(tree: tuple, lengths: tuple[int, int], what: str) -> str:
 
 def _plain_weight(weight: Any) -> Any:
     """Numbers of one dtype, as programs are compiled for it; no axes of one."""
+    if is_ragged(weight):
+        return RaggedArray(_plain_weight(weight.entries), weight.lengths)
     while weight.ndim > 1 and weight.shape[-1] == 1:
         weight = weight[..., 0]
     return weight if weight.dtype == np.float32 else weight.astype(np.float32)
@@ -84,6 +87,7 @@ def _check_weights(weight: Tree, y: Tree, op: str) -> None:
                     {path: describe(w), "y": describe(one)},
                     hint="Weigh each row by one number: sample_weight of shape (n,).",
                 )
+        w = w.entries if is_ragged(w) else w
         host = w if (array := on_host(w)) is None else array
         if not host.min() >= 0 or not np.isfinite(float(host.max())):
             bad = ~(host >= 0) | (host == np.inf)
@@ -170,6 +174,8 @@ def prepare(
     options = options or ReadOptions()
     parts = zip((x, y, weight), NAMES, strict=True)
     x, y, weight = (_arrange(part, name, options, op) for part, name in parts)
+    if options.ragged and not options.raw:
+        x, y, weight = _read_ragged((x, y, weight), options, op)
     inputs = list(leaves(x, "x", nones=True))
     if inputs and all(leaf is None for _, leaf in inputs):  # the model may take some
         raise DataError(
@@ -181,6 +187,8 @@ def prepare(
     faults, texts = Faults(op), options.texts(x)
 
     def convert(name: str, leaf: Any) -> Any:
+        if is_ragged(leaf):
+            return leaf
         raw = options.raw and name.startswith(NAMES[0])
         if is_frame(leaf) and not has_adapter(leaf):
             text = texts.get(name) if raw else False
@@ -197,6 +205,16 @@ def prepare(
     _check_lengths(tree, op, what)
     _check_weights(tree[2], tree[1], op)
     return tree
+
+
+def _read_ragged(parts: tuple, options: ReadOptions, op: str) -> tuple:
+    """The three trees, with arrays for lists of rows of unlike lengths."""
+    named = zip(parts, NAMES, strict=True)
+    x, y, weight = (read_ragged(part, name, options, op) for part, name in named)
+    ragged = [leaf for _, leaf in leaves(x, "x") if is_ragged(leaf)]
+    if ragged and options.count("y") == 1:
+        y = stack_targets(y, len(ragged[0]))
+    return x, y, weight
 
 
 def _without_unreadable(x: Mapping, options: ReadOptions, op: str) -> Mapping:

@@ -15,9 +15,12 @@ import numpy as np
 
 from exburn.data.adapting import ADAPTERS
 from exburn.data.array_dataset import ArrayDataset
+from exburn.data.checks import prepare
 from exburn.data.frames import ReadOptions, is_frame
+from exburn.data.ragged import is_ragged, is_ragged_tensor
+from exburn.data.ragged_dataset import RaggedDataset
 from exburn.data.stream_dataset import StreamDataset
-from exburn.data.trees import NAMES, in_order
+from exburn.data.trees import NAMES, in_order, leaves
 from exburn.errors import ArgumentError, DataError, DTypeError
 
 
@@ -47,7 +50,7 @@ def as_dataset(
         4
     """
     plain = isinstance(x, np.ndarray | jax.Array | Mapping | list | tuple)
-    dataset, arrays = None, plain or x is None
+    dataset, arrays = None, plain or x is None or is_ragged_tensor(x)
     if isinstance(x, ArrayDataset | StreamDataset):
         dataset = x
     elif not arrays:
@@ -68,6 +71,10 @@ def as_dataset(
                 {"x": type(x).__name__},
                 hint="Let the loader yield (x, y) or (x, y, sample_weight).",
             )
+        if isinstance(dataset, RaggedDataset):
+            if options is None or not options.ragged:
+                raise _no_ragged(op)
+            return RaggedDataset(dataset.tree, _widths(dataset.tree[0], options), op)
         if isinstance(dataset, StreamDataset):
             dataset.op, dataset.options = op, options or ReadOptions()
             dataset.first_epoch = dataset.earlier = 0
@@ -88,7 +95,27 @@ def as_dataset(
         raise ArgumentError(
             op, "y is a generator, x is not", hint="Yield (x, y) from one generator."
         )
-    return ArrayDataset(x, y, sample_weight, op=op, options=options)
+    tree = prepare(x, y, sample_weight, op, options=options)
+    if not any(is_ragged(leaf) for _, leaf in leaves(tree, "")):
+        return ArrayDataset.of(tree)
+    return RaggedDataset(tree, _widths(tree[0], options), op)
+
+
+def _widths(x: Any, options: ReadOptions | None) -> list[int | None]:
+    """The width of each ragged input that the model fixes, or ``None``."""
+    specs = None if options is None else options.inputs
+    named = {} if specs is None else dict(specs)
+    parts = in_order(x, list(named))
+    if not isinstance(parts, list | tuple):
+        parts = [parts]
+    shapes = [spec.shape for spec in named.values()]
+    if len(parts) != len(shapes):
+        shapes = [()] * len(parts)
+    widths = []
+    for part, shape in zip(parts, shapes, strict=True):
+        width = shape[1] if len(shape) > 1 and isinstance(shape[1], int) else None
+        widths += [width for _, leaf in leaves(part, "x") if is_ragged(leaf)]
+    return widths
 
 
 def as_batch(
@@ -141,6 +168,14 @@ def as_validation_dataset(
     return as_dataset(*data, op=op, options=options)
 
 
+def _no_ragged(op: str) -> DataError:
+    return DataError(
+        op,
+        "rows of unlike lengths are taken by fit, evaluate and predict alone",
+        hint="Fill them up: exburn.utils.pad_sequences(rows, padding='post').",
+    )
+
+
 def with_targets_like(
     dataset: ArrayDataset | StreamDataset,
     targets: Any,
@@ -173,6 +208,8 @@ def with_targets_like(
     now = alike(before)
     if jax.tree.map(np.shape, now[1]) == jax.tree.map(np.shape, before[1]):
         return dataset
+    if isinstance(dataset, RaggedDataset):
+        return dataset.like(now)
     if isinstance(dataset, ArrayDataset):
         return ArrayDataset.of(now)
     return dataset.map_batches(alike)

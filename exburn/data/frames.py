@@ -54,6 +54,9 @@ class ReadOptions:
         optional: Names of the inputs that may be left out.
         outputs: Names of its outputs.
         columns: Names of the columns that it was trained on as one array.
+        ragged: Whether rows may have unlike lengths.
+        row: Shape of a row of its only input, ``()`` if that is not known; ``None`` if
+            it may have several inputs.
     """
 
     raw: bool = False
@@ -62,6 +65,8 @@ class ReadOptions:
     optional: frozenset[str] = frozenset()
     outputs: Sequence[str] | None = None
     columns: Sequence[Any] | None = None
+    ragged: bool = False
+    row: tuple[Any, ...] | None = None
 
     def count(self, name: str) -> int:
         """How many arrays a part of the data has: 1 where nothing is known."""
@@ -361,6 +366,19 @@ def _join(arrays: dict[str, np.ndarray], options: ReadOptions, faults: Faults) -
         for at, array in enumerate(arrays.values()):
             whole[:, at] = array
     return whole
+
+
+def list_column(frame: Any) -> list | None:
+    """The rows of a column of lists, or of a table that has no other; else ``None``."""
+    column = _open(frame, "x", "data")
+    if hasattr(column, "columns"):
+        if len(column.columns) != 1:
+            return None
+        column = column.get_column(column.columns[0])
+    if column.dtype.is_numeric() or not len(column):
+        return None
+    cells = column.to_list()
+    return cells if all(hasattr(c, "__len__") for c in cells) else None
 
 
 def divide_frame(frame: Any, name: str, options: ReadOptions, op: str) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from exburn.data.padded import Padded
+
 Tree = Any
 NAMES = ("x", "y", "sample_weight")
 _VALUES = (str, bytes, Real, np.bool_, np.generic)
@@ -29,6 +31,9 @@ def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str,
     elif isinstance(tree, list | tuple):
         for index, value in enumerate(tree):
             yield from leaves(value, f"{name}[{index}]", nones=nones)
+    elif isinstance(tree, Padded):
+        yield name, tree.values
+        yield f"lengths of {name}", tree.lengths
     else:
         yield name, tree
 
@@ -115,4 +120,7 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tr
         if hasattr(tree, "_fields"):  # a namedtuple takes its fields one by one
             return type(tree)(*items)
         return items if isinstance(tree, list) else tuple(items)
+    if isinstance(tree, Padded):
+        lengths = function(f"lengths of {name}", tree.lengths)
+        return Padded(function(name, tree.values), lengths, tree.axis)
     return function(name, tree)

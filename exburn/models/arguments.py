@@ -9,7 +9,7 @@ import jax
 
 from exburn.core.checks import check_count
 from exburn.core.symbolic_shapes import describe
-from exburn.data import ArrayDataset, StreamDataset
+from exburn.data import ArrayDataset, RaggedDataset, StreamDataset
 from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DataError, DTypeError, warn
 from exburn.module.layer import Layer
@@ -32,6 +32,8 @@ def first_batch(
     if isinstance(dataset, StreamDataset):
         return dataset.peek(seed)
     size = rows or min(dataset.size, batch_size)
+    if isinstance(dataset, RaggedDataset):
+        return dataset.batch_specs(size)
     return jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((size, *v.shape[1:]), v.dtype), dataset.tree
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, overload
 
-from exburn.data import ArrayDataset
+import jax
+import numpy as np
+
+from exburn.data import ArrayDataset, RaggedDataset
 from exburn.models.arguments import logs_as
 from exburn.models.encoding import read_batch
 from exburn.models.inferring import require_predictor
@@ -14,6 +17,9 @@ from exburn.models.preparing import guard_run, prepare
 from exburn.models.results import Outputs, Scores
 from exburn.models.session import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
+from exburn.module.building import spec_like
+from exburn.training.feed.plan import bucket
+from exburn.training.ragged_outputs import cut_batch
 
 
 @overload
@@ -143,7 +149,8 @@ def _run_on_batch(
     if class_weight is not None:
         check_known_classes(op, class_weight, outputs)
     with guard_run(model, op, dataset, dataset.size):
-        return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
+        batch = _fill(model, dataset)
+        return logs_as(trainer.run_batch(batch, train=train), return_dict)
 
 
 def predict_on_batch(self: Network, x: Any) -> Outputs:
@@ -159,7 +166,26 @@ def predict_on_batch(self: Network, x: Any) -> Outputs:
     trainer = require_predictor(self)
     prepare(self, "predict", batch, batch_size=batch.size)
     with guard_run(self, "predict", batch, batch.size):
-        return trainer.predict_batch((batch.tree[0], None, None))
+        tree = _fill(self, batch)
+        outputs = trainer.predict_batch((tree[0], None, None))
+        if not isinstance(batch, RaggedDataset):
+            return outputs
+        split = trainer.holder.split
+        survey = split.survey(split.peek(), tree[0], False)
+        return cut_batch(outputs, survey, batch.axes)
+
+
+def _fill(model: Network, batch: ArrayDataset) -> tuple:
+    """The arrays of a batch, its ragged ones filled up to one of a few widths."""
+    if not isinstance(batch, RaggedDataset):
+        return batch.tree
+    rows, preparer = np.arange(batch.size), model._training_session.preparer
+    filled = batch.fill(rows, batch.fixed_or([bucket(n) for n in batch.widest])).tree
+    try:
+        preparer.forward(jax.tree.map(spec_like, filled[0]))
+    except Exception:  # whatever a layer with so many positions and no more raises
+        return batch.fill(rows, batch.widest).tree
+    return filled
 
 
 def reset_metrics(self: Network) -> None:

@@ -29,6 +29,10 @@ from exburn.models.host_graph import HostGraph
 from exburn.training.feed.array_feed import row_order
 
 _PART = 1 << 12  # rows that are encoded at a time: lookups make lists of them
+_RAGGED = {
+    *("fit", "evaluate", "predict"),
+    *("train_on_batch", "test_on_batch", "predict_on_batch"),
+}  # operations that take rows of unlike lengths
 _MOST = 1 << 30  # bytes of encoded arrays that are held; else they are made by batches
 
 
@@ -109,7 +113,20 @@ def read_options(model: Any, op: str) -> ReadOptions:
         optional=frozenset(optional),
         outputs=names[1],
         columns=model._training_session.columns,
+        ragged=op.removesuffix(" (validation data)") in _RAGGED,
+        row=_row_of(model),
     )
+
+
+def _row_of(model: Any) -> tuple[Any, ...] | None:
+    """Shape of a row of the model's only input, as far as it is known."""
+    if model.graph is None:
+        from exburn.models.sequential import Sequential
+
+        return () if isinstance(model, Sequential) else None
+    if len(model.graph.inputs) != 1:
+        return None
+    return tuple(model.graph.inputs[0].shape[1:])
 
 
 def _host_graph_for(model: Any, x: Any) -> HostGraph | None:

@@ -12,7 +12,7 @@ from jax import default_device
 
 from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import CallbackList
-from exburn.data import StreamDataset
+from exburn.data import RaggedDataset, StreamDataset
 from exburn.data.trees import NAMES
 from exburn.errors import ArgumentError, DataError, LayoutError
 from exburn.models.arguments import (
@@ -35,6 +35,7 @@ from exburn.runtime.sharding.current import in_force
 from exburn.training.agreement import telling_failures
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
+from exburn.training.padding_probe import check_model_rows
 from exburn.training.prepare import ValueCheck
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
@@ -92,6 +93,10 @@ def prepare(
     if isinstance(dataset, StreamDataset):
         dataset.check = check
         dataset.check_batch(batch, 0)
+    elif isinstance(dataset, RaggedDataset):
+        dataset.check_rows(check)
+        if spec is not None:
+            check_model_rows(preparer, dataset, batch[0], kind, op)
     elif (
         dataset.is_memory_mapped
         or (op == "evaluate" and dataset.nbytes > _LOOKED_AT)

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from exburn.data import ArrayDataset, StreamDataset
+from exburn.data import (
+    ArrayDataset,
+    RaggedArray,
+    RaggedDataset,
+    StreamDataset,
+    is_ragged,
+)
 from exburn.errors import ArgumentError, TargetError
 
 
@@ -38,10 +44,15 @@ def class_weights(
 
     def weigh(batch: tuple) -> tuple:
         x, y, w = batch
+        if is_ragged(y):
+            each = _rows(op, y.entries, w, weights)
+            return x, y, RaggedArray(each, y.lengths)
         return x, y, _rows(op, y, w, weights)
 
     if isinstance(dataset, StreamDataset):
         return dataset.map_batches(weigh)
+    if isinstance(dataset, RaggedDataset):
+        return dataset.like(weigh(dataset.tree))
     return ArrayDataset(*weigh(dataset.tree))
 
 

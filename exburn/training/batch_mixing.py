@@ -28,9 +28,14 @@ def model_mixes_rows(
     Args:
         numbers: Those of a trace for these inputs: see ``mixes_rows``.
     """
-    if not any(_holds_others(part) for _, part in iter_modules(module)):
+    if not holds_foreign_parts(module):
         return False
     return mixes_rows(forward, x, beside=groups, numbers=numbers)
+
+
+def holds_foreign_parts(module: Any) -> bool:
+    """Whether a part of a model is not ours, or works along the rows."""
+    return any(_holds_others(part) for _, part in iter_modules(module))
 
 
 def _holds_others(part: Any) -> bool:

@@ -44,7 +44,11 @@ def check_ids(
             continue
         bad = ~((ids >= low) & (ids < end) & (ids == np.floor(ids)))
         at = np.unravel_index(int(bad.argmax()), ids.shape)
-        name = f"x{jax.tree_util.keystr(path)}" if names is None else names[place]
+        name = (
+            f"x{jax.tree_util.keystr(path).removesuffix('.values')}"
+            if names is None
+            else names[place]
+        )
         details = {
             "first bad value": f"{ids[at]} at row {at[0]}, position "
             f"{tuple(map(int, at))}",

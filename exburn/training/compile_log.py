@@ -85,6 +85,8 @@ class CompileLog:
         if self._tell is not None:
             self._tell(name, seconds)
         kinds = {kind for _, kind in changes or ()}
+        if any(path.endswith(".lengths") for path in specs):
+            kinds = {"size" if kind == "row" else kind for kind in kinds}  # of buckets
         self._shapes[name] += "row" in kinds
         self._sizes[name] += kinds == {"size"}
         limit = 0 if name == "train" else MANY

@@ -10,11 +10,12 @@ from exburn.errors import warn
 from exburn.runtime.transfer import batch_number
 from exburn.training.agreement import Agreement
 from exburn.training.chunk_loop import GLANCE, Call, ChunkHandler, run_chunks
-from exburn.training.feed.base import Feed
+from exburn.training.feed.base import Feed, RaggedFeed
 from exburn.training.feed.chunk import Chunk
 from exburn.training.objective.readings import Readings
 from exburn.training.output_collector import OutputCollector
 from exburn.training.prepare import Preparer
+from exburn.training.ragged_outputs import RaggedCollector
 from exburn.training.timing import Timing
 
 
@@ -150,10 +151,16 @@ class _Prediction(_Inference):
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self.collector = OutputCollector(self.feed.samples)
+        self.collector = self._make_collector()
         self._outputs: Any = None  # of the last chunk, on the device
         self._reads = self.callbacks.listens("on_predict_batch_end")
         self._first = self.preparer.next_draw()
+
+    def _make_collector(self) -> OutputCollector | RaggedCollector:
+        if not isinstance(self.feed, RaggedFeed):
+            return OutputCollector(self.feed.samples)
+        split, x = self.holder.split, self.preparer.batch_specs["predict"][0]
+        return RaggedCollector(self.feed, split.survey(split.peek(), x, False))
 
     def begin(self, chunk: Chunk) -> Call:
         if self.hears:

@@ -17,7 +17,9 @@ from exburn.constraints import apply_constraints, constraints_of
 from exburn.core import forward_context, random_keys
 from exburn.core.forward_context import Interceptor
 from exburn.core.substitution import Substitution, current, stand_in, substituting
-from exburn.module.building import materialize
+from exburn.data import has_padded
+from exburn.errors import ShapeError
+from exburn.module.building import materialize, spec_like, untouched_metrics
 from exburn.module.copying import paths_of, standing_for
 from exburn.module.deferred_placement import arrive
 from exburn.module.layer import Layer
@@ -25,7 +27,9 @@ from exburn.module.reached import Discovery, fill, made_in, refuse
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Buffer, Weight
 from exburn.runtime.donation import own_variables
+from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training.numbers import Number, as_arguments, give, holding
+from exburn.training.row_axes import RowTracker, Survey, survey_specs
 
 Arrays = dict[str, Any]
 
@@ -55,6 +59,7 @@ class SplitModule:
         if isinstance(module, Layer) and module.built:
             materialize(module)
         self.module, self.draws = module, False
+        self._surveys: dict[Any, Survey] = {}
         self.numbers = dict(numbers or {})
         with as_arguments(self.numbers):
             self.graphdef, state = nnx.split(module)
@@ -168,6 +173,58 @@ class SplitModule:
 
     @contextlib.contextmanager
     def running(
+        self, groups, *, training: bool, **options: Any
+    ) -> Iterator[tuple[Callable, forward_context.Context]]:
+        """In the block the pass of ``forward`` is under way.
+
+        Yields:
+            A function of the arguments, ``(args, kwargs)``, and the context, whose
+            ``root`` is the copy of the module that is run.
+        """
+        with self._running(groups, training=training, **options) as (call, ctx):
+
+            def call_on_rows(args: tuple, kwargs: dict[str, Any]) -> Any:
+                if not args or not has_padded(args[0]):
+                    return call(args, kwargs)
+                survey = self.survey(groups, args[0], training)
+                tracker = RowTracker(args[0], survey)
+                return tracker.run(call, args, kwargs, ctx)
+
+            yield call_on_rows, ctx
+
+    def survey(self, groups: Any, x: Any, training: bool) -> Survey:
+        """Which arrays of a pass on filled-up rows have an axis of time."""
+        key = jax.tree.structure(x), training
+        if key in self._surveys:
+            return self._surveys[key]
+        specs = jax.tree.map(spec_like, (groups, x))
+        sizes = {n for leaf in jax.tree.leaves(specs[0]) for n in leaf.shape}
+        try:
+            found = self._survey(specs[0], survey_specs(x, sizes), training, sizes)
+        except ShapeError:  # an input, or a layer, may take rows of one length only
+            found = self._survey(*specs, training, None)
+        self._surveys[key] = found
+        return found
+
+    def _survey(
+        self, groups: Any, x: Any, training: bool, sizes: set[int] | None
+    ) -> Survey:
+        found: list[Survey] = []
+
+        def run(groups: Any, x: Any) -> Any:
+            options = {"key": jax.random.key(0), "discoveries": []}
+            tracker = RowTracker(x, None, sizes)
+            with self._running(groups, training=training, **options) as (call, ctx):
+                outputs = tracker.run(call, (x,), {}, ctx)
+            found.append(tracker.survey)
+            return outputs
+
+        with untouched_metrics(self.module), pointwise_products(False):
+            jax.eval_shape(run, groups, x)
+        return found[0]
+
+    @contextlib.contextmanager
+    def _running(
         self,
         groups,
         *,
@@ -179,12 +236,7 @@ class SplitModule:
         discoveries: list[Discovery] | None = None,
         tables=None,
     ) -> Iterator[tuple[Callable, forward_context.Context]]:
-        """In the block the pass of ``forward`` is under way.
-
-        Yields:
-            A function of the arguments, ``(args, kwargs)``, and the context, whose
-            ``root`` is the copy of the module that is run.
-        """
+        """As ``running``, on arrays none of whose rows are filled up."""
         copy = self.bind(*groups)
         if prepare is not None:
             prepare(copy)

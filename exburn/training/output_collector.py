@@ -27,6 +27,11 @@ class OutputCollector:
         self._filled = 0
         self._gatherer = HostGather()
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether any outputs came: a callback may end a prediction."""
+        return bool(self._pending or self._filled or self._parts)
+
     def put(self, chunk: Chunk, outputs: Any) -> None:
         self._pending.append((chunk.rows, chunk.samples, to_host_async(outputs)))
         while len(self._pending) > _IN_FLIGHT:

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-from exburn.data import check_finite
-from exburn.errors import ArgumentError
+from exburn.data import check_finite, has_padded, plain_values
+from exburn.errors import ArgumentError, ShapeError
 from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
 from exburn.runtime.cost_model import Cost
@@ -183,7 +183,9 @@ class Preparer:
         holder = self.holder
         self.batch_specs.pop(kind, None)
         own = overrides(holder.module, f"{kind}_step")
-        self.splitter.build(x, own)
+        if has_padded(x):
+            self._check_own(own)
+        self.splitter.build(plain_values(x), own)
         if holder.scale_loss():
             self.program_cache.clear()
         self._split()
@@ -221,6 +223,19 @@ class Preparer:
             self.objective.built_parts(),
             self.custom.names(kind),
         )
+
+    def _check_own(self, own: Any) -> None:
+        """Raises if code of the model's would see filled-up positions without masks."""
+        name = type(self.holder.module).__name__
+        loss = getattr(self.holder.module, "own_compute_loss", None)
+        if own or loss is not None:
+            what = "step" if own else "compute_loss"
+            raise ShapeError(
+                name,
+                f"a model with a {what} of its own cannot take rows of unlike lengths",
+                hint="Fill them up, with a mask of your own: "
+                "exburn.utils.pad_sequences(rows, padding='post').",
+            )
 
     def find_ready(self, kind: str, batch: tuple) -> Ready | None:
         """What all is prepared as for such a batch, if one of the last was like it."""

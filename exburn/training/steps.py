@@ -17,6 +17,7 @@ from exburn.core import forward_context, random_keys
 from exburn.core.forward_context import Interceptor
 from exburn.core.jax_dispatch import original
 from exburn.core.substitution import substituting
+from exburn.data import has_padded
 from exburn.errors import ShapeError
 from exburn.module.building import untouched_metrics
 from exburn.runtime.kernels.conv.dispatch import pointwise_products
@@ -124,7 +125,8 @@ class Steps:
         x, y, w = batch
         loss, outputs, others, parts, masks, own = seen
         outputs = jax.lax.stop_gradient(outputs)
-        batch_parts = y, outputs, w, masks, row_mask, _count_rows(x, row_mask)
+        rows = _count_positions(x, row_mask, masks)
+        batch_parts = y, outputs, w, masks, row_mask, rows
         totals = self.objective.with_states(state.metrics, own)
         draws = random_keys.key_scope(lambda: _key_of_metrics(state.key()))
         values = self.split.reading(state.params, state.frozen, state.others)
@@ -245,7 +247,8 @@ class Steps:
                     )
             totals = self.objective.with_states(totals, own)
             draws = random_keys.key_scope(lambda: _key_of_metrics(key))
-            seen = y, out, w, masks, row_mask, _count_rows(x, row_mask)
+            rows = _count_positions(x, row_mask, masks)
+            seen = y, out, w, masks, row_mask, rows
             with draws, substituting(self.split.reading(*arrays)):
                 return self.objective.update(totals, loss, parts, *seen)
 
@@ -530,6 +533,18 @@ def _if_active(item: tuple, new: Any, old: Any) -> Any:
         return new
     active = count[1].any() if count[1].ndim else count[1]
     return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, old)
+
+
+def _count_positions(x: Any, row_mask: Any, masks: list[Any]) -> Any:
+    """What a batch's mean loss counts for: its rows.
+
+    If each of the outputs has one for every position of rows of unlike lengths, it
+    counts for the positions: batches of long rows have more of them.
+    """
+    if not has_padded(x) or any(mask is None for mask in masks):
+        return _count_rows(x, row_mask)
+    real = masks[0] if row_mask is None else masks[0] & row_mask[:, None]
+    return real.sum(dtype=jnp.float32)
 
 
 def _count_rows(x: Any, row_mask: Any) -> Any:

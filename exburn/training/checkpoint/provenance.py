@@ -27,6 +27,7 @@ from exburn.core.digests import (
     without_digest,
 )
 from exburn.data import ArrayDataset, StreamDataset
+from exburn.data.ragged import is_ragged
 from exburn.data.trees import NAMES, leaves
 from exburn.errors import CheckpointError, ExBurnError, unknown_name
 from exburn.module.layer import Layer
@@ -369,7 +370,12 @@ def _describe_stream(
 
 def _named_leaves(data: Sequence[Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for part, name in zip(data, NAMES, strict=True):
-        yield from leaves(part, f"{prefix}{name}")
+        for path, leaf in leaves(part, f"{prefix}{name}"):
+            if is_ragged(leaf):
+                yield path, leaf.entries
+                yield f"{path}.lengths", leaf.lengths
+            else:
+                yield path, leaf
 
 
 def _kind_of(data: ArrayDataset | StreamDataset | None) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.data import StreamDataset
+from exburn.data import RaggedDataset, StreamDataset
 from exburn.training.feed.array_feed import ArrayFeed
+from exburn.training.feed.ragged_feed import RaggedFeed, count_ragged_steps
 from exburn.training.feed.stream_feed import StreamFeed
 
-Feed = ArrayFeed | StreamFeed
+Feed = ArrayFeed | RaggedFeed | StreamFeed
 
 
 def count_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
@@ -17,4 +18,6 @@ def count_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
         return steps
     if isinstance(dataset, StreamDataset):
         return dataset.batches
+    if isinstance(dataset, RaggedDataset):
+        return count_ragged_steps(dataset, batch_size)
     return -(-dataset.size // batch_size)

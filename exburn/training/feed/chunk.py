@@ -30,6 +30,7 @@ class Chunk:
         prove: Where ``data`` may have changed since they were sent: ``None``, or the
             data as they are now, with which the chunk is to be run again. To be called
             when the program runs, which it takes no time of.
+        bucket: Number of the bucket of rows of unlike lengths that it is of.
     """
 
     data: Any
@@ -40,6 +41,7 @@ class Chunk:
     grouped: bool = False
     rows: list[int] | None = None
     prove: Callable[[], Any] | None = None
+    bucket: int = 0
 
     @property
     def program(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.data import ArrayDataset, StreamDataset
+from exburn.data import ArrayDataset, RaggedDataset, StreamDataset
 from exburn.errors import DataError, warn
 from exburn.module.building import spec_like
 from exburn.runtime.cost_model import Cost
@@ -18,7 +18,7 @@ from exburn.runtime.sharding import processes
 from exburn.runtime.transfer import device_constant
 from exburn.training import memory
 from exburn.training.checkpoint.resume import Resume
-from exburn.training.feed.base import ArrayFeed, Feed, StreamFeed
+from exburn.training.feed.base import ArrayFeed, Feed, RaggedFeed, StreamFeed
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.kept_arrays import KeptArrays
@@ -82,6 +82,8 @@ def make_feed(
     """Plans the chunks of a run."""
     if isinstance(dataset, StreamDataset):
         return _make_stream_feed(prepared, dataset, request)
+    if isinstance(dataset, RaggedDataset):
+        return _make_ragged_feed(prepared, dataset, batch_size, request)
     return _make_array_feed(prepared, dataset, batch_size, request)
 
 
@@ -160,6 +162,41 @@ def _make_array_feed(
         kept=None if placement.spans_processes else request.kept,
         owners=request.owners,
         tries=request.tries,
+    )
+
+
+def _make_ragged_feed(
+    prepared: Preparer, dataset: RaggedDataset, batch_size: int, request: FeedRequest
+) -> RaggedFeed:
+    placement = prepared.holder.placement
+    if placement.own_data:
+        raise DataError(
+            "fit" if request.training else "evaluate",
+            "rows of unlike lengths cannot be those of one process of several",
+            hint="Give each process all rows, or fill them up.",
+        )
+    steps = request.steps
+    if not request.training and steps is not None:  # as many of the first rows
+        dataset = dataset.rows(0, min(steps * batch_size, dataset.size))
+        steps = None
+    resident, reason = _place(dataset, request.resident, request.reused, placement)
+    specs = dataset.batch_specs(min(batch_size, dataset.size))
+    size = sum(v.size * v.dtype.itemsize for v in jax.tree.leaves(specs))
+    longest = request.most or _steps(prepared, specs[0], size, resident, request)
+    return RaggedFeed(
+        dataset,
+        batch_size,
+        longest,
+        shuffle=request.shuffle,
+        steps=steps,
+        earlier=request.earlier,
+        first=request.first,
+        in_order=not request.training,
+        reason=reason,
+        placement=placement,
+        exact_rows=prepared.exact_rows(request.training),
+        resident=resident,
+        few_shapes=not request.training and not resident,
     )
 
 
