@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,13 +56,13 @@ def _short_attention() -> Iterator[None]:
     plain = ProjectedAttention.call
 
     @functools.wraps(plain)
-    def call(self, query, value, *args, **options):
+    def call(self: Any, query, value, *args, **options):
         heads, key_heads, size, value_size = self._heads
         parts = self.query, self.key, self.value
         alike = heads == key_heads and size == value_size and self.use_bias
         if query is value and alike and not self.dropout:
             rows = query.shape[-1]
-            kernels = [jnp.reshape(self.cast(p.kernel), (rows, -1)) for p in parts]
+            kernels = [self.cast(p.kernel).reshape(rows, -1) for p in parts]
             product = wide_product(query, jnp.concatenate(kernels, axis=1))
             if short_attention.fits(product, heads):
                 bias = jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
@@ -203,6 +203,8 @@ def check() -> dict[str, Any]:
 
     from exburn.runtime.kernels import one_pass_norm
 
+    attend = cast(Any, short_attention.attend)
+
     def difference(one, other, *arrays):
         def both(function, *arrays):
             value, pull = jax.vjp(function, *arrays)
@@ -226,7 +228,7 @@ def check() -> dict[str, Any]:
         for tokens in (16, 64, 128):
             arrays = random(0, 32, tokens, 576), random(1, 576)
             said[f"short-attention-{tokens}"] = difference(
-                lambda x, bias: short_attention.attend(x, bias, 3, 0.125),
+                lambda x, bias: attend(x, bias, 3, 0.125),
                 lambda x, bias: short_attention.plain_attend(x, bias, 3, 0.125),
                 *arrays,
             )
