@@ -66,7 +66,8 @@ def _short_attention() -> Iterator[None]:
             product = wide_product(query, jnp.concatenate(kernels, axis=1))
             if short_attention.fits(product, heads):
                 bias = jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
-                out = short_attention.attend(product, bias, heads, size**-0.5)
+                attend = cast(Any, short_attention.attend)
+                out = attend(product, bias, heads, size**-0.5)
                 shape = *query.shape[:-1], heads, size
                 return self.attention_output(out.reshape(shape))
         return plain(self, query, value, *args, **options)
@@ -204,6 +205,7 @@ def check() -> dict[str, Any]:
     from exburn.runtime.kernels import one_pass_norm
 
     attend = cast(Any, short_attention.attend)
+    normalize = cast(Any, one_pass_norm.normalize)
 
     def difference(one, other, *arrays):
         def both(function, *arrays):
@@ -234,7 +236,7 @@ def check() -> dict[str, Any]:
             )
         arrays = random(2, 8192, 192), random(3, 192), random(4, 192)
         said["norm-192"] = difference(
-            lambda x, g, b: one_pass_norm.normalize(x, g, b, 1e-6), plain_norm, *arrays
+            lambda x, g, b: normalize(x, g, b, 1e-6), plain_norm, *arrays
         )
     return {"check": said}
 
