@@ -67,7 +67,8 @@ class Trainer:
         self.decisions: list[Decision] = []
         self.timing = Timing()
         self.fitted: FitData | None = None
-        self.kept = {"train": KeptArrays(), "test": KeptArrays()}  # by their use
+        uses = "train", "validation", "test", "predict"
+        self.kept = {use: KeptArrays() for use in uses}
         self._sizes: dict[str, list[int]] = {}  # of single batches, by use
         self._provenance: Provenance | None = None  # of the fit under way
         self._described: Any = None  # what it was made of
@@ -141,7 +142,7 @@ class Trainer:
                 data.validation_steps,
                 reused=request.epochs - request.initial_epoch > 1,
                 resident=request.resident,
-                kept=self.kept["test"],
+                kept=self.kept["validation"],
                 owners=owners_of(request.x, request.validation_data),
             )
         self.decisions = self._decide(feed, validation_feed, callbacks)
@@ -295,12 +296,13 @@ class Trainer:
         **options: Any,
     ) -> Feed:
         """The chunks of an evaluation, ``"test"``, or of a prediction."""
+        own = {"kept": self.kept[use], "owners": owners_of(*_tree_of(dataset))}
         request = FeedRequest(
             training=False,
             steps=steps,
             most=callbacks.batch_interval(use),
             use=use,
-            **options,
+            **own | options,
         )
         feed = make_feed(self.preparer, dataset, batch_size, request)
         op = "predict" if use == "predict" else "evaluate"
@@ -362,3 +364,8 @@ class Trainer:
             sizes.append(size)
             return size
         return self.holder.placement.width(min(near, default=power_of_two(size)))
+
+
+def _tree_of(dataset: Any) -> tuple:
+    """The arrays of a data set; none of a stream."""
+    return getattr(dataset, "tree", ())

@@ -317,7 +317,7 @@ def test_within_a_run_the_rows_are_those_that_it_began_with(
     for _ in range(2):
         before = x.copy()
         callback = LambdaCallback(on_epoch_end=write)
-        model.fit(x, y, batch_size=16, epochs=3, callbacks=[callback], verbose=0)
+        model.fit(x, y, batch_size=16, epochs=2, callbacks=[callback], verbose=0)
         np.testing.assert_array_equal(trained_on[-1][0], before)
 
 

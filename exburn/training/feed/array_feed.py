@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -20,6 +21,7 @@ from exburn.runtime.transfer import device_constant
 from exburn.training.feed.chunk import LITTLE, Chunk
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.kept_arrays import KeptArrays
+from exburn.training.feed.kept_chunks import KeptChunks
 from exburn.training.feed.plan import (
     balance_length,
     bucket,
@@ -55,6 +57,7 @@ class ArrayFeed:
             row, whatever its number.
         kept, owners: As for ``ResidentRows``.
         tries: Whether the first chunk may be one on trial: see ``Chunk.prove``.
+        keeps_chunks: Whether chunks that are not resident stay for the next run, too.
     """
 
     ended = None  # arrays always give an epoch's batches
@@ -81,6 +84,7 @@ class ArrayFeed:
         kept: KeptArrays | None = None,
         owners: Sequence[weakref.ref] = (),
         tries: bool = False,
+        keeps_chunks: bool = False,
     ):
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
         self._placement = placement or OneDevice()
@@ -122,6 +126,7 @@ class ArrayFeed:
         self.padded = padded or many
         self._whole = whole
         self._tries = tries
+        self._kept = (kept, owners) if keeps_chunks and kept is not None else None
         self.waiting: Callable[[], None] = lambda: None
         self._gatherer = HostGather()
         own = dataset, self._gatherer, self._placement
@@ -177,7 +182,7 @@ class ArrayFeed:
         alone = last and self.steps <= self.length
         if self._ahead is None and (alone or self._is_little()):
             # At once, by the program's call: there is nothing to overlap.
-            yield from self._stream(*place, send=False)
+            yield from self._stream(*place, send=self._kept is not None)
             return
         if self._ahead is None or self._ahead[0] != place:
             self._drop_ahead()
@@ -329,7 +334,7 @@ class ArrayFeed:
         self, seed: int, epoch: int, phase: int, begin: int, *, send: bool = True
     ) -> Iterator[Chunk]:
         rows, ordered = self._order(seed, epoch), not self.shuffle
-        blocks = self._blocks(rows, phase, begin)
+        blocks, chunks = self._blocks(rows, phase, begin), self._kept_chunks()
         with self._gatherer.reusing() as reuse:
             for chunk in blocks:
                 whole, width = chunk.index.shape, chunk.index.shape[1]
@@ -340,17 +345,30 @@ class ArrayFeed:
                 host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
                 count = self._send_count(chunk.count, width)
                 data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
-                if send or self._placement.spans_processes:
+                if chunks is not None:
+                    put = functools.partial(self._placement.send_columns, rows=width)
+                    look = functools.partial(self._check, host)
+                    data = chunks.send(data, put, look)
+                elif send or self._placement.spans_processes:
                     data = self._placement.send_columns(data, width)
                 if send and not self._placement.own_data:
                     count = self._placement.send_whole(count)
-                self._check(host)  # while they are on their way
+                if chunks is None:
+                    self._check(host)  # while they are on their way
                 chunk.data, chunk.index, chunk.count = data, None, count
                 yield chunk
                 if send and not straight:
                     reuse(host, data)
                 del host, data, chunk  # not held while the next one is made
         self._checked = self._checked or self.samples == self.size
+        if chunks is not None:
+            chunks.end()
+
+    def _kept_chunks(self) -> KeptChunks | None:
+        if self._kept is None:
+            return None
+        own = *self._kept, self._gatherer, self._placement
+        return KeptChunks(*own, self.dataset.check)
 
     def _send_count(self, count: Any, rows: int) -> Any:
         """Counts of few steps, which are the same for each epoch, are sent once."""

@@ -14,6 +14,7 @@ from exburn.data import ArrayDataset, RaggedDataset, StreamDataset
 from exburn.errors import DataError, warn
 from exburn.module.building import spec_like
 from exburn.runtime.cost_model import Cost
+from exburn.runtime.device import chosen_platform
 from exburn.runtime.sharding import processes
 from exburn.runtime.transfer import device_constant
 from exburn.training import memory
@@ -21,11 +22,14 @@ from exburn.training.checkpoint.resume import Resume
 from exburn.training.feed.base import ArrayFeed, Feed, RaggedFeed, StreamFeed
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.gather import HostGather
+from exburn.training.feed.keeping import may_keep
 from exburn.training.feed.kept_arrays import KeptArrays
 from exburn.training.feed.merged_batches import merged_batches
 from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
 from exburn.training.placement import OneDevice
 from exburn.training.prepare import Preparer
+
+_LITTLE = 1 << 20  # bytes of data that are sent as quickly as they are compared
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,7 @@ def _make_array_feed(
     longest = request.most or _steps(prepared, x, size, resident, request)
     longest, group = _group_steps(prepared, longest, request)
     done = 0 if request.resume is None else request.resume.batch
+    kept = None if placement.spans_processes else request.kept
     return ArrayFeed(
         dataset,
         joined * batch_size,
@@ -159,9 +164,32 @@ def _make_array_feed(
         earlier=request.earlier,
         first=request.first,
         placement=placement,
-        kept=None if placement.spans_processes else request.kept,
+        kept=kept,
         owners=request.owners,
         tries=request.tries,
+        keeps_chunks=kept is not None
+        and not resident
+        and not request.training
+        and _keeps_chunks(dataset, kept, placement),
+    )
+
+
+def _keeps_chunks(
+    dataset: ArrayDataset, kept: KeptArrays, placement: OneDevice
+) -> bool:
+    """Whether chunks of an evaluation stay on the device for the next one.
+
+    They do from the second one of the same arrays on: most are evaluated once.
+    """
+    if not kept.note_given(dataset.tree):
+        kept.release()
+        return False
+    arrays = jax.tree.leaves(dataset.tree)
+    return (
+        chosen_platform() != "cpu"  # which takes them from the host as they are
+        and dataset.nbytes >= _LITTLE
+        and all(isinstance(array, np.ndarray) for array in arrays)
+        and may_keep(dataset.nbytes, placement)
     )
 
 

@@ -23,7 +23,7 @@ _by_key: weakref.WeakValueDictionary[Key, jax.Array] = weakref.WeakValueDictiona
 
 
 @dataclasses.dataclass(frozen=True)
-class Slot:
+class KeptArray:
     """An array on the device, and what it was sent from.
 
     Attributes:
@@ -51,9 +51,10 @@ class KeptArrays:
     """
 
     def __init__(self) -> None:
-        self._slots: tuple[Slot, ...] = ()
+        self._slots: tuple[KeptArray, ...] = ()
         self._passed: tuple[Any, ...] = ()  # checks of values that these have passed
         self._owners: list[weakref.ref] = []
+        self._given: tuple[tuple, ...] = ()
         self.trusted = True
         _live.add(self)
 
@@ -69,6 +70,11 @@ class KeptArrays:
             slot.memory == memory_of(host) and not slot.array.is_deleted()
             for slot, host in zip(slots, hosts, strict=True)
         )
+
+    def note_given(self, tree: Any) -> bool:
+        """Whether a run is given arrays in the same memory as the run before."""
+        before, self._given = self._given, tuple(map(memory_of, hosts_in(tree)))
+        return before == self._given
 
     def lie_at(self, where: Any) -> bool:
         """Whether all of them are where programs would take them now."""
@@ -86,9 +92,12 @@ class KeptArrays:
         }
 
     def keep(
-        self, slots: Iterable[Slot], owners: Iterable[Any], passed: Iterable[Any]
+        self,
+        slots: Iterable[KeptArray],
+        owners: Iterable[weakref.ref],
+        passed: Iterable[Any],
     ) -> None:
-        """Keeps arrays until their owners are gone."""
+        """Keeps arrays until their owners are gone, if there are any."""
         this = weakref.ref(self)
 
         def drop(_: Any) -> None:
@@ -96,7 +105,12 @@ class KeptArrays:
             if kept is not None and all(ref() is None for ref in kept._owners):
                 kept.release()
 
-        self._owners = [weakref.ref(owner, drop) for owner in owners]
+        owners = list(owners)
+        alive = [owner for ref in owners if (owner := ref()) is not None]
+        if owners and not alive:
+            self.release()
+            return
+        self._owners = [weakref.ref(owner, drop) for owner in alive]
         self._slots, self._passed = tuple(slots), tuple(passed)
         for slot in self._slots:
             _by_key[slot.key] = slot.array
@@ -109,7 +123,7 @@ class KeptArrays:
         """All of them, in their order."""
         return [slot.array for slot in self._slots]
 
-    def passed(self, keys: Sequence[Key]) -> tuple[Any, ...]:
+    def checks_of(self, keys: Sequence[Key]) -> tuple[Any, ...]:
         """The checks that the arrays of some keys have passed."""
         return self._passed[-4:] if keys == self.keys() else ()
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from exburn.training.feed import kept_arrays
 from exburn.training.feed.kept_arrays import (
+    KeptArray,
     KeptArrays,
-    Slot,
     kept_bytes,
     memory_of,
     owners_of,
@@ -19,11 +19,12 @@ from exburn.training.feed.kept_arrays import (
 
 def slot(host, digest=b"1"):
     key = digest, host.shape, host.dtype.str, None
-    return Slot(memory_of(host), key, jax.device_put(host.copy()))
+    return KeptArray(memory_of(host), key, jax.device_put(host.copy()))
 
 
 def kept_of(*hosts, owners=(), digest=b"1"):
     kept = KeptArrays()
+    owners = list(map(weakref.ref, owners))
     kept.keep([slot(host, digest) for host in hosts], owners, ())
     return kept
 
@@ -56,7 +57,7 @@ def test_two_trainers_share_equal_arrays():
     first = kept_of(x, owners=[x], digest=b"shared")
     second, key = KeptArrays(), first.keys()[0]
     assert second.find([key])[key] is first.arrays()[0]
-    second.keep([slot(x, b"shared")], [x], ())
+    second.keep([slot(x, b"shared")], [], ())
     assert kept_bytes() == 32  # one for both
     first.release()
     second.release()

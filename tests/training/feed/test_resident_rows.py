@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exburn.data import ArrayDataset
-from exburn.training.feed import resident_rows
+from exburn.training.feed import keeping, resident_rows
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.kept_arrays import KeptArrays, owners_of
 from exburn.training.feed.resident_rows import ResidentRows
@@ -65,7 +65,7 @@ def test_an_array_that_is_given_twice_is_sent_once(rows):
 
 @pytest.mark.parametrize("order", ["C", "F", "rows", "columns", "back"])
 def test_each_element_counts_whatever_the_strides(rows, order, monkeypatch):
-    monkeypatch.setattr(resident_rows, "_PART", 256)  # several parts
+    monkeypatch.setattr(keeping, "_PART", 256)  # several parts
     x = np.random.rand(50, 6).astype("float32")
     x = {
         "C": x, "F": np.asfortranarray(x), "rows": x[::2], "columns": x[:, 1::2],
@@ -128,9 +128,7 @@ def test_values_are_checked_once_and_whenever_they_change(rows, monkeypatch):
 def test_what_does_not_fit_is_not_kept(rows, monkeypatch):
     x = np.random.rand(64, 4).astype("float32")
     asked = []
-    monkeypatch.setattr(
-        resident_rows.memory, "fits_device", lambda n, _: asked.append(n)
-    )
+    monkeypatch.setattr(keeping.memory, "fits_device", lambda n, _: asked.append(n))
     rows(x)
     assert not rows.kept.keys() and asked[-1] == 2 * x.nbytes
     assert rows(x)[1] == x.nbytes

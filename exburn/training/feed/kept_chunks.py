@@ -1,0 +1,70 @@
+"""Chunks that an evaluation of the same data as before finds on the device."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from exburn.training.feed.gather import HostGather
+from exburn.training.feed.keeping import find_keys, where_of
+from exburn.training.feed.kept_arrays import KeptArray, KeptArrays, hosts_in, memory_of
+from exburn.training.placement import OneDevice
+
+
+class KeptChunks:
+    """The chunks of a run through arrays of NumPy's, of which there are some already.
+
+    Each is compared by a digest of its bytes when its turn comes, while the device
+    works on the one before.
+
+    Args:
+        kept: What the run before has left; ``end`` leaves those of this one.
+        owners: What has to live for that: see ``owners_of``.
+        check: Looks at values, if that is to be done: not at those of chunks that have
+            passed an equal one.
+    """
+
+    def __init__(
+        self,
+        kept: KeptArrays,
+        owners: Sequence[weakref.ref],
+        gatherer: HostGather,
+        placement: OneDevice,
+        check: Callable[[Any], None] | None,
+    ):
+        self._kept, self._owners, self._gatherer = kept, owners, gatherer
+        self._where, self._check = where_of(placement), check
+        keys = kept.keys()
+        self._before = dict(zip(keys, kept.arrays(), strict=True))
+        self._has_passed = check is None or check in kept.checks_of(keys)
+        self._slots: list[KeptArray] = []
+
+    def send(
+        self, chunk: Any, send: Callable[[Any], Any], look: Callable[[], None]
+    ) -> Any:
+        """A chunk on the device; it is sent if it is not there.
+
+        Args:
+            look: Looks at its values.
+        """
+        hosts, structure = list(hosts_in(chunk)), jax.tree.structure(chunk)
+        keys = find_keys(hosts, self._where, self._gatherer)
+        before = [self._before[key] for key in keys if key in self._before]
+        arrays = [array for array in before if not array.is_deleted()]
+        is_new = len(arrays) < len(keys)
+        if is_new:
+            # Hooks may change what it is sent from.
+            arrays = jax.tree.leaves(jax.block_until_ready(send(chunk)))
+        if is_new or not self._has_passed:
+            look()
+        places = map(memory_of, hosts)
+        self._slots += map(KeptArray, places, keys, arrays)
+        return structure.unflatten(arrays)
+
+    def end(self) -> None:
+        """Leaves the chunks for the next run."""
+        checks = () if self._check is None else (self._check,)
+        self._kept.keep(self._slots, self._owners, checks)
