@@ -141,7 +141,7 @@ def _stack_rows(rows: Sequence, form: Any) -> Any:
     return np.stack([np.asarray(row) for row in rows])
 
 
-def _list_of_rows(value: Any) -> Sequence | None:
+def _list_of_rows(value: Any) -> Any:
     """The rows of a list, an object array or a column of lists; else ``None``."""
     if isinstance(value, list | tuple):
         return value

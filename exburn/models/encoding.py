@@ -24,6 +24,7 @@ from exburn.data import (
     column_names,
     has_columns,
 )
+from exburn.datasets import adapters as adapters  # which this registers
 from exburn.models.arguments import part_names
 from exburn.models.host_graph import HostGraph
 from exburn.training.feed.array_feed import row_order

@@ -202,7 +202,7 @@ class SplitModule:
         try:
             found = self._survey(specs[0], survey_specs(x, sizes), training, sizes)
         except ShapeError:  # an input, or a layer, may take rows of one length only
-            found = self._survey(*specs, training, None)
+            found = self._survey(specs[0], specs[1], training, None)
         self._surveys[key] = found
         return found
 

@@ -1,5 +1,8 @@
 """Data for a model that begins on the host."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from tests.models.lookups import (
@@ -90,3 +93,14 @@ def test_the_order_of_rows_is_that_of_arrays():
     assert [sorted(epoch) for epoch in epochs] == [sorted(TEXTS)] * 2
     assert list(epochs[0]) != list(epochs[1])
     assert all(list(epoch) != list(TEXTS) for epoch in epochs)
+
+
+def test_loaders_are_known_where_nothing_else_has_imported_their_adapters():
+    code = """
+import exburn
+model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
+from exburn.models.encoding import read_dataset
+batches = iter([exburn.ops.ones((2, 1))])
+assert read_dataset(model, batches, op="predict").peek()[0].shape == (2, 1)
+"""
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
