@@ -163,15 +163,13 @@ class BatchNormalization(ScaledNormalization):
         gamma = one if self.gamma is None else self.cast(self.gamma, jnp.float32)
         beta = zero if self.beta is None else self.cast(self.beta, jnp.float32)
         if training and self.trainable:
-            rows = self._rows(x)
-            if rows is not None:  # whatever the padding holds, it is not computed with
-                x = jnp.where(rows, x, 0)
-            keep = self._kept_entries(x, mask, rows)
+            rows, steps = self._rows(x), self._steps(x, mask)
             running = None
             if self.renorm:
                 running = self.renorm_mean.get_value(), self.renorm_stddev.get_value()
             y, mean, variance, share = _normalize(
-                x, keep, gamma, beta, running, channel, self.epsilon, self._clipping
+                *(x, rows, steps, gamma, beta, running),
+                *(channel, self.epsilon, self._clipping),
             )
             self._follow(mean, variance, share)
         else:
@@ -188,10 +186,10 @@ class BatchNormalization(ScaledNormalization):
             return None
         return rows.astype(bool).reshape((-1,) + (1,) * (x.ndim - 1))
 
-    def _kept_entries(self, x, mask, rows):
-        """Which entries count, as booleans that broadcast to ``x``; None for all."""
+    def _steps(self, x, mask):
+        """Which steps a mask keeps, as booleans that broadcast to ``x``; None: all."""
         if mask is None:
-            return rows
+            return None
         mask = jnp.asarray(mask, bool)
         sizes = zip(mask.shape, x.shape, strict=False)
         if mask.ndim >= x.ndim or any(m != 1 and m != n for m, n in sizes):
@@ -200,8 +198,7 @@ class BatchNormalization(ScaledNormalization):
                 "the mask's shape must be that of the input's first axes, or 1",
                 {"mask": describe(mask), "input": describe(x)},
             )
-        keep = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
-        return keep if rows is None else keep & rows
+        return mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
 
     def _follow(self, mean, variance, share) -> None:
         """Moves the moving statistics, unless nothing in the batch counts."""
@@ -228,26 +225,36 @@ class BatchNormalization(ScaledNormalization):
 
 # In lax, which is traced in a third of the time: there are 53 in a ResNet-50.
 @traced_once("channel", "epsilon", "clipping")
-def _normalize(x, keep, gamma, beta, renorm, channel, epsilon, clipping):
+def _normalize(x, rows, steps, gamma, beta, renorm, channel, epsilon, clipping):
     """The batch by its own statistics.
 
     One pass over it needs E[x²] - E[x]², which is exact only if the mean is near zero.
     So the first entry of each channel is taken off before.
 
+    Args:
+        rows: Which rows are no padding, as booleans that broadcast to ``x``; or None.
+            Whatever the padding holds, it is not computed with: it is zero from the
+            first pass over the batch on.
+        steps: Which entries a mask keeps. The others have outputs, too.
+
     Returns:
         The output; mean and variance of the kept entries, without gradients; their
         share of all, None if all are kept.
     """
+    keep = rows if steps is None else steps if rows is None else steps & rows
     if keep is None and _has_parts(x, channel):
         share = None
         near, mean, variance = _statistics_of_parts(x, channel)
         x = lax.sub(x, near)
     else:
-        first = x if keep is None else jnp.where(keep, x, 0)
-        sizes = _alone(x, channel)
-        near = lax.stop_gradient(lax.slice(first, [0] * x.ndim, sizes))
+        near = lax.stop_gradient(_first(x, channel))
+        if keep is not None:  # cut first: XLA's CPU backend computes what others cut
+            near = jnp.where(_first(keep, channel), near, 0)
         x = lax.sub(x, near)
-        mean, square, share = _moments(x, keep, channel)
+        if rows is not None:
+            x = jnp.where(rows, x, 0)
+        entries = x if steps is None else jnp.where(keep, x, 0)
+        mean, square, share = _moments(entries, keep, channel)
         # relu, not maximum, whose gradient asks for ties: 15 kernels of a ResNet-50.
         variance = quick_trace.relu(lax.sub(square, lax.square(mean)))
     seen = lax.stop_gradient((lax.add(mean, lax.reshape(near, mean.shape)), variance))
@@ -257,19 +264,19 @@ def _normalize(x, keep, gamma, beta, renorm, channel, epsilon, clipping):
     return _affine(x, mean, variance, gamma, beta, channel, epsilon), *seen, share
 
 
-def _moments(x, keep, channel):
-    """Means of the kept entries and of their squares; their share of all, or None."""
+def _moments(entries, keep, channel):
+    """Means of the kept entries and of their squares; their share of all, or None.
+
+    Args:
+        entries: The entries, zeros where they are not kept.
+    """
+    mean, square = _mean(entries, channel), _mean(lax.square(entries), channel)
     if keep is None:
-        return _mean(x, channel), _mean(lax.square(x), channel), None
-    entries = jnp.where(keep, x, 0)
-    axes = tuple(a for a in range(x.ndim) if a != channel)
+        return mean, square, None
+    axes = tuple(a for a in range(entries.ndim) if a != channel)
     share = jnp.mean(keep, axes, jnp.float32)  # [1], or [channels]
     some = jnp.where(share > 0, share, 1)
-    return (
-        _mean(entries, channel) / some,
-        _mean(lax.square(entries), channel) / some,
-        share,
-    )
+    return mean / some, square / some, share
 
 
 def _has_parts(x, channel):
@@ -338,6 +345,11 @@ def _mean(x, channel):
     axes = tuple(a for a in range(x.ndim) if a != channel)
     size = math.prod(x.shape[a] for a in axes)
     return lax.div(lax.reduce_sum(x, axes), lax.convert_element_type(size, x.dtype))
+
+
+def _first(x, channel):
+    """The first entry of each channel, in a shape that broadcasts as ``x`` does."""
+    return lax.slice(x, [0] * x.ndim, _alone(x, channel))
 
 
 def _alone(x, channel):

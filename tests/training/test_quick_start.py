@@ -32,7 +32,7 @@ ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
         lambda: jax.make_jaxpr(lambda x: wide_product(x, KERNEL, KERNEL[0]))(ROWS),
         lambda: jax.make_jaxpr(lambda x: quick_trace.add_bias(x, V, 3))(X),
         lambda: jax.make_jaxpr(
-            lambda x: _normalize.__wrapped__(x, None, V, V, None, 3, 1e-3, ())
+            lambda x: _normalize.__wrapped__(x, None, None, V, V, None, 3, 1e-3, ())
         )(X),
         lambda: jax.make_jaxpr(Adam(0.1).apply_rule)(
             {"w": V}, {"w": {"m": V, "v": V}}, {"w": V}, np.float32(1), np.int32(0)

@@ -18,6 +18,7 @@ from tests.layers.noise_and_masks import KEY, X, rng
 
 from exburn import distribution
 from exburn import layers as L
+from exburn.layers.normalization.batch import _normalize
 from exburn.runtime.sharding.current import in_force
 from exburn.training.module import SplitModule
 
@@ -95,6 +96,47 @@ def test_padding_rows_may_be_nan():
     for a, b in zip(padded_after + result[0], after + expected[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(result[1][:4], expected[1], rtol=1e-5, atol=1e-5)
+
+
+def test_padding_rows_may_be_nan_beside_masked_steps():
+    x = rng.normal(size=(3, 5, 2)).astype("float32")
+    mask = np.arange(15).reshape(3, 5) % 4 != 0
+    layer = L.BatchNormalization()
+    layer(x)
+
+    def grad(x, mask, rows):
+        function, state = pure(layer, training=True, mask=mask)
+
+        def loss(leaves, x):
+            y, after, _ = function(leaves, KEY, x, rows=rows)
+            return jnp.sum(y[:3] ** 3), (y[:3], after)
+
+        return jax.grad(loss, (0, 1), has_aux=True)(state, x)
+
+    expected, (y, after) = grad(x, mask, None)
+    padded = np.concatenate([x, np.full((2, 5, 2), np.nan, "float32")])
+    mask = np.concatenate([mask, np.ones((2, 5), bool)])
+    result, (padded_y, padded_after) = grad(padded, mask, jnp.arange(5) < 3)
+    for a, b in zip(padded_after + result[0], after + expected[0], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(padded_y, y, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result[1][:3], expected[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("masked", "selections"), [(False, 1), (True, 2)])
+def test_padding_is_taken_out_in_one_pass_over_the_batch(masked, selections):
+    # Each further one was an eighth of a step of dense layers on a processor.
+    x = jnp.ones((7, 5, 3))
+    rows, steps = jnp.arange(7)[:, None, None] < 4, jnp.ones((7, 5, 1), bool)
+    one = jnp.ones(3)
+
+    def normalize(x):
+        steps_or_none = steps if masked else None
+        options = (None, 2, 1e-3, (None, None, None))
+        return _normalize.__wrapped__(x, rows, steps_or_none, one, one, *options)[0]
+
+    text = str(jax.make_jaxpr(normalize)(x))
+    assert len(re.findall(r"f32\[7,5,3\] = jit\[\s*name=_where", text)) == selections
 
 
 def test_statistics_stay_in_float32():
