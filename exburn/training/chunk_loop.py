@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
+import jax
+
 from exburn.errors import ExBurnError, locate
 from exburn.training.agreement import Agreement, Chunks
 from exburn.training.feed.chunk import Chunk
@@ -94,6 +96,10 @@ def run_chunks(chunks: Chunks, handler: ChunkHandler) -> Generator[None, None, N
                     raise
                 handler.flight.append(handler.take(chunk, results))
                 handler.done += chunk.steps
+            if (
+                chunk.index is not None
+            ):  # hooks may write to what the rows are sent from
+                jax.block_until_ready(chunk.data)
             if handler.hears:
                 handler.call_hooks(chunk)
                 yield

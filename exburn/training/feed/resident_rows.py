@@ -109,8 +109,7 @@ class ResidentRows:
         missing = [key for key in pairs if key not in arrays]
         if missing:
             sent = self._send_rows([pairs[key] for key in missing])
-            # From now on the user's code may change what they were sent from.
-            arrays |= zip(missing, jax.block_until_ready(sent), strict=True)
+            arrays |= zip(missing, sent, strict=True)
         nbytes = sum(array.nbytes for array in arrays.values())
         if not missing or may_keep(nbytes, self._placement):
             slots = [

@@ -8,6 +8,7 @@ from tests.training.batches import X, Y, threads
 import exburn as keras
 from exburn.data import ArrayDataset
 from exburn.errors import DataError
+from exburn.training.feed import array_feed
 from exburn.training.feed.base import ArrayFeed
 from exburn.training.feed.gather import HostGather
 
@@ -78,3 +79,23 @@ def test_the_values_of_a_mapped_file_are_looked_at_when_they_are_read(model, tmp
     assert model.trace_counts == before
     mapped[200, 1] = 0
     assert model.fit(mapped, Y, verbose=0, resident=False).history["loss"]
+
+
+def test_the_order_of_a_run_that_follows_others_is_drawn_before_it(monkeypatch):
+    x, draws, draw = np.arange(50, dtype=np.int32), [], array_feed._draw
+
+    def counting(*place):
+        draws.append(place[-1])
+        return draw(*place)
+
+    monkeypatch.setattr(array_feed, "_draw", counting)
+    array_feed._draw_kept.cache_clear()
+    for earlier in range(4):
+        options = {"shuffle": True, "resident": True, "earlier": earlier}
+        feed = ArrayFeed(ArrayDataset(x), 10, 9, **options)
+        (chunk,) = feed.epoch(11, 0)
+        order = draw(50, 10, False, 11, earlier)
+        np.testing.assert_array_equal(chunk.index.reshape(-1), order)
+        feed.close()
+        # The first run may be the only one.
+        assert draws == list(range(earlier + (2 if earlier else 1)))
