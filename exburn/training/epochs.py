@@ -198,13 +198,13 @@ class Epochs(ChunkHandler):
             with defer_signals():
                 use_average(holder, False)  # of parameters that were trained until now
                 frozen = self.preparer.follow_freezing()
-            assert holder.state is not None
+            assert holder.running is not None
             if frozen:
                 self.programs, self._fresh = (
                     self.preparer.programs,
-                    holder.state.metrics,
+                    holder.running.metrics,
                 )
-            holder.state = holder.state.replace(metrics=self._fresh)
+            holder.running = holder.running.replace(metrics=self._fresh)
         self.points.begin_epoch(start)
         return self._chunks(epoch, start)
 
@@ -220,9 +220,9 @@ class Epochs(ChunkHandler):
         self._reads = callbacks.reads_logs(*ends)
         self.done, self._pending = start, None
         self.flight.clear()
-        assert holder.state is not None
+        assert holder.running is not None
         # A run that is taken up within an epoch may have no chunk left of it.
-        totals = holder.state.metrics
+        totals = holder.running.metrics
         self._readings = self.programs.steps.results(totals) if start else None
         if start and self.owner.stop_training:
             return None
@@ -260,9 +260,9 @@ class Epochs(ChunkHandler):
         holder, timing, readings = self.holder, self.timing, self._readings
         if readings is None:
             return None
-        if self._epoch == self._last and holder.state is not None:
+        if self._epoch == self._last and holder.running is not None:
             # The run's end asks for it, and shall not wait.
-            holder.state.step.copy_to_host_async()
+            holder.running.step.copy_to_host_async()
         with timing.on("device"):
             if self.agreement.active:
                 self.agreement.wait(readings)
@@ -279,7 +279,7 @@ class Epochs(ChunkHandler):
             hook, light = self.callbacks.on_train_batch_begin, self._begins_light
             self.holder.call_hook(hook, self.done, light=light)
         self._follow()
-        state, program = self.holder.state, getattr(self.programs, chunk.program)
+        state, program = self.holder.running, getattr(self.programs, chunk.program)
         if chunk.prove is not None:
             program = functools.partial(self._try, program, chunk.prove)
         return program, (state, *chunk.arguments), {"restore": self.holder.restore}

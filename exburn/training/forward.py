@@ -10,15 +10,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Literal
 
 from exburn.core import forward_context
 from exburn.core.batch_independence import numbers_of
 from exburn.errors import UnheldLayerError
 from exburn.module.building import spec_like, untouched_metrics
 from exburn.module.reached import Discovery
+from exburn.runtime.blocks.runs import find_runs
 from exburn.runtime.cost_model import Cost, count, inner_programs
 from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training.batch_mixing import model_mixes_rows
+from exburn.training.block_stacks import pays
 from exburn.training.fingerprint import Fingerprint
 from exburn.training.module import SplitModule
 
@@ -42,6 +45,8 @@ class Forward:
             without ``rows`` those that are cast to integers.
         repeats_lookups: Whether a table is looked into several times.
         loses_by_row: Whether layers added losses with one number for each row.
+        blocks: Names of trained parameters, of which each of several equal blocks in a
+            row has one, in their order.
     """
 
     inputs: Any
@@ -53,6 +58,7 @@ class Forward:
     lookups: tuple[tuple[int, int | None, str], ...] = ()
     repeats_lookups: bool = False
     loses_by_row: bool = False
+    blocks: tuple[tuple[str, ...], ...] = ()
 
 
 def trace(
@@ -80,7 +86,30 @@ def trace(
     with untouched_metrics(split.module), pointwise_products(False):
         jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
     ends = last_functions(jaxpr, weights=len(jax.tree.leaves(groups)))
-    return Forward(x, count(jaxpr), specs, numbers_of(jaxpr), ends=ends, **seen)
+    blocks = parameters_of_blocks(jaxpr.jaxpr, sorted(groups[0]))
+    numbers = numbers_of(jaxpr)
+    return Forward(x, count(jaxpr), specs, numbers, ends=ends, blocks=blocks, **seen)
+
+
+def parameters_of_blocks(code: Any, names: list[str]) -> tuple[tuple[str, ...], ...]:
+    """Names of parameters of which each of several equal blocks has one.
+
+    Args:
+        names: Those of the program's first inputs.
+    """
+    by_variable = dict(zip(code.invars, names, strict=False))
+    columns: list[tuple[str, ...]] = []
+    for run in find_runs(code, pays=pays):
+        for one in run.stacked:
+            column = tuple(by_variable.get(_variable(v), "") for v in one.values)
+            before = {name for other in columns for name in other}
+            if "" not in column and before.isdisjoint(column):
+                columns.append(column)
+    return tuple(columns)
+
+
+def _variable(operand: Any) -> Any:
+    return None if isinstance(operand, Literal) else operand
 
 
 def mixes_rows(

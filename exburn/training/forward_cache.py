@@ -109,6 +109,11 @@ class ForwardCache:
         convolves = cost is not None and cost.convolutions > 0
         return convolves and jax.default_backend() != "cpu"
 
+    @property
+    def blocks(self) -> tuple[tuple[str, ...], ...]:
+        """Parameters of equal blocks in the first pass: ``Forward.blocks``."""
+        return next((forward.blocks for forward in self._passes.values()), ())
+
     def joins_lookups(self, parts: int) -> bool:
         """Whether gradients of tables are made of those of the rows that were read.
 

@@ -20,6 +20,7 @@ from exburn.runtime.donation import is_consumed
 from exburn.runtime.failures import is_exhausted
 from exburn.runtime.gc_pause import has_started, starting
 from exburn.runtime.sharding.current import spread_by_hand
+from exburn.training.block_stacks import is_worth_packing
 from exburn.training.compile_log import (
     CompileLog,
     Spec,
@@ -53,6 +54,7 @@ class Program:
     ):
         self._name, self._counts, self._eager = name, steps.counts, steps.eager
         self._placement = steps.placement
+        self._stacks = steps.stacks if name == "train" else None
         self._log, self._settings = log, settings
         self._call: Any = function
         if not steps.eager:
@@ -82,7 +84,7 @@ class Program:
             restore: Called with an equal state if the program failed, and the one that
                 it was given is gone.
         """
-        whole, args = args, _apart_from_totals(args)
+        whole, args = args, _apart_from_totals(self._pack(args))
         if self._eager:
             return self._call(*args)
         if self._placement.spans_processes:  # no process has all of the state
@@ -102,6 +104,7 @@ class Program:
             compiling = contextlib.nullcontext() if self._model else starting()
             with compiling, self._spreading(places):
                 out = self._call(*args)
+            self._free(whole, args)
             is_compiled = self._counts[self._name] == before and places in self._places
             if failed or not is_compiled:
                 self._note(args, time.perf_counter() - start, places)
@@ -125,9 +128,26 @@ class Program:
         Args:
             further: Whether it may have been compiled for arguments of other shapes.
         """
-        with self._compiling(_apart_from_totals(args), further) as lowering:
+        args = _apart_from_totals(self._pack(args))
+        with self._compiling(args, further) as lowering:
             if lowering is not None:
                 lowering.lowered = self._call.lower(*lowering.arguments)
+
+    def _pack(self, args: tuple) -> tuple:
+        """The arguments, with parameters of equal blocks put together."""
+        state = args[0]
+        if not isinstance(state, TrainState) or self._stacks is None:
+            return args
+        if state.stacks is not None or not is_worth_packing(*args[1:3]):
+            return args
+        return self._stacks.pack(state), *args[1:]
+
+    def _free(self, whole: tuple, args: tuple) -> None:
+        """Frees the arrays that were put together, as a program consumes its own."""
+        if self._stacks is not None and args[0] is not whole[0]:
+            if whole[0].stacks is None and args[0].stacks is not None:
+                for array in self._stacks.joined(whole[0]):
+                    array.delete()
 
     @contextlib.contextmanager
     def _compiling(
@@ -174,7 +194,7 @@ class Program:
         """Notes that it was compiled for these arguments."""
         has_started()
         # Donated arrays have lost their contents, not their shapes.
-        model = specs_of(model=args[0])
+        model = specs_of(model=_unpacked(args[0]))
         changed = changes_of(self._model, model) if self._model else []
         if self._places and places not in self._places:
             where = places[0] or places[1] or "no device"
@@ -302,6 +322,13 @@ def _apart_from_totals(args: tuple) -> tuple:
     if not isinstance(args[0], TrainState):
         return args
     return args[0].replace(metrics=None), args[0].metrics, *args[1:]
+
+
+def _unpacked(model: Any) -> Any:
+    """Specs of a model, of whose parameters each is by itself."""
+    if not isinstance(model, TrainState) or model.stacks is None:
+        return model
+    return model.stacks.unpack(jax.tree.map(spec_like, model))
 
 
 def _form_of(args: Any) -> tuple:

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 
 from exburn.runtime.xla_options import compiler_options, convolutional
+from exburn.training.block_stacks import find_stacks
 from exburn.training.compile_log import CompileLog
-from exburn.training.custom_step import CustomSteps
+from exburn.training.custom_step import CustomSteps, own_steps
 from exburn.training.feed.plan import choose_unroll
 from exburn.training.fingerprint import Fingerprint
 from exburn.training.forward_cache import ForwardCache
 from exburn.training.objective.objective import Objective
-from exburn.training.placement import OneDevice
+from exburn.training.placement import OneDevice, OnMesh
 from exburn.training.program import Programs
 from exburn.training.settings import Settings
 from exburn.training.splitting import Splitter
@@ -80,6 +81,11 @@ class ProgramCache:
             like: Programs that differ in the optimizer alone.
         """
         holder, splitter, passes = self._holder, self._splitter, self._passes
+        joins_lookups = passes.joins_lookups(placement.parts)
+        stacks = None
+        own = own_steps(custom, "train") or self.eager or lanes
+        if not (own or joins_lookups or isinstance(placement, OnMesh)):
+            stacks = find_stacks(passes.blocks, holder.split, holder.optimizer)
         steps = Steps(
             holder.split,
             objective,
@@ -88,11 +94,12 @@ class ProgramCache:
             custom=custom,
             unroll=self.unroll,
             pointwise=convolutional(passes.first_cost()) or None,
-            joins_lookups=passes.joins_lookups(placement.parts),
+            joins_lookups=joins_lookups,
             placement=placement,
             eager=self.eager,
             compiling=holder.tell_compilation,
             lanes=lanes,
+            stacks=stacks,
         )
         settings = Settings.of(
             holder.module,

@@ -24,6 +24,8 @@ class TrainState:
         metrics: Running totals of the loss and the metrics of this epoch.
         step: Number of batches seen, int32.
         seed: Key data of the run; all randomness is a function of it, step and path.
+        stacks: How parameters of equal blocks are put together, where they are: a
+            ``BlockStacks``.
     """
 
     params: dict[str, jax.Array]
@@ -33,6 +35,7 @@ class TrainState:
     metrics: Any
     step: jax.Array
     seed: jax.Array
+    stacks: Any = dataclasses.field(default=None, metadata={"static": True})
 
     def key(self) -> jax.Array:
         """The key of this step."""

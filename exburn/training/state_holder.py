@@ -33,7 +33,7 @@ class StateHolder:
     that programs consume and replace, and the module gets them for the time of a hook.
 
     Attributes:
-        state: The state of the run under way, or ``None``.
+        running: The state of the run under way as its programs left it, or ``None``.
         opt_state: The optimizer's state between runs.
         step: Batches done since ``compile``, between runs.
         epochs: Epochs begun since then.
@@ -49,7 +49,7 @@ class StateHolder:
         self.module, self.optimizer = module, optimizer
         self.given_seed, self.auto_scale_loss = seed, auto_scale_loss
         self.placement = OneDevice()
-        self.state: TrainState | None = None
+        self.running: TrainState | None = None
         self.opt_state: Any = None
         self._slots_of: list[str] | None = None  # parameters, if that is known
         self._was_read = False  # whether others may hold arrays of it
@@ -94,6 +94,17 @@ class StateHolder:
         assert self.current_split is not None
         return self.current_split
 
+    @property
+    def state(self) -> TrainState | None:
+        """The state of the run under way, or ``None``: each parameter by itself."""
+        if self.running is not None and self.running.stacks is not None:
+            self.running = self.running.stacks.unpack(self.running)
+        return self.running
+
+    @state.setter
+    def state(self, state: TrainState | None) -> None:
+        self.running = state
+
     # ------------------------------------------------------------------ one at a time
     @contextlib.contextmanager
     def training(self, op: str) -> Iterator[None]:
@@ -113,7 +124,7 @@ class StateHolder:
             train: Whether it is one that consumes them. Others may run in hooks.
         """
         lent = self._lent_to == threading.get_ident()
-        if self._training.locked() if train else self.state is not None and not lent:
+        if self._training.locked() if train else self.running is not None and not lent:
             raise _busy(op)
 
     # ------------------------------------------------------------------ optimizer

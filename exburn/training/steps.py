@@ -20,8 +20,10 @@ from exburn.core.substitution import substituting
 from exburn.data import has_padded
 from exburn.errors import ShapeError
 from exburn.module.building import untouched_metrics
+from exburn.runtime.blocks.scanning import scan_blocks
 from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training import invariants
+from exburn.training.block_stacks import BlockStacks, pays
 from exburn.training.custom_step import LOGS, CustomSteps, own_steps
 from exburn.training.lookups import Lookups, value_and_grad
 from exburn.training.module import SplitModule
@@ -47,6 +49,7 @@ class Steps:
         compiling: Called with a program's name before it is compiled.
         lanes: What makes of a step of one model that of many, whose states and totals
             have a leading axis; see ``exburn.tuning.lanes``. ``None`` for one model.
+        stacks: How parameters of equal blocks are put together for ``train``.
     """
 
     def __init__(
@@ -64,12 +67,14 @@ class Steps:
         eager: bool = False,
         compiling: Callable[[str], None] | None = None,
         lanes: Any = None,
+        stacks: BlockStacks | None = None,
     ):
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.custom, self.unroll = counts, custom, unroll
         self._pointwise, self._joins_lookups = pointwise, joins_lookups
         self.placement = placement or OneDevice()
         self.eager, self._compiling, self.lanes = eager, compiling, lanes
+        self.stacks = stacks
 
     @contextlib.contextmanager
     def tracing(self, name: str) -> Iterator[None]:
@@ -94,6 +99,8 @@ class Steps:
             if own := own_steps(self.custom, "train"):
                 new = own.train(state, batch)
                 return self._prune(new, batches=1)
+            if state.stacks is not None:
+                return self._step_of_blocks(state, batch, row_mask)
             differentiate = self._gradient_of_loss()
             (_, seen), grads = differentiate(state.params, state, batch, row_mask)
             grads = self.placement.gradients(grads)
@@ -105,6 +112,22 @@ class Steps:
                 grads, state.opt_state, state.params, **search
             )
             return self._after_update(state, new, update)
+
+    def _step_of_blocks(
+        self, state: TrainState, batch: Any, row_mask: Any
+    ) -> TrainState:
+        """One update of a state whose parameters of equal blocks are put together."""
+        rows = state.stacks.rows
+
+        def loss(params: Any) -> Any:
+            return self.loss(rows(params), state, batch, row_mask)
+
+        scanned = scan_blocks(loss, pays=pays)
+        (_, seen), grads = jax.value_and_grad(scanned, has_aux=True)(state.params)
+        separate = state.replace(params=rows(state.params))
+        new = self._after_batch(separate, batch, row_mask, seen)
+        update = self.optimizer.update(grads, state.opt_state, state.params)
+        return self._after_update(state, new, update)
 
     def _gradient_of_loss(self) -> Callable:
         """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
