@@ -195,7 +195,8 @@ def import_once(peers: list[str]) -> None:
     """So that no process that is measured compiles Python or waits for a disk."""
     env = environment_of(PYTHONDONTWRITEBYTECODE="", KERAS_BACKEND="jax")
     for library in sorted({peer.split("-")[0] for peer in peers} - {"hand"}):
-        subprocess.run([sys.executable, "-c", f"import {library}"], env=env)
+        # With what `import exburn` leaves to the first use.
+        subprocess.run([sys.executable, "-c", f"from {library} import *"], env=env)
 
 
 def measure(work: str, peer: str, args: argparse.Namespace, folder: str) -> Any:

@@ -44,6 +44,7 @@ CASES = (
         + ("--epochs", "4"),
     ),
     Case("cold_start", 200, ("--rounds", "1")),
+    Case("building", 250, ("--rounds", "1")),
     Case("scaling", 150),
     Case("inference", 120),
     Case("feeding", 120),

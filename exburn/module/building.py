@@ -36,6 +36,7 @@ from exburn.module.policies import follow_map, spread_policy
 from exburn.module.reached import Discovery
 from exburn.module.signature import build_names, init_names
 from exburn.module.stateless_scope import set_values
+from exburn.module.traced_shapes import call_key, keep_result, result_of
 from exburn.module.traversal import children, held_metrics, iter_modules, iter_weights
 from exburn.runtime.device import wake
 from exburn.runtime.failures import is_exhausted
@@ -314,14 +315,18 @@ def infer(
     """
     wake()
     with intact(layer), untouched_metrics(layer):
-        return _infer(layer, rebuild, specs, training)
+        args, kwargs = rebuild(specs)
+        if not layer.built:
+            layer._build(type(layer)._call_info.shapes(layer, args, kwargs))
+        key = call_key(layer, args, kwargs, specs, training)
+        if (result := result_of(key)) is None:
+            result = _infer(layer, rebuild, specs, training)
+            keep_result(key, result)
+        layer._meta.value.traced = (rebuild, specs)
+        return result
 
 
 def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any, list]:
-    args, kwargs = rebuild(specs)
-    info = type(layer)._call_info
-    if not layer.built:
-        layer._build(info.shapes(layer, args, kwargs))
     while True:
         graphdef, state, rest = nnx.split(layer, nnx.Variable, ...)
         abstract, treedef = jax.tree.flatten(state)
@@ -368,14 +373,12 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
             raise failed
         unbuilt = _join_traces(traces)
         if not unbuilt:
-            layer._meta.value.traced = (rebuild, specs)
             return result
         originals = dict(iter_modules(layer))
         for path, shapes in unbuilt.items():
             if not originals[path].built:
                 originals[path]._build(shapes)
         if not failed and not waits_inside(layer):
-            layer._meta.value.traced = (rebuild, specs)
             return result  # another trace would find the same
 
 

@@ -1,6 +1,7 @@
 """What the interpreter does while it loads a file, how long, and in what memory."""
 
 import json
+import os
 import sys
 import time
 import tracemalloc
@@ -34,7 +35,8 @@ class Watch:
             return True
         if event == "open":
             # JAX looks into its own source for the lines of its errors.
-            source = str(args[0]).endswith(".py") or args[0] == sys.argv[0]
+            script = os.path.abspath(sys.argv[0])
+            source = str(args[0]).endswith(".py") or args[0] in (sys.argv[0], script)
             return args[0] == self.path or source
         # inspect parses the signature of a builtin; NumPy, a dtype's shape.
         return event == "compile" and args[0][:8] in (b"def foo(", b"(9,)")
