@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from exburn.data import ArrayDataset, StreamDataset, register_adapter
+from exburn.data import (
+    ArrayDataset,
+    ReadOptions,
+    StreamDataset,
+    as_dataset,
+    register_adapter,
+)
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.errors.boundary import api_boundary
 
@@ -126,7 +132,10 @@ def from_huggingface(
     chosen = dataset.select_columns(columns).with_format("numpy")
     if kind == "IterableDataset":
         return _stream(chosen, batch_size, arrange)
-    return ArrayDataset(*arrange(chosen[:]), op=op)
+    row = () if isinstance(inputs, str) else None
+    return as_dataset(
+        *arrange(chosen[:]), op=op, options=ReadOptions(ragged=True, row=row)
+    )
 
 
 def _stream(dataset: Any, batch_size: int, arrange: Any) -> StreamDataset:

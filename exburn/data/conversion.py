@@ -23,6 +23,11 @@ from exburn.data.stream_dataset import StreamDataset
 from exburn.data.trees import NAMES, in_order, leaves
 from exburn.errors import ArgumentError, DataError, DTypeError
 
+_TAKE_RAGGED = {
+    *("fit", "evaluate", "predict", "from_huggingface"),
+    *("train_on_batch", "test_on_batch", "predict_on_batch"),
+}
+
 
 def as_dataset(
     x: Any,
@@ -72,8 +77,7 @@ def as_dataset(
                 hint="Let the loader yield (x, y) or (x, y, sample_weight).",
             )
         if isinstance(dataset, RaggedDataset):
-            if options is None or not options.ragged:
-                raise _no_ragged(op)
+            _check_takes_ragged(op)
             return RaggedDataset(dataset.tree, _widths(dataset.tree[0], options), op)
         if isinstance(dataset, StreamDataset):
             dataset.op, dataset.options = op, options or ReadOptions()
@@ -98,6 +102,7 @@ def as_dataset(
     tree = prepare(x, y, sample_weight, op, options=options)
     if not any(is_ragged(leaf) for _, leaf in leaves(tree, "")):
         return ArrayDataset.of(tree)
+    _check_takes_ragged(op)
     return RaggedDataset(tree, _widths(tree[0], options), op)
 
 
@@ -168,12 +173,14 @@ def as_validation_dataset(
     return as_dataset(*data, op=op, options=options)
 
 
-def _no_ragged(op: str) -> DataError:
-    return DataError(
-        op,
-        "rows of unlike lengths are taken by fit, evaluate and predict alone",
-        hint="Fill them up: exburn.utils.pad_sequences(rows, padding='post').",
-    )
+def _check_takes_ragged(op: str) -> None:
+    """Raises for an operation that takes no rows of unlike lengths."""
+    if op.removesuffix(" (validation data)") not in _TAKE_RAGGED:
+        raise DataError(
+            op,
+            "rows of unlike lengths are taken by fit, evaluate and predict alone",
+            hint="Fill them up: exburn.utils.pad_sequences(rows, padding='post').",
+        )
 
 
 def with_targets_like(

@@ -14,6 +14,7 @@ import numpy as np
 from exburn.data.arrays import KEPT, as_array
 from exburn.data.checks import prepare
 from exburn.data.frames import ReadOptions
+from exburn.data.ragged import is_ragged
 from exburn.data.trees import as_values, leaves, map_leaves
 from exburn.errors import DataError, ExBurnError, ShapeError, locate
 
@@ -281,6 +282,14 @@ class StreamDataset:
                 ) from None
             locate(error, f"in {what}")
             raise
+        for path, leaf in leaves(tree[:2], ""):
+            if is_ragged(leaf):
+                raise DataError(
+                    self.op,
+                    f"{what} has rows of unlike lengths (in {path})",
+                    hint="Pass all rows, not batches of them, or fill each batch up: "
+                    "exburn.utils.pad_sequences(rows, padding='post').",
+                )
         batch = map_leaves(lambda _, leaf: np.asarray(leaf), tree, "")
         form = [(path, leaf.ndim) for path, leaf in leaves(batch, "")]
         if self._form is None:

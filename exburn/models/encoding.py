@@ -30,10 +30,6 @@ from exburn.models.host_graph import HostGraph
 from exburn.training.feed.array_feed import row_order
 
 _PART = 1 << 12  # rows that are encoded at a time: lookups make lists of them
-_RAGGED = {
-    *("fit", "evaluate", "predict"),
-    *("train_on_batch", "test_on_batch", "predict_on_batch"),
-}  # operations that take rows of unlike lengths
 _MOST = 1 << 30  # bytes of encoded arrays that are held; else they are made by batches
 
 
@@ -114,7 +110,7 @@ def read_options(model: Any, op: str) -> ReadOptions:
         optional=frozenset(optional),
         outputs=names[1],
         columns=model._training_session.columns,
-        ragged=op.removesuffix(" (validation data)") in _RAGGED,
+        ragged=True,
         row=_row_of(model),
     )
 

@@ -42,15 +42,18 @@ _POINTWISE = (
     layers.PositionEmbedding,
     layers.Rescaling,
 )
+_ATTENTION = (
+    layers.MultiHeadAttention,
+    layers.GroupedQueryAttention,
+    layers.Attention,
+    layers.AdditiveAttention,
+)
 _MASKED = (
     layers.RNN,
     layers.Bidirectional,
     layers.TimeDistributed,
     layers.GlobalAveragePooling1D,
-    layers.MultiHeadAttention,
-    layers.GroupedQueryAttention,
-    layers.Attention,
-    layers.AdditiveAttention,
+    *_ATTENTION,
 )
 
 
@@ -115,6 +118,8 @@ def rule_of(layer: Any, path: str, inside: Any, ndim: int) -> Rule:
         raise _refuse(layer, path, "its activity_regularizer counts every position")
     if is_foreign(layer) or isinstance(layer, layers.Lambda | PureLayer):
         return _PLAIN
+    if isinstance(inside, _ATTENTION):
+        return _PLAIN  # a part of it, which computes each position
     if isinstance(layer, layers.RNN):
         backward = layer.go_backwards and layer.return_sequences
         if backward and not isinstance(inside, layers.Bidirectional):

@@ -207,3 +207,44 @@ def test_a_bad_value_is_found_in_its_row():
         fit(model, rows, np.zeros((70, 2)))
     with pytest.raises(DataError, match="in row"):
         fit(classifier(), [ids + 20 for ids in IDS])
+
+
+def test_batches_of_a_loader_are_refused():
+    batches = iter([(IDS[:8], ODD[:8])])
+    with pytest.raises(DataError, match="batch 0 of the generator has rows of unlike"):
+        classifier().fit((batch for batch in batches), verbose=0)
+
+
+@pytest.mark.parametrize("method", ["find_learning_rate", "profile"])
+def test_other_operations_refuse_rows_by_name(method):
+    with pytest.raises(DataError, match=f"{method}: rows of unlike lengths are taken"):
+        getattr(classifier(), method)(IDS, ODD)
+
+
+def test_a_sweep_refuses_rows_by_name():
+    rates = {"optimizer.learning_rate": [0.1, 0.2]}
+    with pytest.raises(DataError, match="sweep: rows of unlike lengths are taken"):
+        exburn.sweep(classifier(), IDS, ODD, over=rates)
+
+
+def test_adapters_of_low_rank():
+    x = exburn.Input((None,), dtype="int32")
+    h = layers.Embedding(12, 4)(x)
+    h = layers.GlobalAveragePooling1D()(layers.MultiHeadAttention(2, 2)(h, h))
+    model = exburn.Model(x, layers.Dense(1)(h))
+    model.compile("adam", "mse")
+    model.add_lora(2)
+    fit(model, epochs=1)
+    assert np.isfinite(model.predict(IDS, verbose=0)).all()
+
+
+def test_columns_of_hugging_face():
+    datasets = pytest.importorskip("datasets")
+    rows = {"ids": [ids.tolist() for ids in IDS], "odd": ODD}
+    data = exburn.datasets.from_huggingface(
+        datasets.Dataset.from_dict(rows), "ids", "odd"
+    )
+    model, other = classifier(), classifier()
+    fit(model, data, None)
+    fit(other)
+    assert (weights(model) == weights(other)).all()

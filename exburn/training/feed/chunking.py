@@ -211,6 +211,7 @@ def _make_ragged_feed(
     specs = dataset.batch_specs(min(batch_size, dataset.size))
     size = sum(v.size * v.dtype.itemsize for v in jax.tree.leaves(specs))
     longest = request.most or _steps(prepared, specs[0], size, resident, request)
+    longest = longest if request.plan is None else request.plan["length"]
     return RaggedFeed(
         dataset,
         batch_size,

@@ -16,7 +16,9 @@ from exburn.training.feed.array_feed import ArrayFeed
 from exburn.training.feed.chunk import Chunk
 from exburn.training.placement import OneDevice
 
-_RUN = 8  # batches of a bucket that follow each other in training, at most
+# Batches of a bucket that follow each other in training, at most, and how many such
+# runs an epoch has at least. The order depends on them, so not on the chunks' length.
+_RUN, _FEWEST_RUNS = 8, 16
 
 
 @dataclasses.dataclass
@@ -34,9 +36,21 @@ class Bucket:
     feed: ArrayFeed
 
     @functools.cached_property
-    def runs(self) -> list[int]:
+    def chunks(self) -> list[int]:
         """Steps of each chunk of a pass."""
         return [chunk.steps for chunk in self.feed.places()]
+
+    def runs(self, most: int) -> list[tuple[list[int], int]]:
+        """The chunks of each run of batches, by their steps, and its first row."""
+        runs: list[tuple[list[int], int]] = []
+        done = 0
+        for steps in self.chunks:
+            if done % most == 0:
+                first = done * self.feed.batch_size
+                runs.append(([], int(self.rows[first])))
+            runs[-1][0].append(steps)
+            done += steps
+        return runs
 
 
 class RaggedFeed:
@@ -82,6 +96,11 @@ class RaggedFeed:
         self._in_order = in_order
         # An epoch that ends within a chunk would cut it, and so change its rounding.
         most = 1 if steps is not None else most_steps
+        cut = dataset.buckets(batch_size)
+        whole = sum(-(-len(rows) // batch_size) for rows, _ in cut)
+        self._run = min(_RUN, _power_below(max(whole // _FEWEST_RUNS, 1)))
+        if not in_order:
+            most = min(self._run, _power_below(most))
         self.buckets = [
             Bucket(
                 rows,
@@ -89,14 +108,14 @@ class RaggedFeed:
                 ArrayFeed(
                     dataset.fill(rows, widths),
                     batch_size,
-                    most if in_order else min(most, _RUN),
+                    most,
                     shuffle=shuffle,
                     placement=placement,
                     fixed=True,
                     **options,
                 ),
             )
-            for rows, widths in dataset.buckets(batch_size)
+            for rows, widths in cut
         ]
         feeds = [bucket.feed for bucket in self.buckets]
         self._whole = sum(feed.steps for feed in feeds)
@@ -111,7 +130,6 @@ class RaggedFeed:
         names = ("size", "batch_size", "steps", "shuffle")
         facts = {name: getattr(self, name) for name in names}
         facts["widths"] = [list(bucket.widths) for bucket in self.buckets]
-        facts["length"] = self.length
         if not self.shuffle and self._passed:
             facts["first"] = -self._passed
         return facts
@@ -180,25 +198,29 @@ class RaggedFeed:
 
     def _order(self, seed: int, number: int) -> list[tuple[int, int]]:
         """The bucket of each chunk of a pass, and its steps, in their order."""
-        runs, places = [], []
-        for index, bucket in enumerate(self.buckets):
-            feed = bucket.feed
-            first = 0
-            for steps in bucket.runs:
-                runs.append((index, steps))
-                places.append(bucket.rows[first * feed.batch_size])
-                first += steps
         if self._in_order:
-            return runs
+            pairs = enumerate(self.buckets)
+            return [(at, steps) for at, bucket in pairs for steps in bucket.chunks]
+        runs = [bucket.runs(self._run) for bucket in self.buckets]
+        buckets = np.repeat(np.arange(len(runs)), [len(one) for one in runs])
+        places = np.array([first for one in runs for _, first in one])
         order = np.argsort(places, kind="stable")
         if self.shuffle:
             key = [seed, path_hash("buckets", number)]
-            order = np.random.Generator(np.random.Philox(key=key)).permutation(
-                len(runs)
-            )
-        # A bucket gives its chunks one after the other: the shorter one comes last.
-        steps = [iter([n for i, n in runs if i == b]) for b in range(len(self.buckets))]
-        return [(runs[at][0], next(steps[runs[at][0]])) for at in order]
+            rng = np.random.Generator(np.random.Philox(key=key))
+            order = rng.permutation(len(places))
+        # A bucket gives its runs one after the other: the shorter one comes last.
+        left = [iter(one) for one in runs]
+        return [
+            (bucket, steps)
+            for bucket in buckets[order].tolist()
+            for steps in next(left[bucket])[0]
+        ]
+
+
+def _power_below(number: int) -> int:
+    """The largest power of two that is not larger."""
+    return 1 << (number.bit_length() - 1)
 
 
 def count_ragged_steps(dataset: RaggedDataset, batch_size: int) -> int:

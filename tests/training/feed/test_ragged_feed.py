@@ -11,9 +11,9 @@ ROWS = RaggedArray(
 DATA = RaggedDataset((ROWS, np.arange(301, dtype=np.float32), None))
 
 
-def make(**options):
+def make(most_steps=4, **options):
     options = {"shuffle": True, "resident": False} | options
-    return RaggedFeed(DATA, 8, 4, **options)
+    return RaggedFeed(DATA, 8, most_steps, **options)
 
 
 def batches(feed, epoch=0, start=0, seed=0):
@@ -48,6 +48,13 @@ def test_orders_are_of_seed_and_epoch():
     first = batches(make())
     assert first == batches(make())
     assert first != batches(make(), epoch=1) and first != batches(make(), seed=1)
+
+
+@pytest.mark.parametrize("most_steps", [1, 2, 3, 100])
+@pytest.mark.parametrize("shuffle", [True, False, "batch"])
+def test_orders_do_not_depend_on_the_length_of_chunks(most_steps, shuffle):
+    feed = make(most_steps, shuffle=shuffle)
+    assert batches(feed) == batches(make(shuffle=shuffle))
 
 
 def test_batches_of_all_buckets_are_mixed():
