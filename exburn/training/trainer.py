@@ -70,6 +70,7 @@ class Trainer:
         uses = "train", "validation", "test", "predict"
         self.kept = {use: KeptArrays() for use in uses}
         self._sizes: dict[str, list[int]] = {}  # of single batches, by use
+        self._small: tuple[Any, bool] | None = None  # see _is_small, and of what
         self._provenance: Provenance | None = None  # of the fit under way
         self._described: Any = None  # what it was made of
 
@@ -129,7 +130,7 @@ class Trainer:
             first=first,
             kept=self.kept["train"],
             owners=owners_of(request.x, request.y, request.sample_weight),
-            tries=holder.held_bytes("train") <= _COPIED,
+            tries=self._is_small(),
         )
         feed = make_feed(self.preparer, data.dataset, data.batch_size, order)
         validation_feed = None
@@ -165,6 +166,13 @@ class Trainer:
         self.timing = run.timing
         self.fitted = data
         return run
+
+    def _is_small(self) -> bool:
+        """Whether the state may be copied on the device before a chunk on trial."""
+        split = self.holder.split
+        if self._small is None or self._small[0] is not split:
+            self._small = split, self.holder.held_bytes("train") <= _COPIED
+        return self._small[1]
 
     def _restore(
         self,

@@ -138,7 +138,8 @@ def _make_array_feed(
     elif request.use is not None and request.most is None and steps is None:
         joined = merged_batches(prepared, dataset, rows, request.use)
     rows = rows if placement.own_data else min(joined * batch_size, dataset.size)
-    resident, reason = _place(dataset, resident, request.reused, placement)
+    kept = None if placement.spans_processes else request.kept
+    resident, reason = _place(dataset, resident, request.reused, placement, kept)
     x = jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
@@ -146,7 +147,6 @@ def _make_array_feed(
     longest = request.most or _steps(prepared, x, size, resident, request)
     longest, group = _group_steps(prepared, longest, request)
     done = 0 if request.resume is None else request.resume.batch
-    kept = None if placement.spans_processes else request.kept
     return ArrayFeed(
         dataset,
         joined * batch_size,
@@ -230,7 +230,11 @@ def _make_ragged_feed(
 
 
 def _place(
-    dataset: ArrayDataset, asked: bool | None, reused: bool, placement: OneDevice
+    dataset: ArrayDataset,
+    asked: bool | None,
+    reused: bool,
+    placement: OneDevice,
+    kept: KeptArrays | None = None,
 ) -> tuple[bool, str]:
     """Whether the arrays are to stay on the device, and why."""
     if placement.own_data:
@@ -241,7 +245,8 @@ def _place(
         return False, "they are gone through once"
     if dataset.on_device:
         return True, "they are there already"
-    fits = memory.fits_device(dataset.nbytes, placement.local_devices)
+    fits = kept is not None and kept.are_of(dataset.tree)  # they do already
+    fits = fits or memory.fits_device(dataset.nbytes, placement.local_devices)
     if (
         placement.spans_processes
     ):  # all do the same, though the memory of one may be fuller

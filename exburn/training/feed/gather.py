@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -49,7 +49,8 @@ class HostGather:
         self._lock = threading.Lock()  # for taking from both lists
 
     @functools.cached_property
-    def _threads(self) -> int:
+    def threads(self) -> int:
+        """How many work at a time."""
         if self._asked is not None:
             return self._asked
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
@@ -110,7 +111,7 @@ class HostGather:
 
     def share(self, work: Callable[[int, int], None], rows: int, nbytes: int) -> None:
         """Calls ``work(start, stop)`` for all rows, cut into parts for the threads."""
-        parts = min(self._threads, rows, nbytes // _PART)
+        parts = min(self.threads, rows, nbytes // _PART)
         if parts < 2:
             work(0, rows)
             return
@@ -121,6 +122,20 @@ class HostGather:
         ]
         for job in jobs:
             job.result()
+
+    def map(
+        self, work: Callable[[Any], T], items: Sequence[Any], threads: int
+    ) -> list[T]:
+        """The results of ``work`` on each item, by so many threads."""
+
+        def some(first: int) -> list[T]:
+            return [work(item) for item in items[first::threads]]
+
+        jobs = [self._workers().submit(some, first) for first in range(threads)]
+        results: list[Any] = [None] * len(items)
+        for first, job in enumerate(jobs):
+            results[first::threads] = job.result()
+        return results
 
     def submit(self, nbytes: int, work: Callable[..., T], *args: Any) -> Future[T]:
         """Has a thread do work on so many bytes; little of it is done at once."""
@@ -135,7 +150,7 @@ class HostGather:
 
     def _workers(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "exburn-gather")
+            self._pool = ThreadPoolExecutor(self.threads, "exburn-gather")
         return self._pool
 
     @contextlib.contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from exburn.training.feed.kept_arrays import (
 from exburn.training.placement import OneDevice
 
 _SEED = secrets.randbits(64)  # nobody can make arrays of equal digests beforehand
-_PART = 4 << 20  # bytes that a thread has a digest of at a time
+_PART = 1 << 20  # bytes of which there is a digest
+_FEW = 4  # parts that are not worth a thread's while
 
 
 def find_keys(
@@ -32,15 +33,20 @@ def find_keys(
     Args:
         where: Where the arrays are to lie: see ``where_of``.
     """
-    jobs: dict[tuple, list[Future[bytes]]] = {}
-    for host in hosts:  # one that stands twice is read once
-        if (place := memory_of(host)) not in jobs:
-            jobs[place] = _begin_digest(host, gatherer)
-    digests = {
-        place: b"".join(job.result() for job in parts) for place, parts in jobs.items()
-    }
+    places = [memory_of(host) for host in hosts]
+    # One that stands twice is read once.
+    parts = {place: _parts_of(h) for place, h in zip(places, hosts, strict=True)}
+    flat = [part for each in parts.values() for part in each]
+    # Half of the threads: a program that runs meanwhile is started kernel by kernel.
+    jobs = min(max(gatherer.threads // 2, 1), len(flat) // _FEW)
+    if jobs < 2:
+        digests = iter(map(_digest, flat))
+    else:
+        digests = iter(gatherer.map(_digest, flat, jobs))
+    whole = {p: b"".join(itertools.islice(digests, len(parts[p]))) for p in parts}
     return [
-        (digests[memory_of(host)], host.shape, host.dtype.str, where) for host in hosts
+        (whole[place], host.shape, host.dtype.str, where)
+        for place, host in zip(places, hosts, strict=True)
     ]
 
 
@@ -61,16 +67,15 @@ def may_keep(nbytes: int, placement: OneDevice) -> bool:
     return memory.fits_device(2 * nbytes, devices)
 
 
-def _begin_digest(array: np.ndarray, gatherer: HostGather) -> list[Future[bytes]]:
-    """Has threads compute the digest of each part of an array's bytes.
+def _parts_of(array: np.ndarray) -> list[np.ndarray]:
+    """The parts of an array of which there is a digest each.
 
-    Parts have the same limits whenever the array has the same shape.
+    They have the same limits whenever the array has the same shape.
     """
     if array.flags.c_contiguous:
         array = array.reshape(-1)  # of few rows, maybe
     rows = max(_PART // max(array.nbytes // max(len(array), 1), 1), 1)
-    parts = [array[start : start + rows] for start in range(0, len(array), rows)]
-    return [gatherer.submit(part.nbytes, _digest, part) for part in parts]
+    return [array[start : start + rows] for start in range(0, len(array), rows)]
 
 
 def _digest(part: np.ndarray) -> bytes:

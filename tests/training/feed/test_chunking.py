@@ -8,6 +8,7 @@ from tests.training.batches import Batches, X, Y
 import exburn as keras
 from exburn.training import memory, program_cache
 from exburn.training.feed import chunking
+from exburn.training.feed.kept_arrays import release_kept
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -43,6 +44,9 @@ def test_the_plan_says_where_the_data_are(model, monkeypatch):
         ("streamed by threads", "resident=False was given")
     ] * 2
     monkeypatch.setattr(memory, "free_bytes", lambda devices: 4 * 3000)
+    # Those that are there need no room.
+    assert [taken for _, taken, _ in planned()] == ["on the device"] * 2
+    release_kept()
     places = planned()
     assert [taken for _, taken, _ in places] == [
         "streamed by threads",
