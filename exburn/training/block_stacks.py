@@ -27,7 +27,8 @@ from exburn.training.state import TrainState
 # Their rules compute each entry of a parameter by itself. Others' subclasses may not.
 _ELEMENTWISE = (SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lion, Nadam, RMSprop)
 _LEAST_STEPS = 4  # of a chunk, that is worth putting parameters together
-_LEAST_OPERATIONS = 100  # that a program has less
+LEAST_OPERATIONS = 2000
+"""That a program must have less with a loop: below, a loop starts no sooner."""
 _LOOPS = {"scan", "while"}
 
 
@@ -147,7 +148,7 @@ def pays(code: Any, run: Run) -> bool:
 
     Not of convolutions, which XLA computes slowly in a loop on a CPU, nor of loops.
     """
-    if jax.default_backend() != "cpu" or run.saved < _LEAST_OPERATIONS:
+    if jax.default_backend() != "cpu" or run.saved < LEAST_OPERATIONS:
         return False
     block = code.replace(eqns=code.eqns[run.start : run.start + run.length])
     return not count(block).convolutions and not _has_loop(block)

@@ -12,7 +12,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.training import program
+from exburn.training import block_stacks, program
 from exburn.training.block_stacks import BlockStacks
 from exburn.training.state import TrainState
 
@@ -59,6 +59,12 @@ def make(block=dense, optimizer: Any = "adam", blocks: int = BLOCKS, **options: 
     model = exburn.Model(inputs, outputs)
     model.compile(optimizer=optimizer, loss="mse", seed=2, **options)
     return model
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch) -> None:
+    """Small models of few blocks are made loops, too."""
+    monkeypatch.setattr(block_stacks, "LEAST_OPERATIONS", 100)
 
 
 @pytest.fixture
@@ -267,6 +273,13 @@ def test_the_arrays_of_a_run_are_consumed(cpu_only):
     train(model, epochs=1)
     np.testing.assert_array_equal(before[0], kept)  # which somebody holds
     assert np.isfinite(model.get_weights()[0]).all()
+
+
+def test_few_small_blocks_stay_as_they_are(monkeypatch, cpu_only):
+    monkeypatch.undo()
+    model = make()
+    train(model, epochs=1)
+    assert columns(model) == 0
 
 
 def test_one_program_trains_in_one_trace(cpu_only):
