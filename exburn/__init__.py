@@ -20,6 +20,7 @@ with starting():
     from exburn.core.version import __version__ as __version__
     from exburn.errors.boundary import api_boundary
     from exburn.runtime.compilation_cache import start_compilation_cache
+    from exburn.runtime.kept_memory import share_arena
 
 if TYPE_CHECKING:
     from jax import named_scope as name_scope
@@ -220,6 +221,7 @@ __all__ = [
 # fmt: on
 
 
+share_arena()
 start_compilation_cache()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from exburn.errors import ExBurnError, locate
+from exburn.runtime.kept_memory import kept_memory
 from exburn.training.agreement import Agreement, Chunks
 from exburn.training.feed.chunk import Chunk
 from exburn.training.timing import Timing
@@ -81,7 +82,7 @@ def run_chunks(chunks: Chunks, handler: ChunkHandler) -> Generator[None, None, N
         After the hooks of each chunk, if there are any.
     """
     timing, agreement, last = handler.timing, handler.agreement, time.perf_counter()
-    with contextlib.closing(chunks):
+    with contextlib.closing(chunks), kept_memory():
         timed = chunks if timing is None else timing.data(chunks, handler.works)
         for chunk in timed:
             program, args, options = handler.begin(chunk)

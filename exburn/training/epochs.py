@@ -16,6 +16,7 @@ from exburn.errors import warn
 from exburn.module.building import spec_like
 from exburn.runtime.device import waking
 from exburn.runtime.donation import copies
+from exburn.runtime.kept_memory import kept_memory
 from exburn.runtime.placement import bound_to
 from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.training import memory
@@ -96,7 +97,7 @@ class Epochs(ChunkHandler):
         state = preparer.initial_state(getattr(self.feed.dataset, "tree", ()))
         state = holder.own(state) if resume is None else resume.state_for_hooks(state)
         self._fresh = state.metrics
-        with self.points, holder.telling(self.callbacks):
+        with self.points, holder.telling(self.callbacks), kept_memory():
             holder.begin_run(state)
             try:
                 with allow_signals():

@@ -1,0 +1,110 @@
+"""Memory that a processor's programs use again, instead of asking Linux for it.
+
+XLA takes the temporary memory of each call by ``malloc``, and gives it back by
+``free``. Blocks beyond 32 MiB glibc always has from Linux, which fills every page with
+zeros as it is first written: a gigabyte for a step of a small vision transformer. On
+two cores that was 30 % of the processor time of its steps, and 37 % of a mixer's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import jax
+
+# Parameters of glibc's `mallopt`.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
+# Between runs, the values that glibc reaches by itself once a large block was freed.
+_MMAPS, _LARGE = 65_536, 32 << 20
+# Threads that compile share one arena then: measured with two cores only.
+_MOST_CORES = 8
+
+_ACCELERATORS = ("jax_plugins", "libtpu")  # packages that bring JAX others
+
+_lock = threading.Lock()
+_blocks = 0  # that are within `kept_memory` now
+
+
+def share_arena() -> None:
+    """Has all threads take memory from one arena, which can keep large blocks.
+
+    The arenas that glibc makes for threads, XLA's among them, hold 64 MiB at most.
+    Threads that have one stay there: ``import exburn`` calls this before XLA starts.
+    """
+    mallopt = _mallopt() if _on_processor() else None
+    if mallopt is not None and len(os.sched_getaffinity(0)) <= _MOST_CORES:
+        mallopt(_ARENA_MAX, 1)
+
+
+@contextlib.contextmanager
+def kept_memory() -> Iterator[None]:
+    """Keeps memory that is freed within the block for who asks next.
+
+    Behind it large blocks come from Linux again, and go back to it. Results of programs
+    may come to lie between, so that the peak of a process's memory is higher: by none
+    to 250 MiB in five models. Where less than a quarter of the machine's is free,
+    nothing changes.
+
+    Example:
+        >>> with kept_memory():
+        ...     buffer = bytearray(1 << 26)
+    """
+    global _blocks
+    mallopt = _mallopt() if _on_processor() and (_blocks or _has_room()) else None
+    if mallopt is None:
+        yield
+        return
+    with _lock:
+        _blocks += 1
+        if _blocks == 1:
+            mallopt(_MMAP_MAX, 0)
+            mallopt(_TRIM_THRESHOLD, -1)  # never
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if not _blocks:
+                mallopt(_MMAP_MAX, _MMAPS)
+                mallopt(_MMAP_THRESHOLD, _LARGE)
+                mallopt(_TRIM_THRESHOLD, 2 * _LARGE)
+
+
+def _has_room() -> bool:
+    """Whether a quarter of the machine's memory is free, or could be."""
+    try:
+        with open("/proc/meminfo") as lines:
+            sizes = {name: int(size.split()[0]) for name, size in map(_halves, lines)}
+        return 4 * sizes["MemAvailable"] > sizes["MemTotal"]
+    except (OSError, KeyError, ValueError):  # no Linux that tells
+        return False
+
+
+def _halves(line: str) -> list[str]:
+    return line.split(":", 1)
+
+
+def _on_processor() -> bool:
+    """Whether JAX's programs run on the processor, asked without starting XLA."""
+    platforms = jax.config.values["jax_platforms"]
+    if platforms:
+        return platforms.split(",")[0] == "cpu"
+    return not any(importlib.util.find_spec(name) for name in _ACCELERATORS)
+
+
+@functools.cache
+def _mallopt() -> Callable[[int, int], int] | None:
+    """The function of glibc; ``None`` with another library or system."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "gnu_get_libc_version"):
+        return None
+    return library.mallopt

@@ -1,0 +1,107 @@
+"""Tests of ``exburn.runtime.kept_memory``."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import jax
+import pytest
+
+from exburn.runtime import kept_memory
+
+pytestmark = pytest.mark.skipif(
+    kept_memory._mallopt() is None, reason="only glibc has what this is about"
+)
+_FAULTS = """
+    import ctypes, json, resource, threading
+    import exburn
+    from exburn.runtime import kept_memory as module
+
+    kept_memory, module._has_room = module.kept_memory, lambda: True
+    libc, size = ctypes.CDLL(None), 128 << 20
+    libc.malloc.restype = ctypes.c_void_p
+    faults = []
+
+    def fill_twice():
+        for _ in range(2):
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+            place = ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size)))
+            ctypes.memset(place, 1, size)
+            libc.free(place)
+            faults.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+
+    def on_a_thread():
+        thread = threading.Thread(target=fill_twice)
+        thread.start()
+        thread.join()
+
+    with kept_memory():
+        with kept_memory():
+            on_a_thread()
+        on_a_thread()
+    on_a_thread()
+    on_a_thread()
+    print(json.dumps(faults))
+"""
+
+
+def test_large_memory_of_threads_is_used_again_within_the_block():
+    code = textwrap.dedent(_FAULTS)
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    first, *within, _, _, _, behind = json.loads(output)
+
+    pages = (128 << 20) // 4096
+    if first < pages / 2:
+        pytest.skip("this Linux gives programs pages of 2 MiB")
+    assert max(within) < pages / 20
+    assert behind > pages / 2  # Linux has it again
+
+
+def test_a_platform_with_another_device_first_keeps_its_memory_as_it_is(monkeypatch):
+    calls = []
+    monkeypatch.setattr(kept_memory, "_mallopt", lambda: lambda *a: calls.append(a))
+    monkeypatch.setattr(kept_memory, "_on_processor", lambda: False)
+    with kept_memory.kept_memory():
+        kept_memory.share_arena()
+
+    assert calls == []
+
+
+def test_blocks_within_blocks_set_the_memory_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(kept_memory, "_mallopt", lambda: lambda *a: calls.append(a))
+    monkeypatch.setattr(kept_memory, "_on_processor", lambda: True)
+    monkeypatch.setattr(kept_memory, "_has_room", lambda: True)
+    with pytest.raises(KeyError), kept_memory.kept_memory():
+        with kept_memory.kept_memory():
+            entered = list(calls)
+        assert calls == entered
+        raise KeyError
+
+    assert len(entered) == 2 and len(calls) == 5
+
+
+def test_a_full_machine_keeps_nothing(monkeypatch):
+    calls = []
+    monkeypatch.setattr(kept_memory, "_mallopt", lambda: lambda *a: calls.append(a))
+    monkeypatch.setattr(kept_memory, "_on_processor", lambda: True)
+    monkeypatch.setattr(kept_memory, "_has_room", lambda: False)
+    with kept_memory.kept_memory():
+        pass
+
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("platforms", "on_processor"),
+    [("cpu", True), ("cpu,cuda", True), ("cuda,cpu", False), ("cuda", False)],
+)
+def test_the_first_platform_decides(platforms, on_processor):
+    before = jax.config.values["jax_platforms"]
+    jax.config.update("jax_platforms", platforms)
+    try:
+        assert kept_memory._on_processor() is on_processor
+    finally:
+        jax.config.update("jax_platforms", before)
