@@ -34,7 +34,7 @@ from process import options, result_of, write
 PEERS = ("exburn", "unrolled", "scan", "keras")
 KINDS = ("transformer", "post", "mlp", "dropout", "convolution")
 TOKENS, VOCABULARY, HEADS, IMAGE = 32, 256, 4, 16
-STEPS = 16
+STEPS, EPOCHS = 16, 2
 
 
 def data(kind: str, width: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,12 +132,12 @@ def measured(clock: float, processor: float, fit: Any) -> dict[str, float]:
     begun = time.perf_counter()
     while len(spans) < 3 or (len(spans) < 20 and time.perf_counter() - begun < 15):
         clock, processor = time.perf_counter(), time.process_time()
-        fit(4)
+        fit(EPOCHS)
         spans.append((time.perf_counter() - clock, time.process_time() - processor))
     for name, column in zip(
         ("step", "step_processor"), zip(*spans, strict=True), strict=True
     ):
-        result[name] = min(column) / (4 * STEPS)
+        result[name] = min(column) / (EPOCHS * STEPS)
     return result
 
 

@@ -29,6 +29,8 @@ _ELEMENTWISE = (SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lion, Nadam, RMSpro
 _LEAST_STEPS = 4  # of a chunk, that is worth putting parameters together
 LEAST_OPERATIONS = 2000
 """That a program must have less with a loop: below, a loop starts no sooner."""
+LEAST_OF_BLOCK = 60
+"""Operations of a block, beside which a turn of the loop takes little time."""
 _LOOPS = {"scan", "while"}
 
 
@@ -148,7 +150,8 @@ def pays(code: Any, run: Run) -> bool:
 
     Not of convolutions, which XLA computes slowly in a loop on a CPU, nor of loops.
     """
-    if jax.default_backend() != "cpu" or run.saved < LEAST_OPERATIONS:
+    small = run.saved < LEAST_OPERATIONS or run.operations < LEAST_OF_BLOCK
+    if small or jax.default_backend() != "cpu":
         return False
     block = code.replace(eqns=code.eqns[run.start : run.start + run.length])
     return not count(block).convolutions and not _has_loop(block)

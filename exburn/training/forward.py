@@ -86,22 +86,30 @@ def trace(
     with untouched_metrics(split.module), pointwise_products(False):
         jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
     ends = last_functions(jaxpr, weights=len(jax.tree.leaves(groups)))
-    blocks = parameters_of_blocks(jaxpr.jaxpr, sorted(groups[0]))
+    blocks = parameters_of_blocks(jaxpr.jaxpr, *map(sorted, groups[:2]))
     numbers = numbers_of(jaxpr)
     return Forward(x, count(jaxpr), specs, numbers, ends=ends, blocks=blocks, **seen)
 
 
-def parameters_of_blocks(code: Any, names: list[str]) -> tuple[tuple[str, ...], ...]:
+def parameters_of_blocks(
+    code: Any, trained: list[str], frozen: list[str]
+) -> tuple[tuple[str, ...], ...]:
     """Names of parameters of which each of several equal blocks has one.
 
+    None of blocks with frozen matrices, which every step would put together.
+
     Args:
-        names: Those of the program's first inputs.
+        trained, frozen: Names of the program's first inputs.
     """
-    by_variable = dict(zip(code.invars, names, strict=False))
+    names = dict(zip(code.invars, trained, strict=False))
+    still = {v for v in code.invars[len(trained) :][: len(frozen)] if v.aval.ndim > 1}
     columns: list[tuple[str, ...]] = []
     for run in find_runs(code, pays=pays):
-        for one in run.stacked:
-            column = tuple(by_variable.get(_variable(v), "") for v in one.values)
+        stacked = [[_variable(v) for v in one.values] for one in run.stacked]
+        if any(not still.isdisjoint(variables) for variables in stacked):
+            continue
+        for variables in stacked:
+            column = tuple(names.get(v, "") for v in variables)
             before = {name for other in columns for name in other}
             if "" not in column and before.isdisjoint(column):
                 columns.append(column)

@@ -65,6 +65,7 @@ def make(block=dense, optimizer: Any = "adam", blocks: int = BLOCKS, **options: 
 def small(monkeypatch) -> None:
     """Small models of few blocks are made loops, too."""
     monkeypatch.setattr(block_stacks, "LEAST_OPERATIONS", 100)
+    monkeypatch.setattr(block_stacks, "LEAST_OF_BLOCK", 10)
 
 
 @pytest.fixture
@@ -273,6 +274,27 @@ def test_the_arrays_of_a_run_are_consumed(cpu_only):
     train(model, epochs=1)
     np.testing.assert_array_equal(before[0], kept)  # which somebody holds
     assert np.isfinite(model.get_weights()[0]).all()
+
+
+def test_rematerialized_layers_train_alike(by_itself, cpu_only):
+    together, plain = make(), make()
+    for model in (together, plain):
+        model.remat("dense*")
+    train(together)
+    with by_itself():
+        train(plain)
+    assert columns(together)
+    compare(together, plain)
+
+
+def test_blocks_with_frozen_matrices_stay_as_they_are(cpu_only):
+    """Each step would put the frozen ones together."""
+    model = make()
+    for layer in model.layers:
+        if isinstance(layer, layers.Dense) and layer.units == 2 * WIDTH:
+            layer.trainable = False
+    train(model, epochs=1)
+    assert columns(model) == 0
 
 
 def test_few_small_blocks_stay_as_they_are(monkeypatch, cpu_only):
