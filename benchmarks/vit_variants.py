@@ -16,19 +16,15 @@ On a CPU, with ``--shrink 100``, it only shows that all variants run.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
-from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
-import short_attention
 from breadth import scan_of
 from breadth_models import CELLS, Cell
 from breadth_processor import PROCESSOR_CELLS
@@ -45,88 +41,23 @@ def _by_jax(query, key, value, *, mask=None, causal=False, window=None, scale, c
     return jax.nn.dot_product_attention(query, key, value, mask=mask, **options)
 
 
-@contextlib.contextmanager
-def _short_attention() -> Iterator[None]:
-    """Attention by the kernels of `short_attention.py`."""
-    import jax.numpy as jnp
-
-    from exburn.layers.contract.projected_attention import ProjectedAttention
-    from exburn.runtime.kernels.padded_matmul import wide_product
-
-    plain = ProjectedAttention.call
-
-    @functools.wraps(plain)
-    def call(self: Any, query, value, *args, **options):
-        heads, key_heads, size, value_size = self._heads
-        parts = self.query, self.key, self.value
-        alike = heads == key_heads and size == value_size and self.use_bias
-        if query is value and alike and not self.dropout:
-            rows = query.shape[-1]
-            kernels = [self.cast(p.kernel).reshape(rows, -1) for p in parts]
-            product = wide_product(query, jnp.concatenate(kernels, axis=1))
-            if short_attention.fits(product, heads):
-                bias = jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
-                attend = cast(Any, short_attention.attend)
-                out = attend(product, bias, heads, size**-0.5)
-                shape = *query.shape[:-1], heads, size
-                return self.attention_output(out.reshape(shape))
-        return plain(self, query, value, *args, **options)
-
-    with mock.patch.object(ProjectedAttention, "call", call):
-        yield
-
-
-def _patches(form: Callable) -> Callable:
-    """Convolutions of windows that neither overlap nor leave gaps, as one product."""
-
-    def product(x, kernel, strides, pads, dilation):
-        del pads, dilation
-        batch, high, wide, channels = x.shape
-        a, b = strides
-        x = x.reshape(batch, high // a, a, wide // b, b, channels)
-        x = x.swapaxes(2, 3).reshape(-1, a * b * channels)
-        y = x @ kernel.reshape(a * b * channels, -1)
-        return y.reshape(batch, high // a, wide // b, -1)
-
-    @functools.wraps(form)
-    def choose(shape, dtype, window, groups, strides, spread, dilation, *more):
-        plain = groups == 1 and len(window) == 2 and max(*spread, *dilation) == 1
-        whole = all(n % k == 0 for n, k in zip(shape[1:-1], window, strict=True))
-        if plain and whole and tuple(window) == tuple(strides) != (1, 1):
-            return product
-        return form(shape, dtype, window, groups, strides, spread, dilation, *more)
-
-    return choose
-
-
-@contextlib.contextmanager
-def _patch_products() -> Iterator[None]:
-    from exburn.runtime.kernels.conv import dispatch
-
-    with mock.patch.object(dispatch, "gpu_form", _patches(dispatch.gpu_form)):
-        yield
-
-
-def _shares_of_threads(features: int) -> int | None:
-    """As ``one_pass_norm._lanes``, from 64 features on instead of 128."""
-    for lanes in (8, 16, 32, 64, 128, 256):
-        parts, rest = divmod(features, lanes * 8)
-        if parts <= 3:
-            return lanes if parts and not rest else None
-    return None
-
-
-_NO_BARRIER = exchange(
-    ("runtime.kernels.qkv_projection", "memory_bound", lambda x: False)
+_KERNELS = "runtime.kernels"
+_NO_SHORT = exchange((f"{_KERNELS}.short_attention", "fits", lambda *_: False))
+_MORE_SHORT = exchange(
+    (f"{_KERNELS}.short_attention", "_TOKENS", (16, 32, 64, 128)),
+    (f"{_KERNELS}.short_attention", "_SIZES", (16, 32, 64, 128)),
 )
+_NO_PATCHES = exchange((f"{_KERNELS}.conv.gpu", "_FEW_CHANNELS", 0))
+_NO_NORM = exchange((f"{_KERNELS}.one_pass_norm", "_FEW_LANES", 0))
+_BARRIER = exchange((f"{_KERNELS}.qkv_projection", "_WIDE", 1 << 22))
+_NO_BARRIER = exchange((f"{_KERNELS}.qkv_projection", "memory_bound", lambda x: False))
 _SEPARATE = exchange(
-    ("layers.contract.projected_attention", "divides_features", lambda: True)
+    ("layers.contract.joint_projection", "divides_features", lambda: True)
 )
 _XLA_SOFTMAX = exchange(
     ("layers.attention.scaled_dot_product", "softmax_form", lambda: "whole")
 )
 _JAX_ATTENTION = exchange(("layers.contract.projected_attention", "attend", _by_jax))
-_NORM_KERNEL = exchange(("runtime.kernels.one_pass_norm", "_lanes", _shares_of_threads))
 
 
 def variants() -> dict[str, Variant]:
@@ -137,20 +68,19 @@ def variants() -> dict[str, Variant]:
     def jax_gelu(x):
         return jax.nn.gelu(x, approximate=False)
 
-    best = _short_attention, _patch_products
+    rules = _NO_SHORT, _NO_PATCHES, _NO_NORM, _BARRIER
     return {
         "as-is": Variant(),
-        "no-barrier": Variant(_NO_BARRIER),
-        "short-attention": Variant(_short_attention),
-        "patch-products": Variant(_patch_products),
-        "short-attention+patch-products": Variant(together(*best)),
-        "short-attention+patch-products+norm-kernel": Variant(
-            together(*best, _NORM_KERNEL)
-        ),
+        "before": Variant(together(*rules)),
+        "more-short": Variant(_MORE_SHORT),
+        "no-short": Variant(_NO_SHORT),
+        "no-norm": Variant(_NO_NORM),
+        "no-patches": Variant(_NO_PATCHES),
+        "barrier": Variant(together(_NO_SHORT, _BARRIER)),
+        "no-barrier": Variant(together(_NO_SHORT, _NO_BARRIER)),
         "no-options": Variant(options={}),
-        "jax-attention": Variant(together(_NO_BARRIER, _JAX_ATTENTION)),
-        "xla-softmax": Variant(_XLA_SOFTMAX),
-        "norm-kernel": Variant(_NORM_KERNEL),
+        "jax-attention": Variant(together(_NO_SHORT, _JAX_ATTENTION)),
+        "xla-softmax": Variant(together(_NO_SHORT, _XLA_SOFTMAX)),
         "pdl": Variant(more={"xla_gpu_enable_pdl_launch": True}),
         "concurrent-graphs": Variant(
             more={"xla_gpu_graph_enable_concurrent_region": True}
@@ -161,7 +91,7 @@ def variants() -> dict[str, Variant]:
         "flat-adam": Variant(
             compiles={"optimizer": lambda: optax.flatten(optax.adam(1e-3))}
         ),
-        "separate-projections": Variant(_SEPARATE),
+        "separate-projections": Variant(together(_NO_SHORT, _SEPARATE)),
         "no-triton-products": Variant(more={"xla_gpu_enable_triton_gemm": False}),
         "jax-gelu": Variant(
             exchange(("runtime.kernels.biased_gelu", "erf_gelu", jax_gelu))
@@ -202,9 +132,10 @@ def check() -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from exburn.runtime.kernels import one_pass_norm
+    from exburn.runtime.kernels import one_pass_norm, short_attention
 
     attend = cast(Any, short_attention.attend)
+    plain_attend = short_attention.plain_attend
     normalize = cast(Any, one_pass_norm.normalize)
 
     def difference(one, other, *arrays):
@@ -223,15 +154,15 @@ def check() -> dict[str, Any]:
         return jax.random.normal(jax.random.key(number), shape)
 
     def plain_norm(*arrays):
-        return one_pass_norm._plain_values(*arrays, 1e-6)[0]
+        return one_pass_norm._plain_values(*arrays, epsilon=1e-6)[0]
 
     said: dict[str, Any] = {}
-    with jax.default_matmul_precision("float32"), _NORM_KERNEL():
+    with jax.default_matmul_precision("float32"):
         for tokens in (16, 64, 128):
             arrays = random(0, 32, tokens, 576), random(1, 576)
             said[f"short-attention-{tokens}"] = difference(
                 lambda x, bias: attend(x, bias, 3, 0.125),
-                lambda x, bias: short_attention.plain_attend(x, bias, 3, 0.125),
+                lambda x, bias: plain_attend(x, bias, 3, 0.125),
                 *arrays,
             )
         arrays = random(2, 8192, 192), random(3, 192), random(4, 192)

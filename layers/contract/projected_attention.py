@@ -16,6 +16,11 @@ from exburn.core.methods import overridable
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.attention.scaled_dot_product import attend, attend_by_weights
 from exburn.layers.contract.attention_positions import Fold
+from exburn.layers.contract.joint_projection import (
+    attend_short,
+    attends_short,
+    project,
+)
 from exburn.layers.contract.key_value_cache import current_cache, refuse
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
@@ -23,8 +28,6 @@ from exburn.module.layer_options import UnregularizedOptions
 from exburn.module.seed_generator import SeedOfLayer
 from exburn.runtime.kernels.flash_attention import takes_cudnn
 from exburn.runtime.kernels.position_mask import position_mask
-from exburn.runtime.kernels.qkv_projection import products
-from exburn.runtime.sharding.current import divides_features
 
 
 def other_name(attribute: str, doc: str | None = None) -> property:
@@ -206,16 +209,20 @@ class ProjectedAttention(Layer):
                 scores=return_attention_scores,
                 folded=not fold.trivial,
             )
-        q, k, v = self._project(x, fold.source(key), fold.source(value), same)
-        if self.rotary is not None:
-            q, k = self.rotary(q), self.rotary(k)
-        if cache is not None:
-            out, weights = self._attend_cached(cache, q, k, v), None
+        reads_all = mask is None and not (use_causal_mask or return_attention_scores)
+        if reads_all and cache is None and same and attends_short(self, x, training):
+            out, weights = attend_short(self, x), None
         else:
-            attend = self._attend if self._is_own else self._attend_as_overridden
-            out, weights = attend(
-                q, k, v, mask, use_causal_mask, return_attention_scores, training
-            )
+            q, k, v = project(self, x, fold.source(key), fold.source(value), same)
+            if self.rotary is not None:
+                q, k = self.rotary(q), self.rotary(k)
+            if cache is not None:
+                out, weights = self._attend_cached(cache, q, k, v), None
+            else:
+                attend = self._attend if self._is_own else self._attend_as_overridden
+                out, weights = attend(
+                    q, k, v, mask, use_causal_mask, return_attention_scores, training
+                )
         if self.gate is not None:
             out = out * self.gate(x)
         out = fold.output(self.attention_output(out))
@@ -253,28 +260,6 @@ class ProjectedAttention(Layer):
             scale=1 / math.sqrt(self._heads[2]),
             window=self.sliding_window,
         )
-
-    def _project(self, query, key, value, same: bool):
-        """Heads of query, key and value; by joint products if the input is one."""
-        parts = (self.query, self.key, self.value)
-        plain = all(
-            type(p) is EinsumDense
-            and p.activity_regularizer is None
-            and p._ranges is None
-            for p in parts
-        )
-        # Kernels that are divided by heads would be gathered to be joined.
-        if not (same and plain) or divides_features():
-            return self.query(query), self.key(key), self.value(value)
-        pieces = products(
-            query,
-            [self.cast(p.kernel).reshape(p.kernel.shape[0], -1) for p in parts],
-            [self.cast(p.bias).ravel() for p in parts] if self.use_bias else None,
-        )
-        return [
-            piece.reshape(*piece.shape[:-1], *p.kernel.shape[1:])
-            for piece, p in zip(pieces, parts, strict=True)
-        ]
 
     @property
     def _is_own(self) -> bool:

@@ -6,6 +6,7 @@ that gained, on which device. Kernels of Triton, on NVIDIA GPUs:
 - `one_pass_norm`: layer normalization that reads each sample once.
 - `row_softmax`: softmax of rows.
 - `biased_gelu`: GELU of a product and its bias, with its derivative.
+- `short_attention`: attention of short rows out of their joint product.
 - `qkv_projection`: query, key and value by one product, their gradients joined.
 - `cross_entropy_gpu`: long rows of scores, read for loss, accuracy and gradient.
 - `recurrent_loop`: a recurrent layer's loop over time.

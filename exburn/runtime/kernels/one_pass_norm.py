@@ -6,14 +6,15 @@ large sample three times on the way forward, and it and its gradient five times 
 way back. Of small ones XLA takes long to find out what to compute with them.
 
 Runs: where `fits` says so: on NVIDIA GPUs, over the last axis, for features that
-threads share evenly (`_lanes`: multiples of 128 and more) and samples that fill the
-programs. Arrays of 4 million elements or more: bfloat16 or float16. Smaller ones:
-float32, too, but within ``fit`` only.
+threads share evenly (`_lanes`: 192, multiples of 128 and more) and samples that fill
+the programs. Arrays of 4 million elements or more: bfloat16 or float16, and no 192
+features. Smaller ones: float32, too, but within ``fit`` only.
 
 Gain: on an H200 17 and 30 µs for 12.6 million elements, forward and back, where XLA's
 kernels take 138 in all; value and gradients of 65,536 tokens are 1.00 (4,096 features)
 to 1.22 times (1,024) as fast (``benchmarks/kernels.py``), GPT-2's step 0.4 ms shorter.
-For small arrays a transformer of 12 blocks started in 8.5 s instead of 10.9 there.
+For small arrays a transformer of 12 blocks started in 8.5 s instead of 10.9 there; with
+192 features one of 6 blocks took 2.28 instead of 2.40 ms a step.
 
 Source: Ba et al., *Layer Normalization*, 2016.
 """
@@ -33,6 +34,7 @@ from exburn.runtime.kernels.memory_bound import has_known_sizes, memory_bound
 
 _GROUP = 8  # features that one thread reads at once: 16 bytes
 _PARTS = 3  # at most, of a sample, one after the other in the registers of its threads
+_FEW_LANES = 8  # threads for 192 features, which no more threads share evenly
 # Least and most samples of a program, times the threads of each: of four warps on the
 # way forward, and on the way back, where it sums the weights' gradients.
 _AHEAD, _BACK = (128, 512), (64, 1024)
@@ -54,7 +56,7 @@ def fits(x: Any) -> bool:
         return False
     half, ctx = x.dtype in (jnp.bfloat16, jnp.float16), forward_context.current()
     if memory_bound(x):
-        suits = half
+        suits = half and lanes > _FEW_LANES
     else:
         suits = (half or x.dtype == jnp.float32) and ctx is not None and ctx.in_fit
     samples = part.size // x.shape[-1]
@@ -71,6 +73,8 @@ def _samples(bounds: tuple[int, int], samples: int, lanes: int) -> int:
 
 def _lanes(features: int) -> int | None:
     """Threads that share a sample, so that each has at most `_PARTS` groups of it."""
+    if features == _FEW_LANES * _PARTS * _GROUP:
+        return _FEW_LANES
     for lanes in (16, 32, 64, 128, 256):
         parts, rest = divmod(features, lanes * _GROUP)
         if parts <= _PARTS:

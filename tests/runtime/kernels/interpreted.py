@@ -12,6 +12,7 @@ from exburn.runtime.kernels import (
     one_pass_norm,
     recurrent_loop,
     row_softmax,
+    short_attention,
 )
 
 DTYPES = ["bfloat16", "float16"]
@@ -37,6 +38,7 @@ def interpret(monkeypatch):
         one_pass_norm,
         row_softmax,
         recurrent_loop,
+        short_attention,
     ):
         monkeypatch.setattr(module, "runs_kernels", lambda: True)
         monkeypatch.setattr(module, "options", options)

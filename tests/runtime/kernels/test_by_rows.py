@@ -22,6 +22,7 @@ from exburn.runtime.kernels import (
     one_pass_norm,
     recurrent_loop,
     row_softmax,
+    short_attention,
 )
 from exburn.runtime.kernels.attention_softmax import masked_softmax
 from exburn.runtime.kernels.dropout_mask import keep_mask
@@ -71,6 +72,12 @@ def normalized(x, gamma, beta):
     )
 
 
+def attended(product, bias):
+    runs = short_attention.runs_kernels()
+    attend = short_attention.attend if runs else short_attention.plain_attend
+    return attend(product, bias, 2, 0.25)
+
+
 # A function, its arguments (the first has the rows), and what two forms may differ by.
 CASES = {
     "layer normalization": lambda: (
@@ -87,6 +94,11 @@ CASES = {
         lambda x: masked_softmax(x, None, "kernels"),
         (normal(16, 4, 32, 16),),
         1e-5,
+    ),
+    "short attention": lambda: (
+        attended,
+        (normal(16, 16, 96), normal(96)),
+        1e-4,
     ),
     "cross-entropy": lambda: (scored, (normal(16, 4, 5_000, dtype="bfloat16"),), 2e-2),
     "cross-entropy and accuracy": lambda: (

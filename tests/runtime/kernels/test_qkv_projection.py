@@ -8,6 +8,7 @@ from tests.layers.peer import data
 from tests.runtime.kernels.interpreted import close, derivatives, pure
 
 from exburn import layers
+from exburn.runtime.kernels.qkv_projection import products
 
 X = data(4, 6, 8)
 
@@ -40,3 +41,19 @@ def test_attentions_gradients_are_joined_by_a_barrier(request, bias):
     request.getfixturevalue("kernels")  # every array is a large one
     assert "optimization_barrier" in program()
     close(derivatives(attend, x, *weights), plain, 2e-2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "joined"),
+    [
+        (1 << 12, "bfloat16", True),
+        (1 << 11, "bfloat16", False),
+        (1 << 12, "float32", False),
+        (1 << 14, "float32", True),
+    ],
+)
+def test_a_barrier_is_for_arrays_of_which_it_was_faster(rows, dtype, joined):
+    x = jax.ShapeDtypeStruct((rows, 8), dtype)
+    kernels = [jax.ShapeDtypeStruct((8, 512), dtype)] * 2
+    program = jax.make_jaxpr(lambda x, *kernels: products(x, kernels, None))
+    assert ("optimization_barrier" in str(program(x, *kernels))) == joined

@@ -61,6 +61,12 @@ DENSE = {
     "sequence, pointwise": ((9,), (1,), {}),
     "image, pointwise": ((9, 8), (1, 1), {"strides": (2, 3)}),
     "image, pointwise, padded": ((5, 4), (1, 1), {"padding": [(1, 0), (0, 2)]}),
+    "image, patches": ((8, 6), (4, 3), {"strides": (4, 3)}),
+    "image, patches, padded": (
+        (8, 6),
+        (4, 3),
+        {"strides": (4, 3), "padding": [(4, 0), (0, 3)]},
+    ),
     "volume, pointwise": ((5, 6, 4), (1, 1, 1), {}),
     "volume": ((5, 6, 4), (3, 2, 3), {}),
     "volume, strides": ((6, 5, 6), (2, 3, 3), {"strides": (2, 1, 2)}),
@@ -290,6 +296,26 @@ def test_rows_stay_apart_and_operations_are_counted(case):
     assert not mixes_rows(lambda k, x: ours(x, k), x, beside=k)
     mine, other = (count(jax.make_jaxpr(f)(x, k)).flops for f in (ours, theirs))
     assert other <= mine <= 2.5 * other  # filled up to whole numbers of holes
+
+
+@pytest.mark.parametrize(
+    ("shape", "window", "dtype", "product"),
+    [
+        ((2, 8, 6, 3), (4, 3), "float32", True),
+        ((2, 9, 6, 3), (4, 3), "float32", False),  # a row is left over
+        ((2, 8, 6, 5), (4, 3), "float32", False),  # not measured
+        ((2, 8, 6, 3), (4, 3), "bfloat16", False),  # not measured
+        ((2, 8, 6, 3), (2, 3), "float32", False),  # gaps between the windows
+    ],
+)
+def test_patches_of_images_are_a_product(shape, window, dtype, product):
+    kernel = jnp.ones((*window, shape[-1], 8), dtype)
+    layout = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+
+    def call(x, kernel):
+        return convolve(x, kernel, (4, 3), "VALID", **layout)
+
+    assert (convolutions(call, jnp.ones(shape, dtype), kernel) == []) == product
 
 
 def test_wide_sequences_by_channel_are_images():
