@@ -38,9 +38,19 @@ from process import write
 from variants import Kernels, Variant, train
 
 WORKS = ("diffusion-32", "unet-64", "seq2seq-gru-128", "bert-6x384-128")
+_BY_HAND = "by-hand"
 _REDUCE = "xla_gpu_all_reduce_combine_threshold_bytes"
 _GRAPHS = "xla_gpu_enable_command_buffer"
 _COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
+_SIZES = {
+    "512-KiB": 1 << 19,
+    "1-MiB": 1 << 20,
+    "2-MiB": 2 << 20,
+    "4-MiB": 4 << 20,
+    "8-MiB": 8 << 20,
+    "256-MiB": 256 << 20,
+}
+_SEPARATE = {"xla_disable_hlo_passes": "all-reduce-contiguous"}
 _SYMMETRIC = "xla_gpu_experimental_enable_nccl_symmetric_buffers"
 _ONE_SHOT = "xla_gpu_unsupported_use_all_reduce_one_shot_kernel"
 _OVERLAP = "xla_gpu_experimental_parallel_collective_overlap_limit"
@@ -60,9 +70,17 @@ def variants() -> dict[str, Variant]:
         ),
         "graphs-with-sums": Variant(more={_GRAPHS: _COMMANDS}),
         "unroll-4": Variant(compiles={"unroll": 4}),
-        "sums-of-1-MiB": Variant(more={_REDUCE: 1 << 20}),
-        "sums-of-4-MiB": Variant(more={_REDUCE: 4 << 20}),
-        "sums-of-256-MiB": Variant(more={_REDUCE: 256 << 20}),
+        **{
+            f"sums-of-{name}": Variant(more={_REDUCE: size})
+            for name, size in _SIZES.items()
+        },
+        # Joined sums of arrays where these are, without one copy to join and one to
+        # part them.
+        "sums-in-place": Variant(more=_SEPARATE),
+        **{
+            f"sums-in-place-of-{name}": Variant(more=_SEPARATE | {_REDUCE: size})
+            for name, size in _SIZES.items()
+        },
         "user-buffers": told(enable_nccl_user_buffers=True),
         "symmetric-buffers": Variant(more={_SYMMETRIC: True}),
         "one-shot-sums": Variant(more={_ONE_SHOT: True}),
@@ -154,11 +172,12 @@ def measure(work: Work, names: list[str], profiles: bool, tell: Callable) -> Non
 
     work.alone = fit("as-is", 1, profiles).get("step_ms")
     for number, name in enumerate(names):
-        fit(name, 2, profiles and number == 0)
-        if number == 0:
-            one = run("by-hand", 1, lambda: work.scan(1))
+        if name == _BY_HAND:
+            one = run(name, 1, lambda: work.scan(1))
             work.by_hand = one.get("step_ms")
-            run("by-hand", 2, lambda: work.scan(2))
+            run(name, 2, lambda: work.scan(2))
+        else:
+            fit(name, 2, profiles and number == 0)
     fit("as-is", 1)
 
 
@@ -174,12 +193,13 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     begun = time.monotonic()
-    names = args.only.split(",") if args.only else list(variants())
+    first, *others = variants()
+    names = args.only.split(",") if args.only else [first, _BY_HAND, *others]
     works, results = args.work.split(","), {}
 
     def tell(work: Work, name: str, devices: int, result: dict) -> dict:
         said = {"work": work.name, "variant": name, "devices": devices} | result
-        base = work.by_hand if name == "by-hand" else work.alone
+        base = work.by_hand if name == _BY_HAND else work.alone
         if devices > 1 and base and "step_ms" in said:
             said["efficiency"] = round(base / said["step_ms"], 4)
         said["at"] = round(time.monotonic() - begun, 1)
