@@ -100,14 +100,25 @@ def prepare(
     elif (
         dataset.is_memory_mapped
         or (op == "evaluate" and dataset.nbytes > _LOOKED_AT)
-        # If they are unchanged, they were looked at when they were sent.
-        or (train and require_trainer(model, op).kept["train"].are_of(dataset.tree))
+        or (op in ("fit", "evaluate") and _were_sent(model, dataset, train))
     ):
         dataset.check = check
     else:
         dataset.check = None
         check(dataset.tree)
     return spec
+
+
+def _were_sent(model: Network, dataset: Any, train: bool) -> bool:
+    """Whether such data are on the device, and were looked at when they were sent.
+
+    If they have changed since, they will be looked at once more.
+    """
+    trainer = require_trainer(model, "fit" if train else "evaluate")
+    if train:
+        return trainer.kept["train"].are_of(dataset.tree)
+    chunks = trainer.kept["test"]
+    return bool(chunks.keys()) and chunks.were_given(dataset.tree)
 
 
 def require_targets(model: Network, op: str, y: Any) -> None:

@@ -42,7 +42,23 @@ class _Inference(ChunkHandler):
         self.arrays: Any = None
 
     def run_feed(self) -> None:
-        """Runs all chunks of the data."""
+        """Runs all chunks of the data; twice, if they were not what they should be."""
+        if self.feed.on_trial:
+            glances, self.glances = self.glances, False
+            self._run_chunks()
+            self.feed.on_trial, self.glances = False, glances
+            if self.feed.is_proven:
+                return
+            self.done = 0
+            self.flight.clear()
+            self.reset()
+        self._run_chunks()
+
+    def reset(self) -> None:
+        """Forgets what chunks have given."""
+        raise NotImplementedError
+
+    def _run_chunks(self) -> None:
         chunks = self.feed.epoch(self.holder.seed, 0)
         self.timing = Timing(self.feed.pop_wait())
         op = "predict" if self._use == "predict" else "evaluate"
@@ -70,6 +86,10 @@ class _Evaluation(_Inference):
         self._reads = self.callbacks.reads_logs("on_test_batch_end")
         self.totals: Any = None
         self.readings: Readings | None = None
+
+    def reset(self) -> None:
+        self.totals = self.preparer.fresh_totals("test")
+        self.readings = None
 
     def tell(self, hook: Callable, *args: Any) -> None:
         """Calls a hook; within ``fit`` it sees the weights."""
@@ -155,6 +175,9 @@ class _Prediction(_Inference):
         self._outputs: Any = None  # of the last chunk, on the device
         self._reads = self.callbacks.listens("on_predict_batch_end")
         self._first = self.preparer.next_draw()
+
+    def reset(self) -> None:
+        self.collector = OutputCollector(self.feed.samples)
 
     def _make_collector(self) -> OutputCollector | RaggedCollector:
         if not isinstance(self.feed, RaggedFeed):

@@ -304,7 +304,11 @@ class Trainer:
         **options: Any,
     ) -> Feed:
         """The chunks of an evaluation, ``"test"``, or of a prediction."""
-        own = {"kept": self.kept[use], "owners": owners_of(*_tree_of(dataset))}
+        own = {
+            "kept": self.kept[use],
+            "owners": owners_of(*_tree_of(dataset)),
+            "tries": not callbacks.hears_batches(use),
+        }
         request = FeedRequest(
             training=False,
             steps=steps,

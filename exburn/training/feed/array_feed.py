@@ -6,6 +6,7 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -57,11 +58,17 @@ class ArrayFeed:
         first: Number of the first epoch: without shuffling it begins with the first
             row, whatever its number.
         kept, owners: As for ``ResidentRows``.
-        tries: Whether the first chunk may be one on trial: see ``Chunk.prove``.
+        tries: Whether the first chunk may be one on trial: see ``Chunk.prove``; or all
+            chunks, where those stay.
         keeps_chunks: Whether chunks that are not resident stay for the next run, too.
+
+    Attributes:
+        on_trial: Whether the next epoch has the chunks that the run before has left.
+        is_proven: Whether those were the ones that it should have, once it is over.
     """
 
     ended = None  # arrays always give an epoch's batches
+    is_proven = False
 
     def __init__(
         self,
@@ -135,6 +142,7 @@ class ArrayFeed:
         self._ahead: tuple[tuple, Prefetch] | None = None
         self._drawn: tuple[int, int, np.ndarray] | None = None
         self._checked = dataset.check is None
+        self.on_trial = tries and keeps_chunks and self._may_try_kept()
 
     @property
     def own_data(self) -> bool:
@@ -181,6 +189,9 @@ class ArrayFeed:
             if not last:  # while the device still works on this epoch
                 self._drawn = seed, epoch + 1, self._order(seed, epoch + 1)
             return
+        if self.on_trial:
+            yield from self._try_kept(seed, epoch)
+            return
         place = (seed, epoch, phase, start)
         alone = last and self.steps <= self.length
         if self._ahead is None and (alone or self._is_little()):
@@ -196,6 +207,35 @@ class ArrayFeed:
         if not last:
             place = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
             self._ahead = place, self._prefetch(*place)
+
+    def _may_try_kept(self) -> bool:
+        """Whether all chunks are there that the run before has left."""
+        if (chunks := self._kept_chunks()) is None:
+            return False
+        leaves = jax.tree.leaves(self.dataset.tree)
+        blocks = self._blocks(self._order(0, 0), 0, 0)
+        return chunks.are_of(
+            [
+                ((*chunk.index.shape, *leaf.shape[1:]), leaf.dtype.str)
+                for chunk in blocks
+                for leaf in leaves
+            ]
+        )
+
+    def _try_kept(self, seed: int, epoch: int) -> Iterator[Chunk]:
+        """The chunks that the run before has left, while a thread compares them."""
+        chunks, order = self._kept_chunks(), self._order(seed, epoch)
+        assert chunks is not None
+        with ThreadPoolExecutor(1, "exburn-proof") as thread:
+            hosts = (self._gather(chunk)[1] for chunk in self._blocks(order, 0, 0))
+            proof = thread.submit(chunks.are_current, hosts)
+            data = chunks.all(jax.tree.structure(self.dataset.tree))
+            for chunk, arrays in zip(self._blocks(order, 0, 0), data, strict=True):
+                count = self._send_count(chunk.count, chunk.index.shape[1])
+                chunk.count = self._placement.send_whole(count)
+                chunk.data, chunk.index = arrays, None
+                yield chunk
+            self.is_proven = proof.result()
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         """Numbers of an epoch's rows, in the order in which its chunks have them."""
@@ -336,18 +376,13 @@ class ArrayFeed:
     def _stream(
         self, seed: int, epoch: int, phase: int, begin: int, *, send: bool = True
     ) -> Iterator[Chunk]:
-        rows, ordered = self._order(seed, epoch), not self.shuffle
-        blocks, chunks = self._blocks(rows, phase, begin), self._kept_chunks()
+        rows, chunks = self._order(seed, epoch), self._kept_chunks()
+        blocks = self._blocks(rows, phase, begin)
         with self._gatherer.reusing() as reuse:
             for chunk in blocks:
-                whole, width = chunk.index.shape, chunk.index.shape[1]
-                index = chunk.index[:, self._placement.columns(width)]
-                flat, shape, samples = index.reshape(-1), index.shape, chunk.samples
-                straight = ordered and shape == whole and samples == len(flat)
-                straight = straight and flat[-1] - flat[0] == samples - 1
-                host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
+                width = chunk.index.shape[1]
+                host, data, straight = self._gather(chunk)
                 count = self._send_count(chunk.count, width)
-                data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
                 if chunks is not None:
                     put = functools.partial(self._placement.send_columns, rows=width)
                     look = functools.partial(self._check, host)
@@ -366,6 +401,20 @@ class ArrayFeed:
         self._checked = self._checked or self.samples == self.size
         if chunks is not None:
             chunks.end()
+
+    def _gather(self, chunk: Chunk) -> tuple[Any, Any, bool]:
+        """Rows of a chunk on the host, the same as batches, and whether they are views.
+
+        They are of this process alone.
+        """
+        whole, width = chunk.index.shape, chunk.index.shape[1]
+        index = chunk.index[:, self._placement.columns(width)]
+        flat, shape, samples = index.reshape(-1), index.shape, chunk.samples
+        straight = not self.shuffle and shape == whole and samples == len(flat)
+        straight = straight and flat[-1] - flat[0] == samples - 1
+        host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
+        data = jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), host)
+        return host, data, straight
 
     def _kept_chunks(self) -> KeptChunks | None:
         if self._kept is None:

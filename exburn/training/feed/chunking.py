@@ -166,7 +166,7 @@ def _make_array_feed(
         placement=placement,
         kept=kept,
         owners=request.owners,
-        tries=request.tries,
+        tries=request.tries and (request.training or not resident),
         keeps_chunks=kept is not None
         and not resident
         and not request.training

@@ -71,8 +71,12 @@ class KeptArrays:
             for slot, host in zip(slots, hosts, strict=True)
         )
 
+    def were_given(self, tree: Any) -> bool:
+        """Whether the run before was given arrays in the same memory."""
+        return self._given == tuple(map(memory_of, hosts_in(tree)))
+
     def note_given(self, tree: Any) -> bool:
-        """Whether a run is given arrays in the same memory as the run before."""
+        """Notes what a run is given; whether the run before was given the same."""
         before, self._given = self._given, tuple(map(memory_of, hosts_in(tree)))
         return before == self._given
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -37,10 +38,35 @@ class KeptChunks:
     ):
         self._kept, self._owners, self._gatherer = kept, owners, gatherer
         self._where, self._check = where_of(placement), check
-        keys = kept.keys()
+        self._before_keys = keys = kept.keys()
         self._before = dict(zip(keys, kept.arrays(), strict=True))
         self._has_passed = check is None or check in kept.checks_of(keys)
         self._slots: list[KeptArray] = []
+
+    def are_of(self, forms: Sequence[tuple[tuple[int, ...], str]]) -> bool:
+        """Whether all chunks are there, and have passed all checks.
+
+        Args:
+            forms: Shapes and dtypes of the chunks' arrays, one chunk after the other.
+        """
+        there = [key[1:3] for key in self._before_keys] == list(forms)
+        there = there and self._kept.lie_at(self._where) and self._has_passed
+        return there and not any(array.is_deleted() for array in self._before.values())
+
+    def all(self, structure: Any) -> Iterator[Any]:
+        """The chunks as the run before has left them.
+
+        Args:
+            structure: That of a chunk.
+        """
+        arrays = iter([self._before[key] for key in self._before_keys])
+        while part := list(itertools.islice(arrays, structure.num_leaves)):
+            yield structure.unflatten(part)
+
+    def are_current(self, chunks: Iterable[Any]) -> bool:
+        """Whether the chunks hold the same as those that the run before has left."""
+        hosts = [host for chunk in chunks for host in hosts_in(chunk)]
+        return find_keys(hosts, self._where, self._gatherer) == self._before_keys
 
     def send(
         self, chunk: Any, send: Callable[[Any], Any], look: Callable[[], None]

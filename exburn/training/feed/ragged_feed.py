@@ -71,6 +71,7 @@ class RaggedFeed:
     """
 
     ended = None  # arrays always give an epoch's batches
+    on_trial = is_proven = False  # see ArrayFeed
     group = joined = 1
     own_data = False
 

@@ -43,6 +43,8 @@ class StreamFeed:
         seed: Seed of the source's own shuffling, if it has any; ``None`` for none.
     """
 
+    on_trial = is_proven = False  # see ArrayFeed
+
     def __init__(
         self,
         dataset: StreamDataset,
@@ -97,6 +99,8 @@ class StreamFeed:
     def facts(self) -> dict[str, Any]:
         """What the batches of an epoch depend on, as far as it is known."""
         return {"batch_size": self.batch_size, "steps": self.steps}
+
+    on_trial = False  # nothing is known of what it gives
 
     def position(self, *, begin: bool) -> list[int] | None:
         """Where the source is, or was when the epoch began; for ``go_to``."""

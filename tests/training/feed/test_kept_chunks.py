@@ -6,6 +6,7 @@ import pytest
 
 import exburn
 from exburn.training.feed import chunking
+from exburn.training.feed.array_feed import ArrayFeed
 from exburn.training.placement import OneDevice
 
 ROWS, WIDTH = 1 << 10, 300  # more than 1 MiB
@@ -128,3 +129,69 @@ def test_a_validation_in_each_of_many_fits(model, sent):
     assert [fit() > 0 for _ in range(4)] == [True, True, False, False]
     v[3] = 2
     assert fit()
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    """Whether each run through chunks was one on trial, and what that proved."""
+    tried, run = [], ArrayFeed._try_kept
+
+    def noting(self, *place):
+        yield from run(self, *place)
+        tried.append(self.is_proven)
+
+    monkeypatch.setattr(ArrayFeed, "_try_kept", noting)
+    return tried
+
+
+@pytest.mark.parametrize("use", ["evaluate", "predict"])
+def test_they_are_used_before_they_are_compared(model, sent, trials, use):
+    x, y = arrays()
+    for _ in range(4):
+        check(model, use, x, y)
+    assert trials and all(trials)
+    count, whole = len(trials), sum(sent)
+    for at in (3, ROWS // 2, -1):
+        x[at] *= -1
+        check(model, use, x, y)
+        assert trials[count:] == [False]
+        check(model, use, x, y)
+        check(model, use, x, y)
+        assert trials[count + 1 :][-1]
+        count = len(trials)
+    assert whole < sum(sent) < 2 * whole
+
+
+def test_others_are_none_of_them(model, sent, trials):
+    x, y = arrays()
+    for _ in range(4):
+        check(model, "predict", x, y)
+    count = len(trials)
+    outputs = x @ np.asarray(model.weights[0])
+    for options in ({"batch_size": 32}, {"batch_size": 64, "steps": 3}):
+        rows = len(outputs) if "steps" not in options else 192
+        for _ in range(2):
+            given = model.predict(x, verbose=0, **options)
+            np.testing.assert_allclose(given, outputs[:rows], rtol=1e-3, atol=1e-4)
+    seen = []
+    hook = exburn.callbacks.LambdaCallback(
+        on_predict_batch_end=lambda batch, logs: seen.append(logs["outputs"])
+    )
+    for _ in range(3):
+        x[5] += 1
+        model.predict(x, batch_size=64, verbose=0, callbacks=[hook])
+        np.testing.assert_allclose(
+            np.concatenate(seen[-16:]), x @ np.asarray(model.weights[0]), 1e-3, 1e-4
+        )
+    assert all(trials[count:])
+
+
+def test_padding_of_the_last_chunk_is_part_of_it(model, sent, trials):
+    x, y = (array[:-37] for array in arrays())
+    for _ in range(4):
+        check(model, "evaluate", x, y)
+    assert trials and all(trials)
+    x[-1] += 5
+    check(model, "evaluate", x, y)
+    assert not trials[-1]
+    check(model, "evaluate", x, y)
