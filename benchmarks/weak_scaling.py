@@ -81,6 +81,13 @@ def variants() -> dict[str, Variant]:
             f"sums-in-place-of-{name}": Variant(more=_SEPARATE | {_REDUCE: size})
             for name, size in _SIZES.items()
         },
+        # Triton's products in parts write these for a kernel that adds them up.
+        "sums-in-place+whole-products": Variant(
+            more=_SEPARATE | {"xla_gpu_experimental_force_split_k": 1}
+        ),
+        "sums-in-place+no-triton-products": Variant(
+            more=_SEPARATE | {"xla_gpu_enable_triton_gemm": False}
+        ),
         "user-buffers": told(enable_nccl_user_buffers=True),
         "symmetric-buffers": Variant(more={_SYMMETRIC: True}),
         "one-shot-sums": Variant(more={_ONE_SHOT: True}),
