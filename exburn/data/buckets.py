@@ -86,9 +86,9 @@ def _costs(
     begins = np.concatenate([[0], ends])
     cost = np.full((len(begins), len(ends)), math.inf)
     # Of the rows between neighbouring cuts.
-    widest = [np.maximum.reduceat(v, begins[:-1]) for v in lengths]
+    widest = [_width(np.maximum.reduceat(v, begins[:-1])) for v in lengths]
     for i, begin in enumerate(begins[:-1]):
-        width = sum(_width(np.maximum.accumulate(w[i:])) for w in widest)
+        width = sum(np.maximum.accumulate(w[i:]) for w in widest)
         rows = ends[i:] - begin
         rows = np.where(rows < batch_size, rows, -(-rows // batch_size) * batch_size)
         cost[i, i:] = rows * width

@@ -15,7 +15,7 @@ from exburn.data.ragged import RaggedArray, is_ragged
 from exburn.data.trees import NAMES, leaves, map_leaves
 from exburn.errors import DataError, ExBurnError, ShapeError, locate
 
-_LOOKED_AT = 1 << 10  # rows that batches are thought to have, for checks
+_LOOKED_AT = 1 << 10  # rows that are checked at a time
 
 
 class RaggedDataset(ArrayDataset):
@@ -48,6 +48,7 @@ class RaggedDataset(ArrayDataset):
         self.size = len(arrays[0])
         self.nbytes = sum(leaf.nbytes for leaf in arrays)
         self.axes: list[np.ndarray] = []
+        self._buckets: dict[int, list[tuple[np.ndarray, tuple[int, ...]]]] = {}
         self._fixed: list[int | None] = []
         self._axis_of: dict[int, int] = {}
         ragged = [(p, v) for p, v in leaves(tree[0], "x") if is_ragged(v)]
@@ -89,6 +90,11 @@ class RaggedDataset(ArrayDataset):
 
     def buckets(self, batch_size: int) -> list[tuple[np.ndarray, tuple[int, ...]]]:
         """The rows of each bucket, and the width of each axis in it."""
+        if batch_size not in self._buckets:
+            self._buckets[batch_size] = self._cut(batch_size)
+        return self._buckets[batch_size]
+
+    def _cut(self, batch_size: int) -> list[tuple[np.ndarray, tuple[int, ...]]]:
         free = [v for v, w in zip(self.axes, self._fixed, strict=True) if w is None]
         if not free:
             return [(np.arange(self.size), self.widest)]
@@ -130,7 +136,10 @@ class RaggedDataset(ArrayDataset):
         Raises:
             ExBurnError: What the check raises, with the number of the first bad row.
         """
-        for rows, widths in self.buckets(_LOOKED_AT):
+        order = np.argsort(np.sum(self.axes, axis=0), kind="stable")
+        for start in range(0, self.size, _LOOKED_AT):
+            rows = order[start : start + _LOOKED_AT]
+            widths = self.fixed_or([int(v[rows].max()) for v in self.axes])
             try:
                 check(self.fill(rows, widths).tree)
             except ExBurnError:
