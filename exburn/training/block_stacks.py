@@ -20,7 +20,7 @@ from exburn.optimizers import (
     Nadam,
     RMSprop,
 )
-from exburn.runtime.blocks.runs import Run
+from exburn.runtime.blocks.runs import BlockRun
 from exburn.runtime.cost_model import count, inner_jaxprs
 from exburn.training.state import TrainState
 
@@ -29,8 +29,11 @@ _ELEMENTWISE = (SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lion, Nadam, RMSpro
 _LEAST_STEPS = 4  # of a chunk, that is worth putting parameters together
 LEAST_OPERATIONS = 2000
 """That a program must have less with a loop: below, a loop starts no sooner."""
-LEAST_OF_BLOCK = 60
-"""Operations of a block, beside which a turn of the loop takes little time."""
+LEAST_OF_BLOCK, ELEMENTS = 60, (500_000, 2_000_000)
+"""Operations of a block, and array elements that its pass forward writes.
+
+A turn of the loop takes longer than less does; what is kept of more leaves the caches.
+"""
 _LOOPS = {"scan", "while"}
 
 
@@ -63,7 +66,7 @@ class BlockStacks:
         params, opt_state = self._map((state.params, state.opt_state), self._separate)
         return state.replace(params=params, opt_state=opt_state, stacks=None)
 
-    def joined(self, state: TrainState) -> list[Any]:
+    def parts(self, state: TrainState) -> list[Any]:
         """The arrays of a state that ``pack`` copies."""
         arrays: list[Any] = []
 
@@ -145,16 +148,18 @@ def is_worth_packing(data: Any, index: Any) -> bool:
     return sum(jax.tree.leaves(one)[0].shape[0] for one in sources) >= _LEAST_STEPS
 
 
-def pays(code: Any, run: Run) -> bool:
+def pays(code: Any, run: BlockRun) -> bool:
     """Whether blocks shall be a loop; see ``docs/decisions/equal_blocks.md``.
 
     Not of convolutions, which XLA computes slowly in a loop on a CPU, nor of loops.
     """
-    small = run.saved < LEAST_OPERATIONS or run.operations < LEAST_OF_BLOCK
+    small = run.gain < LEAST_OPERATIONS or run.operations < LEAST_OF_BLOCK
     if small or jax.default_backend() != "cpu":
         return False
     block = code.replace(eqns=code.eqns[run.start : run.start + run.length])
-    return not count(block).convolutions and not _has_loop(block)
+    cost, (least, most) = count(block), ELEMENTS
+    suits = least <= cost.elements <= most and not cost.convolutions
+    return suits and not _has_loop(block)
 
 
 def _has_loop(code: Any) -> bool:

@@ -146,7 +146,7 @@ class Program:
         """Frees the arrays that were put together, as a program consumes its own."""
         if self._stacks is not None and args[0] is not whole[0]:
             if whole[0].stacks is None and args[0].stacks is not None:
-                for array in self._stacks.joined(whole[0]):
+                for array in self._stacks.parts(whole[0]):
                     array.delete()
 
     @contextlib.contextmanager

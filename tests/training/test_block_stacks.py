@@ -66,6 +66,7 @@ def small(monkeypatch) -> None:
     """Small models of few blocks are made loops, too."""
     monkeypatch.setattr(block_stacks, "LEAST_OPERATIONS", 100)
     monkeypatch.setattr(block_stacks, "LEAST_OF_BLOCK", 10)
+    monkeypatch.setattr(block_stacks, "ELEMENTS", (0, 10**9))
 
 
 @pytest.fixture
@@ -297,8 +298,18 @@ def test_blocks_with_frozen_matrices_stay_as_they_are(cpu_only):
     assert columns(model) == 0
 
 
-def test_few_small_blocks_stay_as_they_are(monkeypatch, cpu_only):
-    monkeypatch.undo()
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"LEAST_OPERATIONS": 10**6},
+        {"LEAST_OF_BLOCK": 10**6},
+        {"ELEMENTS": (10**6, 10**9)},
+        {"ELEMENTS": (0, 10)},
+    ],
+)
+def test_blocks_of_other_sizes_stay_as_they_are(monkeypatch, cpu_only, limit):
+    for name, value in limit.items():
+        monkeypatch.setattr(block_stacks, name, value)
     model = make()
     train(model, epochs=1)
     assert columns(model) == 0

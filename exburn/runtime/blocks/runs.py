@@ -47,7 +47,7 @@ class Stacked:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class BlockRun:
     """Blocks in a row that are equal but for what they read.
 
     Attributes:
@@ -72,7 +72,7 @@ class Run:
         return self.start + self.length * self.blocks
 
     @property
-    def saved(self) -> int:
+    def gain(self) -> int:
         """Operations that the program has less, if its blocks are a loop."""
         return self.operations * (self.blocks - 1)
 
@@ -80,8 +80,8 @@ class Run:
 def find_runs(
     code: Any,
     differentiable: bool = True,
-    pays: Callable[[Any, Run], bool] = lambda code, run: True,
-) -> list[Run]:
+    pays: Callable[[Any, BlockRun], bool] = lambda code, run: True,
+) -> list[BlockRun]:
     """The runs of equal blocks in a program, from its beginning to its end.
 
     Args:
@@ -108,7 +108,9 @@ def find_runs(
 class _Search:
     """The search for runs in one program."""
 
-    def __init__(self, code: Any, forms: np.ndarray, pays: Callable[[Any, Run], bool]):
+    def __init__(
+        self, code: Any, forms: np.ndarray, pays: Callable[[Any, BlockRun], bool]
+    ):
         self._code, self._equations, self._forms = code, code.eqns, forms
         self._pays = pays
         places = {
@@ -131,20 +133,21 @@ class _Search:
         operations = np.array([_count(equation) for equation in code.eqns])
         self._operations = np.concatenate(([0], operations.cumsum()))
 
-    def between(self, start: int, stop: int) -> Iterator[Run]:
+    def between(self, start: int, stop: int) -> Iterator[BlockRun]:
         """Runs among some equations: the one that saves most, and those beside it."""
-        best: Run | None = None
+        best: BlockRun | None = None
         for low, high, period in self._stretches(start, stop):
-            saved = 0 if best is None else best.saved
+            saved = 0 if best is None else best.gain
             most = self._operations[high] - self._operations[low + period]
             if most <= max(saved, _LEAST_SAVED - 1):
                 break
             run = self._run_in(low, high, period)
-            if run is not None and run.saved > saved and self._pays(self._code, run):
+            if run is not None and run.gain > saved:
                 best = run
         if best is not None:
             yield from self.between(start, best.start)
-            yield best
+            if self._pays(self._code, best):
+                yield best
             yield from self.between(best.stop, stop)
 
     def _stretches(self, start: int, stop: int) -> list[tuple[int, int, int]]:
@@ -160,11 +163,11 @@ class _Search:
         count = self._operations
         return sorted(stretches, key=lambda s: (count[s[0] + s[2]] - count[s[1]], s[2]))
 
-    def _run_in(self, low: int, high: int, period: int) -> Run | None:
+    def _run_in(self, low: int, high: int, period: int) -> BlockRun | None:
         """The longest run in a stretch, cut where the least is handed on."""
         cuts = range(low, low + period)
         cut = min(cuts, key=lambda cut: (self._width(low, cut + period), cut))
-        best: Run | None = None
+        best: BlockRun | None = None
         blocks = (high - cut) // period
         while blocks >= max(LEAST_BLOCKS, best.blocks + 1 if best else 0):
             run = self._run_from(cut, blocks, period)
@@ -178,7 +181,7 @@ class _Search:
         """Elements that a stretch computes before a cut and that are read behind it."""
         return int(self._sizes[low:cut][self._last_reads[low:cut] >= cut].sum())
 
-    def _run_from(self, start: int, most: int, period: int) -> Run | None:
+    def _run_from(self, start: int, most: int, period: int) -> BlockRun | None:
         """The run that begins at an equation, of as many blocks as are joined alike."""
 
         def joints(block: int) -> list[list[Any]]:
@@ -192,7 +195,7 @@ class _Search:
         if blocks < LEAST_BLOCKS:
             return None
         operations = self._operations[start + period] - self._operations[start]
-        run = Run(start, period, int(operations), blocks, {}, [])
+        run = BlockRun(start, period, int(operations), blocks, {}, [])
         columns: dict[tuple, Stacked] = {}
         for i, (first, sources) in enumerate(zip(joints(0), pattern, strict=True)):
             for operand, source in enumerate(sources):
@@ -238,12 +241,12 @@ class _Search:
                 sources.append(None)
         return sources
 
-    def _column(self, run: Run, number: int, operand: int) -> list[Any]:
+    def _column(self, run: BlockRun, number: int, operand: int) -> list[Any]:
         """An operand of each block."""
         rows = range(run.start + number, run.stop, run.length)
         return [self._equations[row].invars[operand] for row in rows]
 
-    def _hands_on(self, run: Run) -> bool:
+    def _hands_on(self, run: BlockRun) -> bool:
         """Whether what a block hands on is like what the first one begins with."""
         block = self._equations[run.start : run.start + run.length]
         return all(

@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import Literal, Var
 
 from exburn.runtime.blocks.forms import function_of, variables
-from exburn.runtime.blocks.runs import Place, Run, find_runs
+from exburn.runtime.blocks.runs import BlockRun, Place, find_runs
 
 Values = dict[Any, Any]  # by variable
 _PRODUCTS = {"dot_general", "conv_general_dilated"}
@@ -21,7 +21,7 @@ _PRODUCTS = {"dot_general", "conv_general_dilated"}
 def scan_blocks(
     function: Callable,
     differentiable: bool = True,
-    pays: Callable[[Any, Run], bool] = lambda code, run: True,
+    pays: Callable[[Any, BlockRun], bool] = lambda code, run: True,
 ) -> Callable:
     """A pure function whose equal blocks in a row are one loop.
 
@@ -63,7 +63,9 @@ def scan_blocks(
     return run_scanned
 
 
-def _parts(code: Any, runs: list[Run], differentiable: bool) -> list[_Line | _Loop]:
+def _parts(
+    code: Any, runs: list[BlockRun], differentiable: bool
+) -> list[_Line | _Loop]:
     """A program as parts, one behind the other, without what no result needs."""
     needed = set(variables(code.outvars))
     parts: list[_Line | _Loop] = []
@@ -114,7 +116,7 @@ class _Loop:
     def __init__(
         self,
         equations: list[Any],
-        run: Run,
+        run: BlockRun,
         needed: set[Any],
         rows: dict[Any, tuple[Any, int]],
         differentiable: bool,

@@ -70,3 +70,15 @@ def test_literals_that_differ_are_stacked():
     code = jax.make_jaxpr(function)(jnp.ones(3)).jaxpr
     (run,) = find_runs(code)
     assert [len(one.values) for one in run.stacked] == [8]
+
+
+def test_blocks_that_do_not_pay_are_not_found_in_pairs():
+    def function(x, weights):
+        for w in weights:
+            x = jnp.sin(jnp.tanh(x @ w) + 1)
+        return x
+
+    code = jax.make_jaxpr(function)(jnp.ones((2, 3)), WEIGHTS).jaxpr
+    sizes = []
+    found = find_runs(code, pays=lambda code, run: bool(sizes.append(run.length)))
+    assert found == [] and sizes == [4]
