@@ -33,10 +33,10 @@ from exburn.runtime.failures import misses_arrays
 from exburn.runtime.placement import refuse_apart
 from exburn.runtime.sharding.current import in_force
 from exburn.training.agreement import telling_failures
+from exburn.training.check import ValueCheck
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
 from exburn.training.padding_probe import check_model_rows
-from exburn.training.prepare import ValueCheck
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
 _LOOKED_AT = 16 << 20
@@ -116,8 +116,8 @@ def _were_sent(model: Network, dataset: Any, train: bool) -> bool:
     """
     trainer = require_trainer(model, "fit" if train else "evaluate")
     if train:
-        return trainer.kept["train"].are_of(dataset.tree)
-    chunks = trainer.kept["test"]
+        return trainer.stores["train"].are_of(dataset.tree)
+    chunks = trainer.stores["test"]
     return bool(chunks.keys()) and chunks.were_given(dataset.tree)
 
 

@@ -10,9 +10,51 @@ import jax
 import numpy as np
 
 from exburn.core.symbolic_shapes import describe, tracer_hint
+from exburn.data import check_finite
 from exburn.errors import DataError, ExBurnError, locate, places_of
 
 _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
+
+
+class ValueCheck:
+    """Looks at values on the host: finite, within tables, and fit for the losses.
+
+    Equal ones find no fault in the same data.
+
+    Args:
+        preparer: Has made a model ready for such data.
+        outputs: Specs of what the model makes of them.
+        finite, targets: Whether numbers and targets are looked at.
+    """
+
+    def __init__(
+        self, preparer: Any, outputs: Any, op: str, finite: bool, targets: bool
+    ):
+        self._matching, self._objective = preparer.matching, preparer.objective
+        self._forward, self._outputs = preparer.passes.latest, outputs
+        self._asked = op, finite, targets
+
+    def __call__(self, batch: tuple) -> None:
+        op, finite, targets = self._asked
+        if finite:
+            check_finite(batch, op=op)
+        if self._outputs is None or self._forward is None:
+            return
+        check_ids(batch[0], self._forward.lookups, op)
+        if targets and self._matching.has_targets:
+            self._objective.check_targets(batch[1], self._outputs)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ValueCheck):
+            return NotImplemented
+        return self._asked == other._asked and (
+            self._forward is other._forward
+            and self._objective is other._objective
+            and self._outputs is other._outputs
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._asked, id(self._forward), id(self._objective)))
 
 
 def check_ids(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 
-from exburn.data import check_finite, has_padded, plain_values
+from exburn.data import has_padded, plain_values
 from exburn.errors import ArgumentError, ShapeError
 from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
 from exburn.runtime.cost_model import Cost
 from exburn.runtime.gc_pause import starting
-from exburn.training.check import check_ids
 from exburn.training.custom_step import CustomSteps, own_steps
 from exburn.training.feed.chunk import Chunk
 from exburn.training.fingerprint import SettingSlot
@@ -35,34 +32,6 @@ from exburn.training.state import TrainState
 from exburn.training.state_holder import StateHolder
 
 _CALLS, _DRAWS = 1 << 16, 1 << 14  # predictions, and batches, of numbers of their own
-
-
-class ValueCheck:
-    """Looks at values of data, as ``Preparer.check`` does.
-
-    Equal ones find no fault in the same data.
-    """
-
-    def __init__(
-        self, preparer: Preparer, outputs: Any, op: str, finite: bool, targets: bool
-    ):
-        self._check = functools.partial(
-            preparer.check, pred_spec=outputs, op=op, finite=finite, targets=targets
-        )
-        self._seen = preparer.passes.latest, preparer.objective, outputs
-        self._asked = op, finite, targets
-
-    def __call__(self, batch: tuple) -> None:
-        self._check(batch)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ValueCheck):
-            return NotImplemented
-        same = all(map(operator.is_, self._seen, other._seen))
-        return same and self._asked == other._asked
-
-    def __hash__(self) -> int:
-        return hash((*map(id, self._seen), *self._asked))
 
 
 class Preparer:
@@ -424,18 +393,6 @@ class Preparer:
         own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
         adds = self.passes.latest.losses > 0 or self.holder.split.has_regularizers
         return own_loss or adds
-
-    def check(
-        self, batch: tuple, pred_spec: Any, op: str, *, finite: bool, targets: bool
-    ) -> None:
-        """Checks values on the host: finite, within tables, and fit for the losses."""
-        if finite:
-            check_finite(batch, op=op)
-        if pred_spec is None or self.passes.latest is None:
-            return
-        check_ids(batch[0], self.passes.latest.lookups, op)
-        if targets and self.matching.has_targets:
-            self.objective.check_targets(batch[1], pred_spec)
 
     # ------------------------------------------------------------------ programs
     @property

@@ -68,7 +68,7 @@ class Trainer:
         self.timing = Timing()
         self.fitted: FitData | None = None
         uses = "train", "validation", "test", "predict"
-        self.kept = {use: KeptArrays() for use in uses}
+        self.stores = {use: KeptArrays() for use in uses}
         self._sizes: dict[str, list[int]] = {}  # of single batches, by use
         self._small: tuple[Any, bool] | None = None  # see _is_small, and of what
         self._provenance: Provenance | None = None  # of the fit under way
@@ -128,7 +128,7 @@ class Trainer:
             resident=request.resident,
             earlier=earlier,
             first=first,
-            kept=self.kept["train"],
+            store=self.stores["train"],
             owners=owners_of(request.x, request.y, request.sample_weight),
             tries=self._is_small(),
         )
@@ -143,7 +143,7 @@ class Trainer:
                 data.validation_steps,
                 reused=request.epochs - request.initial_epoch > 1,
                 resident=request.resident,
-                kept=self.kept["validation"],
+                store=self.stores["validation"],
                 owners=owners_of(request.x, request.validation_data),
             )
         self.decisions = self._decide(feed, validation_feed, callbacks)
@@ -305,7 +305,7 @@ class Trainer:
     ) -> Feed:
         """The chunks of an evaluation, ``"test"``, or of a prediction."""
         own = {
-            "kept": self.kept[use],
+            "store": self.stores[use],
             "owners": owners_of(*_tree_of(dataset)),
             "tries": not callbacks.hears_batches(use),
         }

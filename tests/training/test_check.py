@@ -1,10 +1,12 @@
 """Values of real data that a compiled program could not complain about."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from exburn.errors import DataError
-from exburn.training.check import check_ids, noting
+from exburn.training.check import ValueCheck, check_ids, noting
 
 IDS = np.array([[0, 1], [2, 9]])
 
@@ -43,3 +45,25 @@ def test_errors_say_where():
         raise KeyError("x")
     said = "the loss f, which received int64[2, 2], int64[2, 2]: 'x'"
     assert str(caught.value) == said
+
+
+def test_equal_checks_are_of_the_same_pass_losses_and_questions():
+    class Preparer:
+        def __init__(self, forward, objective):
+            self.passes = SimpleNamespace(latest=forward)
+            self.objective, self.matching = objective, None
+
+    forward, objective, outputs = object(), object(), object()
+
+    def check(preparer=None, outputs=outputs, finite=True):
+        preparer = preparer or Preparer(forward, objective)
+        return ValueCheck(preparer, outputs, "fit", finite, True)
+
+    assert check() == check() and hash(check()) == hash(check())
+    others = [
+        check(Preparer(object(), objective)),
+        check(Preparer(forward, object())),
+        check(outputs=object()),
+        check(finite=False),
+    ]
+    assert all(check() != other for other in others)

@@ -57,7 +57,7 @@ class ArrayFeed:
             one after them.
         first: Number of the first epoch: without shuffling it begins with the first
             row, whatever its number.
-        kept, owners: As for ``ResidentRows``.
+        store, owners: As for ``ResidentRows``.
         tries: Whether the first chunk may be one on trial: see ``Chunk.prove``; or all
             chunks, where those stay.
         keeps_chunks: Whether chunks that are not resident stay for the next run, too.
@@ -89,7 +89,7 @@ class ArrayFeed:
         earlier: int = 0,
         first: int = 0,
         placement: OneDevice | None = None,
-        kept: KeptArrays | None = None,
+        store: KeptArrays | None = None,
         owners: Sequence[weakref.ref] = (),
         tries: bool = False,
         keeps_chunks: bool = False,
@@ -134,11 +134,11 @@ class ArrayFeed:
         self.padded = padded or many
         self._whole = whole
         self._tries = tries
-        self._kept = (kept, owners) if keeps_chunks and kept is not None else None
+        self._store = (store, owners) if keeps_chunks and store is not None else None
         self.waiting: Callable[[], None] = lambda: None
         self._gatherer = HostGather()
         own = dataset, self._gatherer, self._placement
-        self._resident_rows = ResidentRows(*own, kept, owners)
+        self._resident_rows = ResidentRows(*own, store, owners)
         self._ahead: tuple[tuple, Prefetch] | None = None
         self._drawn: tuple[int, int, np.ndarray] | None = None
         self._checked = dataset.check is None
@@ -196,7 +196,7 @@ class ArrayFeed:
         alone = last and self.steps <= self.length
         if self._ahead is None and (alone or self._is_little()):
             # At once, by the program's call: there is nothing to overlap.
-            yield from self._stream(*place, send=self._kept is not None)
+            yield from self._stream(*place, send=self._store is not None)
             return
         if self._ahead is None or self._ahead[0] != place:
             self._drop_ahead()
@@ -417,9 +417,9 @@ class ArrayFeed:
         return host, data, straight
 
     def _kept_chunks(self) -> KeptChunks | None:
-        if self._kept is None:
+        if self._store is None:
             return None
-        own = *self._kept, self._gatherer, self._placement
+        own = *self._store, self._gatherer, self._placement
         return KeptChunks(*own, self.dataset.check)
 
     def _send_count(self, count: Any, rows: int) -> Any:

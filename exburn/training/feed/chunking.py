@@ -47,7 +47,7 @@ class FeedRequest:
         earlier: Epochs of earlier runs, whose orders are left out.
         first: Number of the run's first epoch.
         use: ``"test"`` or ``"predict"`` for programs of evaluation or prediction.
-        kept, owners: What the run before has left on the device, and what has to live
+        store, owners: What the run before has left on the device, and what has to live
             for that: see ``ResidentRows``.
         tries: Whether a chunk may be run before it is known that these are current.
     """
@@ -62,7 +62,7 @@ class FeedRequest:
     earlier: int = 0
     first: int = 0
     use: str | None = None
-    kept: KeptArrays | None = None
+    store: KeptArrays | None = None
     owners: Sequence[weakref.ref] = ()
     tries: bool = False
 
@@ -138,8 +138,8 @@ def _make_array_feed(
     elif request.use is not None and request.most is None and steps is None:
         joined = merged_batches(prepared, dataset, rows, request.use)
     rows = rows if placement.own_data else min(joined * batch_size, dataset.size)
-    kept = None if placement.spans_processes else request.kept
-    resident, reason = _place(dataset, resident, request.reused, placement, kept)
+    store = None if placement.spans_processes else request.store
+    resident, reason = _place(dataset, resident, request.reused, placement, store)
     x = jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
@@ -164,25 +164,25 @@ def _make_array_feed(
         earlier=request.earlier,
         first=request.first,
         placement=placement,
-        kept=kept,
+        store=store,
         owners=request.owners,
         tries=request.tries and (request.training or not resident),
-        keeps_chunks=kept is not None
+        keeps_chunks=store is not None
         and not resident
         and not request.training
-        and _keeps_chunks(dataset, kept, placement),
+        and _keeps_chunks(dataset, store, placement),
     )
 
 
 def _keeps_chunks(
-    dataset: ArrayDataset, kept: KeptArrays, placement: OneDevice
+    dataset: ArrayDataset, store: KeptArrays, placement: OneDevice
 ) -> bool:
     """Whether chunks of an evaluation stay on the device for the next one.
 
     They do from the second one of the same arrays on: most are evaluated once.
     """
-    if not kept.note_given(dataset.tree):
-        kept.release()
+    if not store.note_given(dataset.tree):
+        store.release()
         return False
     arrays = jax.tree.leaves(dataset.tree)
     return (
@@ -234,7 +234,7 @@ def _place(
     asked: bool | None,
     reused: bool,
     placement: OneDevice,
-    kept: KeptArrays | None = None,
+    store: KeptArrays | None = None,
 ) -> tuple[bool, str]:
     """Whether the arrays are to stay on the device, and why."""
     if placement.own_data:
@@ -245,7 +245,7 @@ def _place(
         return False, "they are gone through once"
     if dataset.on_device:
         return True, "they are there already"
-    fits = kept is not None and kept.are_of(dataset.tree)  # they do already
+    fits = store is not None and store.are_of(dataset.tree)  # they do already
     fits = fits or memory.fits_device(dataset.nbytes, placement.local_devices)
     if (
         placement.spans_processes

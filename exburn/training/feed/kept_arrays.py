@@ -105,9 +105,9 @@ class KeptArrays:
         this = weakref.ref(self)
 
         def drop(_: Any) -> None:
-            kept = this()
-            if kept is not None and all(ref() is None for ref in kept._owners):
-                kept.release()
+            store = this()
+            if store is not None and all(ref() is None for ref in store._owners):
+                store.release()
 
         owners = list(owners)
         alive = [owner for ref in owners if (owner := ref()) is not None]
@@ -175,15 +175,15 @@ def owners_of(*trees: Any) -> list[weakref.ref]:
 def kept_bytes() -> int:
     """Bytes on the device that are kept for runs to come."""
     sizes: dict[Key, int] = {}  # trainers may share them
-    for kept in list(_live):
-        sizes |= kept.sizes
+    for store in list(_live):
+        sizes |= store.sizes
     return sum(sizes.values())
 
 
 def release_kept() -> None:
     """Gives up all arrays that are kept for runs to come: their memory is needed."""
-    for kept in list(_live):
-        kept.release()
+    for store in list(_live):
+        store.release()
 
 
 def hosts_in(tree: Any) -> Iterator[np.ndarray]:

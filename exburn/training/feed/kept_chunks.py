@@ -22,7 +22,7 @@ class KeptChunks:
     works on the one before.
 
     Args:
-        kept: What the run before has left; ``end`` leaves those of this one.
+        store: What the run before has left; ``end`` leaves those of this one.
         owners: What has to live for that: see ``owners_of``.
         check: Looks at values, if that is to be done: not at those of chunks that have
             passed an equal one.
@@ -30,17 +30,17 @@ class KeptChunks:
 
     def __init__(
         self,
-        kept: KeptArrays,
+        store: KeptArrays,
         owners: Sequence[weakref.ref],
         gatherer: HostGather,
         placement: OneDevice,
         check: Callable[[Any], None] | None,
     ):
-        self._kept, self._owners, self._gatherer = kept, owners, gatherer
+        self._store, self._owners, self._gatherer = store, owners, gatherer
         self._where, self._check = where_of(placement), check
-        self._before_keys = keys = kept.keys()
-        self._before = dict(zip(keys, kept.arrays(), strict=True))
-        self._has_passed = check is None or check in kept.checks_of(keys)
+        self._before_keys = keys = store.keys()
+        self._before = dict(zip(keys, store.arrays(), strict=True))
+        self._has_passed = check is None or check in store.checks_of(keys)
         self._slots: list[KeptArray] = []
 
     def are_of(self, forms: Sequence[tuple[tuple[int, ...], str]]) -> bool:
@@ -50,7 +50,7 @@ class KeptChunks:
             forms: Shapes and dtypes of the chunks' arrays, one chunk after the other.
         """
         there = [key[1:3] for key in self._before_keys] == list(forms)
-        there = there and self._kept.lie_at(self._where) and self._has_passed
+        there = there and self._store.lie_at(self._where) and self._has_passed
         return there and not any(array.is_deleted() for array in self._before.values())
 
     def all(self, structure: Any) -> Iterator[Any]:
@@ -93,4 +93,4 @@ class KeptChunks:
     def end(self) -> None:
         """Leaves the chunks for the next run."""
         checks = () if self._check is None else (self._check,)
-        self._kept.keep(self._slots, self._owners, checks)
+        self._store.keep(self._slots, self._owners, checks)

@@ -27,7 +27,7 @@ class ResidentRows:
     """All rows of some arrays on the device: sent there, or left there by a run before.
 
     Args:
-        kept: What the run before has left, if this one may use it and leave its own.
+        store: What the run before has left, if this one may use it and leave its own.
         owners: What has to live for that: see ``owners_of``.
     """
 
@@ -36,11 +36,11 @@ class ResidentRows:
         dataset: Any,
         gatherer: HostGather,
         placement: OneDevice,
-        kept: KeptArrays | None = None,
+        store: KeptArrays | None = None,
         owners: Sequence[weakref.ref] = (),
     ):
         self._dataset, self._gatherer = dataset, gatherer
-        self._placement, self._kept, self._owners = placement, kept, owners
+        self._placement, self._store, self._owners = placement, store, owners
         self._data: Any = None
         self._on_trial = False
 
@@ -56,55 +56,55 @@ class ResidentRows:
         if self._on_trial:
             self.prove()
         if self._data is None:
-            kept, tree = self._kept, self._dataset.tree
-            if kept is None:
+            store, tree = self._store, self._dataset.tree
+            if store is None:
                 self._check()
                 self._data = self._send_rows(tree)
-            elif tries and self._is_worth_a_trial(kept):
+            elif tries and self._is_worth_a_trial(store):
                 self._on_trial = True
-                self._data = self._put(kept.arrays())
+                self._data = self._put(store.arrays())
                 return self._data, self.prove
             else:
                 keys = self._find_keys()
-                kept.trusted = kept.trusted or keys == kept.keys()
-                self._data = self._settle(kept, keys)
+                store.trusted = store.trusted or keys == store.keys()
+                self._data = self._settle(store, keys)
         return self._data, None
 
     def prove(self) -> Any:
         """``None`` if the rows that were given are current; else those that are."""
         on_trial, self._on_trial = self._on_trial, False
-        kept = self._kept
-        if not on_trial or kept is None:
+        store = self._store
+        if not on_trial or store is None:
             return None
         keys = self._find_keys()
-        kept.trusted = keys == kept.keys()
+        store.trusted = keys == store.keys()
         self._data, before = None, self._data
-        data = self._settle(kept, keys)
-        self._data = before if kept.trusted else data
-        return None if kept.trusted else data
+        data = self._settle(store, keys)
+        self._data = before if store.trusted else data
+        return None if store.trusted else data
 
     def close(self) -> None:
         """Gives the rows up, but for those that are kept for the next run."""
         self._data, self._on_trial = None, False
 
-    def _is_worth_a_trial(self, kept: KeptArrays) -> bool:
+    def _is_worth_a_trial(self, store: KeptArrays) -> bool:
         large = self._dataset.nbytes >= _LITTLE
-        there = kept.lie_at(where_of(self._placement))
-        return large and there and kept.trusted and kept.are_of(self._dataset.tree)
+        there = store.lie_at(where_of(self._placement))
+        return large and there and store.trusted and store.are_of(self._dataset.tree)
 
     def _find_keys(self) -> list[Key]:
         hosts, where = hosts_in(self._dataset.tree), where_of(self._placement)
         return find_keys(list(hosts), where, self._gatherer)
 
-    def _settle(self, kept: KeptArrays, keys: list[Key]) -> Any:
+    def _settle(self, store: KeptArrays, keys: list[Key]) -> Any:
         """The rows of some keys on the device: what is not there is sent."""
         dataset, hosts = self._dataset, list(hosts_in(self._dataset.tree))
         check = dataset.check
-        passed = kept.checks_of(keys)
+        passed = store.checks_of(keys)
         if check is not None and check not in passed:
             self._check()
             passed = *passed, check
-        arrays = kept.find(keys)
+        arrays = store.find(keys)
         pairs = dict(zip(keys, hosts, strict=True))
         missing = [key for key in pairs if key not in arrays]
         if missing:
@@ -116,7 +116,7 @@ class ResidentRows:
                 KeptArray(memory_of(host), key, arrays[key])
                 for key, host in zip(keys, hosts, strict=True)
             ]
-            kept.keep(slots, self._owners, passed)
+            store.keep(slots, self._owners, passed)
         return self._put([arrays[key] for key in keys])
 
     def _put(self, arrays: Sequence[Any]) -> Any:

@@ -53,8 +53,8 @@ def check(model, use, x, y):
 
 
 def kept_of(model, use):
-    kept = model._training_session.trainer.kept
-    return kept["predict" if use == "predict" else "test"]
+    stores = model._training_session.trainer.stores
+    return stores["predict" if use == "predict" else "test"]
 
 
 @pytest.mark.parametrize("use", ["evaluate", "predict"])

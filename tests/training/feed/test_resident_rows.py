@@ -23,13 +23,13 @@ class Counting(OneDevice):
 @pytest.fixture
 def rows():
     """Gives ``run(x, y)``: the rows as a run sees them, and bytes sent for it."""
-    kept, placement = KeptArrays(), Counting()
+    store, placement = KeptArrays(), Counting()
 
     def run(x, y=None, *, tries=False, check=None):
         before, data = placement.sent, ArrayDataset(x, y)
         data.check = check
         with HostGather(2) as gatherer:
-            own = ResidentRows(data, gatherer, placement, kept, owners_of(x, y))
+            own = ResidentRows(data, gatherer, placement, store, owners_of(x, y))
             seen, prove = own.take(tries=tries)
             trial = prove is not None
             if trial and (other := prove()) is not None:
@@ -39,7 +39,7 @@ def rows():
             own.close()
         return seen, placement.sent - before, trial
 
-    run.kept = kept
+    run.store = store
     return run
 
 
@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_not_kept(rows, monkeypatch):
     asked = []
     monkeypatch.setattr(keeping.memory, "fits_device", lambda n, _: asked.append(n))
     rows(x)
-    assert not rows.kept.keys() and asked[-1] == 2 * x.nbytes
+    assert not rows.store.keys() and asked[-1] == 2 * x.nbytes
     assert rows(x)[1] == x.nbytes
 
 
