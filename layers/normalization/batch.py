@@ -253,7 +253,7 @@ def _normalize(x, rows, steps, gamma, beta, renorm, channel, epsilon, clipping):
         x = lax.sub(x, near)
         if rows is not None:
             x = jnp.where(rows, x, 0)
-        entries = x if steps is None else jnp.where(keep, x, 0)
+        entries = x if keep is None or steps is None else jnp.where(keep, x, 0)
         mean, square, share = _moments(entries, keep, channel)
         # relu, not maximum, whose gradient asks for ties: 15 kernels of a ResNet-50.
         variance = quick_trace.relu(lax.sub(square, lax.square(mean)))
