@@ -118,9 +118,7 @@ def read_options(model: Any, op: str) -> ReadOptions:
 def _row_of(model: Any) -> tuple[Any, ...] | None:
     """Shape of a row of the model's only input, as far as it is known."""
     if model.graph is None:
-        from exburn.models.sequential import Sequential
-
-        return () if isinstance(model, Sequential) else None
+        return () if model.takes_one_input else None
     if len(model.graph.inputs) != 1:
         return None
     return tuple(model.graph.inputs[0].shape[1:])

@@ -58,6 +58,7 @@ class Network(_ModelMembers):
     """
 
     is_model = True
+    takes_one_input = False  # whatever its graph, which it may not have yet
     _run: OwnState  # of a Session
     _own_build = ""  # how far a subclass's method is: "running" or "done"
 

@@ -63,6 +63,7 @@ class Sequential(Model):
     """
 
     _autocast = False  # each layer casts what it needs: ids must stay exact
+    takes_one_input = True
     _learnt = False  # whether the sizes are those of the first data, not an `Input`'s
 
     def __new__(cls, *args, **kwargs):

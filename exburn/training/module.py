@@ -168,29 +168,17 @@ class SplitModule:
             tables=tables,
         )
         with running as (call, ctx):
-            outputs = call((inputs,), {})
+            outputs = self.call_on(inputs, call, groups, ctx)((inputs,), {})
         return outputs, self.others_of(ctx.root, *groups), ctx
 
-    @contextlib.contextmanager
-    def running(
-        self, groups, *, training: bool, **options: Any
-    ) -> Iterator[tuple[Callable, forward_context.Context]]:
-        """In the block the pass of ``forward`` is under way.
-
-        Yields:
-            A function of the arguments, ``(args, kwargs)``, and the context, whose
-            ``root`` is the copy of the module that is run.
-        """
-        with self._running(groups, training=training, **options) as (call, ctx):
-
-            def call_on_rows(args: tuple, kwargs: dict[str, Any]) -> Any:
-                if not args or not has_padded(args[0]):
-                    return call(args, kwargs)
-                survey = self.survey(groups, args[0], training)
-                tracker = RowTracker(args[0], survey)
-                return tracker.run(call, args, kwargs, ctx)
-
-            yield call_on_rows, ctx
+    def call_on(
+        self, x: Any, call: Callable, groups: Any, ctx: forward_context.Context
+    ) -> Callable:
+        """The function of a pass that is under way, as inputs of some form need it."""
+        if not has_padded(x):
+            return call
+        tracker = RowTracker(x, self.survey(groups, x, ctx.training))
+        return functools.partial(tracker.run, call, ctx)
 
     def survey(self, groups: Any, x: Any, training: bool) -> Survey:
         """Which arrays of a pass on filled-up rows have an axis of time."""
@@ -200,31 +188,31 @@ class SplitModule:
         specs = jax.tree.map(spec_like, (groups, x))
         sizes = {n for leaf in jax.tree.leaves(specs[0]) for n in leaf.shape}
         try:
-            found = self._survey(specs[0], survey_specs(x, sizes), training, sizes)
+            survey = self._survey(specs[0], survey_specs(x, sizes), training, sizes)
         except ShapeError:  # an input, or a layer, may take rows of one length only
-            found = self._survey(specs[0], specs[1], training, None)
-        self._surveys[key] = found
-        return found
+            survey = self._survey(specs[0], specs[1], training, None)
+        self._surveys[key] = survey
+        return survey
 
     def _survey(
         self, groups: Any, x: Any, training: bool, sizes: set[int] | None
     ) -> Survey:
-        found: list[Survey] = []
+        surveys: list[Survey] = []
 
         def run(groups: Any, x: Any) -> Any:
             options = {"key": jax.random.key(0), "discoveries": []}
             tracker = RowTracker(x, None, sizes)
-            with self._running(groups, training=training, **options) as (call, ctx):
-                outputs = tracker.run(call, (x,), {}, ctx)
-            found.append(tracker.survey)
+            with self.running(groups, training=training, **options) as (call, ctx):
+                outputs = tracker.run(call, ctx, (x,), {})
+            surveys.append(tracker.survey)
             return outputs
 
         with untouched_metrics(self.module), pointwise_products(False):
             jax.eval_shape(run, groups, x)
-        return found[0]
+        return surveys[0]
 
     @contextlib.contextmanager
-    def _running(
+    def running(
         self,
         groups,
         *,
@@ -236,7 +224,13 @@ class SplitModule:
         discoveries: list[Discovery] | None = None,
         tables=None,
     ) -> Iterator[tuple[Callable, forward_context.Context]]:
-        """As ``running``, on arrays none of whose rows are filled up."""
+        """In the block the pass of ``forward`` is under way.
+
+        Yields:
+            A function of the arguments, ``(args, kwargs)``, and the context, whose
+            ``root`` is the copy of the module that is run. For rows of unlike lengths
+            ``call_on`` makes another one of it.
+        """
         copy = self.bind(*groups)
         if prepare is not None:
             prepare(copy)

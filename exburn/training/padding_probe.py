@@ -56,8 +56,8 @@ def _agrees(preparer: Preparer, dataset: RaggedDataset) -> bool:
     row = np.array([int(np.argmin(np.sum(dataset.axes, axis=0)))])
     lengths = [v[row] for v in dataset.axes]
     alone = dataset.fill(row, dataset.fixed_or([int(n[0]) for n in lengths])).tree[0]
-    filled = dataset.fill(row, dataset.widest).tree[0]
-    survey = split.survey(split.peek(), filled, False)
+    padded = dataset.fill(row, dataset.widest).tree[0]
+    survey = split.survey(split.peek(), padded, False)
     groups = split.read()
 
     def forward(groups: Any, x: Any) -> Any:
@@ -72,8 +72,8 @@ def _agrees(preparer: Preparer, dataset: RaggedDataset) -> bool:
 
         before = outputs(alone)
         others = (
-            outputs(filled),
-            outputs(jax.tree.map(_other, filled, is_leaf=is_padded)),
+            outputs(padded),
+            outputs(jax.tree.map(_other, padded, is_leaf=is_padded)),
         )
     return all(
         len(now) == len(before) and all(map(_close, before, now)) for now in others

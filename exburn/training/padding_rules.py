@@ -221,7 +221,7 @@ def _refuse(layer: Any, path: str, reason: str) -> ShapeError:
     )
 
 
-def check_reshaped(layer: Any, path: str, kept: bool) -> None:
+def check_reshaped(layer: Any, path: str, stays: bool) -> None:
     """Raises if a layer that must keep the axis of time has moved it."""
-    if isinstance(layer, layers.Reshape) and not kept:
+    if isinstance(layer, layers.Reshape) and not stays:
         raise _refuse(layer, path, "time must stay its second axis")

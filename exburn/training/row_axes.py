@@ -95,7 +95,7 @@ class RowTracker(Interceptor):
                 self._note(axis, leaf.values.shape[1])
 
     def run(
-        self, call: Callable, args: tuple, kwargs: dict[str, Any], ctx: Context
+        self, call: Callable, ctx: Context, args: tuple, kwargs: dict[str, Any]
     ) -> Any:
         """The outputs of a pass on filled-up rows."""
         ctx.interceptors = (*ctx.interceptors, self)
@@ -132,8 +132,9 @@ class RowTracker(Interceptor):
         ctx, number = forward_context.current(), self._calls
         assert ctx is not None
         self._count(layer)
-        given = {k: v for k, v in kwargs.items() if k not in ("mask", "training")}
-        arrays = jax.tree.leaves((args, given))
+        options = "mask", "training"
+        further = {k: v for k, v in kwargs.items() if k not in options}
+        arrays = jax.tree.leaves((args, further))
         axes = [self._axis((number, "in", i), v, ctx) for i, v in enumerate(arrays)]
         rows = [i for i, axis in enumerate(axes) if axis is not None]
         if not rows:
@@ -145,12 +146,12 @@ class RowTracker(Interceptor):
         assert axis is not None
         args, kwargs = self._with_masks(layer, args, kwargs, arrays, axes, ctx)
         if rule.fill is not None:
-            args = (self._filled(args[0], axis, rule.fill), *args[1:])
+            args = (self._fill(args[0], axis, rule.fill), *args[1:])
         with self._calling(layer):
             outputs = call(*args, **kwargs)
         self._follow(number, outputs, arrays[first], axis, rule.window, ctx)
-        kept = any((number, "out", i) in self.survey.axes for i in range(_MOST))
-        check_reshaped(layer, path, kept)
+        stays = any((number, "out", i) in self.survey.axes for i in range(_MOST))
+        check_reshaped(layer, path, stays)
         return outputs
 
     def _count(self, layer: Any) -> None:
@@ -208,7 +209,7 @@ class RowTracker(Interceptor):
             self._hold(axis, axis.windows[-1].mask(self._mask(before)))
         return self._masks[axis]
 
-    def _filled(self, x: Any, axis: RowAxis, fill: Callable) -> Any:
+    def _fill(self, x: Any, axis: RowAxis, fill: Callable) -> Any:
         mask = self._mask(axis)
         mask = mask.reshape(mask.shape + (1,) * (x.ndim - 2))
         return jnp.where(mask, x, fill(x))
@@ -256,8 +257,8 @@ class RowTracker(Interceptor):
 
     def _note(self, axis: RowAxis, width: int) -> None:
         """Notes the width of an axis, unless others have the same."""
-        known = self._widths.setdefault(width, axis)
-        if known != axis or width in (self._sizes or ()):
+        first = self._widths.setdefault(width, axis)
+        if first != axis or width in (self._sizes or ()):
             self._widths[width] = None
 
 
@@ -285,16 +286,16 @@ def survey_specs(x: Any, sizes: set[int]) -> Any:
         sizes: Of other axes. Widths are not larger than those of ``x``, which a layer
             may have a limit for.
     """
-    taken, widths = set(sizes), {}
+    others, widths = set(sizes), {}
 
     def respec(leaf: Any) -> Any:
         if not is_padded(leaf):
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         shape = leaf.values.shape
         if leaf.axis not in widths:
-            free = (n for n in range(shape[1], 1, -1) if n not in taken)
+            free = (n for n in range(shape[1], 1, -1) if n not in others)
             widths[leaf.axis] = next(free, shape[1])
-            taken.add(widths[leaf.axis])
+            others.add(widths[leaf.axis])
         shape = (shape[0], widths[leaf.axis], *shape[2:])
         values = jax.ShapeDtypeStruct(shape, leaf.values.dtype)
         lengths = jax.ShapeDtypeStruct(leaf.lengths.shape, leaf.lengths.dtype)

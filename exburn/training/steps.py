@@ -237,7 +237,7 @@ class Steps:
             options = {"key": state.key(), "row_mask": row_mask, "tables": tables}
             options["interceptors"] = interceptors
             with self.split.running(groups, training=True, **options) as (call, ctx):
-                preds = call((batch[0],), {})
+                preds = self.split.call_on(batch[0], call, groups, ctx)((batch[0],), {})
             others = self.split.others_of(ctx.root, *groups)
             filled, masks = ctx.attachments(preds)
             outputs = preds, filled

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import exburn.datasets  # whose adapters know columns of Hugging Face's
 from exburn.data import RaggedArray, RaggedDataset, ReadOptions, as_dataset
 from exburn.errors import DataError, DTypeError, ShapeError
 
@@ -36,6 +37,7 @@ def column(library):
         return pytest.importorskip("polars").Series("a", LISTS)
     if library == "pyarrow":
         return pytest.importorskip("pyarrow").array(LISTS)
+    assert exburn.datasets.adapters
     return pytest.importorskip("datasets").Dataset.from_dict({"a": LISTS})["a"]
 
 
