@@ -298,6 +298,34 @@ def test_blocks_with_frozen_matrices_stay_as_they_are(cpu_only):
     assert columns(model) == 0
 
 
+class Loop(exburn.Model):
+    """Blocks that a user's loop calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = [layers.Dense(WIDTH, activation="gelu") for _ in range(12)]
+        self.head = layers.Dense(1)
+
+    def call(self, x):
+        for block in self.blocks:
+            x = x + 0.5 * block(x)
+        return self.head(x.mean(1))
+
+
+def test_a_loop_of_the_users_is_found(by_itself, monkeypatch, cpu_only):
+    monkeypatch.setattr(block_stacks, "LEAST_OPERATIONS", 40)
+    monkeypatch.setattr(block_stacks, "LEAST_OF_BLOCK", 5)
+    models = []
+    for _ in range(2):
+        exburn.utils.set_random_seed(1)
+        models.append(model := Loop())
+        model.compile(optimizer="adam", loss="mse", seed=2)
+        with by_itself() if model is not models[0] else contextlib.nullcontext():
+            train(model)
+    assert columns(models[0]) == 2
+    compare(*models)
+
+
 @pytest.mark.parametrize(
     "limit",
     [
