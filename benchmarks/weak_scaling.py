@@ -48,8 +48,10 @@ _SIZES = {
     "2-MiB": 2 << 20,
     "4-MiB": 4 << 20,
     "8-MiB": 8 << 20,
+    "30-MiB": 30 << 20,
     "256-MiB": 256 << 20,
 }
+_JOINED = {"xla_disable_hlo_passes": "none"}  # sums of one array, as XLA does it
 _SEPARATE = {"xla_disable_hlo_passes": "all-reduce-contiguous"}
 _SYMMETRIC = "xla_gpu_experimental_enable_nccl_symmetric_buffers"
 _ONE_SHOT = "xla_gpu_unsupported_use_all_reduce_one_shot_kernel"
@@ -71,23 +73,17 @@ def variants() -> dict[str, Variant]:
         "graphs-with-sums": Variant(more={_GRAPHS: _COMMANDS}),
         "unroll-4": Variant(compiles={"unroll": 4}),
         **{
-            f"sums-of-{name}": Variant(more={_REDUCE: size})
+            f"sums-of-{name}": Variant(more=_JOINED | {_REDUCE: size})
             for name, size in _SIZES.items()
         },
         # Joined sums of arrays where these are, without one copy to join and one to
         # part them.
-        "sums-in-place": Variant(more=_SEPARATE),
         **{
             f"sums-in-place-of-{name}": Variant(more=_SEPARATE | {_REDUCE: size})
             for name, size in _SIZES.items()
         },
-        # Triton's products in parts write these for a kernel that adds them up.
-        "sums-in-place+whole-products": Variant(
-            more=_SEPARATE | {"xla_gpu_experimental_force_split_k": 1}
-        ),
-        "sums-in-place+no-triton-products": Variant(
-            more=_SEPARATE | {"xla_gpu_enable_triton_gemm": False}
-        ),
+        # Triton's products in parts leave these to a kernel that adds them up.
+        "whole-products": Variant(more={"xla_gpu_experimental_force_split_k": 1}),
         "user-buffers": told(enable_nccl_user_buffers=True),
         "symmetric-buffers": Variant(more={_SYMMETRIC: True}),
         "one-shot-sums": Variant(more={_ONE_SHOT: True}),

@@ -128,5 +128,7 @@ class ProgramCache:
     def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
         """What XLA is told of the programs that train, or of the others."""
         platform, devices = jax.default_backend(), self._holder.placement.devices
-        cost = self._passes.first_cost()
-        return compiler_options(cost, platform, training, devices)
+        cost, gradients = self._passes.first_cost(), 0
+        if devices > 1:
+            gradients = sum(w.nbytes for w in self._holder.trained_weights().values())
+        return compiler_options(cost, platform, training, devices, gradients)

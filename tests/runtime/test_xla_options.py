@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tests.distribution.devices import on_devices
 
 import exburn as keras
 from exburn.runtime import xla_options as module
@@ -19,7 +20,7 @@ ALWAYS = {k: v for k, v in module._GPU.items() if k not in SOMETIMES}
 
 @pytest.fixture
 def knows_all(monkeypatch):
-    names = {*module._CPU, *module._GPU}
+    names = {*module._CPU, *module._GPU, *module._LONG_SUMS}
     monkeypatch.setattr(module, "known_options", lambda platform: names)
 
 
@@ -54,7 +55,44 @@ def test_on_several_gpus_sums_are_hidden(knows_all, monkeypatch, training):
 
 
 def test_this_xla_knows_those_for_several_gpus():
-    assert module._SEVERAL_GPUS.keys() <= known_options("gpu")
+    told = module._SEVERAL_GPUS | module._LONG_SUMS
+    assert told.keys() <= known_options("gpu")
+
+
+@pytest.mark.parametrize(
+    ("flops", "megabytes", "long"),
+    [
+        pytest.param(7.3e9, 1.97, True, id="U-Net for diffusion"),
+        pytest.param(25.5e9, 1.87, False, id="U-Net"),
+        pytest.param(1.4e9, 2.84, True, id="GRUs"),
+        pytest.param(45.9e9, 44.1, True, id="BERT of 6 blocks"),
+        pytest.param(16e12, 498, False, id="GPT-2"),
+        pytest.param(1e9, 498, False, id="more than was measured"),
+    ],
+)
+def test_long_sums_are_sent_early_and_in_place(knows_all, flops, megabytes, long):
+    cost, gradients = Cost(flops), int(megabytes * 1e6)
+    sums = module._LONG_SUMS.items()
+    several: Any = compiler_options(cost, "gpu", True, 2, gradients)
+    assert (sums <= several.items()) == long
+    for training, devices in ((True, 1), (False, 2)):
+        others: Any = compiler_options(cost, "gpu", training, devices, gradients)
+        assert not others.keys() & module._LONG_SUMS.keys()
+
+
+@on_devices
+def test_programs_of_a_mesh_know_their_gradients(monkeypatch):
+    told = []
+
+    def noted(cost, platform, training, devices, gradients):
+        told.append((devices, gradients))
+
+    monkeypatch.setattr("exburn.training.program_cache.compiler_options", noted)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.add(keras.layers.Dense(5, trainable=False))
+    model.compile("sgd", "mse", mesh="data")
+    model.fit(np.ones((8, 3)), np.ones((8, 5)), batch_size=8, verbose=0)
+    assert set(told) == {(jax.device_count(), 4 * (3 * 2 + 2))}
 
 
 def test_the_users_flags_come_first(knows_all, monkeypatch):
@@ -125,8 +163,8 @@ def test_another_failure_is_not_taken_for_that(monkeypatch):
 def test_programs_are_compiled_with_them(monkeypatch):
     given: list[Any] = []
 
-    def noted(cost, platform, training, devices):
-        assert devices == 1
+    def noted(cost, platform, training, devices, gradients):
+        assert (devices, gradients) == (1, 0)
         given.append((cost.flops, platform, training))
         return {"xla_llvm_disable_expensive_passes": training}
 
