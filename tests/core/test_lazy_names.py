@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -26,6 +27,7 @@ METHODS = {
 
 PACKAGES = (
     "exburn",
+    "exburn.callbacks",
     "exburn.compression",
     "exburn.datasets",
     "exburn.layers",
@@ -92,6 +94,15 @@ def test_a_table_names_each_once():
     for table in (lazy_names.FUNCTIONS, lazy_names.CLASSES):
         names = " ".join(table.values()).split()
         assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_name_that_is_imported_late_is_that_of_a_module(package):
+    """A module takes its name in its package as soon as anything imports it."""
+    module = importlib.import_module(package)
+    for name in lazy_names.by_name(getattr(module, "_LAZY_NAMES", {})):
+        name = name.partition("=")[0]
+        assert importlib.util.find_spec(f"{package}.{name}") is None, name
 
 
 @pytest.mark.parametrize("package", PACKAGES)

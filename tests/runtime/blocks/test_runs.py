@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.runtime.blocks import forms
 from exburn.runtime.blocks.runs import find_runs
 
 
@@ -82,3 +85,26 @@ def test_blocks_that_do_not_pay_are_not_found_in_pairs():
     sizes = []
     found = find_runs(code, pays=lambda code, run: bool(sizes.append(run.length)))
     assert found == [] and sizes == [4]
+
+
+def test_gradients_are_traced_only_of_what_occurs_in_enough_blocks(monkeypatch):
+    traced = []
+    trace = forms._gradient
+
+    def note(equation):
+        traced.append(equation)
+        return trace(equation)
+
+    monkeypatch.setattr(forms, "_gradient", note)
+
+    def deep(x, weights):
+        for w in weights:
+            x = jax.nn.relu(x @ w)
+        return x
+
+    widths = range(2, 12)
+    unlike = [jnp.ones((a, b)) for a, b in itertools.pairwise(widths)]
+    code = jax.make_jaxpr(deep)(jnp.ones((3, 2)), unlike).jaxpr
+    assert list(find_runs(code)) == [] and traced == []
+    alike = jax.make_jaxpr(deep)(jnp.ones((3, 4)), [jnp.ones((4, 4))] * 8).jaxpr
+    assert [run.blocks for run in find_runs(alike)] == [8] and traced
