@@ -6,6 +6,7 @@ import mmap
 import jax
 import numpy as np
 import pytest
+from tests.distribution.devices import on_devices
 
 import exburn
 from exburn.callbacks import LambdaCallback
@@ -426,3 +427,29 @@ def test_values_that_became_bad_leave_the_model_as_it_was(on_trial):
     x[7, 1] = 0
     model.fit(x, y, batch_size=16, verbose=0)
     assert np.isfinite(model.get_weights()[0]).all()
+
+
+@on_devices
+@pytest.mark.parametrize("mesh", ["data", "fsdp"])
+def test_rows_on_several_devices(mesh):
+    x, y = data_of()
+    models = []
+    for _ in range(2):
+        exburn.utils.set_random_seed(0)
+        model = exburn.Sequential([exburn.Input((WIDTH,)), exburn.layers.Dense(1)])
+        model.compile("adam", "mse", seed=0, mesh=mesh)
+        models.append(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resident_rows, "_LITTLE", 0)
+        for turn in range(5):
+            if turn in (2, 3):
+                x[turn] *= -1
+            logs = [
+                model.fit(*arrays, batch_size=8, verbose=0).history
+                for model, arrays in zip(
+                    models, [(x, y), (x.copy(), y.copy())], strict=True
+                )
+            ]
+            assert logs[0] == logs[1]
+    stores = [model._training_session.trainer.stores for model in models]
+    assert len(stores[0]["train"].keys()) == 2
