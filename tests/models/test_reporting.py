@@ -94,7 +94,7 @@ def test_the_plan_names_what_xla_tries(monkeypatch):
     model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
     given, told = [], {xla_options.FEWER_PRODUCTS: 2}
 
-    def options(cost, platform, training, devices):
+    def options(cost, platform, training, devices, gradients):
         given.append((cost.flops, training))
         return told
 
