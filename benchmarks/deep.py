@@ -243,7 +243,7 @@ def main() -> None:
         args.kinds.split(","), args.blocks, args.widths, args.batches
     )
     for cell in cells:
-        for _, peer in itertools.product(range(args.rounds), args.peers.split(",")):
+        for peer in args.rounds * args.peers.split(","):
             if peer == "scan" and cell[0] != "transformer":
                 continue
             with tempfile.TemporaryDirectory() as folder:

@@ -194,7 +194,7 @@ class Program:
         """Notes that it was compiled for these arguments."""
         has_started()
         # Donated arrays have lost their contents, not their shapes.
-        model = specs_of(model=_unpacked(args[0]))
+        model = specs_of(model=_unpack(args[0]))
         changed = changes_of(self._model, model) if self._model else []
         if self._places and places not in self._places:
             where = places[0] or places[1] or "no device"
@@ -324,7 +324,7 @@ def _apart_from_totals(args: tuple) -> tuple:
     return args[0].replace(metrics=None), args[0].metrics, *args[1:]
 
 
-def _unpacked(model: Any) -> Any:
+def _unpack(model: Any) -> Any:
     """Specs of a model, of whose parameters each is by itself."""
     if not isinstance(model, TrainState) or model.stacks is None:
         return model

@@ -118,7 +118,9 @@ class Forms:
                 return "literal", literal_form(operand)
             return places[operand]
 
-        lines = [("inputs", define(code.constvars), define(code.invars))]
+        lines: list[Hashable] = [
+            ("inputs", define(code.constvars), define(code.invars))
+        ]
         for equation in code.eqns:
             form = self._equation(equation)
             alone = _Same(equation) if equation.effects else None

@@ -44,8 +44,8 @@ def scan_blocks(
         ...     return x
         >>> arguments = jnp.ones((2, 3)), [jnp.ones((3, 3))] * 8
         >>> code = jax.make_jaxpr(scan_blocks(deep))(*arguments).jaxpr
-        >>> [equation.primitive.name for equation in code.eqns if equation.invars]
-        ['scan']
+        >>> [equation.primitive.name for equation in code.eqns]
+        ['stack', 'scan']
     """
 
     @functools.wraps(function)
@@ -222,7 +222,7 @@ def _whole(column: list[Any], rows: dict[Any, tuple[Any, int]]) -> Any:
 def _stack(column: list[Any], values: Values) -> Any:
     """The values of variables or literals, along a new first axis."""
     if isinstance(column[0], Literal):
-        dtype = column[0].aval.dtype
+        dtype: Any = column[0].aval.dtype  # type: ignore[attr-defined]
         return jnp.asarray(np.stack([np.asarray(v.val, dtype) for v in column]))
     return jnp.stack([values[v] for v in column])
 
