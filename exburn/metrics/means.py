@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import jax
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core import registry
+from exburn.core.scoped import value_scope
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.contract.base import (
     Loss,
@@ -50,12 +53,28 @@ def weigh(values: jax.Array, weight: jax.Array) -> jax.Array:
     return jnp.where(weight == 0, 0, values * weight)
 
 
+_positions: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_positions", default=False
+)
+
+
+def counting_positions() -> AbstractContextManager[bool]:
+    """In the block means are of the positions of rows of unlike lengths.
+
+    Each counts by its weight, whatever length its batch was filled up to; else what a
+    row has beyond its first axis is averaged.
+    """
+    return value_scope(_positions, True)
+
+
 def row_weights(sample_weight: Any, rows: Any, dtype: Any) -> jax.Array:
     """One weight for each row: the mean of its weights; ones by default."""
     if sample_weight is None:
         return jnp.ones(rows, dtype)
     weight = jnp.asarray(sample_weight).astype(dtype)
     if weight.ndim > 1:
+        if _positions.get():
+            raise of_whole_rows("metric")
         weight = jnp.mean(weight, axis=tuple(range(1, weight.ndim)))
     return jnp.broadcast_to(weight, (rows,))
 
@@ -161,9 +180,20 @@ class Mean(_Accumulator):
         return ratio(jnp.asarray(state["total"]), jnp.asarray(state[self._count_key]))
 
 
+def of_whole_rows(name: str) -> ShapeError:
+    """The error of a loss or metric that has one number for all positions of a row."""
+    return ShapeError(
+        name,
+        "it has one value for a row, and would count positions that are filled up",
+        hint="Of rows of unlike lengths it needs a value for each position: outputs of "
+        "shape [batch, time, features].",
+    )
+
+
 def _sum_of_row_means(x: jax.Array) -> jax.Array:
-    if x.ndim > 1:
-        x = jnp.mean(x, axis=tuple(range(1, x.ndim)))
+    first = 2 if _positions.get() else 1
+    if x.ndim > first:
+        x = jnp.mean(x, axis=tuple(range(first, x.ndim)))
     return jnp.sum(x)
 
 

@@ -155,7 +155,12 @@ class Steps:
         values = self.split.reading(state.params, state.frozen, state.others)
         with draws, substituting(values):
             totals = self.objective.update(
-                totals, loss, parts, *batch_parts, graded=bool(parts)
+                totals,
+                loss,
+                parts,
+                *batch_parts,
+                graded=bool(parts),
+                ragged=has_padded(x),
             )
         new = state.assign(others)
         return new.replace(metrics=totals, step=state.step + 1)
@@ -273,7 +278,9 @@ class Steps:
             rows = _count_positions(x, row_mask, masks)
             seen = y, out, w, masks, row_mask, rows
             with draws, substituting(self.split.reading(*arrays)):
-                return self.objective.update(totals, loss, parts, *seen)
+                return self.objective.update(
+                    totals, loss, parts, *seen, ragged=has_padded(x)
+                )
 
     def _loss(self, batch, outputs, ctx, masks, row_mask, params):
         """The loss with everything that layers and regularizers add to it."""
@@ -284,6 +291,8 @@ class Steps:
                 arguments = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
                 return own_loss(own, ctx.training, **arguments), ctx.parts
         with random_keys.key_scope(ctx.key):  # of a loss that draws
+            if has_padded(x):
+                self.objective.check_positions(y, outputs[0], masks)
             loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
         for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:

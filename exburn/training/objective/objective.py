@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from exburn import losses, metrics
 from exburn.core.random_keys import key_scope
 from exburn.errors import DataError, LogitsWarning, warn
+from exburn.metrics.means import counting_positions, of_whole_rows
 from exburn.runtime.device import chosen_device
 from exburn.runtime.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
@@ -40,6 +42,7 @@ _BUILT = (  # what `build` makes
     *("terms", "meters", "output_names", "exact_rows", "own", "logged"),
     *("_form", "_stems", "_prefixes", "_built_for"),
 )
+_ROWS = contextlib.nullcontext()
 _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 
 
@@ -360,12 +363,26 @@ class Objective:
         return totals
 
     def update(
-        self, totals, loss, parts, y, outputs, w, masks, row_mask, rows, *, graded=False
+        self,
+        totals,
+        loss,
+        parts,
+        y,
+        outputs,
+        w,
+        masks,
+        row_mask,
+        rows,
+        *,
+        graded=False,
+        ragged=False,
     ):
         """Totals after one batch of ``rows`` real rows.
 
         Args:
             graded: The gradients of these losses were computed, in the same program.
+            ragged: Whether the rows have unlike lengths: metrics of their positions
+                count each of them once.
         """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         totals = dict(totals)
@@ -385,11 +402,12 @@ class Objective:
                 factors[i] = term.loss.row_factors(
                     targets[i], pred, weights[i], masks[i], row_mask
                 )
-        for meter, weight in self._weigh_metrics(weights, masks, row_mask):
+        for meter, weight in self._weigh_metrics(weights, masks, row_mask, ragged):
             i = meter.output
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
             place = noting(f"in metric {meter.name!r}", targets[i], pred)
-            with place, spare_after(classes), weighing_rows(factors.get(i)):
+            counts = counting_positions() if ragged and masks[i] is not None else _ROWS
+            with place, counts, spare_after(classes), weighing_rows(factors.get(i)):
                 totals[meter.name] = meter.metric.update(
                     totals[meter.name], targets[i], pred, sample_weight=weight
                 )
@@ -405,12 +423,26 @@ class Objective:
             with noting(f"in metric {meter.name!r}", targets[i], preds[i]):
                 meter.metric.update_state(targets[i], preds[i], **options)
 
-    def _weigh_metrics(self, weights, masks, row_mask) -> Iterator[tuple[_Meter, Any]]:
+    def check_positions(self, y: Any, outputs: Any, masks: list[Any]) -> None:
+        """Raises if a loss would count positions that are filled up."""
+        preds, targets = jax.tree.leaves(outputs), self.split_targets(y)
+        for term in self.terms:
+            target, pred = targets[term.output], preds[term.output]
+            if masks[term.output] is None:
+                continue
+            if jax.eval_shape(term.loss.call, target, pred).ndim < 2:
+                raise of_whole_rows(term.loss.name)
+
+    def _weigh_metrics(
+        self, weights, masks, row_mask, ragged=False
+    ) -> Iterator[tuple[_Meter, Any]]:
         """Each metric, and what weighs the rows of its output; ``None``: nothing."""
         for meter in self.meters:
             weight = weights[meter.output] if meter.weighted else None
             mask, rank = masks[meter.output], meter.metric.values_rank
             if mask is not None and rank is not None and mask.ndim > max(rank, 1):
+                if ragged:
+                    raise of_whole_rows(meter.name)
                 mask = None  # of steps, where the metric has values of whole rows
             yield meter, _meter_weight(weight, mask, row_mask)
 
