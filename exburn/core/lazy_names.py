@@ -104,7 +104,7 @@ def import_registered(name: str) -> None:
             getattr(module, bare)
 
 
-def listed() -> Iterator[str]:
+def catalogue_names() -> Iterator[str]:
     """The names of the catalogues that files may name, imported or not."""
     for package in CATALOGUES:
         yield from getattr(importlib.import_module(package), "__all__", ())

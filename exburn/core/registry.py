@@ -225,12 +225,12 @@ def lookup(name: str, kind: str = "object") -> Any:
     for scope in reversed(_describing.get().scopes):
         if bare in scope:
             return scope[bare]
-    if (obj := _registered(name)) is not None:
+    if (obj := _find_registered(name)) is not None:
         return obj
     if (function := jax_dispatch.function_named(name)) and _is_one(name):
         return function
     scopes = (key for scope in _describing.get().scopes for key in scope)
-    names = [*_registry, *lazy_names.listed(), *scopes]
+    names = [*_registry, *lazy_names.catalogue_names(), *scopes]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
     raise unknown_name(kind, name, names, hint=hint)
 
@@ -260,7 +260,7 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
     if (cls := custom_class(config)) is not None:
         return cls
     for package in reversed(str(config.get("module")).split(".")):
-        if (cls := _registered(f"{package}>{name}")) is not None:
+        if (cls := _find_registered(f"{package}>{name}")) is not None:
             return cls
     if full_name is not None and ">" in full_name:
         name = full_name
@@ -290,7 +290,7 @@ def find_function(name: Any) -> Any:
     if (function := custom(name)) is not None:
         return function
     for package in _PACKAGES:
-        if (function := _registered(f"{package}>{name}")) is not None:
+        if (function := _find_registered(f"{package}>{name}")) is not None:
             return function
     return lookup(name, "function")
 
@@ -300,7 +300,7 @@ def custom(name: str) -> Any:
     for scope in reversed(_describing.get().scopes):
         if name in scope:
             return scope[name]
-    return _registered(name) if ">" in name else None
+    return _find_registered(name) if ">" in name else None
 
 
 def _is_one(name: str) -> bool:
@@ -310,10 +310,10 @@ def _is_one(name: str) -> bool:
 
 def is_registered(name: str) -> bool:
     """Tells whether something is registered under exactly this name, in no scope."""
-    return _registered(name) is not None
+    return _find_registered(name) is not None
 
 
-def _registered(name: str) -> Any:
+def _find_registered(name: str) -> Any:
     """What has exactly this name, ExBurn's own that is not imported yet among it."""
     if name not in _registry:
         lazy_names.import_registered(name)

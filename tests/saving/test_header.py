@@ -36,7 +36,10 @@ def watch():
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
     """A trained model's file; all that loading a file imports is imported."""
-    for name in (*lazy_names.listed(), *(f"{p}>" for p in lazy_names.PREFIXES)):
+    for name in (
+        *lazy_names.catalogue_names(),
+        *(f"{p}>" for p in lazy_names.PREFIXES),
+    ):
         lazy_names.import_registered(name)
     model = exburn.Sequential(
         [
