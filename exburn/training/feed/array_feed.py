@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -33,6 +34,7 @@ from exburn.training.feed.resident_rows import ResidentRows
 from exburn.training.placement import OneDevice
 
 _MANY = 1 << 20  # rows whose order takes 15 ms to draw, and 4 MiB
+_COMPARED = 16 << 20  # bytes that are compared in less time than threads begin
 _FEW = 16  # steps of a chunk whose numbers of rows stay on the device
 
 
@@ -226,16 +228,22 @@ class ArrayFeed:
         """The chunks that the run before has left, while a thread compares them."""
         chunks, order = self._kept_chunks(), self._order(seed, epoch)
         assert chunks is not None
-        with ThreadPoolExecutor(1, "exburn-proof") as thread:
-            hosts = (self._gather(chunk)[1] for chunk in self._blocks(order, 0, 0))
-            proof = thread.submit(chunks.are_current, hosts)
+        hosts = (self._gather(chunk)[1] for chunk in self._blocks(order, 0, 0))
+        with contextlib.ExitStack() as stack:
+            proof: Future[bool] | None = None
+            if self.dataset.nbytes > _COMPARED:
+                thread = ThreadPoolExecutor(1, "exburn-proof")
+                proof = stack.enter_context(thread).submit(chunks.are_current, hosts)
             data = chunks.all(jax.tree.structure(self.dataset.tree))
             for chunk, arrays in zip(self._blocks(order, 0, 0), data, strict=True):
                 count = self._send_count(chunk.count, chunk.index.shape[1])
                 chunk.count = self._placement.send_whole(count)
                 chunk.data, chunk.index = arrays, None
                 yield chunk
-            self.is_proven = proof.result()
+            # The device has its work by now.
+            self.is_proven = (
+                chunks.are_current(hosts) if proof is None else proof.result()
+            )
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         """Numbers of an epoch's rows, in the order in which its chunks have them."""

@@ -22,7 +22,7 @@ from exburn.training.placement import OneDevice
 
 _SEED = secrets.randbits(64)  # nobody can make arrays of equal digests beforehand
 _PART = 1 << 20  # bytes of which there is a digest
-_FEW = 4  # parts that are not worth a thread's while
+_FEW = 8  # parts that are not worth a thread's while
 
 
 def find_keys(
@@ -37,8 +37,8 @@ def find_keys(
     # One that stands twice is read once.
     parts = {place: _parts_of(h) for place, h in zip(places, hosts, strict=True)}
     flat = [part for each in parts.values() for part in each]
-    # Half of the threads: a program that runs meanwhile is started kernel by kernel.
-    jobs = min(max(gatherer.threads // 2, 1), len(flat) // _FEW)
+    # All threads but one: a program that runs meanwhile is started kernel by kernel.
+    jobs = min(gatherer.threads - 1, len(flat) // _FEW)
     if jobs < 2:
         digests = iter(map(_digest, flat))
     else:

@@ -20,7 +20,7 @@ from exburn.training.feed.kept_arrays import (
 )
 from exburn.training.placement import OneDevice
 
-_LITTLE = 8 << 20  # bytes whose digest is not worth a trial
+_LITTLE = 2 << 20  # bytes whose digest takes less time than copies of a state
 
 
 class ResidentRows:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.training.feed import chunking
+from exburn.training.feed import array_feed, chunking
 from exburn.training.feed.array_feed import ArrayFeed
 from exburn.training.placement import OneDevice
 
@@ -145,7 +145,11 @@ def trials(monkeypatch):
 
 
 @pytest.mark.parametrize("use", ["evaluate", "predict"])
-def test_they_are_used_before_they_are_compared(model, sent, trials, use):
+@pytest.mark.parametrize("by_thread", [True, False])
+def test_they_are_used_before_they_are_compared(
+    model, sent, trials, use, by_thread, monkeypatch
+):
+    monkeypatch.setattr(array_feed, "_COMPARED", 0 if by_thread else 1 << 60)
     x, y = arrays()
     for _ in range(4):
         check(model, use, x, y)
