@@ -99,10 +99,18 @@ def _on_processor() -> bool:
     return not any(importlib.util.find_spec(name) for name in _ACCELERATORS)
 
 
+def _is_chosen() -> bool:
+    """Whether the environment sets glibc's malloc, or puts another in its place."""
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    named = any(name.startswith("MALLOC_") for name in os.environ)
+    return named or "glibc.malloc" in tunables or "malloc" in preloaded
+
+
 @functools.cache
 def _mallopt() -> Callable[[int, int], int] | None:
-    """The function of glibc; ``None`` with another library or system."""
-    if not sys.platform.startswith("linux"):
+    """The function of glibc; ``None`` elsewhere, or where the user has set malloc."""
+    if not sys.platform.startswith("linux") or _is_chosen():
         return None
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):

@@ -1,6 +1,7 @@
 """Tests of ``exburn.runtime.kept_memory``."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -105,3 +106,34 @@ def test_the_first_platform_decides(platforms, on_processor):
         assert kept_memory._on_processor() is on_processor
     finally:
         jax.config.update("jax_platforms", before)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "chosen"),
+    [
+        ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", True),
+        ("GLIBC_TUNABLES", "glibc.cpu.x86_ibt=on", False),
+        ("MALLOC_ARENA_MAX", "2", True),
+        ("MALLOC_MMAP_THRESHOLD_", "1048576", True),
+        ("MALLOC_MMAP_MAX_", "65536", True),
+        ("MALLOC_TRIM_THRESHOLD_", "131072", True),
+        ("LD_PRELOAD", "/usr/lib/libjemalloc.so.2", True),
+        ("LD_PRELOAD", "/usr/lib/libtcmalloc.so.4", True),
+        ("LD_PRELOAD", "/usr/lib/libfaketime.so.1", False),
+    ],
+)
+def test_what_the_user_has_set_stays(monkeypatch, name, setting, chosen):
+    monkeypatch.setenv(name, setting)
+    assert (kept_memory._mallopt.__wrapped__() is None) is chosen
+
+
+def test_with_a_setting_of_the_users_pages_come_from_linux_as_before():
+    environment = os.environ | {"MALLOC_ARENA_MAX": "64"}
+    command = [sys.executable, "-c", textwrap.dedent(_FAULTS)]
+    run = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment
+    )
+    faults = json.loads(run.stdout)
+    if faults[0] < (128 << 20) // 8192:
+        pytest.skip("this Linux gives programs pages of 2 MiB")
+    assert min(faults) > (128 << 20) // 8192
