@@ -209,12 +209,15 @@ def prepare(
 
 def _read_ragged(parts: tuple, options: ReadOptions, op: str) -> tuple:
     """The three trees, with arrays for lists of rows of unlike lengths."""
-    named = zip(parts, NAMES, strict=True)
-    x, y, weight = (read_ragged(part, name, options, op) for part, name in named)
+    x, y, weight = parts
+    x = read_ragged(x, "x", options, op)
     ragged = [leaf for _, leaf in leaves(x, "x") if is_ragged(leaf)]
-    if ragged and options.count("y") == 1:
+    if not ragged:
+        return x, y, weight  # lists of targets are of several outputs then
+    if options.count("y") == 1:
         y = stack_targets(y, len(ragged[0]))
-    return x, y, weight
+    y = read_ragged(y, "y", options, op)
+    return x, y, read_ragged(weight, NAMES[2], options, op)
 
 
 def _without_unreadable(x: Mapping, options: ReadOptions, op: str) -> Mapping:

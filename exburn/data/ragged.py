@@ -158,6 +158,9 @@ def _list_of_rows(value: Any) -> Any:
 def _length(row: Any) -> int | None:
     if isinstance(row, str | bytes | Mapping) or getattr(row, "ndim", 1) == 0:
         return None
+    if isinstance(row, list | tuple) and any(hasattr(v, "shape") for v in row[:1]):
+        if row[0].shape:
+            return None  # of arrays: several inputs, nested
     return len(row) if hasattr(row, "__len__") else None
 
 

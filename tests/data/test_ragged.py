@@ -93,6 +93,13 @@ def test_rows_of_one_length_are_an_array():
     assert isinstance(read([np.arange(2), np.arange(2)], options=two).tree[0], list)
 
 
+def test_lists_of_several_inputs_and_outputs_are_no_rows():
+    one, two = np.ones((8, 1)), np.ones((8, 2))
+    unknown = ReadOptions(ragged=True)
+    x, y, _ = read([one, [two, one]], [one, [two]], options=unknown).tree
+    assert x[1][0].shape == y[1][0].shape == (8, 2)
+
+
 def test_parts_of_ragged_arrays():
     rows = RaggedArray(np.arange(6), np.array([1, 2, 3]))
     assert [row.tolist() for row in rows[1:]] == [[1, 2], [3, 4, 5]]
@@ -120,8 +127,8 @@ REFUSALS = [
     ),
     (
         lambda: read(np.ones((2, 3)), LISTS),
-        DataError,
-        "no input has",
+        DTypeError,
+        "y must be numeric, but holds ragged rows",
     ),
     (
         lambda: as_dataset(
