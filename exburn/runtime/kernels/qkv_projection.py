@@ -3,10 +3,9 @@
 Replaces: ``x @ kernel + bias`` for each of the three.
 
 Runs: one product everywhere, where attention's query, key and value are one input and
-its projections are plain (``layers/contract/joint_projection.py``),
-but not where their kernels may be divided over devices by heads.
-Large arrays get a barrier, so that XLA joins the gradients once: in halves from 4
-million elements on, else from 16 million.
+its projections are plain (``layers/contract/joint_projection.py``), but not where their
+kernels may be divided over devices by heads. Large arrays get a barrier, so that XLA
+joins the gradients once: in halves from 4.2 million elements on, else from 5.2 million.
 
 Gain: in GPT-2's step (151 million elements in halves) the barrier saved 0.5 ms on an
 H200; a vision transformer's (4.7 million in float32) takes 2.65 ms without and 2.72
@@ -29,7 +28,7 @@ from exburn.runtime.kernels.memory_bound import memory_bound
 from exburn.runtime.kernels.padded_matmul import wide_product
 from exburn.runtime.sharding.current import row_parts
 
-_WIDE = 1 << 24  # elements in float32, from which on joining once is worth a kernel
+_WIDE = 5 << 20  # elements in float32; with fewer, joining once took longer
 
 
 def products(

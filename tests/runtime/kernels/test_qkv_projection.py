@@ -49,7 +49,7 @@ def test_attentions_gradients_are_joined_by_a_barrier(request, bias):
         (1 << 12, "bfloat16", True),
         (1 << 11, "bfloat16", False),
         (1 << 12, "float32", False),
-        (1 << 14, "float32", True),
+        (6 << 10, "float32", True),
     ],
 )
 def test_a_barrier_is_for_arrays_of_which_it_was_faster(rows, dtype, joined):
