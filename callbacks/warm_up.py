@@ -21,7 +21,7 @@ class WarmUp(Callback):
     had been no warm-up. The rate changes with every update, inside the compiled
     program. Updates are counted since `compile`, so a second `fit` that goes on with
     the same optimizer state is not warmed up again; that of `fit(warmup=…)` counts from
-    where that fit begins.
+    where that fit begins. Of a `MultiOptimizer` each optimizer's rate is raised.
 
     Args:
         target: Rate to reach; the optimizer's own learning rate if None.
@@ -32,14 +32,14 @@ class WarmUp(Callback):
 
     Raises:
         CallbackError: Unless exactly one of `steps` and `epochs` is given and positive;
-            when the training begins, for `epochs` over data of unknown length.
+            when the training begins, for `epochs` over data of unknown length, and for
+            an optax transformation that hides its rate.
 
     Example:
         >>> from types import SimpleNamespace
         >>> class Optimizer:
-        ...     learning_rate = 0.1
         ...     def get_hyperparameters(self):
-        ...         return {"scale": 1.0}
+        ...         return {"learning_rate": 0.1, "scale": 1.0}
         ...     def set_hyperparameters(self, **values):
         ...         print(values)
         >>> warm_up = WarmUp(epochs=2)
@@ -89,33 +89,59 @@ class WarmUp(Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.model.optimizer
         if not (self._restored and self._written):
-            target = self.target
-            if target is None:
-                scale = optimizer.get_hyperparameters()["scale"]
-                target = float(optimizer.learning_rate) * float(scale)
-            self._written = self.hyperparameters(float(target))
+            self._written = self._start(optimizer)
         self._restored = False
         optimizer.set_hyperparameters(**self._written)
         if self.verbose and self.writes:
-            start, target, steps = self._written.values()
+            self._tell(self._written)
+
+    def _start(self, optimizer: Any) -> dict[str, Any]:
+        """The hyperparameters of the warm-up of each rate, from those of the run."""
+        values, settings = optimizer.get_hyperparameters(), {}
+        # A MultiOptimizer has a rate for each optimizer: "0/scale", and so on.
+        parts = getattr(optimizer, "optimizers", None)
+        for i, part in enumerate([optimizer] if parts is None else parts):
+            prefix = "" if parts is None else f"{i}/"
+            scale = values.get(f"{prefix}scale")
+            if scale is None:
+                raise CallbackError(
+                    "WarmUp",
+                    "the optimizer has no learning rate that can be set",
+                    {"optimizer": part},
+                    hint="Give OptaxOptimizer a factory and a number, "
+                    "OptaxOptimizer(optax.adam, 0.1), or write the warm-up into the "
+                    "optax schedule.",
+                )
+            target = float(values[f"{prefix}learning_rate"]) * float(scale)
+            own = self.hyperparameters(target, part)
+            settings |= {f"{prefix}{name}": value for name, value in own.items()}
+        return settings
+
+    def _tell(self, settings: Mapping[str, Any]) -> None:
+        for name in [name for name in settings if name.endswith("warmup_from")]:
+            prefix = name.removesuffix("warmup_from")
+            of = f" of optimizer {prefix[:-1]}" if prefix else ""
             print_text(
-                f"Learning rate from {start:.6g} to {target:.6g} in {steps} steps"
+                f"Learning rate{of} from {settings[name]:.6g} to "
+                f"{settings[f'{prefix}warmup_to']:.6g} in "
+                f"{settings[f'{prefix}warmup_steps']} steps"
             )
 
-    def hyperparameters(self, target: Any) -> dict[str, Any]:
+    def hyperparameters(self, target: Any, optimizer: Any = None) -> dict[str, Any]:
         """The hyperparameters that the warm-up sets in an optimizer.
 
         Args:
             target: The rate to reach where none was given; or one for each of several
                 models.
+            optimizer: Whose updates are counted; the model's if None.
         """
         return {
             "warmup_from": float(self.initial),
             "warmup_to": target if self.target is None else float(self.target),
-            "warmup_steps": self._length(),
+            "warmup_steps": self._length(optimizer),
         }
 
-    def _length(self) -> int:
+    def _length(self, optimizer: Any = None) -> int:
         if self.epochs is None:
             return int(self.steps or 0)
         steps = (self.params or {}).get("steps")
@@ -126,7 +152,8 @@ class WarmUp(Callback):
                 {"epochs": self.epochs},
                 hint="Pass WarmUp(steps=...), or steps_per_epoch to fit.",
             )
-        accumulated = getattr(self.model.optimizer, "gradient_accumulation_steps", 1)
+        optimizer = self.model.optimizer if optimizer is None else optimizer
+        accumulated = getattr(optimizer, "gradient_accumulation_steps", 1)
         return max(1, round(self.epochs * steps / (accumulated or 1)))
 
     def state_dict(self) -> dict[str, Any]:

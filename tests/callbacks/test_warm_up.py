@@ -3,8 +3,11 @@
 import json
 
 import numpy as np
+import optax
 import pytest
 
+import exburn
+from exburn import layers, optimizers
 from exburn.callbacks import Callback, ReduceLROnPlateau, WarmUp
 from exburn.errors import CallbackError
 
@@ -104,3 +107,78 @@ def test_the_real_optimizer_follows_the_same_rule():
         assert logs["learning_rate"] == pytest.approx(0.5 / (1 + 2 * (epoch + 1)))
     assert rates == pytest.approx([0.0, 0.5, 0.5 / 3, 0.5 / 4])
     assert float(optimizer.rate(live["state"])) == pytest.approx(0.05 / 5)
+
+
+class InnerRates(Callback):
+    """Notes the rates of the optimizers of a `MultiOptimizer` at every update."""
+
+    every = 1
+
+    def on_train_begin(self, logs=None):
+        self.seen = []
+
+    def on_train_batch_begin(self, batch, logs=None):
+        optimizer = self.model.optimizer
+        inner = optimizer._live.state["inner"]
+        self.seen.append(
+            [
+                round(float(part.rate(inner[str(i)])), 6)
+                for i, part in enumerate(optimizer.optimizers)
+            ]
+        )
+
+
+def fit_with(optimizer, **options):
+    model = exburn.Sequential([exburn.Input((2,)), layers.Dense(3), layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    model.fit(np.ones((8, 2)), np.ones((8, 1)), batch_size=2, verbose=0, **options)
+
+
+def two_rates():
+    chosen = optimizers.OptimizerMap(
+        optimizers.Adam(0.1), {"dense/.*": optimizers.SGD(0.4)}
+    )
+    return optimizers.MultiOptimizer(chosen)
+
+
+@pytest.mark.parametrize("options", [{}, {"warmup": 1}], ids=["callback", "option"])
+def test_each_optimizer_of_several_is_warmed_up(options):
+    probe = InnerRates()
+    callbacks = [probe] if options else [WarmUp(steps=4), probe]
+    optimizer = two_rates()
+    fit_with(optimizer, callbacks=callbacks, epochs=2, **options)
+    names = [type(part).__name__ for part in optimizer.optimizers]
+    rates = dict(zip(names, np.transpose(probe.seen).tolist(), strict=True))
+    assert rates["SGD"] == [0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.4, 0.4]
+    assert rates["Adam"] == [0, 0.025, 0.05, 0.075, 0.1, 0.1, 0.1, 0.1]
+
+
+def test_several_warm_ups_are_told(capsys):
+    fit_with(two_rates(), callbacks=[WarmUp(steps=4, verbose=1)])
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(line.partition(" from ")[2] for line in lines) == [
+        "0 to 0.1 in 4 steps",
+        "0 to 0.4 in 4 steps",
+    ]
+
+
+HIDDEN = {
+    "alone": lambda: optax.adam(1e-2),
+    "among several": lambda: optimizers.MultiOptimizer(
+        optimizers.OptimizerMap(
+            optimizers.Adam(0.1),
+            {"dense/.*": optimizers.OptaxOptimizer(optax.adam(1e-2))},
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+@pytest.mark.parametrize(
+    "options",
+    [{"warmup": 1}, {"callbacks": [WarmUp(steps=2)]}],
+    ids=["option", "callback"],
+)
+def test_a_rate_that_is_hidden_is_refused(kind, options):
+    with pytest.raises(CallbackError, match="no learning rate that can be set"):
+        fit_with(HIDDEN[kind](), **options)
