@@ -25,6 +25,7 @@ from exburn.core.symbolic_shapes import in_symbolic_scope
 from exburn.errors.boundary import api_boundary
 from exburn.module.symbolic_tensor import Symbol
 from exburn.module.variable import Variable
+from exburn.runtime.transfer import release_spare
 
 __all__ = [
     "Variable",
@@ -50,7 +51,8 @@ _uids: Counter[str] = Counter()
 
 @api_boundary
 def clear_session(free_memory: bool = True) -> None:
-    """Begins anew: frees compiled programs, and what nobody refers to any more.
+    """Begins anew: frees compiled programs, data that stay on the device for the next
+    ``fit``, and what nobody refers to any more.
 
     Models that are made afterwards begin with other weights, and draw other numbers, as
     in Keras: tuners call this before each of their trials. Which ones follows from
@@ -67,6 +69,7 @@ def clear_session(free_memory: bool = True) -> None:
     _uids.clear()
     random_keys.begin_session()
     if free_memory:
+        release_spare()
         jax.clear_caches()
         gc.collect()
 

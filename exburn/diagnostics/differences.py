@@ -18,7 +18,7 @@ from exburn.models.arguments import check_model
 from exburn.models.preparing import prepare
 from exburn.models.session import require_trainer
 from exburn.runtime.cost_model import count
-from exburn.training.feed.kept_arrays import release_kept
+from exburn.runtime.transfer import release_spare
 from exburn.training.memory import free_bytes
 from exburn.training.overrides import overrides
 from exburn.training.program import Programs
@@ -135,7 +135,7 @@ def numerical(
     if epsilon is None:
         epsilon = default_epsilon(coarsest(state.params, compute), method)
     epsilon = check_number("compute_gradients", "epsilon", epsilon, open_low=True)
-    release_kept()
+    release_spare()
     budget = free_bytes() // 8
     if jax.default_backend() == "cpu":
         budget = min(budget, _CPU_BYTES)

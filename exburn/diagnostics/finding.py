@@ -25,7 +25,7 @@ from exburn.models.network import Network
 from exburn.models.planning import Plan, make_plan, with_rows
 from exburn.models.preparing import fixed_batch_size, guard_run
 from exburn.models.session import require_trainer
-from exburn.training.feed.kept_arrays import release_kept
+from exburn.runtime.transfer import release_spare
 from exburn.training.memory import free_bytes
 from exburn.training.requests import DataRequest, FitData
 from exburn.training.trainer import Trainer
@@ -460,7 +460,7 @@ def _largest_planned(trainer: Trainer, most: int) -> int:
     placement = trainer.holder.placement
     # Buffers of programs and libraries come on top; a CPU's memory has other users.
     share = 0.5 if jax.default_backend() == "cpu" else 0.9
-    release_kept()
+    release_spare()
     available = int(share * free_bytes(placement.local_devices))
 
     def plan(rows: int, largest: bool) -> Plan:

@@ -15,7 +15,7 @@ from exburn.module.traversal import iter_weights
 from exburn.runtime.device import device_name
 from exburn.runtime.donation import is_consumed
 from exburn.runtime.failures import is_exhausted
-from exburn.training.feed.kept_arrays import release_kept
+from exburn.runtime.transfer import release_spare
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def memory_errors(model: Any, op: str, dataset: Any, rows: int) -> Iterator[None
     except Exception as error:
         if not is_exhausted(error) or isinstance(error, OutOfMemoryError):
             raise
-        release_kept()
+        release_spare()
         traceback.clear_frames(error.__traceback__)  # they hold data on the device
         raise _exhausted_error(model, op, dataset, rows, error) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,16 @@ _times: Counter[tuple] = Counter()  # by shapes and dtypes
 _LARGE = 4 << 20  # bytes that go by way of memory that the device writes to itself
 _PART = 128 << 20  # of them that do so at a time
 _UNDER_WAY = 2  # parts
+
+
+#: What holds arrays on the device only to save time: each has a ``release``.
+spare: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def release_spare() -> None:
+    """Gives up all arrays that only save time: their memory is needed."""
+    for store in list(spare):
+        store.release()
 
 
 def batch_number(number: int) -> Any:

@@ -33,7 +33,7 @@ def free_bytes(devices: Sequence[Any] = ()) -> int:
     """Free memory of the device; of several, what each of them has at least.
 
     The process', of which several have a part each, where a backend does not say (CPU).
-    What is only kept for later runs counts as free: see ``release_kept``.
+    What is only kept for later runs counts as free: see ``release_spare``.
     """
     devices = devices or jax.local_devices()[:1]
     stats = [device.memory_stats() or {} for device in devices]

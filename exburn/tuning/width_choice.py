@@ -13,7 +13,7 @@ import jax
 from exburn.core.printing import size_text
 from exburn.errors import OutOfMemoryError
 from exburn.module.building import spec_like
-from exburn.training.feed.kept_arrays import release_kept
+from exburn.runtime.transfer import release_spare
 from exburn.training.memory import Footprint, free_bytes, state_specs
 from exburn.tuning.groups import Group, Rows
 from exburn.tuning.records import Trial
@@ -61,7 +61,7 @@ def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> LaneM
     nbytes = getattr(data.dataset, "nbytes", 0)
     nbytes += getattr(data.validation, "nbytes", 0)
     devices = variant.placement.devices
-    release_kept()
+    release_spare()
     free = free_bytes(variant.placement.local_devices)
     cost = preparer.passes.first_cost(data.batch_size)
     activations = 0 if cost is None else int(4 * cost.elements)

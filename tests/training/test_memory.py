@@ -10,8 +10,8 @@ import pytest
 from tests.models.networks import network
 
 from exburn.models import planning
+from exburn.runtime.transfer import release_spare
 from exburn.training import memory
-from exburn.training.feed.kept_arrays import release_kept
 from exburn.training.memory import Footprint, fits_device, free_bytes, largest_batch
 
 
@@ -44,7 +44,7 @@ def with_memory(limit, used=0):
 
 
 def test_of_several_devices_the_fullest_counts(monkeypatch):
-    release_kept()  # of other tests
+    release_spare()  # of other tests
     devices = [with_memory(1000), with_memory(1000, used=300), with_memory(900)]
     assert free_bytes(devices) == 700
     assert fits_device(175, devices) and not fits_device(176, devices)
@@ -53,7 +53,7 @@ def test_of_several_devices_the_fullest_counts(monkeypatch):
 
 
 def test_devices_of_a_cpu_share_the_memory_of_the_process(monkeypatch):
-    release_kept()
+    release_spare()
     silent = types.SimpleNamespace(memory_stats=lambda: None)
     monkeypatch.setattr(memory, "_process_limits", lambda page: [8000])
     assert free_bytes([silent]) == 8000

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from exburn.runtime.device import chosen_device
+from exburn.runtime.transfer import release_spare
 from exburn.training import memory
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.kept_arrays import (
     Key,
     kept_bytes,
     memory_of,
-    release_kept,
 )
 from exburn.training.placement import OneDevice
 
@@ -63,7 +63,7 @@ def may_keep(nbytes: int, placement: OneDevice) -> bool:
     devices = placement.local_devices
     if memory.fits_device(2 * (kept_bytes() + nbytes), devices):
         return True
-    release_kept()
+    release_spare()
     return memory.fits_device(2 * nbytes, devices)
 
 

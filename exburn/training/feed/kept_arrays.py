@@ -11,13 +11,13 @@ import jax
 import numpy as np
 
 from exburn.data import leaves as leaves_in
+from exburn.runtime.transfer import spare
 
 _SMALL = 1 << 20  # bytes of an array that need not be given up when it is gone
 
 Key = tuple[bytes, tuple[int, ...], str, Any]
 """Digest, shape and dtype of an array, and where it lies on the device."""
 
-_live: weakref.WeakSet[KeptArrays] = weakref.WeakSet()
 # Trainers of the same data share them.
 _by_key: weakref.WeakValueDictionary[Key, jax.Array] = weakref.WeakValueDictionary()
 
@@ -56,7 +56,7 @@ class KeptArrays:
         self._owners: list[weakref.ref] = []
         self._given: tuple[tuple, ...] = ()
         self.trusted = True
-        _live.add(self)
+        spare.add(self)
 
     @property
     def sizes(self) -> dict[Key, int]:
@@ -175,15 +175,9 @@ def owners_of(*trees: Any) -> list[weakref.ref]:
 def kept_bytes() -> int:
     """Bytes on the device that are kept for runs to come."""
     sizes: dict[Key, int] = {}  # trainers may share them
-    for store in list(_live):
+    for store in list(spare):
         sizes |= store.sizes
     return sum(sizes.values())
-
-
-def release_kept() -> None:
-    """Gives up all arrays that are kept for runs to come: their memory is needed."""
-    for store in list(_live):
-        store.release()
 
 
 def hosts_in(tree: Any) -> Iterator[np.ndarray]:

@@ -6,9 +6,9 @@ from tests.distribution.devices import on_devices
 from tests.training.batches import Batches, X, Y
 
 import exburn as keras
+from exburn.runtime.transfer import release_spare
 from exburn.training import memory, program_cache
 from exburn.training.feed import chunking
-from exburn.training.feed.kept_arrays import release_kept
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -46,7 +46,7 @@ def test_the_plan_says_where_the_data_are(model, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda devices: 4 * 3000)
     # Those that are there need no room.
     assert [taken for _, taken, _ in planned()] == ["on the device"] * 2
-    release_kept()
+    release_spare()
     places = planned()
     assert [taken for _, taken, _ in places] == [
         "streamed by threads",
@@ -67,7 +67,7 @@ def test_several_devices_are_planned_for_by_what_each_of_them_does():
                 asked.append((cost.flops, batch_bytes))
                 return 2
 
-            def told(cost, platform, training, devices):
+            def told(cost, platform, training, devices, *rest):
                 asked.append((cost.flops, devices))
 
             def fits(nbytes, devices):

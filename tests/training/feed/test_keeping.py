@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from exburn.runtime.transfer import release_spare
 from exburn.training.feed import keeping
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.keeping import find_keys, may_keep, where_of
-from exburn.training.feed.kept_arrays import KeptArrays, kept_bytes, release_kept
+from exburn.training.feed.kept_arrays import KeptArrays, kept_bytes
 from exburn.training.placement import OneDevice
 
 
@@ -58,7 +59,7 @@ def test_what_is_kept_gives_way_to_what_is_used(monkeypatch):
         return answers.pop(0)
 
     monkeypatch.setattr(keeping.memory, "fits_device", fits)
-    release_kept()
+    release_spare()
     kept = KeptArrays()
     assert may_keep(100, OneDevice())
     assert asked == [(200, 0), (200, 0)] and not kept.keys()

@@ -6,6 +6,8 @@ import weakref
 import jax
 import numpy as np
 
+import exburn
+from exburn.runtime.transfer import release_spare
 from exburn.training.feed import kept_arrays
 from exburn.training.feed.kept_arrays import (
     KeptArray,
@@ -13,7 +15,6 @@ from exburn.training.feed.kept_arrays import (
     kept_bytes,
     memory_of,
     owners_of,
-    release_kept,
 )
 
 
@@ -30,7 +31,7 @@ def kept_of(*hosts, owners=(), digest=b"1"):
 
 
 def test_they_go_when_the_last_owner_does():
-    release_kept()
+    release_spare()
     x, y = np.ones((4, 2), "float32"), np.ones(4, "float32")
     kept = kept_of(x, owners=[x, y])
     assert kept_bytes() == 32
@@ -42,7 +43,7 @@ def test_they_go_when_the_last_owner_does():
 
 
 def test_they_go_with_their_trainer():
-    release_kept()
+    release_spare()
     x = np.ones((4, 2), "float32")
     kept = kept_of(x, owners=[x])
     array = weakref.ref(kept.arrays()[0])
@@ -52,7 +53,7 @@ def test_they_go_with_their_trainer():
 
 
 def test_two_trainers_share_equal_arrays():
-    release_kept()
+    release_spare()
     x = np.ones((4, 2), "float32")
     first = kept_of(x, owners=[x], digest=b"shared")
     second, key = KeptArrays(), first.keys()[0]
@@ -101,3 +102,12 @@ def test_a_small_array_can_still_be_resized():
     x = np.zeros((8, 2), "float32")
     assert owners_of(x) == []
     x.resize((4, 2), refcheck=False)
+
+
+def test_they_go_with_the_session():
+    x = np.ones((4, 2), "float32")
+    store = kept_of(x, owners=[x])
+    exburn.backend.clear_session(free_memory=False)
+    assert store.keys()
+    exburn.backend.clear_session()
+    assert not store.keys() and kept_bytes() == 0
