@@ -13,7 +13,7 @@ MOST_BUCKETS = 6
 
 _CANDIDATES = 128  # widths that are looked at
 _GRID = 8  # wider ones than four times this are multiples of it
-_FEWEST = 4  # batches of an epoch for each further width
+_FEWEST = 8  # batches of an epoch for each further width
 _SAVES = 0.02  # of all positions: what a further width, a compilation, has to save
 
 
@@ -32,9 +32,9 @@ def choose_buckets(
         batch_size: Rows of a batch.
 
     Example:
-        >>> lengths = np.array([3, 9, 3, 9])
+        >>> lengths = np.array([3, 9, 3, 9, 3, 9, 3, 9])
         >>> [(r.tolist(), w) for r, w in choose_buckets([lengths], 1)]
-        [([0, 2], (3,)), ([1, 3], (9,))]
+        [([0, 2, 4, 6], (3,)), ([1, 3, 5, 7], (9,))]
     """
     total = np.sum(lengths, axis=0)
     most = min(most, 1 + len(total) // (_FEWEST * batch_size))
