@@ -1,14 +1,16 @@
-"""Gradients of a kernel on a processor: as JAX derives them, and turned at the end.
+"""Gradients of products on a processor, plain and with an operand turned.
 
     taskset -c 1 python benchmarks/products_cpu.py
 
-For each product of rows, terms and columns: billions of operations a second of value
-and gradients in training, by processor time, the best of many calls.
+Of kernels that narrow (rows, terms and columns), and of attention (batch, positions,
+heads and their size), as in ``fit``: milliseconds of the processor for the gradients,
+plain and by the rules that turn a kernel or the keys; the best of many calls.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,49 +18,74 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.forward_context import Context, forward
+from exburn.layers.attention import scaled_dot_product
+from exburn.runtime.kept_memory import kept_memory
 from exburn.runtime.kernels import padded_matmul
 
-SHAPES = (
+KERNELS = (
     (512, 128, 64), (1_024, 128, 64), (1_024, 512, 256), (2_048, 768, 192),
     (2_048, 1_536, 384), (4_096, 1_024, 256), (8_192, 128, 64), (8_192, 768, 192),
     (1_024, 1_024, 512),
 )  # fmt: skip
+ATTENTION = (
+    (8, 256, 4, 64), (8, 256, 8, 32), (4, 256, 2, 128), (4, 384, 6, 64),
+    (2, 512, 4, 64), (4, 512, 4, 128),
+)  # fmt: skip
 
 
 def best(call: Any, *args: Any, seconds: float = 1.0) -> float:
+    """Milliseconds of the processor."""
     jax.block_until_ready(call(*args))
     times, begun = [], time.process_time()
-    while time.process_time() - begun < seconds:
+    while time.process_time() - begun < seconds or len(times) < 5:
         start = time.process_time()
         jax.block_until_ready(call(*args))
         times.append(time.process_time() - start)
-    return min(times)
+    return min(times) * 1e3
+
+
+def compare(
+    module: Any, rule: str, function: Callable[..., Any], arrays: list[Any]
+) -> str:
+    """The times of a function's gradients without and with a rule of a module."""
+
+    def gradients() -> Any:
+        def loss(*args: Any) -> Any:
+            context = Context(training=True)
+            context.in_fit = True
+            with forward(context):
+                return jnp.square(function(*args)).sum()
+
+        return jax.jit(jax.grad(loss, tuple(range(len(arrays)))))
+
+    own = getattr(module, rule)
+    setattr(module, rule, lambda *_: False)
+    plain = best(gradients(), *arrays)
+    setattr(module, rule, own)
+    turned = best(gradients(), *arrays)
+    return f"{plain:8.2f} {turned:8.2f} ms  {plain / turned:.2f} ×"
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    rule = padded_matmul.fits
-    for rows, terms, columns in SHAPES:
-        sizes = ((rows, terms), (terms, columns), (rows, columns))
-        x, kernel, slopes = (rng.standard_normal(s, dtype=np.float32) for s in sizes)
 
-        def loss(x, kernel, slopes=slopes):
-            context = Context(training=True)
-            context.in_fit = True
-            with forward(context):
-                return (padded_matmul.wide_product(x, kernel) * slopes).sum()
+    def array(*shape: int) -> Any:
+        return jnp.asarray(rng.standard_normal(shape, dtype=np.float32))
 
-        speeds = []
-        for chosen in (lambda *_: False, rule):
-            padded_matmul.fits = chosen
-            call = jax.jit(jax.grad(loss, (0, 1)))
-            seconds = best(call, jnp.asarray(x), jnp.asarray(kernel))
-            speeds.append(4 * rows * terms * columns / seconds / 1e9)
-        padded_matmul.fits = rule
-        plain, turned = speeds
-        print(f"{rows} x {terms} x {columns}: {plain:.0f} {turned:.0f} GFLOP/s", end="")
-        print(f"  {turned / plain:.2f} ×", flush=True)
+    for rows, terms, columns in KERNELS:
+        arrays = [array(rows, terms), array(terms, columns)]
+        times = compare(padded_matmul, "fits", padded_matmul.wide_product, arrays)
+        print(f"kernel {rows} x {terms} x {columns}: {times}", flush=True)
+
+    def attend(query: Any, key: Any, value: Any) -> Any:
+        return scaled_dot_product.attend(query, key, value, scale=0.1)
+
+    for shape in ATTENTION:
+        arrays = [array(*shape) for _ in range(3)]
+        times = compare(scaled_dot_product, "turns_keys", attend, arrays)
+        print(f"attention {' x '.join(map(str, shape))}: {times}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    with kept_memory():
+        main()

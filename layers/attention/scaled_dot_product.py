@@ -8,11 +8,14 @@ at least as fast as ``jax.nn``'s own XLA form, which has no float16 on a CPU.
 from __future__ import annotations
 
 import jax.numpy as jnp
+from jax import lax
 
 from exburn.runtime.cached_trace import traced_once
 from exburn.runtime.kernels.attention_softmax import masked_softmax, softmax_form
 from exburn.runtime.kernels.flash_attention import flash_attention
+from exburn.runtime.kernels.memory_bound import has_known_sizes
 from exburn.runtime.kernels.position_mask import position_mask
+from exburn.runtime.kernels.turned_product import trains_on_cpu
 
 
 def attend(
@@ -34,7 +37,7 @@ def attend(
         ``[batch, targets, heads, value size]``
     """
     if not cudnn:
-        options = mask, causal, window, scale, softmax_form()
+        options = mask, causal, window, scale, softmax_form(), turns_keys(query, key)
         return _by_weights(query, key, value, *options)
     options = {"mask": mask, "causal": causal, "window": window, "scale": scale}
     return flash_attention(query, key, value, **options)
@@ -66,7 +69,15 @@ def attend_by_weights(
     query = query * jnp.asarray(scale, query.dtype)
     wide = jnp.promote_types(query.dtype, jnp.float32)
     if groups == heads:
-        scores = jnp.einsum("btnh,bsnh->bnts", query, key, preferred_element_type=wide)
+        if turns_keys(query, key):
+            # Behind the barrier, whose transpose is a barrier too, the gradient of the
+            # keys is ``query^T slopes`` and then turned. Else XLA turns all slopes.
+            turned = lax.optimization_barrier(key.transpose(0, 2, 3, 1))
+            scores = jnp.einsum("btnh,bnhs->bnts", query, turned)
+        else:
+            scores = jnp.einsum(
+                "btnh,bsnh->bnts", query, key, preferred_element_type=wide
+            )
     else:
         query = query.reshape(batch, targets, groups, heads // groups, size)
         scores = jnp.einsum(
@@ -87,8 +98,26 @@ def attend_by_weights(
     return out.swapaxes(1, 2), weights
 
 
-@traced_once("causal", "window", "scale", "form")
-def _by_weights(query, key, value, mask, causal, window, scale, form):
+def turns_keys(query, key) -> bool:
+    """Whether the keys are transposed before the scores, for their gradient.
+
+    In ``fit`` on a CPU, in float32, for 256 to 512 positions: attention with gradients
+    is 1.08 to 1.7 times as fast. It is slower for fewer than 128, and takes twice as
+    long for 1,024.
+    """
+    sizes = query.shape[1], key.shape[1]
+    return (
+        trains_on_cpu()
+        and query.dtype == key.dtype == jnp.float32
+        and has_known_sizes(query)
+        and has_known_sizes(key)
+        and all(256 <= size <= 512 for size in sizes)
+    )
+
+
+@traced_once("causal", "window", "scale", "form", "turned")
+def _by_weights(query, key, value, mask, causal, window, scale, form, turned):
+    del turned  # what `turns_keys` says, of which the trace depends
     options = {"causal": causal, "window": window, "scale": scale}
     options |= {"mask": mask, "form": form}
     return attend_by_weights(query, key, value, **options)[0]
