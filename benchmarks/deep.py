@@ -1,15 +1,16 @@
 """Deep models of equal blocks: how long they take to start, and a step.
 
     python benchmarks/deep.py [--kinds transformer] [--blocks 2,8,32] [--widths 64,256]
-        [--batches 8] [--peers exburn,unrolled] [--rounds 1] [--json F]
+        [--batches 8] [--peers exburn,loops] [--rounds 1] [--json F]
 
 Every measurement is a process of its own; its row is printed as it comes. A start is
 the time from the first layer to the end of the first epoch, with an empty folder for
 compiled programs; a step is that of the fastest of some further epochs. Both by the
 clock and by the processor's time, which is what a busy machine leaves to compare.
 
-Peers: ``exburn`` as it is; ``unrolled``: block by block; ``scan``: JAX and optax by
-hand, one ``lax.scan`` over stacked parameters (transformers only); ``keras``.
+Peers: ``exburn``: block by block; ``loops``: after `config.enable_block_loops`;
+``scan``: JAX and optax by hand, one ``lax.scan`` over stacked parameters (transformers
+only); ``keras``.
 Kinds: ``transformer`` (normalization before attention and dense layers), ``post``
 (behind them), ``mlp`` (residual dense layers on tables), ``dropout`` (the same with
 dropout), ``convolution`` (residual, with batch normalization).
@@ -31,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 from process import options, result_of, write
 
-PEERS = ("exburn", "unrolled", "scan", "keras")
+PEERS = ("exburn", "loops", "scan", "keras")
 KINDS = ("transformer", "post", "mlp", "dropout", "convolution")
 TOKENS, VOCABULARY, HEADS, IMAGE = 32, 256, 4, 16
 STEPS, EPOCHS = 16, 2
@@ -104,10 +105,8 @@ def child(
     else:
         import exburn as k
 
-        if peer == "unrolled":
-            from exburn.training import program
-
-            program.is_worth_packing = lambda data, index: False
+        if peer == "loops":
+            k.config.enable_block_loops()
     library: Any = k
     clock, processor = time.perf_counter(), time.process_time()
     model = build(kind, library, blocks, width)

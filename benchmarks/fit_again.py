@@ -176,7 +176,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args()
     if args.child:
-        child(*args.child, args.device, args.rounds)
+        works, peer = args.child
+        child(works, peer, args.device, args.rounds)
         return
     more = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if args.device == "cpu":

@@ -23,7 +23,7 @@ import jax
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 # Between runs, the values that glibc reaches by itself once a large block was freed.
 _MMAPS, _LARGE = 65_536, 32 << 20
-# Threads that compile share one arena then: measured with two cores only.
+# Threads that compile share one arena then; what that costs was not measured.
 _MOST_CORES = 8
 
 _ACCELERATORS = ("jax_plugins", "libtpu")  # packages that bring JAX others
@@ -49,7 +49,7 @@ def kept_memory() -> Iterator[None]:
 
     Behind it large blocks come from Linux again, and go back to it. Results of programs
     may come to lie between, so that the peak of a process's memory is higher: by none
-    to 250 MiB in five models. Where less than a quarter of the machine's is free,
+    to 250 MiB in four models. Where less than a quarter of the machine's is free,
     nothing changes.
 
     Example:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.config import is_block_loops_enabled
 from exburn.optimizers import (
     SGD,
     Adadelta,
@@ -151,10 +152,12 @@ def is_worth_packing(data: Any, index: Any) -> bool:
 def pays(code: Any, run: BlockRun) -> bool:
     """Whether blocks shall be a loop; see ``docs/decisions/equal_blocks.md``.
 
-    Not of convolutions, which XLA computes slowly in a loop on a CPU, nor of loops.
+    Only where ``config.enable_block_loops()`` was called: loops start sooner, and their
+    steps take longer. Not of convolutions, which XLA computes slowly in a loop on a
+    CPU, nor of loops.
     """
     small = run.gain < LEAST_OPERATIONS or run.operations < LEAST_OF_BLOCK
-    if small or jax.default_backend() != "cpu":
+    if not is_block_loops_enabled() or small or jax.default_backend() != "cpu":
         return False
     block = code.replace(eqns=code.eqns[run.start : run.start + run.length])
     cost, (least, most) = count(block), ELEMENTS

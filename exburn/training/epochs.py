@@ -122,8 +122,7 @@ class Epochs(ChunkHandler):
                         if self.agreement.stops():
                             break
                     keep_average(holder)
-                    light = self.callbacks.light_in("on_train_end")
-                    holder.call_hook(self.callbacks.on_train_end, logs, light=light)
+                    holder.call_hook(self.callbacks.on_train_end, logs)
             finally:
                 try:
                     with allow_signals():  # a reader may never come back
@@ -136,8 +135,7 @@ class Epochs(ChunkHandler):
         """Tells that training begins: the first epoch, the end, and what was logged."""
         holder, resume = self.holder, self.resume
         first, last = self.request.initial_epoch, self.request.epochs
-        light = self.callbacks.light_in("on_train_begin")
-        holder.call_hook(self.callbacks.on_train_begin, light=light)
+        holder.call_hook(self.callbacks.on_train_begin)
         logs: dict[str, Any] = {}
         if resume is not None:
             holder.state, logs = resume.state(self.callbacks), resume.logs

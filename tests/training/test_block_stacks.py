@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import layers
+from exburn import config, layers
 from exburn.training import block_stacks, program
 from exburn.training.block_stacks import BlockStacks
 from exburn.training.state import TrainState
@@ -64,6 +64,7 @@ def make(block=dense, optimizer: Any = "adam", blocks: int = BLOCKS, **options: 
 @pytest.fixture(autouse=True)
 def small(monkeypatch) -> None:
     """Small models of few blocks are made loops, too."""
+    monkeypatch.setitem(config._settings, "block_loops", True)
     monkeypatch.setattr(block_stacks, "LEAST_OPERATIONS", 100)
     monkeypatch.setattr(block_stacks, "LEAST_OF_BLOCK", 10)
     monkeypatch.setattr(block_stacks, "ELEMENTS", (0, 10**9))
@@ -338,6 +339,13 @@ def test_a_loop_of_the_users_is_found(by_itself, monkeypatch, cpu_only):
 def test_blocks_of_other_sizes_stay_as_they_are(monkeypatch, cpu_only, limit):
     for name, value in limit.items():
         monkeypatch.setattr(block_stacks, name, value)
+    model = make()
+    train(model, epochs=1)
+    assert columns(model) == 0
+
+
+def test_blocks_stay_as_they_are_unless_loops_are_asked_for(cpu_only):
+    config.disable_block_loops()
     model = make()
     train(model, epochs=1)
     assert columns(model) == 0

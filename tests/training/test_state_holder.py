@@ -87,6 +87,21 @@ def test_a_light_hook_is_told_that_the_weights_are_gone(model, hook, tmp_path):
         use(model)
 
 
+@pytest.mark.parametrize("hook", ["on_train_begin", "on_train_end"])
+def test_a_light_callback_has_the_weights_at_the_beginning_and_the_end(model, hook):
+    weights = []
+
+    def look(self, logs=None):
+        weights.append(self.model.get_weights())
+        assert np.isfinite(self.model.predict(X, verbose=0)).all()
+
+    callback = type("Look", (Callback,), {hook: look, "light": True})()
+    before = model.get_weights()
+    model.fit(**DATA, callbacks=[callback])
+    current = before if hook == "on_train_begin" else model.get_weights()
+    np.testing.assert_array_equal(weights[0][0], current[0])
+
+
 def test_weights_set_between_two_chunks_are_trained_on(model, monkeypatch):
     monkeypatch.setattr("exburn.training.chunk_loop.GLANCE", 0.0)
     model.compile("sgd", "mse", seed=0, steps_per_execution=1)

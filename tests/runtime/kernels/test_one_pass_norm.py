@@ -1,5 +1,6 @@
 """Tests of ``exburn.runtime.kernels.one_pass_norm``."""
 
+import types
 from typing import Any
 
 import jax
@@ -73,6 +74,19 @@ def test_192_features_go_through_the_kernels_in_fit(kernels, monkeypatch):
     traces = len(kernels)
     np.testing.assert_allclose(found, losses(model(), data), rtol=1e-5)
     assert len(kernels) == traces
+
+
+@pytest.mark.parametrize(
+    ("samples", "dtype", "runs"),
+    [(2048, "bfloat16", False), (4096, "bfloat16", True), (2048, "float32", True)],
+)
+def test_few_samples_of_192_features_in_halves_are_left_to_xla(
+    kernels, monkeypatch, samples, dtype, runs
+):
+    monkeypatch.setattr(memory_bound, "ELEMENTS", 1 << 40)  # small arrays
+    context = types.SimpleNamespace(in_fit=True)
+    monkeypatch.setattr(one_pass_norm.forward_context, "current", lambda: context)
+    assert one_pass_norm.fits(jnp.ones((samples, 192), dtype)) is runs
 
 
 def test_large_arrays_of_192_features_are_left_to_xla(kernels):
