@@ -49,6 +49,7 @@ from exburn.module.variable import assign
 from exburn.runtime.files.atomic import write_atomically
 from exburn.runtime.files.ordinary import BytesSource, read_whole
 from exburn.saving.shards import TensorFile, tensor_bytes
+from exburn.training.check import check_targets
 
 _FORMAT = "exburn-parameters-1"
 _FORMATS = ("json", "safetensors")
@@ -127,9 +128,8 @@ def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
     predictions, y, _ = as_batch(predictions, targets, op="compute_loss").tree
     loss = float(model.compute_loss(y=y, y_pred=predictions))
     if model.own_compute_loss is None:
-        require_trainer(model, "compute_loss").preparer.objective.check_targets(
-            y, predictions
-        )
+        objective = require_trainer(model, "compute_loss").preparer.objective
+        check_targets(objective, y, predictions)
     return loss
 
 

@@ -42,7 +42,7 @@ class ValueCheck:
             return
         check_ids(batch[0], self._forward.lookups, op)
         if targets and self._matching.has_targets:
-            self._objective.check_targets(batch[1], self._outputs)
+            check_targets(self._objective, batch[1], self._outputs)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ValueCheck):
@@ -110,6 +110,16 @@ def check_ids(
             hint=f"The table of {layer!r} has {rows} rows: raise its input_dim, or "
             "number the ids anew.",
         )
+
+
+def check_targets(objective: Any, y: Any, pred_spec: Any) -> None:
+    """Checks the targets' values on the host."""
+    preds = jax.tree.leaves(pred_spec)
+    targets = objective.split_targets(y)
+    for term in objective.terms:
+        target = on_host(targets[term.output])
+        if target is not None:
+            term.loss.check_targets(target, preds[term.output])
 
 
 def on_host(array: Any) -> np.ndarray | None:

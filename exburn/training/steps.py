@@ -28,7 +28,7 @@ from exburn.training.custom_step import LOGS, CustomSteps, own_steps
 from exburn.training.lookups import Lookups, value_and_grad
 from exburn.training.module import SplitModule
 from exburn.training.numbers import holding
-from exburn.training.objective.objective import Objective
+from exburn.training.objective.objective import Objective, check_positions
 from exburn.training.objective.readings import Readings, pack
 from exburn.training.placement import OneDevice
 from exburn.training.state import TrainState
@@ -292,7 +292,7 @@ class Steps:
                 return own_loss(own, ctx.training, **arguments), ctx.parts
         with random_keys.key_scope(ctx.key):  # of a loss that draws
             if has_padded(x):
-                self.objective.check_positions(y, outputs[0], masks)
+                check_positions(self.objective, y, outputs[0], masks)
             loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
         for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:

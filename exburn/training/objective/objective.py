@@ -18,7 +18,7 @@ from exburn.metrics.means import counting_positions, of_whole_rows
 from exburn.runtime.device import chosen_device
 from exburn.runtime.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
-from exburn.training.check import noting, on_host
+from exburn.training.check import noting
 from exburn.training.objective.arguments import (
     check_metrics,
     check_scales,
@@ -227,7 +227,7 @@ class Objective:
                 self._doubted.add(i)
                 warn(doubt, LogitsWarning)
             loss = _Term(i, label, original, place, likely).loss
-            where, output = f"in loss {loss.name!r}", self._one_of_several(i)
+            where, output = f"in loss {loss.name!r}", _one_of_several(names, i)
             with noting(where, targets[i], preds[i], output):
                 loss.check_shapes(targets[i], preds[i])
                 values = jax.eval_shape(loss.call, targets[i], preds[i])
@@ -242,10 +242,6 @@ class Objective:
                 raise _wide_weights(self._op, names[i], weights[i], values)
         return terms
 
-    def _one_of_several(self, output: int) -> str | None:
-        """The output's name, where there are others."""
-        return self.output_names[output] if len(self.output_names) > 1 else None
-
     def _meters(self, preds, targets) -> list[_Meter]:
         meters: list[_Meter] = []
         names = self.output_names
@@ -259,7 +255,7 @@ class Objective:
                     label = getattr(identifier, "name", None) or getattr(
                         identifier, "__name__", identifier
                     )
-                    where, output = f"in metric {label!r}", self._one_of_several(i)
+                    where, output = f"in metric {label!r}", _one_of_several(names, i)
                     with noting(where, targets[i], preds[i], output):
                         metric = metrics.resolve(identifier, targets[i], preds[i])
                         metric.build(targets[i], preds[i])
@@ -309,15 +305,6 @@ class Objective:
         if self._form is None or not isinstance(tree, Mapping | list | tuple):
             return tree
         return flatten_nested(what, tree, self._form) if tree else tree
-
-    def check_targets(self, y: Any, pred_spec: Any) -> None:
-        """Checks the targets' values on the host."""
-        preds = jax.tree.leaves(pred_spec)
-        targets = self.split_targets(y)
-        for term in self.terms:
-            target = on_host(targets[term.output])
-            if target is not None:
-                term.loss.check_targets(target, preds[term.output])
 
     # ------------------------------------------------------------------ computing
     def loss(self, y, outputs, w, masks, row_mask) -> tuple[jax.Array, dict[str, Any]]:
@@ -402,7 +389,9 @@ class Objective:
                 factors[i] = term.loss.row_factors(
                     targets[i], pred, weights[i], masks[i], row_mask
                 )
-        for meter, weight in self._weigh_metrics(weights, masks, row_mask, ragged):
+        for meter, weight in _weigh_meters(
+            self.meters, weights, masks, row_mask, ragged
+        ):
             i = meter.output
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
             place = noting(f"in metric {meter.name!r}", targets[i], pred)
@@ -417,34 +406,11 @@ class Objective:
         """Updates the metrics of ``compile`` themselves with a batch."""
         preds = jax.tree.leaves(outputs)
         targets, weights = self.split_targets(y), self.split_weights(w)
-        for meter, weight in self._weigh_metrics(weights, masks, None):
+        for meter, weight in _weigh_meters(self.meters, weights, masks, None):
             i = meter.output
             options = {} if weight is None else {"sample_weight": weight}
             with noting(f"in metric {meter.name!r}", targets[i], preds[i]):
                 meter.metric.update_state(targets[i], preds[i], **options)
-
-    def check_positions(self, y: Any, outputs: Any, masks: list[Any]) -> None:
-        """Raises if a loss would count positions that are filled up."""
-        preds, targets = jax.tree.leaves(outputs), self.split_targets(y)
-        for term in self.terms:
-            target, pred = targets[term.output], preds[term.output]
-            if masks[term.output] is None:
-                continue
-            if jax.eval_shape(term.loss.call, target, pred).ndim < 2:
-                raise of_whole_rows(term.loss.name)
-
-    def _weigh_metrics(
-        self, weights, masks, row_mask, ragged=False
-    ) -> Iterator[tuple[_Meter, Any]]:
-        """Each metric, and what weighs the rows of its output; ``None``: nothing."""
-        for meter in self.meters:
-            weight = weights[meter.output] if meter.weighted else None
-            mask, rank = masks[meter.output], meter.metric.values_rank
-            if mask is not None and rank is not None and mask.ndim > max(rank, 1):
-                if ragged:
-                    raise of_whole_rows(meter.name)
-                mask = None  # of steps, where the metric has values of whole rows
-            yield meter, _meter_weight(weight, mask, row_mask)
 
     def states(self, totals: dict[str, Any]) -> dict[str, Any]:
         """The states of the metrics that the model updates."""
@@ -506,6 +472,36 @@ class Objective:
     @property
     def wants_targets(self) -> bool:
         return self._loss is not None
+
+
+def check_positions(objective: Objective, y: Any, outputs: Any, masks: Any) -> None:
+    """Raises if a loss would count positions that are filled up."""
+    preds, targets = jax.tree.leaves(outputs), objective.split_targets(y)
+    for term in objective.terms:
+        target, pred = targets[term.output], preds[term.output]
+        if masks[term.output] is None:
+            continue
+        if jax.eval_shape(term.loss.call, target, pred).ndim < 2:
+            raise of_whole_rows(term.loss.name)
+
+
+def _one_of_several(names: Any, output: int) -> str | None:
+    """The output's name, where there are others."""
+    return names[output] if len(names) > 1 else None
+
+
+def _weigh_meters(
+    meters: list[_Meter], weights, masks, row_mask, ragged=False
+) -> Iterator[tuple[_Meter, Any]]:
+    """Each metric, and what weighs the rows of its output; ``None``: nothing."""
+    for meter in meters:
+        weight = weights[meter.output] if meter.weighted else None
+        mask, rank = masks[meter.output], meter.metric.values_rank
+        if mask is not None and rank is not None and mask.ndim > max(rank, 1):
+            if ragged:
+                raise of_whole_rows(meter.name)
+            mask = None  # of steps, where the metric has values of whole rows
+        yield meter, _meter_weight(weight, mask, row_mask)
 
 
 def _missing_targets(op: str, output: str) -> DataError:
