@@ -61,10 +61,10 @@ _SEVERAL_GPUS: dict[str, Any] = {LATENCIES: True, SCHEDULER: True}
 # For several GPUs whose sums are long beside the rest of a step. XLA copies the arrays
 # that it joins into one, and parts them again after the sum, unless a pass is left out:
 # in a BERT of 6 blocks 80 copies a step, 181 of 2,595 µs. NCCL takes the arrays where
-# they are as well. Sums of 1 MiB begin sooner. With both, each of two H200s has 0.92 of
-# the speed of one in a U-Net for diffusion (0.86 to 0.90 without), 0.97 in a seq2seq of
-# GRUs (0.87 to 0.89), 0.845 in that BERT (0.83), and 0.959 in a U-Net of more work for
-# its bytes (0.969), which is not told.
+# they are as well. Sums of 1 MiB begin sooner. With both, each of two H200s has 0.87 to
+# 0.92 of the speed of one in a U-Net for diffusion (0.86 to 0.90 without), 0.87 to 0.97
+# in a seq2seq of GRUs (0.79 to 0.89), 0.83 to 0.85 in that BERT (0.82 to 0.83), and
+# 0.959 in a U-Net of more work for its bytes (0.969), which is not told.
 COPIES = "xla_disable_hlo_passes"
 JOINED_BYTES = "xla_gpu_all_reduce_combine_threshold_bytes"
 _LONG_SUMS: dict[str, Any] = {COPIES: "all-reduce-contiguous", JOINED_BYTES: 1 << 20}
