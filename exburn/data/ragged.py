@@ -117,6 +117,8 @@ def _read_rows(value: Any, name: str, op: str, form: Any = None) -> Any:
     lengths = [_length(row) for row in rows]
     if None in lengths:
         return value
+    if isinstance(value, tuple) and len({np.shape(row)[1:] for row in rows}) > 1:
+        return value  # several inputs
     if len(set(lengths)) > 1:
         return _join(rows, np.array(lengths, np.int64), name, op)
     return _stack_rows(value, form) if isinstance(value, list | tuple) else value
@@ -158,6 +160,8 @@ def _list_of_rows(value: Any) -> Any:
 def _length(row: Any) -> int | None:
     if isinstance(row, str | bytes | Mapping) or getattr(row, "ndim", 1) == 0:
         return None
+    if not all(isinstance(n, int) for n in getattr(row, "shape", ())):
+        return None  # a symbol, of unknown length
     if isinstance(row, list | tuple) and any(hasattr(v, "shape") for v in row[:1]):
         if row[0].shape:
             return None  # of arrays: several inputs, nested

@@ -126,7 +126,7 @@ def string_labels(b):
     b.model.fit(b.x, np.array(["cat", "dog", "cow"] * 4, object))
 
 
-@bad(DTypeError, "x must be numeric", "ragged rows", "(8,), (9,)")
+@bad(ShapeError, "x must have rows of at most 8 positions", "longer rows: 6")
 def ragged(b):
     rows = np.empty(12, object)
     rows[:] = [[0.0] * (8 + i % 2) for i in range(12)]
@@ -163,7 +163,7 @@ def text_as_targets(b):
     b.model.fit(b.x, "labels")
 
 
-@bad(DTypeError, "x must be numeric", "holds ragged rows", make=untrained)
+@bad(ShapeError, "a Dense cannot take rows of unlike lengths", make=untrained)
 def a_ragged_python_list(b):
     b.model.predict([*b.x.tolist(), [1.0]])
 

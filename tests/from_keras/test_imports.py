@@ -42,8 +42,8 @@ def test_a_catalogue_alone_is_a_second_module(monkeypatch):
     monkeypatch.delitem(sys.modules, "layers", raising=False)
     assert importlib.import_module("exburn.layers") is exburn.layers
     alone = importlib.import_module("layers")
-    monkeypatch.delitem(sys.modules, "layers")
     assert alone is not exburn.layers and alone.Dense is exburn.layers.Dense
+    monkeypatch.delitem(sys.modules, "layers")
 
 
 @says("`exburn.register` is the decorator")

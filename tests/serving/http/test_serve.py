@@ -31,6 +31,7 @@ def test_without_its_packages_it_says_what_installs_them(model, monkeypatch):
 
     import exburn.serving
 
+    monkeypatch.delitem(vars(exburn.serving), "Server", raising=False)
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(MissingDependencyError, match=r"pip install 'exburn\[server\]'"):
         _ = exburn.serving.Server
