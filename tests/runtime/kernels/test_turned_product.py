@@ -71,12 +71,12 @@ def test_values_and_derivatives_are_those_of_the_plain_product(of):
 @pytest.mark.parametrize(
     ("rows", "inner", "out", "dtype", "expected"),
     [
-        (1024, 64, 32, "float32", True),
-        (512, 64, 32, "float32", True),
-        (511, 64, 32, "float32", False),
-        (1024, 64, 33, "float32", False),
-        (1024, 32, 64, "float32", False),
-        (1024, 64, 32, "bfloat16", False),
+        (256, 64, 32, "float32", True),
+        (64, 64, 32, "float32", True),
+        (63, 64, 32, "float32", False),
+        (256, 64, 33, "float32", False),
+        (256, 32, 64, "float32", False),
+        (256, 64, 32, "bfloat16", False),
     ],
 )
 def test_long_arrays_and_narrowing_kernels_are_turned(
@@ -112,12 +112,12 @@ def test_fit_turns_products_and_a_call_does_not(kind, calls):
     shape, make = LAYERS[kind]
     model = exburn.Sequential([exburn.Input(shape), make(), exburn.layers.Flatten()])
     model.compile("sgd", loss="mse")
-    x = np.ones((128, *shape), "float32")
+    x = np.ones((32, *shape), "float32")
     model(x)
     assert not calls
-    y = np.zeros((128, *model.output_shape[1:]))
-    model.fit(x, y, batch_size=128, verbose=0)
-    rows = 128 * int(np.prod(shape[:-1]))
+    y = np.zeros((32, *model.output_shape[1:]))
+    model.fit(x, y, batch_size=32, verbose=0)
+    rows = 32 * int(np.prod(shape[:-1]))
     assert set(calls) == {((rows, 16), (16, 8))}
 
 
