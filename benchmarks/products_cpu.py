@@ -1,10 +1,9 @@
-"""Gradients of products on a processor, plain and with an operand turned.
+"""Gradients of attention on a processor, with its keys as they are and turned.
 
     taskset -c 1 python benchmarks/products_cpu.py
 
-Of kernels that narrow (rows, terms and columns), and of attention (batch, positions,
-heads and their size), as in ``fit``: milliseconds of the processor for the gradients,
-plain and by the rules that turn a kernel or the keys; the best of many calls.
+As in ``fit``: milliseconds of the processor for the gradients, plain and by the rule
+that turns the keys; the best of many calls.
 """
 
 from __future__ import annotations
@@ -20,13 +19,8 @@ import numpy as np
 from exburn.core.forward_context import Context, forward
 from exburn.layers.attention import scaled_dot_product
 from exburn.runtime.kept_memory import kept_memory
-from exburn.runtime.kernels import padded_matmul
 
-KERNELS = (
-    (512, 128, 64), (1_024, 128, 64), (1_024, 512, 256), (2_048, 768, 192),
-    (2_048, 1_536, 384), (4_096, 1_024, 256), (8_192, 128, 64), (8_192, 768, 192),
-    (1_024, 1_024, 512),
-)  # fmt: skip
+# Batch, positions, heads and their size.
 ATTENTION = (
     (8, 256, 4, 64), (8, 256, 8, 32), (4, 256, 2, 128), (4, 384, 6, 64),
     (2, 512, 4, 64), (4, 512, 4, 128),
@@ -44,10 +38,8 @@ def best(call: Any, *args: Any, seconds: float = 1.0) -> float:
     return min(times) * 1e3
 
 
-def compare(
-    module: Any, rule: str, function: Callable[..., Any], arrays: list[Any]
-) -> str:
-    """The times of a function's gradients without and with a rule of a module."""
+def compare(function: Callable[..., Any], arrays: list[Any]) -> str:
+    """The times of a function's gradients without and with the rule."""
 
     def gradients() -> Any:
         def loss(*args: Any) -> Any:
@@ -58,10 +50,10 @@ def compare(
 
         return jax.jit(jax.grad(loss, tuple(range(len(arrays)))))
 
-    own = getattr(module, rule)
-    setattr(module, rule, lambda *_: False)
+    own = scaled_dot_product.turns_keys
+    scaled_dot_product.turns_keys = lambda *_: False
     plain = best(gradients(), *arrays)
-    setattr(module, rule, own)
+    scaled_dot_product.turns_keys = own
     turned = best(gradients(), *arrays)
     return f"{plain:8.2f} {turned:8.2f} ms  {plain / turned:.2f} ×"
 
@@ -72,17 +64,12 @@ def main() -> None:
     def array(*shape: int) -> Any:
         return jnp.asarray(rng.standard_normal(shape, dtype=np.float32))
 
-    for rows, terms, columns in KERNELS:
-        arrays = [array(rows, terms), array(terms, columns)]
-        times = compare(padded_matmul, "fits", padded_matmul.wide_product, arrays)
-        print(f"kernel {rows} x {terms} x {columns}: {times}", flush=True)
-
     def attend(query: Any, key: Any, value: Any) -> Any:
         return scaled_dot_product.attend(query, key, value, scale=0.1)
 
     for shape in ATTENTION:
         arrays = [array(*shape) for _ in range(3)]
-        times = compare(scaled_dot_product, "turns_keys", attend, arrays)
+        times = compare(attend, arrays)
         print(f"attention {' x '.join(map(str, shape))}: {times}", flush=True)
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core import forward_context
+from exburn.runtime import portable
 from exburn.runtime.cached_trace import traced_once
+from exburn.runtime.device import chosen_platform
 from exburn.runtime.kernels.attention_softmax import masked_softmax, softmax_form
 from exburn.runtime.kernels.flash_attention import flash_attention
 from exburn.runtime.kernels.memory_bound import has_known_sizes
 from exburn.runtime.kernels.position_mask import position_mask
-from exburn.runtime.kernels.turned_product import trains_on_cpu
 
 
 def attend(
@@ -105,9 +107,12 @@ def turns_keys(query, key) -> bool:
     is 1.08 to 1.7 times as fast. It is slower for fewer than 128, and takes twice as
     long for 1,024.
     """
-    sizes = query.shape[1], key.shape[1]
+    ctx, sizes = forward_context.current(), (query.shape[1], key.shape[1])
     return (
-        trains_on_cpu()
+        ctx is not None
+        and ctx.in_fit
+        and portable.current() is None
+        and chosen_platform() == "cpu"
         and query.dtype == key.dtype == jnp.float32
         and has_known_sizes(query)
         and has_known_sizes(key)

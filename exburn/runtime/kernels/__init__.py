@@ -19,7 +19,6 @@ Forms in XLA's own operations:
 - `gelu`: GELU, with a derivative that is computed once.
 - `cross_entropy`: long rows of scores for losses and accuracy, and spare classes.
 - `padded_matmul`: ``x @ kernel + bias``, with columns filled up to whole tiles.
-- `turned_product`: ``x @ kernel``, whose kernel's gradient is quick on a CPU.
 - `int8_matmul`: products of int8, with terms filled up to a multiple of four.
 - `max_pool`: maxima of windows, whose gradient goes to the first of equals.
 - `dropout_mask`: which entries dropout keeps, by a hash.

@@ -25,11 +25,6 @@ from jax.core import Tracer
 
 from exburn.core import forward_context, quick_trace
 from exburn.runtime import portable
-from exburn.runtime.kernels.turned_product import (
-    fits,
-    trains_on_cpu,
-    turned_product,
-)
 
 WIDE = 4_096  # columns
 ROWS = 8  # that the only row of a text being written is filled up to
@@ -92,8 +87,6 @@ def wide_product(
 
 def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """``x @ kernel``, traced in a quarter of the time."""
-    if fits(x, kernel) and trains_on_cpu():
-        return turned_product(x, kernel)
     if x.dtype != kernel.dtype or not isinstance(x, Tracer):
         return jnp.matmul(x, kernel)
     return lax.dot_general(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))

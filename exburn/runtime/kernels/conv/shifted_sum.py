@@ -24,12 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.runtime.kernels.turned_product import (
-    fits,
-    trains_on_cpu,
-    turned_product,
-)
-
 Pads = tuple[tuple[int, int], ...]
 SHAPE = "strides", "pads", "dilation"
 
@@ -51,18 +45,12 @@ def windows(
         )
 
 
+@functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 def pointwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """A product of two matrices, for a window of one entry."""
-    return _multiply(x, kernel, strides, pads, dilation, trains_on_cpu())
-
-
-@functools.partial(jax.jit, static_argnames=(*SHAPE, "trains"), inline=True)
-def _multiply(x, kernel, strides: tuple, pads: Pads, dilation: tuple, trains: bool):
     inner, out = kernel.shape[-2:]
     [(_, met)] = windows(x, kernel.shape[:-2], strides, pads, dilation)
-    rows, matrix = met.reshape(-1, inner), kernel.reshape(inner, out)
-    turns = trains and fits(rows, matrix)
-    y = turned_product(rows, matrix) if turns else rows @ matrix
+    y = met.reshape(-1, inner) @ kernel.reshape(inner, out)
     return y.reshape(*met.shape[:-1], out)
 
 
