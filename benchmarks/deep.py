@@ -49,7 +49,7 @@ def data(kind: str, width: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def block(kind: str, layers: Any, h: Any, width: int) -> Any:
-    """One block in the vocabulary that Keras and ExBurn share."""
+    """Builds a block in the vocabulary that Keras and ExBurn share."""
 
     def normalize(v):
         return layers.LayerNormalization(epsilon=1e-5)(v)

@@ -159,7 +159,7 @@ def child(works: str, peer: str, device: str, rounds: int) -> None:
 
 
 def line_of(work: str, peer: str, result: dict[str, Any]) -> str:
-    """What is printed of a result."""
+    """The line that is printed of a result."""
     ms = result["ms"]
     parts = [f"{work:22} {peer:7} {result['megabytes']:7.1f} MB"]
     parts += [f"{way} {best[0]:.1f}" for way, best in ms.items()]

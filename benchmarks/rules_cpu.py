@@ -1,4 +1,4 @@
-"""What each rule of ExBurn's saves on a processor, cell by cell, by switching it off.
+"""Rules of ExBurn on a processor, cell by cell: what each saves, by switching it off.
 
     python benchmarks/rules_cpu.py [--work table-batch-norm,vae-784] [--cores 2]
     python benchmarks/rules_cpu.py --rules one-step-calls,one-thread --rounds 20

@@ -1,4 +1,4 @@
-"""One change to a training step, trained by ``fit``, and what its kernels take."""
+"""Changed training steps, trained by ``fit``, and the time of their kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Kernels", "Variant", "exchange", "together", "train"]
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One change to a training step.
+    """A change to a training step.
 
     Attributes:
         change: Makes the change, while the model is built and trained.

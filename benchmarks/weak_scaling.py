@@ -59,7 +59,7 @@ _OVERLAP = "xla_gpu_experimental_parallel_collective_overlap_limit"
 
 
 def variants() -> dict[str, Variant]:
-    """Those of two GPUs, the likeliest first."""
+    """Variants of two GPUs, the likeliest first."""
 
     def told(**more: Any) -> Variant:
         return Variant(more={f"xla_gpu_{name}": value for name, value in more.items()})

@@ -393,7 +393,7 @@ def disable_block_loops() -> None:
 
 @api_boundary
 def is_block_loops_enabled() -> bool:
-    """Whether equal blocks may train as one loop.
+    """Tells if equal blocks may train as one loop.
 
     Example:
         >>> from exburn import config

@@ -46,7 +46,7 @@ def missing(
     return AttributeError(_Text(module, name, (instead or {}).get(name, "")), name=name)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _Text:
     """The text of an error, made when it is read: it looks into other namespaces.
 
@@ -64,6 +64,9 @@ class _Text:
         if not hint and not self.name.startswith("_"):
             hint = _elsewhere(self.module, self.name) or _alike(self.module, self.name)
         return f"{text}\n  → {hint}" if hint else text
+
+    def __repr__(self) -> str:
+        return repr(str(self))
 
 
 def _elsewhere(module: str, name: str) -> str:

@@ -314,7 +314,7 @@ def is_registered(name: str) -> bool:
 
 
 def _find_registered(name: str) -> Any:
-    """What has exactly this name, ExBurn's own that is not imported yet among it."""
+    """Finds an object by exactly this name, also ExBurn's own that is not imported."""
     if name not in _registry:
         lazy_names.import_registered(name)
     return _registry.get(name)

@@ -108,6 +108,10 @@ class ArrayDataset:
         dataset.nbytes = sum(leaf.nbytes for leaf in arrays)
         return dataset
 
+    def like(self, tree: tuple) -> ArrayDataset:
+        """A data set of other checked rows, or other arrays, for the same model."""
+        return ArrayDataset.of(tree)
+
 
 def _is_mapped(array: Any) -> bool:
     while isinstance(array, np.ndarray):

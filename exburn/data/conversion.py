@@ -215,10 +215,8 @@ def with_targets_like(
     now = alike(before)
     if jax.tree.map(np.shape, now[1]) == jax.tree.map(np.shape, before[1]):
         return dataset
-    if isinstance(dataset, RaggedDataset):
-        return dataset.like(now)
     if isinstance(dataset, ArrayDataset):
-        return ArrayDataset.of(now)
+        return dataset.like(now)
     return dataset.map_batches(alike)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, overload
 
 from exburn.callbacks.contract import CallbackList
-from exburn.data import ArrayDataset, RaggedDataset
+from exburn.data import ArrayDataset
 from exburn.models.arguments import check_ends, logs_as, warn_of_end
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.network import Network
@@ -142,7 +142,7 @@ def predict(
     )
     dataset = read_dataset(self, x, op="predict")
     if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
-        dataset = without_targets(dataset)
+        dataset = dataset.like((dataset.tree[0], None, None))
     trainer = require_predictor(self)
     dataset, rows, listed = _prepare(self, request, dataset)
     with guard_run(self, "predict", dataset, rows), exits(listed):
@@ -153,14 +153,6 @@ def predict(
             callbacks=listed,
             owner=self,
         )
-
-
-def without_targets(dataset: ArrayDataset) -> ArrayDataset:
-    """The inputs alone."""
-    tree = dataset.tree[0], None, None
-    if isinstance(dataset, RaggedDataset):
-        return dataset.like(tree)
-    return ArrayDataset.of(tree)
 
 
 def _prepare(

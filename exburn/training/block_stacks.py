@@ -116,6 +116,11 @@ class BlockStacks:
         return separate
 
 
+def are_wanted() -> bool:
+    """Whether equal blocks are looked for: loops start sooner, but their steps last."""
+    return is_block_loops_enabled() and jax.default_backend() == "cpu"
+
+
 def find_stacks(blocks: tuple, split: Any, optimizer: Any) -> BlockStacks | None:
     """How the parameters of equal blocks are put together, if they can be.
 
@@ -131,7 +136,7 @@ def find_stacks(blocks: tuple, split: Any, optimizer: Any) -> BlockStacks | None
         and optimizer.clipnorm is None
         and not optimizer.weight_decay_exclusions
     )
-    if not alone or split.constraints or split.masking.pairs:
+    if not are_wanted() or not alone or split.constraints or split.masking.pairs:
         return None
     real = [
         column
@@ -152,12 +157,10 @@ def is_worth_packing(data: Any, index: Any) -> bool:
 def pays(code: Any, run: BlockRun) -> bool:
     """Whether blocks shall be a loop; see ``docs/decisions/equal_blocks.md``.
 
-    Only where ``config.enable_block_loops()`` was called: loops start sooner, and their
-    steps take longer. Not of convolutions, which XLA computes slowly in a loop on a
-    CPU, nor of loops.
+    Not of convolutions, which XLA computes slowly in a loop on a CPU, nor of loops.
     """
     small = run.gain < LEAST_OPERATIONS or run.operations < LEAST_OF_BLOCK
-    if not is_block_loops_enabled() or small or jax.default_backend() != "cpu":
+    if small:
         return False
     block = code.replace(eqns=code.eqns[run.start : run.start + run.length])
     cost, (least, most) = count(block), ELEMENTS

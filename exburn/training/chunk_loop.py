@@ -97,9 +97,8 @@ def run_chunks(chunks: Chunks, handler: ChunkHandler) -> Generator[None, None, N
                     raise
                 handler.flight.append(handler.take(chunk, results))
                 handler.done += chunk.steps
-            if (
-                chunk.index is not None
-            ):  # hooks may write to what the rows are sent from
+            if chunk.index is not None:
+                # Hooks may write to what the rows are sent from.
                 jax.block_until_ready(chunk.data)
             if handler.hears:
                 handler.call_hooks(chunk)

@@ -21,7 +21,7 @@ from exburn.runtime.blocks.runs import find_runs
 from exburn.runtime.cost_model import Cost, count, inner_programs
 from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training.batch_mixing import model_mixes_rows
-from exburn.training.block_stacks import pays
+from exburn.training.block_stacks import are_wanted, pays
 from exburn.training.fingerprint import Fingerprint
 from exburn.training.module import SplitModule
 
@@ -86,7 +86,9 @@ def trace(
     with untouched_metrics(split.module), pointwise_products(False):
         jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
     ends = last_functions(jaxpr, weights=len(jax.tree.leaves(groups)))
-    blocks = parameters_of_blocks(jaxpr.jaxpr, *map(sorted, groups[:2]))
+    blocks = ()
+    if are_wanted():
+        blocks = parameters_of_blocks(jaxpr.jaxpr, *map(sorted, groups[:2]))
     numbers = numbers_of(jaxpr)
     return Forward(x, count(jaxpr), specs, numbers, ends=ends, blocks=blocks, **seen)
 

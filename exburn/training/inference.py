@@ -177,7 +177,7 @@ class _Prediction(_Inference):
         self._first = self.preparer.next_draw()
 
     def reset(self) -> None:
-        self.collector = OutputCollector(self.feed.samples)
+        self.collector = self._make_collector()
 
     def _make_collector(self) -> OutputCollector | RaggedCollector:
         if not isinstance(self.feed, RaggedFeed):

@@ -154,11 +154,7 @@ class ArrayFeed:
     @property
     def facts(self) -> dict[str, Any]:
         """What the batches of an epoch depend on, besides seed and epoch."""
-        names = ("size", "batch_size", "steps", "shuffle")
-        facts = {name: getattr(self, name) for name in names}
-        if not self.shuffle and self._passed:
-            facts["first"] = -self._passed
-        return facts
+        return order_facts(self, self._passed)
 
     def position(self, *, begin: bool) -> None:
         """Every epoch begins anew: there is no position to note."""
@@ -437,6 +433,17 @@ class ArrayFeed:
         if count is None or len(count[0]) > _FEW:
             return count
         return tuple(device_constant(tuple(v.tolist()), v.dtype) for v in count)
+
+
+def order_facts(feed: Any, passed: int) -> dict[str, Any]:
+    """What the order of a feed's batches depends on, besides seed and epoch.
+
+    Args:
+        passed: Epochs before the first one; without shuffling, those after it, negated.
+    """
+    names = ("size", "batch_size", "steps", "shuffle")
+    facts = {name: getattr(feed, name) for name in names}
+    return facts if feed.shuffle or not passed else facts | {"first": -passed}
 
 
 def row_order(

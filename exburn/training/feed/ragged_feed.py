@@ -12,7 +12,7 @@ import numpy as np
 
 from exburn.core.random_keys import path_hash
 from exburn.data import RaggedDataset
-from exburn.training.feed.array_feed import ArrayFeed
+from exburn.training.feed.array_feed import ArrayFeed, order_facts
 from exburn.training.feed.chunk import Chunk
 from exburn.training.placement import OneDevice
 
@@ -97,8 +97,7 @@ class RaggedFeed:
         self._in_order = in_order
         # An epoch that ends within a chunk would cut it, and so change its rounding.
         most = 1 if steps is not None else most_steps
-        cut = dataset.buckets(batch_size)
-        whole = sum(-(-len(rows) // batch_size) for rows, _ in cut)
+        whole = count_ragged_steps(dataset, batch_size)
         self._run = min(_RUN, _power_below(max(whole // _FEWEST_RUNS, 1)))
         if not in_order:
             most = min(self._run, _power_below(most))
@@ -116,7 +115,7 @@ class RaggedFeed:
                     **options,
                 ),
             )
-            for rows, widths in cut
+            for rows, widths in dataset.buckets(batch_size)
         ]
         feeds = [bucket.feed for bucket in self.buckets]
         self._whole = sum(feed.steps for feed in feeds)
@@ -128,12 +127,8 @@ class RaggedFeed:
     @property
     def facts(self) -> dict[str, Any]:
         """What the batches of an epoch depend on, besides seed and epoch."""
-        names = ("size", "batch_size", "steps", "shuffle")
-        facts = {name: getattr(self, name) for name in names}
-        facts["widths"] = [list(bucket.widths) for bucket in self.buckets]
-        if not self.shuffle and self._passed:
-            facts["first"] = -self._passed
-        return facts
+        widths = [list(bucket.widths) for bucket in self.buckets]
+        return {**order_facts(self, self._passed), "widths": widths}
 
     def position(self, *, begin: bool) -> None:
         """Every epoch begins anew: there is no position to note."""

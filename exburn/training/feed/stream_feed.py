@@ -100,8 +100,6 @@ class StreamFeed:
         """What the batches of an epoch depend on, as far as it is known."""
         return {"batch_size": self.batch_size, "steps": self.steps}
 
-    on_trial = False  # nothing is known of what it gives
-
     def position(self, *, begin: bool) -> list[int] | None:
         """Where the source is, or was when the epoch began; for ``go_to``."""
         if not self._goes_on:
