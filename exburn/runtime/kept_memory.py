@@ -14,10 +14,13 @@ import functools
 import importlib.util
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
+
+from exburn.runtime.host_memory import has_quarter_free
+from exburn.runtime.shared_setting import SharedSetting
 
 # Parameters of glibc's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
@@ -27,9 +30,6 @@ _MMAPS, _LARGE = 65_536, 32 << 20
 _MOST_CORES = 8
 
 _ACCELERATORS = ("jax_plugins", "libtpu")  # packages that bring JAX others
-
-_lock = threading.Lock()
-_blocks = 0  # that are within `kept_memory` now
 
 
 def share_arena() -> None:
@@ -49,46 +49,37 @@ def kept_memory() -> Iterator[None]:
 
     Behind it large blocks come from Linux again, and go back to it. Results of programs
     may come to lie between, so that the peak of a process's memory is higher: by none
-    to 250 MiB in four models. Where less than a quarter of the machine's is free,
-    nothing changes.
+    to 250 MiB in four models. Where less than a quarter of the memory that the process
+    may have is free, nothing changes.
 
     Example:
         >>> with kept_memory():
         ...     buffer = bytearray(1 << 26)
     """
-    global _blocks
-    mallopt = _mallopt() if _on_processor() and (_blocks or _has_room()) else None
-    if mallopt is None:
+    with _kept.block() if _keeps() else contextlib.nullcontext():
         yield
-        return
-    with _lock:
-        _blocks += 1
-        if _blocks == 1:
-            mallopt(_MMAP_MAX, 0)
-            mallopt(_TRIM_THRESHOLD, -1)  # never
-    try:
-        yield
-    finally:
-        with _lock:
-            _blocks -= 1
-            if not _blocks:
-                mallopt(_MMAP_MAX, _MMAPS)
-                mallopt(_MMAP_THRESHOLD, _LARGE)
-                mallopt(_TRIM_THRESHOLD, 2 * _LARGE)
 
 
-def _has_room() -> bool:
-    """Whether a quarter of the machine's memory is free, or could be."""
-    try:
-        with open("/proc/meminfo") as lines:
-            sizes = {name: int(size.split()[0]) for name, size in map(_halves, lines)}
-        return 4 * sizes["MemAvailable"] > sizes["MemTotal"]
-    except (OSError, KeyError, ValueError):  # no Linux that tells
-        return False
+def _keeps() -> bool:
+    """Whether memory is kept in a block that begins now: as in those around it."""
+    possible = _mallopt() is not None and _on_processor()
+    return possible and (_kept.blocks > 0 or has_quarter_free())
 
 
-def _halves(line: str) -> list[str]:
-    return line.split(":", 1)
+def _begin() -> Any:
+    mallopt: Any = _mallopt()
+    mallopt(_MMAP_MAX, 0)
+    mallopt(_TRIM_THRESHOLD, -1)  # never
+    return mallopt
+
+
+def _end(mallopt: Any) -> None:
+    mallopt(_MMAP_MAX, _MMAPS)
+    mallopt(_MMAP_THRESHOLD, _LARGE)
+    mallopt(_TRIM_THRESHOLD, 2 * _LARGE)
+
+
+_kept = SharedSetting(_begin, _end)
 
 
 def _on_processor() -> bool:

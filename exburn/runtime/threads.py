@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import jax
 
 from exburn.runtime.device import chosen_device
+from exburn.runtime.shared_setting import SharedSetting
 
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two looks at whether a full queue is still wanted
@@ -224,9 +225,15 @@ class Threads(Executor):
 
 
 _TURN = 1e-4  # seconds; Python's are 5e-3
-_lock = threading.Lock()
-_blocks = 0
-_before = _TURN
+
+
+def _shorten_turns() -> float:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(_TURN, before))
+    return before
+
+
+_short_turns = SharedSetting(_shorten_turns, sys.setswitchinterval)
 
 
 @contextlib.contextmanager
@@ -237,19 +244,5 @@ def short_turns(enabled: bool = True) -> Iterator[None]:
     and threads that read and send the next ones have it for about half of the time. On
     an H200 each chunk of 7 ms waited 0.3 to 2 ms for it.
     """
-    global _blocks, _before
-    if not enabled:
+    with _short_turns.block() if enabled else contextlib.nullcontext():
         yield
-        return
-    with _lock:
-        if not _blocks:
-            _before = sys.getswitchinterval()
-            sys.setswitchinterval(min(_TURN, _before))
-        _blocks += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _blocks -= 1
-            if not _blocks:
-                sys.setswitchinterval(_before)

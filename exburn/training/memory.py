@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +14,7 @@ from exburn.distribution.step_time import Collective, read_collectives
 from exburn.module.building import spec_like
 from exburn.runtime.cost_model import count
 from exburn.runtime.device import waking
+from exburn.runtime.host_memory import free_host_bytes
 from exburn.runtime.sharding.arrays import held_bytes
 from exburn.training.feed.kept_arrays import kept_bytes
 from exburn.training.program import Programs
@@ -41,37 +39,6 @@ def free_bytes(devices: Sequence[Any] = ()) -> int:
         free = [s["bytes_limit"] - s.get("bytes_in_use", 0) for s in stats]
         return min(free) + kept_bytes()
     return (free_host_bytes() + kept_bytes()) // len(devices)
-
-
-def free_host_bytes() -> int:
-    """Memory that this process can still have, in its control group, too."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    return min([_available_bytes(page), *_process_limits(page)])
-
-
-def _available_bytes(page: int) -> int:
-    """Memory that the system could give: what is free, and what caches would return."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        facts = dict(line.split(":") for line in lines)
-        if "MemAvailable" in facts:
-            return int(facts["MemAvailable"].split()[0]) << 10
-    return os.sysconf("SC_AVPHYS_PAGES") * page
-
-
-def _process_limits(page: int) -> Iterator[int]:
-    """What the process' own limits leave: its address space, its control group."""
-    with contextlib.suppress(ImportError, OSError):
-        import resource
-
-        most, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if most != resource.RLIM_INFINITY:
-            used = int(Path("/proc/self/statm").read_text().split()[0]) * page
-            yield max(most - used, 0)
-    group = Path("/sys/fs/cgroup")
-    with contextlib.suppress(OSError, ValueError):  # no Linux, or "max": no limit
-        most = int((group / "memory.max").read_text())
-        yield max(most - int((group / "memory.current").read_text()), 0)
 
 
 def fits_device(nbytes: int, devices: Sequence[Any] = ()) -> bool:

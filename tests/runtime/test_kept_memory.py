@@ -19,7 +19,7 @@ _FAULTS = """
     import exburn
     from exburn.runtime import kept_memory as module
 
-    kept_memory, module._has_room = module.kept_memory, lambda: True
+    kept_memory, module.has_quarter_free = module.kept_memory, lambda: True
     libc, size = ctypes.CDLL(None), 128 << 20
     libc.malloc.restype = ctypes.c_void_p
     faults = []
@@ -74,7 +74,7 @@ def test_blocks_within_blocks_set_the_memory_once(monkeypatch):
     calls = []
     monkeypatch.setattr(kept_memory, "_mallopt", lambda: lambda *a: calls.append(a))
     monkeypatch.setattr(kept_memory, "_on_processor", lambda: True)
-    monkeypatch.setattr(kept_memory, "_has_room", lambda: True)
+    monkeypatch.setattr(kept_memory, "has_quarter_free", lambda: True)
     with pytest.raises(KeyError), kept_memory.kept_memory():
         with kept_memory.kept_memory():
             entered = list(calls)
@@ -88,7 +88,7 @@ def test_a_full_machine_keeps_nothing(monkeypatch):
     calls = []
     monkeypatch.setattr(kept_memory, "_mallopt", lambda: lambda *a: calls.append(a))
     monkeypatch.setattr(kept_memory, "_on_processor", lambda: True)
-    monkeypatch.setattr(kept_memory, "_has_room", lambda: False)
+    monkeypatch.setattr(kept_memory, "has_quarter_free", lambda: False)
     with kept_memory.kept_memory():
         pass
 

@@ -55,8 +55,8 @@ def test_on_several_gpus_sums_are_hidden(knows_all, monkeypatch, training):
 
 
 def test_this_xla_knows_those_for_several_gpus():
-    told = module._SEVERAL_GPUS | module._LONG_SUMS
-    assert told.keys() <= known_options("gpu")
+    options = module._SEVERAL_GPUS | module._LONG_SUMS
+    assert options.keys() <= known_options("gpu")
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_long_sums_are_sent_early_and_in_place(knows_all, flops, megabytes, long
 
 @on_devices
 def test_programs_of_a_mesh_know_their_gradients(monkeypatch):
-    told = []
+    asked = []
 
     def noted(cost, platform, training, devices, gradients):
-        told.append((devices, gradients))
+        asked.append((devices, gradients))
 
     monkeypatch.setattr("exburn.training.program_cache.compiler_options", noted)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.add(keras.layers.Dense(5, trainable=False))
     model.compile("sgd", "mse", mesh="data")
     model.fit(np.ones((8, 3)), np.ones((8, 5)), batch_size=8, verbose=0)
-    assert set(told) == {(jax.device_count(), 4 * (3 * 2 + 2))}
+    assert set(asked) == {(jax.device_count(), 4 * (3 * 2 + 2))}
 
 
 def test_the_users_flags_come_first(knows_all, monkeypatch):

@@ -272,9 +272,9 @@ def test_the_arrays_of_a_run_are_consumed(cpu_only):
     model = make()
     model.predict(X[:2], verbose=0)
     before = [weight[...] for weight in model.trainable_weights]
-    kept = np.array(before[0])
+    original = np.array(before[0])
     train(model, epochs=1)
-    np.testing.assert_array_equal(before[0], kept)  # which somebody holds
+    np.testing.assert_array_equal(before[0], original)  # which somebody holds
     assert np.isfinite(model.get_weights()[0]).all()
 
 

@@ -137,10 +137,10 @@ def check(model, trained_on, x, y, weight=None, **options):
     """Trains, and compares what was trained on with the arrays as they are."""
     options = {"batch_size": 16, "verbose": 0, "sample_weight": weight, **options}
     history = model.fit(x, y, **options)
-    for given, seen in zip((x, y, weight), trained_on[-1], strict=True):
-        if given is not None:
+    for array, seen in zip((x, y, weight), trained_on[-1], strict=True):
+        if array is not None:
             np.testing.assert_array_equal(
-                np.asarray(given).view(np.uint8), seen.view(np.uint8)
+                np.asarray(array).view(np.uint8), seen.view(np.uint8)
             )
     return history
 

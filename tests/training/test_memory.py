@@ -55,7 +55,7 @@ def test_of_several_devices_the_fullest_counts(monkeypatch):
 def test_devices_of_a_cpu_share_the_memory_of_the_process(monkeypatch):
     release_spare()
     silent = types.SimpleNamespace(memory_stats=lambda: None)
-    monkeypatch.setattr(memory, "_process_limits", lambda page: [8000])
+    monkeypatch.setattr(memory, "free_host_bytes", lambda: 8000)
     assert free_bytes([silent]) == 8000
     assert free_bytes([silent] * 8) == 1000
 

@@ -33,7 +33,7 @@ from exburn.export.open_sizes import solve_sizes
 from exburn.export.structure import KEY, decode
 from exburn.models.interop.onnx_functions import check_calls
 from exburn.models.interop.rows import as_dtype, in_batches
-from exburn.training.memory import free_host_bytes
+from exburn.runtime.host_memory import free_host_bytes
 
 _SECONDS = 600.0  # of a batch
 _SHARE = 0.9  # of the memory that is free when the first program is loaded

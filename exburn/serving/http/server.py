@@ -18,6 +18,7 @@ from starlette.routing import Router
 from exburn.errors import ArgumentError, BusyError, printable
 from exburn.errors.boundary import guard_methods
 from exburn.runtime.gc_pause import frozen_heap
+from exburn.runtime.host_memory import free_host_bytes
 from exburn.serving.http.connections import WatchedProtocol
 from exburn.serving.http.draining import DrainingServer
 from exburn.serving.http.entrance import ASGIApp, Entrance, make_tracer
@@ -34,7 +35,6 @@ from exburn.serving.http.routes import Routes
 from exburn.serving.http.streaming import Generation
 from exburn.serving.options import ServingOptions, change_options, names_of, seconds
 from exburn.serving.server import Serving
-from exburn.training.memory import free_host_bytes
 
 _OP = "Server"
 _START_SECONDS = 60.0

@@ -49,8 +49,8 @@ def test_fit_reads_short_rows_by_the_kernels(kernels, monkeypatch):
     plain_loss, plain_weights = trained(attention())
     assert len(kernels) == 2
     np.testing.assert_allclose(loss, plain_loss, rtol=1e-5)
-    for found, expected in zip(weights, plain_weights, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    for weight, expected in zip(weights, plain_weights, strict=True):
+        np.testing.assert_allclose(weight, expected, atol=1e-5)
 
 
 def causal(layer, x):

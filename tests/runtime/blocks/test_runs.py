@@ -83,8 +83,8 @@ def test_blocks_that_do_not_pay_are_not_found_in_pairs():
 
     code = jax.make_jaxpr(function)(jnp.ones((2, 3)), WEIGHTS).jaxpr
     sizes = []
-    found = find_runs(code, pays=lambda code, run: bool(sizes.append(run.length)))
-    assert found == [] and sizes == [4]
+    runs = find_runs(code, pays=lambda code, run: bool(sizes.append(run.length)))
+    assert runs == [] and sizes == [4]
 
 
 def test_gradients_are_traced_only_of_what_occurs_in_enough_blocks(monkeypatch):

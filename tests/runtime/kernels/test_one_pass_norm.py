@@ -68,11 +68,11 @@ def test_192_features_go_through_the_kernels_in_fit(kernels, monkeypatch):
         model.compile("adam", "mse")
         return model
 
-    found = losses(model(), data)
+    history = losses(model(), data)
     assert kernels
     monkeypatch.setattr(one_pass_norm, "_FEW_LANES", 0)
     traces = len(kernels)
-    np.testing.assert_allclose(found, losses(model(), data), rtol=1e-5)
+    np.testing.assert_allclose(history, losses(model(), data), rtol=1e-5)
     assert len(kernels) == traces
 
 

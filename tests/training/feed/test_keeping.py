@@ -60,9 +60,9 @@ def test_what_is_kept_gives_way_to_what_is_used(monkeypatch):
 
     monkeypatch.setattr(keeping.memory, "fits_device", fits)
     release_spare()
-    kept = KeptArrays()
+    store = KeptArrays()
     assert may_keep(100, OneDevice())
-    assert asked == [(200, 0), (200, 0)] and not kept.keys()
+    assert asked == [(200, 0), (200, 0)] and not store.keys()
 
 
 def test_places_are_told_apart():

@@ -24,30 +24,30 @@ def slot(host, digest=b"1"):
 
 
 def kept_of(*hosts, owners=(), digest=b"1"):
-    kept = KeptArrays()
+    store = KeptArrays()
     owners = list(map(weakref.ref, owners))
-    kept.keep([slot(host, digest) for host in hosts], owners, ())
-    return kept
+    store.keep([slot(host, digest) for host in hosts], owners, ())
+    return store
 
 
 def test_they_go_when_the_last_owner_does():
     release_spare()
     x, y = np.ones((4, 2), "float32"), np.ones(4, "float32")
-    kept = kept_of(x, owners=[x, y])
+    store = kept_of(x, owners=[x, y])
     assert kept_bytes() == 32
     seen = weakref.ref(x)
     del x
-    assert seen() is None and kept.keys()
+    assert seen() is None and store.keys()
     del y
-    assert not kept.keys() and kept_bytes() == 0
+    assert not store.keys() and kept_bytes() == 0
 
 
 def test_they_go_with_their_trainer():
     release_spare()
     x = np.ones((4, 2), "float32")
-    kept = kept_of(x, owners=[x])
-    array = weakref.ref(kept.arrays()[0])
-    del kept
+    store = kept_of(x, owners=[x])
+    array = weakref.ref(store.arrays()[0])
+    del store
     gc.collect()
     assert array() is None and kept_bytes() == 0
 
@@ -67,22 +67,22 @@ def test_two_trainers_share_equal_arrays():
 
 def test_other_arrays_take_their_place():
     x = np.ones((4, 2), "float32")
-    kept = kept_of(x, owners=[x])
-    assert kept.find([(b"2", x.shape, x.dtype.str, None)]) == {}
-    assert not kept.keys()
+    store = kept_of(x, owners=[x])
+    assert store.find([(b"2", x.shape, x.dtype.str, None)]) == {}
+    assert not store.keys()
 
 
 def test_memory_is_told_by_place_form_and_stride():
     x = np.zeros((4, 4), "float32")
-    kept = kept_of(x, owners=[x])
+    store = kept_of(x, owners=[x])
     same = [x, x[:], x.view()]
     others = [x[1:], x.T, x[:, ::-1], x.view("int32"), x[:, :2], x.copy()]
-    assert all(kept.are_of([host]) for host in same)
-    assert not any(kept.are_of([host]) for host in others)
-    assert not kept.are_of([x, x]) and not kept.are_of([])
-    assert kept.lie_at(None) and not kept.lie_at(jax.devices()[0])
-    kept.arrays()[0].delete()
-    assert not kept.are_of([x])
+    assert all(store.are_of([host]) for host in same)
+    assert not any(store.are_of([host]) for host in others)
+    assert not store.are_of([x, x]) and not store.are_of([])
+    assert store.lie_at(None) and not store.lie_at(jax.devices()[0])
+    store.arrays()[0].delete()
+    assert not store.are_of([x])
 
 
 def test_the_owner_of_a_view_is_what_has_its_memory(tmp_path, monkeypatch):

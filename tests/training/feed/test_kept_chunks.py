@@ -45,8 +45,8 @@ def arrays():
 def check(model, use, x, y):
     outputs = x @ np.asarray(model.weights[0])
     if use == "predict":
-        given = model.predict(x, batch_size=64, verbose=0)
-        np.testing.assert_allclose(given, outputs, rtol=1e-3, atol=1e-4)
+        predictions = model.predict(x, batch_size=64, verbose=0)
+        np.testing.assert_allclose(predictions, outputs, rtol=1e-3, atol=1e-4)
     else:
         loss = model.evaluate(x, y, batch_size=64, verbose=0)
         assert loss == pytest.approx(float(np.square(outputs - y).mean()), rel=1e-3)
@@ -175,8 +175,10 @@ def test_others_are_none_of_them(model, sent, trials):
     for options in ({"batch_size": 32}, {"batch_size": 64, "steps": 3}):
         rows = len(outputs) if "steps" not in options else 192
         for _ in range(2):
-            given = model.predict(x, verbose=0, **options)
-            np.testing.assert_allclose(given, outputs[:rows], rtol=1e-3, atol=1e-4)
+            predictions = model.predict(x, verbose=0, **options)
+            np.testing.assert_allclose(
+                predictions, outputs[:rows], rtol=1e-3, atol=1e-4
+            )
     seen = []
     hook = exburn.callbacks.LambdaCallback(
         on_predict_batch_end=lambda batch, logs: seen.append(logs["outputs"])

@@ -44,8 +44,8 @@ def beside_positions(model, targets, metric, weight=None):
 )
 def test_metrics_of_classes_count_each_position_once(make):
     model = model_of(3, "softmax", "sparse_categorical_crossentropy", metrics=[make()])
-    told, expected = beside_positions(model, CLASSES, make())
-    assert told == pytest.approx(expected, rel=1e-5)
+    results, expected = beside_positions(model, CLASSES, make())
+    assert results == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_metrics_of_classes_count_each_position_once(make):
 def test_metrics_of_numbers_count_each_position_once(make, weight):
     kind = "metrics" if weight is None else "weighted_metrics"
     model = model_of(1, "sigmoid", "binary_crossentropy", **{kind: [make()]})
-    told, expected = beside_positions(model, HALVES, make(), weight)
-    assert told == pytest.approx(expected, rel=1e-5)
+    results, expected = beside_positions(model, HALVES, make(), weight)
+    assert results == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_function_of_the_users_counts_each_position_once():
@@ -73,10 +73,10 @@ def test_a_function_of_the_users_counts_each_position_once():
         return abs(y_true - y_pred)[..., 0]
 
     model = model_of(1, "sigmoid", "mse", metrics=[distance])
-    told, expected = beside_positions(
+    results, expected = beside_positions(
         model, HALVES, metrics.MeanMetricWrapper(distance, name="distance")
     )
-    assert told == pytest.approx(expected, rel=1e-5)
+    assert results == pytest.approx(expected, rel=1e-5)
 
 
 def test_fit_logs_means_over_all_positions():
