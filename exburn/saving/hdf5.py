@@ -8,6 +8,7 @@ that its bytes do not explain. Nothing is read before its shape is known to be w
 
 from __future__ import annotations
 
+import contextlib
 import io
 import mmap
 import zlib
@@ -164,7 +165,7 @@ class HDF5File:
     def read(self, name: str) -> np.ndarray:
         """An array, which has been found to be wanted."""
         data = self._datasets[name]
-        try:
+        with self._reading(name):
             if _DEFLATE in self._filters(data):
                 self._check_packed(name, data)
             array = np.asarray(data[()])
@@ -172,11 +173,17 @@ class HDF5File:
                 import ml_dtypes
 
                 array = array.view(ml_dtypes.bfloat16)
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
+        return array
+
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """In the block, what HDF5 raises is the error for a damaged file."""
+        try:
+            yield
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
             if isinstance(error, ModelFormatError):
                 raise
             raise self.damage_error(f"{name} cannot be read", cause=error) from error
-        return array
 
     def _check_packed(self, name: str, data: Any) -> None:
         """Refuses chunks that unpack to more than a chunk: HDF5 makes room for it."""
@@ -226,8 +233,9 @@ class HDF5File:
         Raises:
             ModelFormatError: One is something else.
         """
-        attributes = self._attributes(group)
-        return {name: self._value(attributes, name) for name in attributes}
+        with self._reading(f"{group or 'the file'}, its attributes"):
+            attributes = self._attributes(group)
+            return {name: self._value(attributes, name) for name in attributes}
 
     def _value(self, attributes: Any, name: str) -> Any:
         attribute = attributes.get_id(name)
@@ -240,17 +248,16 @@ class HDF5File:
         if attribute.shape is None or length > self._size:
             raise self.damage_error(f"the attribute {name} is no number")
         self._text.spend(length)
-        try:
+        with self._reading(name):
             value = attributes[name]
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise self.damage_error(f"{name} cannot be read", cause=error) from error
         return value.item() if isinstance(value, np.generic) else value
 
     def _attributes(self, group: str) -> Any:
         return (self._file[group] if group else self._file).attrs
 
     def _has(self, name: str, group: str) -> bool:
-        return name in self._attributes(group)
+        with self._reading(name):
+            return name in self._attributes(group)
 
     def _texts(self, name: str, group: str) -> Iterator[str]:
         yield from self._texts_of(self._attributes(group), name)
@@ -285,9 +292,9 @@ class HDF5File:
         return count
 
     def _texts_of(self, attributes: Any, name: str) -> Iterator[str]:
-        if name not in attributes:
-            return
-        try:
+        with self._reading(name):
+            if name not in attributes:
+                return
             attribute = attributes.get_id(name)
             size = int(np.prod(attribute.shape or (), dtype=object))
             length = size * attribute.dtype.itemsize
@@ -301,10 +308,6 @@ class HDF5File:
                 self._text.spend(length)
             values = np.asarray(attributes[name], dtype=object).ravel()
             texts = [v.decode() if isinstance(v, bytes) else v for v in values]
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            if isinstance(error, ModelFormatError):
-                raise
-            raise self.damage_error(f"{name} cannot be read", cause=error) from error
         if not all(isinstance(text, str) for text in texts):
             raise self.damage_error(f"the attribute {name} is no text")
         count = sum(map(len, texts))

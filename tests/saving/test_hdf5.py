@@ -9,8 +9,9 @@ import pytest
 
 import exburn
 from exburn import layers as exburn_layers
-from exburn.errors import FileFormatError, MissingDependencyError
+from exburn.errors import FileFormatError, MissingDependencyError, ModelFormatError
 from exburn.saving import read_weights
+from exburn.saving.hdf5 import HDF5File
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 
@@ -219,3 +220,24 @@ def test_zeros_that_pack_well_are_read_up_to_their_room(tmp_path):
         file.create_dataset(KERNEL, data=zeros, compression="gzip")
     with read_weights(path) as found:
         assert found[KERNEL].shape == (1000, 1000)
+
+
+def test_a_bit_of_the_attributes_that_is_another_is_told(tmp_path):
+    """What HDF5 raises of them is an error with a type, wherever it raises it."""
+    path, errors = tmp_path / "m.weights.h5", set()
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = ["one", "two"]
+        file.attrs["count"] = 3
+    data = path.read_bytes()
+    start = data.index(b"layer_names") - 40
+    for bit in range(0, 8 * 160, 7):
+        flipped = bytearray(data)
+        flipped[start + bit // 8] ^= 1 << bit % 8
+        try:
+            with HDF5File(path, "load", 10, bytes(flipped)) as file:
+                file.texts("layer_names")
+                file.text("count0")
+                file.attributes("")
+        except ModelFormatError as error:
+            errors.add(str(error))
+    assert len(errors) > 5
