@@ -22,6 +22,7 @@ from exburn.data.conversion import (
     split,
     with_targets_like,
 )
+from exburn.data.documents import Document, DocumentPair
 from exburn.data.frames import (
     ReadOptions,
     column_names,
@@ -38,6 +39,8 @@ from exburn.data.trees import as_values, leaves, map_leaves
 
 __all__ = [
     "ArrayDataset",
+    "Document",
+    "DocumentPair",
     "Exhausted",
     "Padded",
     "PyDataset",

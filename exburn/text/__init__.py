@@ -12,6 +12,7 @@ Example:
 from typing import TYPE_CHECKING
 
 from exburn.core.missing_names import refuser
+from exburn.data.documents import Document, DocumentPair
 from exburn.text.samplers import (
     Contrastive,
     Greedy,
@@ -26,6 +27,8 @@ from exburn.text.tokenizer import Tokenizer
 
 __all__ = [
     "Contrastive",
+    "Document",
+    "DocumentPair",
     "Greedy",
     "MinP",
     "RandomSampler",
