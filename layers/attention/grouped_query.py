@@ -9,8 +9,10 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.attention.multi_head import MultiHeadAttention
-from exburn.layers.contract.projected_attention import ProjectedAttention
-from exburn.module.layer_options import UnregularizedOptions
+from exburn.layers.contract.projected_attention import (
+    AttentionOptions,
+    ProjectedAttention,
+)
 
 __all__ = ["GroupQueryAttention", "GroupedQueryAttention"]
 
@@ -68,7 +70,7 @@ class GroupedQueryAttention(ProjectedAttention):
         use_gate: bool = False,
         seed: Any = None,
         rotary: Any = None,
-        **kwargs: Unpack[UnregularizedOptions],
+        **kwargs: Unpack[AttentionOptions],
     ):
         super().__init__(
             dropout=dropout,

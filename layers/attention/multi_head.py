@@ -9,8 +9,11 @@ from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.contract.projected_attention import ProjectedAttention, other_name
-from exburn.module.layer_options import UnregularizedOptions
+from exburn.layers.contract.projected_attention import (
+    AttentionOptions,
+    ProjectedAttention,
+    other_name,
+)
 
 
 @register_builtin
@@ -45,6 +48,15 @@ class MultiHeadAttention(ProjectedAttention):
         use_gate: Whether the heads' outputs are multiplied by ``sigmoid(query W_g)``.
         seed: Folded into the layer's random key.
         rotary: A :class:`RotaryEmbedding` for the heads of query and key.
+        scale: Factor of the scores; ``1 / √key_dim`` if None.
+        logit_soft_cap: Bound of the scores, ``cap * tanh(scores / cap)``; no flash
+            attention runs then.
+        query_norm: A layer for the heads of the query, before they are turned:
+            ``RMSNormalization()`` for each head by itself,
+            ``RMSNormalization(axis=(-2, -1))`` for all together.
+        key_norm: The same for those of the key.
+        use_output_bias: Whether the output's projection adds a bias; as ``use_bias`` if
+            None.
 
     Call arguments:
         query: [batch, targets, features].
@@ -99,7 +111,7 @@ class MultiHeadAttention(ProjectedAttention):
         use_gate: bool = False,
         seed: Any = None,
         rotary: Any = None,
-        **kwargs: Unpack[UnregularizedOptions],
+        **kwargs: Unpack[AttentionOptions],
     ):
         super().__init__(
             dropout=dropout,

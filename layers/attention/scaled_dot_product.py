@@ -21,7 +21,16 @@ from exburn.runtime.kernels.position_mask import position_mask
 
 
 def attend(
-    query, key, value, *, mask=None, causal=False, window=None, scale, cudnn=False
+    query,
+    key,
+    value,
+    *,
+    mask=None,
+    causal=False,
+    window=None,
+    scale,
+    soft_cap=None,
+    cudnn=False,
 ):
     """Attention of heads.
 
@@ -33,14 +42,16 @@ def attend(
         causal: Whether a position sees none after it.
         window: Whether a position sees only those less than this many steps away.
         scale: Factor of the scores.
-        cudnn: Whether to run cuDNN's kernel.
+        soft_cap: Bound of the scores, ``cap * tanh(score / cap)``; or None.
+        cudnn: Whether to run cuDNN's kernel, which bounds no scores.
 
     Returns:
         ``[batch, targets, heads, value size]``
     """
     if not cudnn:
-        options = mask, causal, window, scale, softmax_form(), turns_keys(query, key)
-        return _by_weights(query, key, value, *options)
+        options = mask, causal, window, scale, soft_cap
+        forms = softmax_form(), turns_keys(query, key)
+        return _by_weights(query, key, value, *options, *forms)
     options = {"mask": mask, "causal": causal, "window": window, "scale": scale}
     return flash_attention(query, key, value, **options)
 
@@ -54,6 +65,7 @@ def attend_by_weights(
     causal=False,
     window=None,
     scale,
+    soft_cap=None,
     drop=None,
     form=None,
 ):
@@ -85,6 +97,7 @@ def attend_by_weights(
         scores = jnp.einsum(
             "btkgh,bskh->bkgts", query, key, preferred_element_type=wide
         ).reshape(batch, heads, targets, sources)
+    scores = bounded(scores, soft_cap)
     seen = position_mask(targets, sources, causal=causal, window=window)
     if mask is not None:
         seen = mask if seen is None else mask & seen
@@ -98,6 +111,16 @@ def attend_by_weights(
         out = jnp.einsum("bkgts,bskh->bkgth", used, value)
         out = out.reshape(batch, heads, targets, value.shape[-1])
     return out.swapaxes(1, 2), weights
+
+
+def bounded(scores, soft_cap: float | None):
+    """``cap * tanh(scores / cap)``; the scores themselves without a cap.
+
+    Example:
+        >>> bounded(jnp.array([1e6, 0.0]), 2.0).tolist()
+        [2.0, 0.0]
+    """
+    return scores if soft_cap is None else soft_cap * jnp.tanh(scores / soft_cap)
 
 
 def turns_keys(query, key) -> bool:
@@ -120,9 +143,9 @@ def turns_keys(query, key) -> bool:
     )
 
 
-@traced_once("causal", "window", "scale", "form", "turned")
-def _by_weights(query, key, value, mask, causal, window, scale, form, turned):
+@traced_once("causal", "window", "scale", "soft_cap", "form", "turned")
+def _by_weights(query, key, value, mask, causal, window, scale, soft_cap, form, turned):
     del turned  # what `turns_keys` says, of which the trace depends
     options = {"causal": causal, "window": window, "scale": scale}
-    options |= {"mask": mask, "form": form}
+    options |= {"soft_cap": soft_cap, "mask": mask, "form": form}
     return attend_by_weights(query, key, value, **options)[0]

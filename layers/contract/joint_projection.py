@@ -55,7 +55,8 @@ def attends_short(layer: Any, x, training: bool) -> bool:
         and (heads, key_size) == (key_heads, value_size)
         and (layer.use_bias and layer.rotary is None and layer._is_own)
         and not (training and layer.dropout)
-        and not (layer.sliding_window or layer.flash_attention)
+        and not (layer.sliding_window or layer.flash_attention or layer.logit_soft_cap)
+        and layer.query_norm is None is layer.key_norm
         and _joins((layer.query, layer.key, layer.value))
     )
 
@@ -63,7 +64,8 @@ def attends_short(layer: Any, x, training: bool) -> bool:
 def attend_short(layer: Any, x) -> jax.Array:
     """What heads read of short rows, ``[batch, positions, heads, size]``."""
     (heads, _, size, _), parts = layer._heads, (layer.query, layer.key, layer.value)
-    product, scale = joint_product(x, _kernels(layer, parts)), 1 / math.sqrt(size)
+    product, scale = joint_product(x, _kernels(layer, parts)), layer.scale
+    scale = 1 / math.sqrt(size) if scale is None else scale
     bias = jnp.concatenate(_biases(layer, parts))
     out: Any = short_attention.attend(product, bias, heads, scale)
     return out.reshape(*x.shape[:-1], heads, size)

@@ -22,6 +22,7 @@ from jax import lax
 
 from exburn.core import forward_context
 from exburn.errors import ArgumentError
+from exburn.layers.attention.scaled_dot_product import bounded
 
 Entry = tuple[jax.Array, ...]
 
@@ -52,6 +53,7 @@ class KeyValueCache:
         whole: Callable[..., jax.Array],
         scale: float,
         window: int | None,
+        soft_cap: float | None,
     ) -> jax.Array:
         """What the heads read, ``[batch, tokens, heads, value size]``.
 
@@ -62,6 +64,7 @@ class KeyValueCache:
             whole: Causal attention among the pass' tokens alone.
             scale: Factor of the scores.
             window: Whether a token sees only those less than this many steps away.
+            soft_cap: Bound of the scores, or None.
         """
         raise NotImplementedError
 
@@ -91,7 +94,7 @@ class PromptCache(KeyValueCache):
     def positions(self, count):
         return jnp.arange(count)[None]
 
-    def attend(self, layer, query, key, value, *, whole, scale, window):
+    def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
         self.entries[self._name(layer)] = self._pad(key), self._pad(value)
         return whole(query, key, value)
 
@@ -120,7 +123,7 @@ class StepCache(KeyValueCache):
     def positions(self, count):
         return (self._lengths + self._index - self._prompt)[:, None]
 
-    def attend(self, layer, query, key, value, *, whole, scale, window):
+    def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
         name = self._name(layer)
         keys, values = self.entries[name]
         keys = self._with(keys, key)
@@ -133,6 +136,7 @@ class StepCache(KeyValueCache):
         )
         wide = jnp.promote_types(query.dtype, jnp.float32)
         scores = jnp.einsum("bkgh,bksh->bkgs", query, keys, preferred_element_type=wide)
+        scores = bounded(scores, soft_cap)
         seen = self._readable(window, keys.shape[2])[:, None, None]
         weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
         out = jnp.einsum("bkgs,bksv->bkgv", weights.astype(values.dtype), values)
@@ -177,7 +181,7 @@ class CacheProbe(KeyValueCache):
     def positions(self, count):
         return self._places
 
-    def attend(self, layer, query, key, value, *, whole, scale, window):
+    def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
         self.entries[self._name(layer)] = ()  # its name alone
         return jnp.repeat(value, query.shape[2] // value.shape[2], axis=2)
 

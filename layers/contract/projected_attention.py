@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from exburn import constraints, initializers, regularizers
 from exburn.core import forward_context
 from exburn.core.annotations import Identifier
-from exburn.core.checks import check_count, check_float, check_seed
+from exburn.core.checks import check_count, check_float, check_number, check_seed
 from exburn.core.methods import overridable
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.attention.scaled_dot_product import attend, attend_by_weights
@@ -37,6 +37,16 @@ def other_name(attribute: str, doc: str | None = None) -> property:
         setattr(layer, attribute, value)
 
     return property(operator.attrgetter(attribute), assign, doc=doc)
+
+
+class AttentionOptions(UnregularizedOptions, total=False):
+    """Keyword arguments of attention that Keras' layers do not have."""
+
+    scale: float | None
+    logit_soft_cap: float | None
+    query_norm: Any
+    key_norm: Any
+    use_output_bias: bool | None
 
 
 class ProjectedAttention(Layer):
@@ -70,6 +80,11 @@ class ProjectedAttention(Layer):
         use_gate: bool = False,
         seed: Any = None,
         rotary: Any = None,
+        scale: float | None = None,
+        logit_soft_cap: float | None = None,
+        query_norm: Any = None,
+        key_norm: Any = None,
+        use_output_bias: bool | None = None,
         **kwargs: Unpack[UnregularizedOptions],
     ):
         super().__init__(**kwargs)
@@ -78,6 +93,9 @@ class ProjectedAttention(Layer):
         if not 0 <= self.dropout < 1:
             raise ArgumentError(op, f"0 <= dropout < 1, received {dropout!r}")
         self.use_bias = bool(use_bias)
+        self.use_output_bias = (
+            self.use_bias if use_output_bias is None else bool(use_output_bias)
+        )
         if sliding_window is not None:
             sliding_window = check_count(op, "sliding_window", sliding_window)
             sliding_window = min(sliding_window, 2**31 - 1)  # positions have 32 bits
@@ -88,16 +106,23 @@ class ProjectedAttention(Layer):
                 "flash attention has no dropout of weights",
                 hint="Leave out flash_attention=True, or dropout.",
             )
-        self.flash_attention = flash_attention
-        self.use_gate = bool(use_gate)
-        self.seed = check_seed(type(self).__name__, seed)
-        if rotary is not None and not callable(rotary):
+        if flash_attention and logit_soft_cap is not None:
             raise ArgumentError(
                 op,
-                f"rotary must be a layer, received {rotary!r}",
-                hint="For example rotary=RotaryEmbedding().",
+                "flash attention does not bound its scores",
+                hint="Leave out flash_attention=True, or logit_soft_cap.",
             )
-        self.rotary = rotary
+        self.flash_attention = flash_attention
+        for option, value in (("scale", scale), ("logit_soft_cap", logit_soft_cap)):
+            if value is not None:
+                value = check_number(op, option, value, open_low=True)
+            setattr(self, option, value)
+        self.use_gate = bool(use_gate)
+        self.seed = check_seed(type(self).__name__, seed)
+        self.rotary = _check_part(op, "rotary", rotary, "RotaryEmbedding()")
+        norm = "RMSNormalization()"
+        self.query_norm = _check_part(op, "query_norm", query_norm, norm)
+        self.key_norm = _check_part(op, "key_norm", key_norm, norm)
         self.supports_masking = True
         self._options = tuple(
             {
@@ -140,7 +165,7 @@ class ProjectedAttention(Layer):
         self.attention_output = EinsumDense(
             f"...nh,nh{out}->...{out}",
             output_shape=sizes,
-            bias_axes=out if self.use_bias else None,
+            bias_axes=out if self.use_output_bias else None,
             dtype=self.precision,
             name="attention_output",
             **dict(self._options),
@@ -151,6 +176,12 @@ class ProjectedAttention(Layer):
             self.gate._build((query_shape,))
         self.value._build((value_shape,))
         self.attention_output._build(((*query_shape[:2], heads, value_size),))
+        for norm, shape, count in (
+            (self.query_norm, query_shape, heads),
+            (self.key_norm, key_shape, key_heads),
+        ):
+            if isinstance(norm, Layer):
+                norm._build(((*shape[:2], count, key_size),))
 
     def _into_heads(self, name: str, heads: int, size: int, **options) -> EinsumDense:
         return EinsumDense(
@@ -214,6 +245,10 @@ class ProjectedAttention(Layer):
             out, weights = attend_short(self, x), None
         else:
             q, k, v = project(self, x, fold.source(key), fold.source(value), same)
+            if self.query_norm is not None:
+                q = self.query_norm(q)
+            if self.key_norm is not None:
+                k = self.key_norm(k)
             if self.rotary is not None:
                 q, k = self.rotary(q), self.rotary(k)
             if cache is not None:
@@ -257,9 +292,15 @@ class ProjectedAttention(Layer):
             key,
             value,
             whole=whole,
-            scale=1 / math.sqrt(self._heads[2]),
-            window=self.sliding_window,
+            **self._score_options,
         )
+
+    @property
+    def _score_options(self) -> dict[str, Any]:
+        """Options of the scores: their factor and bound, and which are read."""
+        scale = 1 / math.sqrt(self._heads[2]) if self.scale is None else self.scale
+        window, cap = self.sliding_window, self.logit_soft_cap
+        return {"scale": scale, "window": window, "soft_cap": cap}
 
     @property
     def _is_own(self) -> bool:
@@ -304,13 +345,8 @@ class ProjectedAttention(Layer):
         return self._compute_attention(query, key, value, mask, training, **options)
 
     def _attend(self, query, key, value, mask, causal, scores, training):
-        heads, key_heads, key_size, value_size = self._heads
-        options = {
-            "mask": mask,
-            "causal": causal,
-            "window": self.sliding_window,
-            "scale": 1 / math.sqrt(key_size),
-        }
+        _, _, key_size, value_size = self._heads
+        options = {"mask": mask, "causal": causal, **self._score_options}
         drops = training and self.dropout > 0
         if scores or drops or key_size != value_size:
             if self.flash_attention:
@@ -321,12 +357,29 @@ class ProjectedAttention(Layer):
                 )
             drop = self._drop if drops else None
             return attend_by_weights(query, key, value, drop=drop, **options)
-        cudnn = takes_cudnn(self.name, self.flash_attention, query, key, value, mask)
+        cudnn = self.logit_soft_cap is None and takes_cudnn(
+            self.name, self.flash_attention, query, key, value, mask
+        )
         return attend(query, key, value, cudnn=cudnn, **options), None
 
     def _drop(self, weights):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)
         return jnp.where(keep, weights / share, 0)
+
+
+def _check_part(op: str, option: str, value: Any, example: str) -> Any:
+    """The layer that is done to the heads.
+
+    Raises:
+        ArgumentError: It is no layer.
+    """
+    if value is not None and not callable(value):
+        raise ArgumentError(
+            op,
+            f"{option} must be a layer, received {value!r}",
+            hint=f"For example {option}={example}.",
+        )
+    return value
 
 
 def _mask_of(value):

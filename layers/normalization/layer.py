@@ -201,11 +201,13 @@ def _standardize_first(x, width, epsilon):
 class RMSNormalization(Layer):
     """Divides the features by their root mean square.
 
-    ``y = x / sqrt(mean(x²) + epsilon) * scale``
+    ``y = x / sqrt(mean(x²) + epsilon) * scale``, or ``… * (1 + scale)``
 
     Args:
         axis: The axis, or axes, of the features.
         epsilon: Added to the mean square.
+        unit_offset: Whether one is added to ``scale``, which then begins at zero, as in
+            Gemma.
 
     Shape:
         x: [batch, …, features] → the same
@@ -227,16 +229,20 @@ class RMSNormalization(Layer):
         self,
         axis: int | Sequence[int] = -1,
         epsilon: float = 1e-6,
+        *,
+        unit_offset: bool = False,
         **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
         self.axis = check_axis("RMSNormalization", axis)
         self.epsilon = check_number("RMSNormalization", "epsilon", epsilon)
+        self.unit_offset = bool(unit_offset)
 
     def build(self, input_shape):
         axes = _axes(self.axis, len(input_shape))
         shape = tuple(input_shape[a] for a in axes)
-        self.scale = self.add_weight(shape, "ones", name="scale")
+        start = "zeros" if self.unit_offset else "ones"
+        self.scale = self.add_weight(shape, start, name="scale")
         self.input_spec = InputSpec(
             ndim=len(input_shape), axes={a: input_shape[a] for a in axes}
         )
@@ -247,6 +253,7 @@ class RMSNormalization(Layer):
         square = jnp.mean(x * x, axes, keepdims=True)
         shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
         scale = self.cast(self.scale, x.dtype).reshape(shape)
+        scale = 1 + scale if self.unit_offset else scale
         return self.cast(x * jax.lax.rsqrt(square + self.epsilon) * scale)
 
 

@@ -35,6 +35,7 @@ from exburn.layers import (
     PReLU,
     ReLU,
     Reshape,
+    RMSNormalization,
     SeparableConv2D,
     SimpleRNN,
     Softmax,
@@ -300,6 +301,12 @@ class MeanOfHeads(MultiHeadAttention):
         (TimeDistributed(Softmax(), name="each"), "'each' .*around a Softmax"),
         (Bidirectional(RNN(GRUCell(3)), name="pair"), "'pair' .*around a RNN, which"),
         (MeanOfHeads(2, 4, name="own"), "'own' .*in a way of its own"),
+        (
+            lambda y: MultiHeadAttention(2, 4, key_norm=RMSNormalization(), name="h")(
+                y, y
+            ),
+            "'h' .*normalizes the heads",
+        ),
     ],
 )
 def test_a_layer_that_cannot_be_followed_is_named(layer, words):

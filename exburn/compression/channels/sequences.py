@@ -41,6 +41,8 @@ def attention(units: Units, call: LayerCall) -> Any:
     layer, path, tensors = call.layer, call.path, call.tensors
     if not layer._is_own:
         return "computes attention in a way of its own"
+    if layer.query_norm is not None or layer.key_norm is not None:
+        return "normalizes the heads of its query or key"
     query, value = tensors["query"], tensors["value"]
     key = tensors.get("key", value)
     for one in (query, key, value):
@@ -74,7 +76,7 @@ def attention(units: Units, call: LayerCall) -> Any:
     if layer._output_sizes is not None:
         return None
     units.lie(f"{path}/attention_output/kernel", 2, ids_of(query))
-    if layer.use_bias:
+    if layer.use_output_bias:
         units.lie(f"{path}/attention_output/bias", 0, ids_of(query))
     return [query, *[None] * (len(call.out) - 1)]
 
