@@ -15,7 +15,7 @@ from exburn.callbacks.contract.sharing import runs_own_code, share
 from exburn.errors import CallbackError, ExBurnError, locate
 from exburn.errors.boundary import guard_methods
 
-_HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+_PLAIN = {name: hook for name, hook in vars(Callback).items() if name[:3] == "on_"}
 _POINTS = "on_checkpoint"
 _FILTERS = "every="  # under which the state of filters is kept: no class has that name
 _BATCH_HOOKS = {
@@ -30,10 +30,14 @@ _BATCH_HOOKS = {
 }
 
 
-def _overrides(callback: Callback, hook: str) -> bool:
-    if hook in vars(callback):
-        return True
-    return getattr(type(callback), hook) is not getattr(Callback, hook)
+def _own_hooks(callback: Callback) -> set[str]:
+    """The hooks that are not the empty ones of ``Callback``."""
+    own, of_class = vars(callback), type(callback)
+    return {
+        name
+        for name, plain in _PLAIN.items()
+        if getattr(of_class, name) is not plain or name in own
+    }
 
 
 class _Filter:
@@ -41,15 +45,14 @@ class _Filter:
 
     Args:
         callback: The callback, whose ``every`` it follows.
+        own: Its own hooks.
     """
 
-    def __init__(self, callback: Callback):
+    def __init__(self, callback: Callback, own: set[str]):
         kinds = [
-            kind
-            for kind, hooks in _BATCH_HOOKS.items()
-            if any(_overrides(callback, hook) for hook in hooks)
+            kind for kind, hooks in _BATCH_HOOKS.items() if not own.isdisjoint(hooks)
         ]
-        within = kinds or _overrides(callback, _POINTS)
+        within = kinds or _POINTS in own
         units = () if within else ("epochs",)
         every = check_every(type(callback).__name__, callback.every, *units)
         self.every, counted = every, every or Every(1)
@@ -150,19 +153,19 @@ class CallbackList:
         self.history: History | None = None
         self._bar: Any = None
         self._together = self._restored = False
-        self._index()
         for callback in _flatten(callbacks):
-            self.append(callback)
+            self._add(callback)
         if add_history:
             histories = [c for c in self.callbacks if isinstance(c, History)]
             self.history = histories[0] if histories else History()
             if not histories:
-                self.append(self.history)
+                self._add(self.history)
         if add_progbar:
             bars = [c for c in self.callbacks if isinstance(c, self.progress_bar)]
             self._bar = bars[0] if bars else self.progress_bar()
             if not bars:
-                self.append(self._bar)
+                self._add(self._bar)
+        self._index()
         if model is not None:
             self.set_model(model)
         if params is not None or more_params:
@@ -170,6 +173,11 @@ class CallbackList:
 
     def append(self, callback: Any) -> None:
         """Adds a callback, or a function, at the end."""
+        self._add(callback)
+        self._index()
+
+    def _add(self, callback: Any) -> None:
+        """Adds a callback, of whose hooks nobody hears before ``_index``."""
         callback = _as_callback(callback)
         if any(_original(callback) is _original(there) for there in self.callbacks):
             raise CallbackError(
@@ -183,14 +191,16 @@ class CallbackList:
         if self.params:
             callback.set_params(self.params)
         self.callbacks.append(callback)
-        self._index()
 
     def _index(self) -> None:
         """Notes who listens to what, so that a hook costs nothing to the others."""
-        self._hooks = {
-            hook: [c for c in self.callbacks if _overrides(c, hook)] for hook in _HOOKS
-        }
-        self._filters = {id(c): _Filter(c) for c in self.callbacks}
+        self._hooks: dict[str, list[Callback]] = {hook: [] for hook in _PLAIN}
+        self._filters: dict[int, _Filter] = {}
+        for callback in self.callbacks:
+            own = _own_hooks(callback)
+            for hook in own:
+                self._hooks[hook].append(callback)
+            self._filters[id(callback)] = _Filter(callback, own)
 
     def set_together(self, together: bool) -> None:
         """Says whether several processes run these hooks, for one model.
@@ -229,6 +239,11 @@ class CallbackList:
     def light_in(self, *hooks: str) -> bool:
         """Whether no callback touches the weights in the hooks of these names."""
         return all(c.light for hook in hooks for c in self._hooks[hook])
+
+    def only_shows(self, hook: str) -> bool:
+        """Whether it is heard by histories and bars alone, which leave models alone."""
+        shows = History, self.progress_bar
+        return all(type(callback) in shows for callback in self._hooks[hook])
 
     def listens(self, hook: str) -> bool:
         """Whether any callback overrides the hook of this name."""

@@ -170,7 +170,9 @@ class TerminalProgress:
         # The common console: what the user prints with rich appears above the bar.
         self.console = get_console() if console is None else console
         self._alone = alone
-        self._layout = Layout(self.console.options.max_width, table=table)
+        options = self.console.options  # looked up in the environment each time
+        self._ascii_only = options.ascii_only
+        self._layout = Layout(options.max_width, table=table)
         self._live: Any = None
         self._finished: list[ProgressRow] = []  # not printed yet
         self._printed_at = -math.inf
@@ -222,20 +224,20 @@ class TerminalProgress:
         # Segments, since rich takes longer to lay out a Text than a short epoch does.
         from rich.segment import Segment, Segments
 
-        ascii_only, segments = self.console.options.ascii_only, []
+        segments: list[Any] = []
         for row in rows:
             if segments and not end:
                 segments.append(Segment("\n"))
-            segments += self._segments(row, ascii_only, end)
+            segments += self._segments(row, end)
         return Segments(segments)
 
-    def _segments(self, row: ProgressRow, ascii_only: bool, end: str) -> list[Any]:
+    def _segments(self, row: ProgressRow, end: str) -> list[Any]:
         from rich.segment import Segment
         from rich.style import Style
 
         if not row.bar or row.line is None:
             return [Segment(row.head + row.text + end)]
-        done, rest = _bar(row.line, ascii_only, row.bar)
+        done, rest = _bar(row.line, self._ascii_only, row.bar)
         color = "green" if row.line.step >= (row.line.total or 0) else "cyan"
         return [
             Segment(row.head),

@@ -14,6 +14,7 @@ import functools
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,7 +64,14 @@ def kept_memory() -> Iterator[None]:
 def _keeps() -> bool:
     """Whether memory is kept in a block that begins now: as in those around it."""
     possible = _mallopt() is not None and _on_processor()
-    return possible and (_kept.blocks > 0 or has_quarter_free())
+    return possible and (_kept.blocks > 0 or _has_room(int(time.monotonic() * 10)))
+
+
+@functools.lru_cache(maxsize=1)
+def _has_room(tenth: int) -> bool:
+    """Whether memory may be kept, asked once a tenth of a second: the system takes 50
+    to 100 µs to say so, and an evaluation of a small model not much longer."""
+    return has_quarter_free()
 
 
 def _begin() -> Any:
@@ -84,10 +92,16 @@ _kept = SharedSetting(_begin, _end)
 
 def _on_processor() -> bool:
     """Whether JAX's programs run on the processor, asked without starting XLA."""
-    platforms = jax.config.values["jax_platforms"]
+    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     if platforms:
         return platforms.split(",")[0] == "cpu"
-    return not any(importlib.util.find_spec(name) for name in _ACCELERATORS)
+    return not _has_accelerators()
+
+
+@functools.cache
+def _has_accelerators() -> bool:
+    """Whether a package is installed that brings JAX another device."""
+    return any(importlib.util.find_spec(name) for name in _ACCELERATORS)
 
 
 def _is_chosen() -> bool:

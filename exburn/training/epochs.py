@@ -122,7 +122,8 @@ class Epochs(ChunkHandler):
                         if self.agreement.stops():
                             break
                     keep_average(holder)
-                    holder.call_hook(self.callbacks.on_train_end, logs)
+                    light = self.callbacks.only_shows("on_train_end")
+                    holder.call_hook(self.callbacks.on_train_end, logs, light=light)
             finally:
                 try:
                     with allow_signals():  # a reader may never come back
@@ -135,7 +136,8 @@ class Epochs(ChunkHandler):
         """Tells that training begins: the first epoch, the end, and what was logged."""
         holder, resume = self.holder, self.resume
         first, last = self.request.initial_epoch, self.request.epochs
-        holder.call_hook(self.callbacks.on_train_begin)
+        light = self.callbacks.only_shows("on_train_begin")
+        holder.call_hook(self.callbacks.on_train_begin, light=light)
         logs: dict[str, Any] = {}
         if resume is not None:
             holder.state, logs = resume.state(self.callbacks), resume.logs

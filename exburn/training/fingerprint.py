@@ -338,7 +338,12 @@ class _Variable(_Part):
     def is_same(self) -> bool:
         """Whether its metadata and its size are what they were."""
         metadata = self.variable.get_metadata().values()
-        return _same(metadata, self.metadata) and _size(self.variable) == self._size
+        if not _same(metadata, self.metadata):
+            return False
+        array, (kind, shape, dtype) = self.variable.get_raw_value(), self._size
+        if type(array) is not kind or shape is None or dtype is None:
+            return _size(self.variable) == self._size
+        return array.shape == shape and array.dtype == dtype
 
 
 class _Holder(_Part):
@@ -414,8 +419,11 @@ def _content(cell: Any) -> Any:
         return None
 
 
+_is = operator.is_
+
+
 def _same(values: Any, before: list[Any]) -> bool:
-    return len(values) == len(before) and all(map(operator.is_, values, before))
+    return len(values) == len(before) and all(map(_is, values, before))
 
 
 def _size(variable: Any) -> tuple:

@@ -14,6 +14,15 @@ from exburn.runtime import kept_memory
 pytestmark = pytest.mark.skipif(
     kept_memory._mallopt() is None, reason="only glibc has what this is about"
 )
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew():
+    kept_memory._has_room.cache_clear()
+    yield
+    kept_memory._has_room.cache_clear()
+
+
 _FAULTS = """
     import ctypes, json, resource, threading
     import exburn
@@ -93,6 +102,20 @@ def test_a_full_machine_keeps_nothing(monkeypatch):
         pass
 
     assert calls == []
+
+
+def test_the_system_is_asked_for_room_at_most_ten_times_a_second(monkeypatch):
+    calls, now = [], [100.0]
+    monkeypatch.setattr(kept_memory, "_mallopt", lambda: lambda *a: None)
+    monkeypatch.setattr(kept_memory, "_on_processor", lambda: True)
+    monkeypatch.setattr(kept_memory, "has_quarter_free", lambda: bool(calls.append(1)))
+    monkeypatch.setattr(kept_memory.time, "monotonic", lambda: now[0])
+    for step in (0.0, 0.01, 0.02, 0.2, 0.01):
+        now[0] += step
+        with kept_memory.kept_memory():
+            pass
+
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def _keeps_chunks(
         chosen_platform() != "cpu"  # which takes them from the host as they are
         and dataset.nbytes >= _LITTLE
         and all(isinstance(array, np.ndarray) for array in arrays)
-        and may_keep(dataset.nbytes, placement)
+        and (bool(store.keys()) or may_keep(dataset.nbytes, placement))
     )
 
 

@@ -3,9 +3,16 @@
 import inspect
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from exburn.callbacks import EarlyStopping, LambdaCallback, ReduceLROnPlateau
+import exburn as keras
+from exburn.callbacks import (
+    EarlyStopping,
+    LambdaCallback,
+    ProgressBar,
+    ReduceLROnPlateau,
+)
 from exburn.callbacks.contract import Callback, CallbackList, History
 from exburn.errors import CallbackError, places_of
 
@@ -135,6 +142,31 @@ def test_light_lists_do_not_need_the_weights():
     assert not CallbackList([lambda logs: None]).light
     batches, _ = recorder("on_train_batch_end")
     assert CallbackList([batches]).light
+
+
+class Setter(History):
+    """A history of the user's, which changes the model."""
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self.model.layers[0].kernel.assign(7 * np.ones((2, 1)))
+
+
+def test_histories_and_bars_leave_models_alone_but_not_what_derives_from_them():
+    shows = CallbackList([History(), ProgressBar()])
+    assert shows.only_shows("on_train_begin") and shows.only_shows("on_train_end")
+    assert not CallbackList([History(), Setter()]).only_shows("on_train_begin")
+    assert CallbackList([History(), Setter()]).only_shows("on_train_end")
+
+
+def test_a_history_of_the_users_changes_weights_before_the_first_step():
+    model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    x, y = np.ones((4, 2), "float32"), np.zeros((4, 1), "float32")
+    for _ in range(2):
+        model.fit(x, y, verbose=0)
+    history = model.fit(x, y, verbose=0, callbacks=[Setter()])
+    assert history.history["loss"] == [14.0**2]
 
 
 def test_nested_lists_are_flattened():
