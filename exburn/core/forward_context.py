@@ -56,6 +56,8 @@ class Context:
             ``Interceptor``.
         cache: Where a pass that generates text finds the keys and values of attention,
             and the positions of its tokens: a ``KeyValueCache``; else ``None``.
+        text_lengths: ``[batch]``: tokens of the rows' texts, of which the pass may see
+            more, that fill them up, or ``None`` where all that it sees is text.
     """
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
@@ -74,6 +76,7 @@ class Context:
         if distribution is not None and distribution.rules:
             self.interceptors = (ResultLayouts(distribution),)
         self.cache: Any = None
+        self.text_lengths: Any = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
         self.tables: Any = None
@@ -92,6 +95,7 @@ class Context:
         part = Context(training=self.training, key=self.key, row_mask=self.row_mask)
         part.asked, part.in_fit = self.asked, self.in_fit
         part.root, part.cache = self.root, self.cache
+        part.text_lengths = self.text_lengths
         part.interceptors = tuple(i for i in self.interceptors if not i.keeps_arrays)
         part.running, part.began_at = self.running, self.began_at
         part._draws = self._draws

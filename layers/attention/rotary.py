@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core import forward_context
+from exburn.core.checks import check_number
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.contract.key_value_cache import current_cache
+from exburn.layers.contract.rotary_scaling import RotaryScaling
 from exburn.module.layer import Layer
 from exburn.module.layer_options import LayerOptions
+from exburn.module.variable import Static
 
 
 @register_builtin
@@ -31,6 +36,17 @@ class RotaryEmbedding(Layer):
         scaling_factor: Positions are divided by it, for longer contexts.
         sequence_axis: Axis of the positions.
         feature_axis: Axis of the features; its size is even.
+        scaling: How angles change for texts longer than those of the first training: a
+            mapping with ``rope_type`` (``"linear"``, ``"dynamic"``, ``"llama3"``,
+            ``"yarn"`` or ``"longrope"``) and the entries that ``transformers`` has for
+            it, as ``factor``; None for none.
+        partial_rotary_factor: Share of the features that is turned, the first ones.
+
+    ``"dynamic"`` and ``"longrope"`` depend on the length of a row, as far as the pass
+    sees it. What fills rows up behind their texts counts, but not in ``generate``.
+    There, keys of ``"dynamic"`` stay in the cache as they were turned; and rows that
+    ``"longrope"`` has turned otherwise once they are longer are computed anew for each
+    token, if they become so long while they are written.
 
     Call arguments:
         inputs: Queries or keys.
@@ -42,8 +58,9 @@ class RotaryEmbedding(Layer):
         x: [batch, time, …, size] → same
 
     Raises:
-        ArgumentError: The two axes are the same, or a factor is not positive.
-        ShapeError: The number of features is odd.
+        ArgumentError: The two axes are the same, a factor is not positive, or
+            ``scaling`` lacks an entry or has one that its kind does not take.
+        ShapeError: The number of features is odd, or that of those that are turned.
 
     Example:
         >>> import numpy as np
@@ -62,6 +79,9 @@ class RotaryEmbedding(Layer):
         scaling_factor: float = 1.0,
         sequence_axis: int = 1,
         feature_axis: int = -1,
+        *,
+        scaling: Mapping[str, Any] | None = None,
+        partial_rotary_factor: float = 1.0,
         **kwargs: Unpack[LayerOptions],
     ):
         super().__init__(**kwargs)
@@ -71,6 +91,18 @@ class RotaryEmbedding(Layer):
                 "max_wavelength and scaling_factor are positive",
                 {"received": (max_wavelength, scaling_factor)},
             )
+        self._scaling = Static(None if scaling is None else RotaryScaling.of(scaling))
+        if scaling is not None and scaling_factor != 1:
+            raise ArgumentError(
+                "RotaryEmbedding",
+                "scaling and scaling_factor both change positions; one is enough",
+                {"received": (scaling, scaling_factor)},
+            )
+        self.partial_rotary_factor = check_number(
+            *("RotaryEmbedding", "partial_rotary_factor", partial_rotary_factor),
+            high=1,
+            open_low=True,
+        )
         self.max_wavelength = max_wavelength
         self.scaling_factor = scaling_factor
         self.sequence_axis = sequence_axis
@@ -82,26 +114,54 @@ class RotaryEmbedding(Layer):
         time, features = self.sequence_axis % rank, self.feature_axis % rank
         if time == features:
             raise ArgumentError(self.name, "positions and features are the same axis")
+        size = self._turned_size(inputs, features)
+        cache, count = current_cache(), inputs.shape[time]
+        if positions is None:
+            own = jnp.arange(count) if cache is None else cache.positions(count)
+            positions = own + start_index
+        scaling = self._scaling.value
+        if cache is not None and scaling is not None and scaling.turning_length:
+            cache.note_turning_length(scaling.turning_length)
+        cos, sin = self._angles(positions, size, rank, time, features)
+        wide = jnp.promote_types(inputs.dtype, jnp.float32)
+        x, y, *rest = jnp.split(
+            inputs.astype(wide), [size // 2, size][: 1 + self._is_partial], features
+        )
+        parts = [x * cos - y * sin, y * cos + x * sin, *rest]
+        return jnp.concatenate(parts, axis=features).astype(inputs.dtype)
+
+    @property
+    def _is_partial(self) -> bool:
+        return self.partial_rotary_factor < 1
+
+    def _turned_size(self, inputs, features: int) -> int:
+        """The number of features that are turned."""
         size = inputs.shape[features]
+        if isinstance(size, int) and self._is_partial:
+            turned = int(size * self.partial_rotary_factor)
+            if turned < 2 or turned % 2:
+                raise ShapeError(
+                    self.name,
+                    f"an even number of features is turned, received "
+                    f"{describe(inputs)}, of which {turned} are",
+                )
+            return turned
         if not isinstance(size, int) or size % 2:
             raise ShapeError(
                 self.name,
                 f"an even number of features is needed, received {describe(inputs)}",
             )
-        if positions is None:
-            cache, count = current_cache(), inputs.shape[time]
-            own = jnp.arange(count) if cache is None else cache.positions(count)
-            positions = own + start_index
-        cos, sin = self._angles(positions, size, rank, time, features)
-        wide = jnp.promote_types(inputs.dtype, jnp.float32)
-        x, y = jnp.split(inputs.astype(wide), 2, axis=features)
-        turned = jnp.concatenate([x * cos - y * sin, y * cos + x * sin], axis=features)
-        return turned.astype(inputs.dtype)
+        return size
 
     def _angles(self, positions, size: int, rank: int, time: int, features: int):
         """Cosine and sine of the angles, in float32, shaped to broadcast."""
-        powers = -np.arange(0, size, 2) / size
-        speeds = np.asarray(self.max_wavelength**powers, np.float32)
+        scaling, base = self._scaling.value, self.max_wavelength
+        if scaling is None:
+            speeds = np.asarray(base ** (-np.arange(0, size, 2) / size), np.float32)
+        elif scaling.depends_on_length:
+            speeds = scaling.speeds(base, size, _lengths(positions))
+        else:
+            speeds = scaling.speeds(base, size)
         positions = jnp.asarray(positions, jnp.float32) / self.scaling_factor
         angles = (
             positions[..., None] * speeds
@@ -112,4 +172,16 @@ class RotaryEmbedding(Layer):
             angles = angles.swapaxes(1, 2)
         others = set(range(rank)) - {0, time, features}
         angles = jnp.expand_dims(angles, tuple(sorted(others)))
-        return jnp.cos(angles), jnp.sin(angles)
+        cos, sin = jnp.cos(angles), jnp.sin(angles)
+        if scaling is None or scaling.magnitude == 1:
+            return cos, sin
+        return cos * scaling.magnitude, sin * scaling.magnitude
+
+
+def _lengths(positions):
+    """Tokens of each row's text, ``[batch, 1, 1]``, or of all, ``[1, 1]``."""
+    ctx = forward_context.current()
+    lengths = None if ctx is None else ctx.text_lengths
+    if lengths is not None:
+        return lengths[:, None, None]
+    return jnp.asarray(positions).max(axis=-1, keepdims=True)[..., None] + 1

@@ -71,6 +71,9 @@ class KeyValueCache:
     def limit_positions(self, count: int) -> None:
         """Notes that there are no more than so many positions."""
 
+    def note_turning_length(self, count: int) -> None:
+        """Notes that all tokens of texts of more than ``count`` have other keys."""
+
     def _name(self, layer: Any) -> str:
         """The entry of this call."""
         ctx = forward_context.current()
@@ -171,12 +174,14 @@ class CacheProbe(KeyValueCache):
 
     Attributes:
         limit: The number of positions that there are, or ``None``.
+        turning_lengths: Lengths of texts beyond which all keys are others.
     """
 
     def __init__(self, places: jax.Array):
         super().__init__({})
         self._places = places
         self.limit: int | None = None
+        self.turning_lengths: set[int] = set()
 
     def positions(self, count):
         return self._places
@@ -187,6 +192,9 @@ class CacheProbe(KeyValueCache):
 
     def limit_positions(self, count):
         self.limit = count if self.limit is None else min(self.limit, count)
+
+    def note_turning_length(self, count):
+        self.turning_lengths.add(count)
 
 
 def current_cache() -> KeyValueCache | None:

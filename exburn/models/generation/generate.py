@@ -133,6 +133,7 @@ def generate(
     with on_device(self):
         trainer, programs, plan = _prepare(self, cache)
         length = max_new_tokens or _new_tokens(defaults, plan, prompts.longest)
+        plan = _without_wrong_keys(plan, prompts, length, cache)
         _check_fit(trainer, plan, prompts, length)
         _check_vectors(chooses, plan)
         _check_room(room, prompts, length)
@@ -270,7 +271,7 @@ def _prepare(model: Network, cache: Any) -> tuple[Trainer, Programs, GenerationP
                 _OP, f"the model cannot use a cache: {plan.why_not_cached}"
             )
     elif cache is not None:
-        plan = dataclasses.replace(plan, why_not_cached="cache=False", last=None)
+        plan = plan.without_cache("cache=False")
     return trainer, programs, plan
 
 
@@ -294,6 +295,26 @@ def _check_room(room: Any, prompts: Prompts, length: int) -> None:
             raise ArgumentError(
                 _OP, f"there is room for {size} tokens of a {what}, not for {needed}"
             )
+
+
+def _without_wrong_keys(
+    plan: GenerationPlan, prompts: Prompts, length: int, cache: Any
+) -> GenerationPlan:
+    """The plan, without a cache if keys in it would become wrong.
+
+    Raises:
+        ArgumentError: The call asks for a cache.
+    """
+    turn = plan.turning_length([len(row) for row in prompts.rows], length)
+    if turn is None or plan.why_not_cached is not None:
+        return plan
+    reason = (
+        f"texts of more than {turn} tokens have other angles of positions, and a row "
+        "becomes longer while it is written"
+    )
+    if cache:
+        raise ArgumentError(_OP, f"the cache cannot be used: {reason}")
+    return plan.without_cache(reason)
 
 
 def _check_vectors(sampler: Any, plan: GenerationPlan) -> None:

@@ -104,12 +104,17 @@ def run_model(
     ids: Any,
     cache: KeyValueCache | None,
     prepare: Any = None,
+    lengths: Any = None,
 ) -> Any:
-    """The scores of a model, ``[batch, time, vocabulary]``."""
+    """The scores of a model, ``[batch, time, vocabulary]``.
+
+    Args:
+        lengths: ``[batch]``: tokens of the texts; ``None`` if ``ids`` has no more.
+    """
     key = jax.random.key(0)  # of layers that draw at inference
     running = split.running(groups, training=False, key=key, prepare=prepare)
     with running as (call, ctx):
-        ctx.cache = cache
+        ctx.cache, ctx.text_lengths = cache, lengths
         return jax.tree.leaves(call((ids,), {}))[0]
 
 
@@ -135,7 +140,7 @@ class CachedMemory:
             elif self._last is not None:
                 _replace_node(copy, self._last, lambda layer: _AtLast(layer, lengths))
 
-        scores = run_model(self._split, groups, ids, cache, prepare)
+        scores = run_model(self._split, groups, ids, cache, prepare, lengths)
         if scores.shape[1] > 1:  # a class may run its layers by itself
             scores = take_last(scores, lengths)
         return cache.entries, scores[:, 0], jnp.zeros(())
@@ -187,7 +192,7 @@ class TextMemory:
             text = jnp.take_along_axis(text, places, axis=1)
             counts = counts - start
         prepare = None if watch is None else watch.put
-        scores = run_model(self._split, groups, text, None, prepare)
+        scores = run_model(self._split, groups, text, None, prepare, counts)
         return take_last(scores, counts)[:, 0]
 
 

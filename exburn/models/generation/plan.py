@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -32,6 +33,7 @@ class GenerationPlan:
         last: The node of the model's graph from which on the last position alone is
             needed, or ``None``.
         head: The node that makes scores of the tokens' vectors, or ``None``.
+        turning_lengths: Lengths of texts beyond which all keys in a cache are wrong.
     """
 
     split: SplitModule
@@ -40,6 +42,23 @@ class GenerationPlan:
     length: int | None
     last: int | None
     head: int | None = None
+    turning_lengths: tuple[int, ...] = ()
+
+    def without_cache(self, reason: str) -> GenerationPlan:
+        """The plan by which every step sees all tokens again."""
+        return dataclasses.replace(self, why_not_cached=reason, last=None)
+
+    def turning_length(self, lengths: Sequence[int], new: int) -> int | None:
+        """The length at which a row's keys in a cache become wrong, or ``None``.
+
+        Args:
+            lengths: Tokens of the prompts.
+            new: Tokens that are written, of which no pass sees the last one.
+        """
+        for turn in self.turning_lengths:
+            if any(length <= turn < length + new - 1 for length in lengths):
+                return turn
+        return None
 
 
 def fixed_length(model: Any) -> int | None:
@@ -76,7 +95,8 @@ def make_plan(model: Any, split: SplitModule, outputs: Any) -> GenerationPlan:
         return GenerationPlan(split, reason, None, length, None)
     reason, probe = _probe(split)
     last = None if reason is not None else _last_position(model, probe)
-    return GenerationPlan(split, reason, probe.limit, None, last, _head(model, probe))
+    head, turns = _head(model, probe), tuple(sorted(probe.turning_lengths))
+    return GenerationPlan(split, reason, probe.limit, None, last, head, turns)
 
 
 def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:
@@ -91,7 +111,9 @@ def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:
     def forward(groups: Any, ids: Any, places: Any) -> Any:
         """The model on ``[time, 1]``, so that positions are what rows are elsewhere."""
         probes.append(CacheProbe(places.T))
-        return run_model(split, groups, ids.T, probes[-1]).swapaxes(0, 1)
+        lengths = jnp.full(1, _TOKENS)  # of no account: told, not counted
+        scores = run_model(split, groups, ids.T, probes[-1], lengths=lengths)
+        return scores.swapaxes(0, 1)
 
     spec = jax.ShapeDtypeStruct((_TOKENS, 1), jnp.int32)
     try:
