@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from exburn.core.missing_names import refuser
 from exburn.data.documents import Document, DocumentPair
+from exburn.text.chat_template import CHATML, ChatTemplate
 from exburn.text.samplers import (
     Contrastive,
     Greedy,
@@ -26,6 +27,8 @@ from exburn.text.settings import TokenizerSettings
 from exburn.text.tokenizer import Tokenizer
 
 __all__ = [
+    "CHATML",
+    "ChatTemplate",
     "Contrastive",
     "Document",
     "DocumentPair",
