@@ -30,6 +30,7 @@ from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.module.building import spec_like
 from exburn.optimizers.contract import (
     eager,
+    eight_bits,
     exclusions,
     gradients,
     live,
@@ -112,6 +113,10 @@ class Optimizer(abc.ABC):
             It is an argument of its own because Keras' ``weight_decay`` means the
             decoupled kind, and the two train differently.
         weight_decay_exclusions: Patterns as for :meth:`exclude_from_weight_decay`.
+        state_bits: 32, or 8: slots of parameters of 4,096 entries or more take a byte
+            an entry, as in bitsandbytes. For the optimizers that name such slots in
+            ``eight_bit_slots``: Adam, AdamW, Lamb, Lion, RMSprop and SGD. Averages and
+            accumulated gradients stay in float32.
 
     Shape:
         params, grads: trees of equal structure and shapes, any rank → the same.
@@ -140,6 +145,9 @@ class Optimizer(abc.ABC):
     searches = False
     #: Whether parameters in 16-bit floats are updated in float32.
     widens = True
+    #: Slots that may be in 8 bits, by their names: whether they have signs. They must
+    #: begin as zeros, and a class whose rule is its own names its own.
+    eight_bit_slots: Mapping[str, bool] = {}
 
     __signature__: inspect.Signature
     #: Whether the constructor's last argument is **options, which ends up here.
@@ -227,6 +235,7 @@ class Optimizer(abc.ABC):
         name: str | None = None,
         l2_weight_decay: float | None = None,
         weight_decay_exclusions: Sequence[str] = (),
+        state_bits: int = 32,
         **unknown: Unpack[NoOptions],
     ):
         op = type(self).__name__
@@ -260,6 +269,7 @@ class Optimizer(abc.ABC):
             "gradient_accumulation_steps", gradient_accumulation_steps, 2
         )
         self.weight_decay_exclusions = tuple(weight_decay_exclusions)
+        self.state_bits = eight_bits.check_bits(self, state_bits)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Nothing would read it, and the training would go on as before.

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import is_known
-from exburn.optimizers.contract import complex_parameters, gradients
+from exburn.optimizers.contract import complex_parameters, eight_bits, gradients
 from exburn.optimizers.contract.exclusions import decays
 from exburn.optimizers.contract.newcomers import NEWCOMERS, apply_rules
 from exburn.optimizers.contract.rate import initial_rate
@@ -32,7 +32,8 @@ def make_state(optimizer: Any, params: Any, rate: float) -> dict[str, Any]:
     def make(tree):
         tree = complex_parameters.split(tree)
         wide = widen(tree)
-        state = {"inner": optimizer.init_rule(wide if optimizer.widens else tree)}
+        inner = optimizer.init_rule(wide if optimizer.widens else tree)
+        state = {"inner": eight_bits.initial(optimizer, inner)}
         if optimizer.accumulate > 1:
             sums = jax.tree.map(jnp.zeros_like, wide)
             state["accumulated"] = {"gradients": sums, "batches": jnp.int32(0)}
@@ -77,25 +78,24 @@ def step(
     if "rounded_off" in state:
         wide = with_remainders(wide, state["rounded_off"])
     example = jax.eval_shape(optimizer.init_rule, wide)
-    same_structure(op, state["inner"], example)
+    old = eight_bits.unpack(optimizer, state["inner"])
+    same_structure(op, old, example)
     grads = gradients.clip(
         grads, optimizer.clipnorm, optimizer.clipvalue, optimizer.global_clipnorm
     )
     grads, wide = _decay(optimizer, grads, wide, learning_rate)
     if NEWCOMERS in state:
         deltas, inner, groups = apply_rules(
-            optimizer, grads, state, wide, learning_rate
+            optimizer, grads, {**state, "inner": old}, wide, learning_rate
         )
         state = state | {NEWCOMERS: groups}
     else:
-        deltas, inner = optimizer.apply_rule(
-            grads, state["inner"], wide, learning_rate, count
-        )
+        deltas, inner = optimizer.apply_rule(grads, old, wide, learning_rate, count)
     exact = jax.tree.map(_sum, wide, deltas)
     new_state = {
         **state,
         "rate": {**state["rate"], "count": count + 1},
-        "inner": like(op, inner, state["inner"]),
+        "inner": eight_bits.pack(optimizer, like(op, inner, old)),
     }
     if "rounded_off" in state:
         new_params, new_state["rounded_off"] = split_off_remainders(exact, params)
