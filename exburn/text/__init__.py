@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from exburn.core.missing_names import refuser
 from exburn.data.documents import Document, DocumentPair
 from exburn.text.chat_template import CHATML, ChatTemplate
+from exburn.text.reading import DocumentReader
 from exburn.text.samplers import (
     Contrastive,
     Greedy,
@@ -32,6 +33,7 @@ __all__ = [
     "Contrastive",
     "Document",
     "DocumentPair",
+    "DocumentReader",
     "Greedy",
     "MinP",
     "RandomSampler",

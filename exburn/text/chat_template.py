@@ -49,6 +49,9 @@ class ChatTemplate:
             tools, else ``default``.
         tokens: What it knows of tokens, as ``bos_token``.
 
+    Attributes:
+        tokens: The same.
+
     Raises:
         ArgumentError, DataError: One of them is no text.
 
@@ -67,7 +70,7 @@ class ChatTemplate:
     ):
         one = isinstance(template, str)
         self._texts = Texts({"default": template} if one else template)
-        self._tokens = Texts(tokens or {})
+        self.tokens = Texts(tokens or {})
 
     def render(
         self,
@@ -123,7 +126,7 @@ class ChatTemplate:
         """
         schemas = None if tools is None else plain_value(list(tools), "tools")
         values = {
-            **self._tokens,
+            **self.tokens,
             "messages": read_messages(messages),
             "tools": schemas,
             "documents": None,
@@ -180,11 +183,11 @@ class ChatTemplate:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ChatTemplate) and (
-            (self._texts, self._tokens) == (other._texts, other._tokens)
+            (self._texts, self.tokens) == (other._texts, other._tokens)
         )
 
     def __hash__(self) -> int:
-        return hash((self._texts, self._tokens))
+        return hash((self._texts, self.tokens))
 
     def __repr__(self) -> str:
         size = sum(map(len, self._texts.values()))
