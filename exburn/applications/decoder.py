@@ -9,6 +9,7 @@ from exburn.applications.text_model import TextModel
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.layers import Input
+from exburn.losses import SparseCategoricalCrossentropy
 from exburn.module.variable import Static
 from exburn.text.defaults import GenerationDefaults
 
@@ -38,6 +39,10 @@ class Decoder(TextModel):
             ArgumentError: A value is out of range, or a name unknown.
         """
         self._generation = Static(GenerationDefaults.of(defaults))
+
+    def default_loss(self) -> SparseCategoricalCrossentropy:
+        """The loss that ``compile`` takes without ``loss=``: of the next tokens."""
+        return SparseCategoricalCrossentropy(from_logits=True)
 
     @property
     def generation(self) -> GenerationDefaults:
