@@ -15,7 +15,6 @@ from exburn.core.precision import (
     FloatDTypePolicy,
     GPTQDTypePolicy,
     Int4DTypePolicy,
-    NF4DTypePolicy,
     QuantizedDTypePolicy,
     QuantizedFloat8DTypePolicy,
 )
@@ -28,7 +27,6 @@ __all__ = [
     "FloatDTypePolicy",
     "GPTQDTypePolicy",
     "Int4DTypePolicy",
-    "NF4DTypePolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",
     "deserialize",

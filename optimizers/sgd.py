@@ -41,8 +41,6 @@ class SGD(Optimizer):
     Learning*, 2013.
     """
 
-    eight_bit_slots = {"trace": True}
-
     def __init__(
         self,
         learning_rate: Any = 0.01,

@@ -1,8 +1,8 @@
 """Networks that others have trained: Keras' for images, and further families.
 
 Each of Keras' is a function that makes a model; ``weights="imagenet"`` downloads Keras'
-file. EfficientNet-Lite, ViT, BERT, GPT-2 and Llama are classes, whose
-``from_pretrained`` reads a folder of another library; the last two write texts.
+file. EfficientNet-Lite, ViT, BERT, GPT-2, Llama and Decoder are classes, whose
+``from_pretrained`` reads a folder of another library; the last three write texts.
 All of them know their inputs and classes: ``model.preprocess``, ``model.decode``.
 Families are modules: ``applications.resnet`` has ``preprocess_input`` and
 ``decode_predictions`` of its own.
@@ -47,6 +47,7 @@ from exburn.applications.convnext import (
     ConvNeXtTiny,
     ConvNeXtXLarge,
 )
+from exburn.applications.decoder import Decoder
 from exburn.applications.densenet import (
     DenseNet121,
     DenseNet169,
@@ -138,6 +139,7 @@ __all__ = [
     "ConvNeXtSmall",
     "ConvNeXtTiny",
     "ConvNeXtXLarge",
+    "Decoder",
     "DenseNet121",
     "DenseNet169",
     "DenseNet201",

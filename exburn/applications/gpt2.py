@@ -21,7 +21,7 @@ from exburn.applications.config_tables import (
     activation_name,
     class_of,
 )
-from exburn.applications.decoder import Decoder, check_heads, check_sizes, tokens
+from exburn.applications.decoder import TokenScorer, check_heads, check_sizes, tokens
 from exburn.applications.generation_files import GENERATION_NAMES, generation_of
 from exburn.applications.transformer import start
 from exburn.core.registry import register_builtin
@@ -77,7 +77,7 @@ _TIED = [(r"lm_head\.weight", None)]  # the table of the tokens
 
 
 @register_builtin
-class GPT2(Decoder):
+class GPT2(TokenScorer):
     """The GPT-2 network; by default the one of 124 million parameters.
 
     Token numbers in, scores of the next token out: ``fit`` trains it on sequences and

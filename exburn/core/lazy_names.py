@@ -37,6 +37,7 @@ TYPES = {"exburn.models.model": "Model"}
 CLASSES = {
     "exburn.applications.bert": "BERT",
     "exburn.applications.convnext": "LayerScale",
+    "exburn.applications.decoder": "Decoder",
     "exburn.applications.efficientnet_lite": "EfficientNetLite",
     "exburn.applications.gpt2": "GPT2",
     "exburn.applications.image_network": "ImageNetwork",

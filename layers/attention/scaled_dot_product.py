@@ -97,7 +97,7 @@ def attend_by_weights(
         scores = jnp.einsum(
             "btkgh,bskh->bkgts", query, key, preferred_element_type=wide
         ).reshape(batch, heads, targets, sources)
-    scores = bounded(scores, soft_cap)
+    scores = bound_scores(scores, soft_cap)
     seen = position_mask(targets, sources, causal=causal, window=window)
     if mask is not None:
         seen = mask if seen is None else mask & seen
@@ -113,11 +113,11 @@ def attend_by_weights(
     return out.swapaxes(1, 2), weights
 
 
-def bounded(scores, soft_cap: float | None):
+def bound_scores(scores, soft_cap: float | None):
     """``cap * tanh(scores / cap)``; the scores themselves without a cap.
 
     Example:
-        >>> bounded(jnp.array([1e6, 0.0]), 2.0).tolist()
+        >>> bound_scores(jnp.array([1e6, 0.0]), 2.0).tolist()
         [2.0, 0.0]
     """
     return scores if soft_cap is None else soft_cap * jnp.tanh(scores / soft_cap)

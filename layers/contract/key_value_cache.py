@@ -22,7 +22,7 @@ from jax import lax
 
 from exburn.core import forward_context
 from exburn.errors import ArgumentError
-from exburn.layers.attention.scaled_dot_product import bounded
+from exburn.layers.attention.scaled_dot_product import bound_scores
 
 Entry = tuple[jax.Array, ...]
 
@@ -139,7 +139,7 @@ class StepCache(KeyValueCache):
         )
         wide = jnp.promote_types(query.dtype, jnp.float32)
         scores = jnp.einsum("bkgh,bksh->bkgs", query, keys, preferred_element_type=wide)
-        scores = bounded(scores, soft_cap)
+        scores = bound_scores(scores, soft_cap)
         seen = self._readable(window, keys.shape[2])[:, None, None]
         weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
         out = jnp.einsum("bkgs,bksv->bkgv", weights.astype(values.dtype), values)

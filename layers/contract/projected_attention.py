@@ -113,10 +113,8 @@ class ProjectedAttention(Layer):
                 hint="Leave out flash_attention=True, or logit_soft_cap.",
             )
         self.flash_attention = flash_attention
-        for option, value in (("scale", scale), ("logit_soft_cap", logit_soft_cap)):
-            if value is not None:
-                value = check_number(op, option, value, open_low=True)
-            setattr(self, option, value)
+        self.scale = _check_factor(op, "scale", scale)
+        self.logit_soft_cap = _check_factor(op, "logit_soft_cap", logit_soft_cap)
         self.use_gate = bool(use_gate)
         self.seed = check_seed(type(self).__name__, seed)
         self.rotary = _check_part(op, "rotary", rotary, "RotaryEmbedding()")
@@ -365,6 +363,11 @@ class ProjectedAttention(Layer):
     def _drop(self, weights):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)
         return jnp.where(keep, weights / share, 0)
+
+
+def _check_factor(op: str, option: str, value: float | None) -> float | None:
+    """The number, which is positive, or None."""
+    return None if value is None else check_number(op, option, value, open_low=True)
 
 
 def _check_part(op: str, option: str, value: Any, example: str) -> Any:

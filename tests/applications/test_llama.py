@@ -79,13 +79,16 @@ def test_bad_arguments_are_errors(options, text):
 @pytest.mark.parametrize(
     ("told", "text"),
     [
-        ({"rope_scaling": {"type": "linear"}}, "needs a 'factor'"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "'rope_scaling.rope_type' in config"),
-        ({"rope_parameters": {"type": "dynamic"}}, "'rope_parameters.type' in config"),
-        ({"rope_parameters": {"beta_fast": 32}}, "'rope_parameters.beta_fast'"),
+        ({"rope_scaling": {"type": "linear"}}, "'linear' scaling .* needs factor"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "needs factor, low_freq_factor"),
+        ({"rope_parameters": {"type": "polar"}}, "'rope_parameters.type' in config"),
+        ({"rope_parameters": {"beta_fast": 32}}, "does not take: 'beta_fast'"),
         ({"rope_parameters": 3}, "must be an object"),
-        ({"head_dim": 7}, "'head_dim' in config.json must be"),
-        ({"attention_bias": True}, "'attention_bias' in config.json must be False"),
+        ({"head_dim": 7.5}, "'head_dim' in config.json must be"),
+        (
+            {"attention_bias": 1},
+            "'attention_bias' in config.json must be true or false",
+        ),
         ({"sliding_window": 3}, "'sliding_window'"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "'architectures'"),
         ({"hidden_act": "leaky_relu"}, "'hidden_act' in config.json must be one of"),

@@ -8,7 +8,6 @@ from exburn.core.precision.quantized import (
     AWQDTypePolicy,
     GPTQDTypePolicy,
     Int4DTypePolicy,
-    NF4DTypePolicy,
     QuantizedDTypePolicy,
     QuantizedFloat8DTypePolicy,
 )
@@ -21,7 +20,6 @@ __all__ = [
     "FloatDTypePolicy",
     "GPTQDTypePolicy",
     "Int4DTypePolicy",
-    "NF4DTypePolicy",
     "PrecisionPolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",

@@ -1,0 +1,209 @@
+"""Tiny folders of each family as ``transformers`` writes them, and what it computes.
+
+Run by Python with ``torch`` and ``transformers``, this file writes the folders beside
+it anew: ``python tests/applications/families/make.py``. Each has in ``expected.npz``
+the scores of ``ids`` in float32, the tokens that are written greedily after ``PROMPTS``
+of each row, and the norm of the gradient of each tensor.
+
+``python tests/applications/families/make.py check FOLDER`` compares the scores of
+folders that ExBurn has written, as ``FOLDER/qwen3``, with the recorded ones.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+PROMPTS = (3, 7, 5)
+NEW = 10
+
+SMALL = {
+    "vocab_size": 19,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.02,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 100.0,
+    "short_factor": [1.5],
+    "long_factor": [3.0],
+    "original_max_position_embeddings": 32,
+    "partial_rotary_factor": 0.5,
+}
+CASES = {
+    "llama": (
+        "Llama",
+        {
+            "attention_bias": True,
+            "mlp_bias": True,
+            "head_dim": 6,
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 50.0,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            },
+        },
+    ),
+    "mistral": (
+        "Mistral",
+        {"head_dim": 6, "sliding_window": 4, "num_attention_heads": 2},
+    ),
+    "qwen2": (
+        "Qwen2",
+        {
+            "use_sliding_window": True,
+            "sliding_window": 3,
+            "max_window_layers": 1,
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 50.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+            },
+        },
+    ),
+    "qwen3": (
+        "Qwen3",
+        {
+            "head_dim": 6,
+            "rope_parameters": {
+                "rope_type": "linear",
+                "rope_theta": 100.0,
+                "factor": 2.0,
+            },
+        },
+    ),
+    "gemma": ("Gemma", {"head_dim": 4, "num_key_value_heads": 1}),
+    "gemma2": (
+        "Gemma2",
+        {
+            "head_dim": 4,
+            "sliding_window": 3,
+            "query_pre_attn_scalar": 2,
+            "attn_logit_softcapping": 1.5,
+            "final_logit_softcapping": 2.0,
+            "num_hidden_layers": 3,
+        },
+    ),
+    "gemma3_text": (
+        "Gemma3",
+        {
+            "head_dim": 4,
+            "sliding_window": 3,
+            "query_pre_attn_scalar": 9,
+            "layer_types": [
+                "sliding_attention",
+                "full_attention",
+                "sliding_attention",
+            ],
+            "num_hidden_layers": 3,
+            "rope_parameters": {
+                "full_attention": {
+                    "rope_type": "linear",
+                    "factor": 3.0,
+                    "rope_theta": 400.0,
+                },
+                "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+            },
+        },
+    ),
+    "phi3": (
+        "Phi3",
+        {"sliding_window": 5, "hidden_size": 16, "rope_parameters": LONG},
+    ),
+    "smollm3": (
+        "SmolLM3",
+        {
+            "num_hidden_layers": 4,
+            "no_rope_layers": [1, 0, 1, 0],
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+        },
+    ),
+    "olmo2": ("Olmo2", {"attention_bias": True}),
+}
+
+
+def peer_of(name):
+    import torch
+    import transformers
+
+    title, options = CASES[name]
+    kind = "Gemma3TextConfig" if title == "Gemma3" else f"{title}Config"
+    config = getattr(transformers, kind)(**SMALL | options)
+    config._attn_implementation = "eager"
+    peer = getattr(transformers, f"{title}ForCausalLM")(config).eval()
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in peer.parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.copy_(0.7 * noise if weight.ndim > 1 else weight + 0.3 * noise)
+    return peer
+
+
+def record(name):
+    import torch
+
+    folder, peer = HERE / name, peer_of(name)
+    peer.save_pretrained(folder)
+    ids = np.random.default_rng(3).integers(0, SMALL["vocab_size"], (3, 13))
+    tokens = torch.from_numpy(ids)
+    logits = peer(tokens).logits
+    targets, scores = tokens[:, 1:].flatten(), logits[:, :-1].flatten(0, 1)
+    torch.nn.functional.cross_entropy(scores, targets).backward()
+    expected = {"ids": ids.astype("int32"), "logits": logits.detach().numpy()}
+    for path, weight in peer.named_parameters():
+        expected[f"gradient/{path}"] = np.float32(weight.grad.norm())
+    for row, length in enumerate(PROMPTS):
+        prompt = tokens[row : row + 1, :length]
+        written = peer.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=NEW,
+            do_sample=False,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
+        expected[f"written/{row}"] = written[0, length:].numpy().astype("int32")
+    np.savez_compressed(folder / "expected.npz", **expected)
+
+
+def check(root):
+    """Says how far the scores of folders that ExBurn wrote are from the recorded."""
+    import torch
+    import transformers
+
+    for name, (title, _) in CASES.items():
+        if not (root / name).is_dir():
+            continue
+        recorded = np.load(HERE / name / "expected.npz")
+        peer = getattr(transformers, f"{title}ForCausalLM").from_pretrained(
+            root / name, attn_implementation="eager", dtype=torch.float32
+        )
+        with torch.no_grad():
+            found = peer(torch.from_numpy(recorded["ids"].astype("int64"))).logits
+        apart = np.abs(found.numpy() - recorded["logits"]).max()
+        print(name, json.dumps(float(apart / np.abs(recorded["logits"]).max())))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["check"]:
+        check(Path(sys.argv[2]))
+    else:
+        for case in sys.argv[1:] or CASES:
+            record(case)
