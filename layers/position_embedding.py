@@ -14,6 +14,7 @@ from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.layers.contract.key_value_cache import current_cache
+from exburn.layers.contract.segments import token_positions
 from exburn.module.layer import Layer
 from exburn.module.layer_options import LayerOptions
 
@@ -31,7 +32,8 @@ class PositionEmbedding(Layer):
     Call arguments:
         inputs: What has the positions and the number of features.
         start_index: Position of the first step. While a model generates, the positions
-            are those of the tokens that the pass is about.
+            are those of the tokens that the pass is about; in packed rows they begin
+            again with each document.
 
     Shape:
         x: [batch, time, features] → the same
@@ -91,8 +93,8 @@ class PositionEmbedding(Layer):
             )
         if cache is not None:
             cache.limit_positions(self.sequence_length)
-            places = cache.positions(time) + start_index
-            rows = jnp.take(table, places, 0, mode="clip")
+        if (places := token_positions(time)) is not None:
+            rows = jnp.take(table, places + start_index, 0, mode="clip")
         elif isinstance(time, int) and isinstance(start_index, int):
             rows = lax.slice_in_dim(table, start_index, start_index + time)
         else:

@@ -58,6 +58,7 @@ class Context:
             and the positions of its tokens: a ``KeyValueCache``; else ``None``.
         text_lengths: ``[batch]``: tokens of the rows' texts, of which the pass may see
             more, that fill them up, or ``None`` where all that it sees is text.
+        segments: The documents of packed rows: ``Segments``; else ``None``.
     """
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
@@ -77,6 +78,7 @@ class Context:
             self.interceptors = (ResultLayouts(distribution),)
         self.cache: Any = None
         self.text_lengths: Any = None
+        self.segments: Any = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
         self.tables: Any = None
@@ -96,6 +98,7 @@ class Context:
         part.asked, part.in_fit = self.asked, self.in_fit
         part.root, part.cache = self.root, self.cache
         part.text_lengths = self.text_lengths
+        part.segments = self.segments
         part.interceptors = tuple(i for i in self.interceptors if not i.keeps_arrays)
         part.running, part.began_at = self.running, self.began_at
         part._draws = self._draws

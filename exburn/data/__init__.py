@@ -31,6 +31,7 @@ from exburn.data.frames import (
     is_frame,
     read_columns,
 )
+from exburn.data.packed import PackedTokens, has_packed, is_packed
 from exburn.data.padded import Padded, has_padded, is_padded, plain_values
 from exburn.data.ragged import RaggedArray, is_ragged
 from exburn.data.ragged_dataset import RaggedDataset
@@ -42,6 +43,7 @@ __all__ = [
     "Document",
     "DocumentPair",
     "Exhausted",
+    "PackedTokens",
     "Padded",
     "PyDataset",
     "RaggedArray",
@@ -56,8 +58,10 @@ __all__ = [
     "column_names",
     "frame_array",
     "has_columns",
+    "has_packed",
     "has_padded",
     "is_frame",
+    "is_packed",
     "is_padded",
     "is_ragged",
     "leaves",

@@ -17,6 +17,7 @@ from exburn.data.adapting import ADAPTERS
 from exburn.data.array_dataset import ArrayDataset
 from exburn.data.checks import prepare
 from exburn.data.frames import ReadOptions, is_frame
+from exburn.data.packed import PackedTokens
 from exburn.data.ragged import is_ragged, is_ragged_tensor
 from exburn.data.ragged_dataset import RaggedDataset
 from exburn.data.stream_dataset import StreamDataset
@@ -54,7 +55,8 @@ def as_dataset(
         >>> as_dataset(np.zeros((4, 2)), np.zeros(4)).size
         4
     """
-    plain = isinstance(x, np.ndarray | jax.Array | Mapping | list | tuple)
+    arrays_of = np.ndarray | jax.Array | Mapping | list | tuple | PackedTokens
+    plain = isinstance(x, arrays_of)
     dataset, arrays = None, plain or x is None or is_ragged_tensor(x)
     if isinstance(x, ArrayDataset | StreamDataset):
         dataset = x

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.data.packed import PackedTokens
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
@@ -44,12 +46,18 @@ def has_padded(tree: Any) -> bool:
 
 
 def plain_values(tree: Any) -> Any:
-    """A tree with the values in the place of padded rows.
+    """A tree with the values in the place of padded rows, the tokens of packed ones.
 
     Example:
         >>> plain_values({"a": Padded(1, 2)})
         {'a': 1}
     """
+
+    def plain(leaf: Any) -> Any:
+        if isinstance(leaf, PackedTokens):
+            return leaf.tokens
+        return leaf.values if is_padded(leaf) else leaf
+
     return jax.tree.map(
-        lambda leaf: leaf.values if is_padded(leaf) else leaf, tree, is_leaf=is_padded
+        plain, tree, is_leaf=lambda leaf: isinstance(leaf, Padded | PackedTokens)
     )

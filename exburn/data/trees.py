@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.data.packed import PackedTokens
 from exburn.data.padded import Padded
 
 Tree = Any
@@ -34,6 +35,9 @@ def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str,
     elif isinstance(tree, Padded):
         yield name, tree.values
         yield f"lengths of {name}", tree.lengths
+    elif isinstance(tree, PackedTokens):
+        yield name, tree.tokens
+        yield f"segments of {name}", tree.segments
     else:
         yield name, tree
 
@@ -123,4 +127,7 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tr
     if isinstance(tree, Padded):
         lengths = function(f"lengths of {name}", tree.lengths)
         return Padded(function(name, tree.values), lengths, tree.axis)
+    if isinstance(tree, PackedTokens):
+        segments = function(f"segments of {name}", tree.segments)
+        return PackedTokens(function(name, tree.tokens), segments)
     return function(name, tree)

@@ -31,6 +31,7 @@ from exburn.module.policies import follow_map, spread_policy, spread_precision
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
 from exburn.module.traversal import direct_layers
 from exburn.module.variable import OwnState, Static
+from exburn.training.packed_rows import enter
 
 if TYPE_CHECKING:
 
@@ -232,6 +233,9 @@ class Network(_ModelMembers):
         if args and self.reads_strings and not has_symbol((args, kwargs)):
             args = (self.encode_inputs(args[0]), *args[1:])
         return super().__call__(*args, **kwargs)
+
+    def _enter(self, ctx: Any, args: tuple) -> tuple:
+        return (enter(args[0], ctx), *args[1:]) if args else args
 
     @overridable
     def build(self, input_shape: Any = None) -> None:

@@ -12,7 +12,7 @@ from jax import default_device
 
 from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import CallbackList
-from exburn.data import RaggedDataset, StreamDataset
+from exburn.data import RaggedDataset, StreamDataset, has_packed
 from exburn.data.trees import NAMES
 from exburn.errors import ArgumentError, DataError, LayoutError
 from exburn.models.arguments import (
@@ -36,6 +36,7 @@ from exburn.training.agreement import telling_failures
 from exburn.training.check import ValueCheck
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
+from exburn.training.packed_rows import check_packed_model
 from exburn.training.padding_probe import check_model_rows
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
@@ -87,6 +88,10 @@ def prepare(
     if kind == "predict" and spec is not None:
         check_rows(op, batch[0], spec)
     targets = kind != "predict"
+    if has_packed(batch[0]) and spec is not None:
+        stream = isinstance(dataset, StreamDataset)
+        rows = batch[0] if stream else dataset.take(slice(0, 1))[0]
+        check_packed_model(preparer, rows, op)
     finite = targets and run.check_numerics
     check = ValueCheck(preparer, spec, op, finite, targets)
 

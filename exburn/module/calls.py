@@ -114,6 +114,7 @@ def call_outermost(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     ctx.paths, reaching = survey(layer)
     try:
         with forward_context.forward(ctx), as_reached(layer, reaching):
+            args = layer._enter(ctx, args)
             outputs = call_arrays(layer, args, kwargs)
     except ValueError as error:
         arrays = dict(zip(layer._call_info.order, args, strict=False)) | kwargs

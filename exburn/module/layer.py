@@ -445,6 +445,14 @@ class Layer(nnx.Module, metaclass=LayerType):
             leave_boundary(error)
             raise
 
+    def _enter(self, ctx: Any, args: tuple) -> tuple:
+        """The arguments of a call that begins a forward pass, which may be told more.
+
+        Args:
+            ctx: The context of the pass.
+        """
+        return args
+
     @property
     def losses(self) -> list[jax.Array]:
         """What the last call of this layer added, and the penalties of its weights.

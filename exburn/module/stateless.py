@@ -133,6 +133,7 @@ def stateless_call(
         self, *values, training=bool(training), op="stateless_call"
     ) as run:
         run.ctx.asked = training is not None
+        args = run.copy._enter(run.ctx, args)
         outputs = run.copy._call_arrays(args, kwargs)
         result = outputs, run.rest, run.copy.losses
     if outer is not None:  # a loss or a metric may follow

@@ -17,7 +17,7 @@ from exburn.constraints import apply_constraints, constraints_of
 from exburn.core import forward_context, random_keys
 from exburn.core.forward_context import Interceptor
 from exburn.core.substitution import Substitution, current, stand_in, substituting
-from exburn.data import has_padded
+from exburn.data import has_packed, has_padded
 from exburn.errors import ShapeError
 from exburn.module.building import materialize, spec_like, untouched_metrics
 from exburn.module.copying import paths_of, standing_for
@@ -29,6 +29,7 @@ from exburn.module.variable import Buffer, Weight
 from exburn.runtime.donation import own_variables
 from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training.numbers import Number, as_arguments, give, holding
+from exburn.training.packed_rows import enter
 from exburn.training.row_axes import RowTracker, Survey, survey_specs
 
 Arrays = dict[str, Any]
@@ -176,7 +177,9 @@ class SplitModule:
     ) -> Callable:
         """The function of a pass that is under way, as inputs of some form need it."""
         if not has_padded(x):
-            return call
+            if not has_packed(x):
+                return call
+            return lambda args, kwargs: call((enter(args[0], ctx), *args[1:]), kwargs)
         tracker = RowTracker(x, self.survey(groups, x, ctx.training))
         return functools.partial(tracker.run, call, ctx)
 

@@ -42,12 +42,9 @@ _POINTWISE = (
     layers.PositionEmbedding,
     layers.Rescaling,
 )
-_ATTENTION = (
-    layers.MultiHeadAttention,
-    layers.GroupedQueryAttention,
-    layers.Attention,
-    layers.AdditiveAttention,
-)
+ATTENTION = (layers.MultiHeadAttention, layers.GroupedQueryAttention)
+"""Layers of attention that keep to the documents of packed rows."""
+_ATTENTION = (*ATTENTION, layers.Attention, layers.AdditiveAttention)
 _MASKED = (
     layers.RNN,
     layers.Bidirectional,
@@ -134,6 +131,48 @@ def rule_of(layer: Any, path: str, inside: Any, ndim: int) -> Rule:
     if reason := _mixes(layer, ndim):
         raise _refuse(layer, path, reason)
     return _PLAIN
+
+
+def check_packed_layer(layer: Any, path: str, ndim: int) -> None:
+    """Raises if a layer would mix the documents of packed rows.
+
+    Args:
+        path: What errors call it.
+        ndim: Axes of its input.
+
+    Raises:
+        ShapeError: It would.
+    """
+    if layer.is_model or isinstance(layer, ATTENTION):
+        return
+    if is_foreign(layer) or isinstance(layer, layers.Lambda | PureLayer):
+        return  # which the whole model is tried for
+    reason = _reason_against_packed(layer, ndim)
+    if layer.activity_regularizer is not None:
+        reason = "its activity_regularizer counts what fills rows up"
+    if reason is not None:
+        raise ShapeError(
+            path,
+            f"a {type(layer).__name__} cannot take packed rows: {reason}",
+            hint="Give the model the documents one by one, as rows of unlike lengths.",
+        )
+
+
+def _reason_against_packed(layer: Any, ndim: int) -> str | None:
+    """Why a layer would mix documents; ``None`` if it computes each token."""
+    if isinstance(layer, layers.RNN | layers.Bidirectional):
+        return "its state goes on from document to document"
+    if isinstance(layer, Convolution | Pooling):
+        return "its windows reach from document to document"
+    if isinstance(layer, layers.GlobalAveragePooling1D | layers.GlobalMaxPooling1D):
+        return "it pools over all documents of a row"
+    if isinstance(layer, layers.BatchNormalization):
+        return "its statistics would be those of what fills rows up, too"
+    if isinstance(layer, layers.Attention | layers.AdditiveAttention):
+        return "it knows of no documents"
+    if isinstance(layer, layers.Softmax):
+        return _of_axes(layer.axis, ndim)
+    return None if isinstance(layer, _POINTWISE) else _mixes(layer, ndim)
 
 
 def _lowest(x: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from exburn.data import has_padded, plain_values
+from exburn.data import has_packed, has_padded, plain_values
 from exburn.errors import ArgumentError, ShapeError
 from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
@@ -152,8 +152,12 @@ class Preparer:
         holder = self.holder
         self.batch_specs.pop(kind, None)
         own = overrides(holder.module, f"{kind}_step")
-        if has_padded(x):
-            self._check_own(own)
+        for has_rows, rows in (
+            (has_padded, "rows of unlike lengths"),
+            (has_packed, "packed rows"),
+        ):
+            if has_rows(x):
+                self._check_own(own, rows)
         self.splitter.build(plain_values(x), own)
         if holder.scale_loss():
             self.program_cache.clear()
@@ -193,7 +197,7 @@ class Preparer:
             self.custom.names(kind),
         )
 
-    def _check_own(self, own: Any) -> None:
+    def _check_own(self, own: Any, rows: str) -> None:
         """Raises if code of the model's would see filled-up positions without masks."""
         name = type(self.holder.module).__name__
         loss = getattr(self.holder.module, "own_compute_loss", None)
@@ -201,7 +205,7 @@ class Preparer:
             what = "step" if own else "compute_loss"
             raise ShapeError(
                 name,
-                f"a model with a {what} of its own cannot take rows of unlike lengths",
+                f"a model with a {what} of its own cannot take {rows}",
                 hint="Fill them up, with a mask of your own: "
                 "exburn.utils.pad_sequences(rows, padding='post').",
             )

@@ -15,6 +15,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.contract.key_value_cache import current_cache
 from exburn.layers.contract.rotary_scaling import RotaryScaling
+from exburn.layers.contract.segments import current_segments, token_positions
 from exburn.module.layer import Layer
 from exburn.module.layer_options import LayerOptions
 from exburn.module.variable import Static
@@ -52,7 +53,8 @@ class RotaryEmbedding(Layer):
         inputs: Queries or keys.
         start_index: Position of the first step.
         positions: [time] or [batch, time]: the position of each step, instead. While a
-            model generates they are those of the tokens that the pass is about.
+            model generates they are those of the tokens that the pass is about; in
+            packed rows they begin again with each document.
 
     Shape:
         x: [batch, time, …, size] → same
@@ -117,8 +119,8 @@ class RotaryEmbedding(Layer):
         size = self._turned_size(inputs, features)
         cache, count = current_cache(), inputs.shape[time]
         if positions is None:
-            own = jnp.arange(count) if cache is None else cache.positions(count)
-            positions = own + start_index
+            own = token_positions(count)
+            positions = (jnp.arange(count) if own is None else own) + start_index
         scaling = self._scaling.value
         if cache is not None and scaling is not None and scaling.turning_length:
             cache.note_turning_length(scaling.turning_length)
@@ -179,7 +181,12 @@ class RotaryEmbedding(Layer):
 
 
 def _lengths(positions):
-    """Tokens of each row's text, ``[batch, 1, 1]``, or of all, ``[1, 1]``."""
+    """Tokens of each row's text, ``[batch, 1, 1]``, or of all, ``[1, 1]``.
+
+    In packed rows those of each token's document, ``[batch, time, 1]``.
+    """
+    if (segments := current_segments()) is not None:
+        return segments.lengths()[..., None]
     ctx = forward_context.current()
     lengths = None if ctx is None else ctx.text_lengths
     if lengths is not None:

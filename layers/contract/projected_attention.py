@@ -15,6 +15,7 @@ from exburn.core.checks import check_count, check_float, check_number, check_see
 from exburn.core.methods import overridable
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.attention.scaled_dot_product import attend, attend_by_weights
+from exburn.layers.attention.segment_blocks import attend_by_blocks, goes_by_blocks
 from exburn.layers.contract.attention_positions import Fold
 from exburn.layers.contract.joint_projection import (
     attend_short,
@@ -22,6 +23,7 @@ from exburn.layers.contract.joint_projection import (
     project,
 )
 from exburn.layers.contract.key_value_cache import current_cache, refuse
+from exburn.layers.contract.segments import current_segments, with_segments
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
 from exburn.module.layer_options import UnregularizedOptions
@@ -238,7 +240,11 @@ class ProjectedAttention(Layer):
                 scores=return_attention_scores,
                 folded=not fold.trivial,
             )
+        segments = current_segments()
+        if segments is not None:
+            segments.check(self, query, key, value)
         reads_all = mask is None and not (use_causal_mask or return_attention_scores)
+        reads_all = reads_all and segments is None
         if reads_all and cache is None and same and attends_short(self, x, training):
             out, weights = attend_short(self, x), None
         else:
@@ -335,6 +341,7 @@ class ProjectedAttention(Layer):
         )
         if near is not None:
             mask = near if mask is None else mask & near
+        mask = with_segments(mask)
         if mask is not None and mask.shape[1] == 1:
             mask = mask[:, 0]
         heads, key_heads, _, _ = self._heads
@@ -354,10 +361,17 @@ class ProjectedAttention(Layer):
                     "the keys",
                 )
             drop = self._drop if drops else None
+            options["mask"] = with_segments(mask)
             return attend_by_weights(query, key, value, drop=drop, **options)
+        segments, options["mask"] = current_segments(), with_segments(mask)
         cudnn = self.logit_soft_cap is None and takes_cudnn(
-            self.name, self.flash_attention, query, key, value, mask
+            self.name, self.flash_attention, query, key, value, options["mask"]
         )
+        if segments is not None and mask is None:
+            if goes_by_blocks(*query.shape[:2], cudnn):
+                del options["mask"]
+                out = attend_by_blocks(query, key, value, segments.numbers, **options)
+                return out, None
         return attend(query, key, value, cudnn=cudnn, **options), None
 
     def _drop(self, weights):
