@@ -15,6 +15,7 @@ from exburn.core.precision import (
     FloatDTypePolicy,
     GPTQDTypePolicy,
     Int4DTypePolicy,
+    NF4DTypePolicy,
     QuantizedDTypePolicy,
     QuantizedFloat8DTypePolicy,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "FloatDTypePolicy",
     "GPTQDTypePolicy",
     "Int4DTypePolicy",
+    "NF4DTypePolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",
     "deserialize",

@@ -231,10 +231,14 @@ class ReversibleEmbedding(Embedding):
         if self.tie_weights:
             logits = self._scores(x)
         else:
-            logits = x @ self.cast(self.reverse_embeddings, dtype)
+            logits = self._own_scores(x)
         if self.logit_soft_cap is not None:
             logits = jnp.tanh(logits / self.logit_soft_cap) * self.logit_soft_cap
         return logits
+
+    def _own_scores(self, x):
+        """Products of the vectors with the columns of a table of their own."""
+        return x @ self.cast(self.reverse_embeddings, x.dtype)
 
     def _scores(self, x):
         """Products of the vectors with all rows of the table."""

@@ -117,6 +117,8 @@ class Adam(Optimizer):
     al., *On the Convergence of Adam and Beyond*, 2018 (AMSGrad).
     """
 
+    eight_bit_slots = {"m": True, "v": False, "v_max": False}
+
     def __init__(
         self,
         learning_rate: Any = 0.001,

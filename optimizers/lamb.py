@@ -40,6 +40,8 @@ class Lamb(Optimizer):
     Minutes*, 2020.
     """
 
+    eight_bit_slots = {"mu": True, "nu": False}
+
     def __init__(
         self,
         learning_rate: Any = 0.001,

@@ -38,6 +38,8 @@ class Lion(Optimizer):
     Source: Chen et al., *Symbolic Discovery of Optimization Algorithms*, 2023.
     """
 
+    eight_bit_slots = {"mu": True}
+
     def __init__(
         self,
         learning_rate: Any = 0.001,

@@ -200,6 +200,10 @@ class LossScaleOptimizer(Optimizer):
         return self._inner.accumulate
 
     @property
+    def weighs_batches(self) -> bool:
+        return self._inner.weighs_batches
+
+    @property
     def schedule(self):
         return self._inner.schedule
 

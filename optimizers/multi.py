@@ -207,6 +207,7 @@ class MultiOptimizer(Optimizer):
         if places:
             return places[0]
         optimizer.loss_scale_factor = self.loss_scale_factor
+        optimizer._by_tokens = self._by_tokens
         if self._scale != 1.0:
             optimizer.scale = self._scale
         self._optimizers.append(optimizer)
@@ -256,14 +257,26 @@ class MultiOptimizer(Optimizer):
         }
         return {"rate": jax.device_put(initial_rate(0.0)), "inner": inner}
 
+    @property
+    def weighs_batches(self) -> bool:
+        return any(optimizer.weighs_batches for optimizer in self._optimizers)
+
     def update(
-        self, grads: Any, opt_state: Mapping[str, Any], params: Any
+        self,
+        grads: Any,
+        opt_state: Mapping[str, Any],
+        params: Any,
+        *,
+        weight: Any = None,
     ) -> tuple[Any, dict[str, Any]]:
         same_shapes("MultiOptimizer.update", grads, params)
         inner = dict(opt_state["inner"])
 
         def one(i, optimizer, part, part_grads):
-            new, inner[str(i)] = optimizer.update(part_grads, inner[str(i)], part)
+            options = {"weight": weight} if optimizer.weighs_batches else {}
+            new, inner[str(i)] = optimizer.update(
+                part_grads, inner[str(i)], part, **options
+            )
             return new
 
         new_params = self._map_parts(one, params, grads)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from exburn.core.checks import check_number, check_rate, is_known
+from exburn.errors import ArgumentError
 from exburn.optimizers.contract.optimizer import Optimizer
 from exburn.optimizers.contract.options import Options
 from exburn.optimizers.contract.rules import per_parameter
@@ -42,6 +43,8 @@ class RMSprop(Optimizer):
     *Generating Sequences With Recurrent Neural Networks*, 2013 (centered).
     """
 
+    eight_bit_slots = {"nu": False, "trace": True}
+
     def __init__(
         self,
         learning_rate: Any = 0.001,
@@ -56,6 +59,13 @@ class RMSprop(Optimizer):
         self.momentum = check_rate("RMSprop", "momentum", momentum)
         self.epsilon = check_number("RMSprop", "epsilon", epsilon)
         self.centered = bool(centered)
+        if self.centered and self.state_bits == 8:
+            raise ArgumentError(
+                "RMSprop",
+                "centered=True takes the difference of two moments, which 8 bits of "
+                "each do not tell",
+                hint="Leave out state_bits=8, or centered=True.",
+            )
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         if not self.centered:

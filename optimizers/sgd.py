@@ -41,6 +41,8 @@ class SGD(Optimizer):
     Learning*, 2013.
     """
 
+    eight_bit_slots = {"trace": True}
+
     def __init__(
         self,
         learning_rate: Any = 0.01,

@@ -18,6 +18,7 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, unknown_name
 from exburn.layers import Input
+from exburn.losses import SparseCategoricalCrossentropy
 from exburn.module.variable import Static
 from exburn.text.defaults import GenerationDefaults
 from exburn.weights import Rules
@@ -49,6 +50,10 @@ class TokenScorer(TextModel):
             ArgumentError: A value is out of range, or a name unknown.
         """
         self._generation = Static(GenerationDefaults.of(defaults))
+
+    def default_loss(self) -> SparseCategoricalCrossentropy:
+        """The loss that ``compile`` takes without ``loss=``: of the next tokens."""
+        return SparseCategoricalCrossentropy(from_logits=True)
 
     @property
     def generation(self) -> GenerationDefaults:

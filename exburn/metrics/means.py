@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -53,18 +54,31 @@ def weigh(values: jax.Array, weight: jax.Array) -> jax.Array:
     return jnp.where(weight == 0, 0, values * weight)
 
 
-_positions: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "exburn_positions", default=False
+_ALL_AXES = 64  # more than an array has
+_counted: contextvars.ContextVar[int] = contextvars.ContextVar(
+    "exburn_counted_axes", default=1
 )
 
 
-def counting_positions() -> AbstractContextManager[bool]:
+def counting_positions() -> AbstractContextManager[int]:
     """In the block means are of the positions of rows of unlike lengths.
 
     Each counts by its weight, whatever length its batch was filled up to; else what a
     row has beyond its first axis is averaged.
     """
-    return value_scope(_positions, True)
+    return value_scope(_counted, 2)
+
+
+def counting_values() -> AbstractContextManager[int]:
+    """In the block means are of all values: each counts by its weight.
+
+    Example:
+        >>> with counting_values():
+        ...     state = Mean().update(Mean().init(), jnp.ones((2, 3)))
+        >>> float(state["count"])
+        6.0
+    """
+    return value_scope(_counted, _ALL_AXES)
 
 
 def row_weights(sample_weight: Any, rows: Any, dtype: Any) -> jax.Array:
@@ -73,7 +87,7 @@ def row_weights(sample_weight: Any, rows: Any, dtype: Any) -> jax.Array:
         return jnp.ones(rows, dtype)
     weight = jnp.asarray(sample_weight).astype(dtype)
     if weight.ndim > 1:
-        if _positions.get():
+        if _counted.get() > 1:
             raise of_whole_rows("metric")
         weight = jnp.mean(weight, axis=tuple(range(1, weight.ndim)))
     return jnp.broadcast_to(weight, (rows,))
@@ -96,7 +110,9 @@ class _Accumulator(Metric):
             values = jnp.broadcast_to(values, weight.shape)
         elif weight.ndim:
             weight = unsqueeze_to(self.name, "sample_weight", weight, values)
-            weight = jnp.broadcast_to(weight, values.shape[:1] + weight.shape[1:])
+            counted = min(_counted.get(), values.ndim)
+            shape = values.shape[:counted] + weight.shape[counted:]
+            weight = jnp.broadcast_to(weight, shape)
         return weigh(values, weight), weight
 
 
@@ -166,7 +182,7 @@ class Mean(_Accumulator):
     def update(self, state: State, values: Any, sample_weight: Any = None) -> State:  # type: ignore[override]
         terms, weight = self._terms(values, sample_weight)
         if weight is None:
-            count = terms.shape[0] if terms.ndim else 1
+            count = math.prod(terms.shape[: _counted.get()])
         elif weight.ndim == 0:
             terms, count = jnp.mean(terms), weight  # one weight for the whole batch
         else:
@@ -190,8 +206,18 @@ def of_whole_rows(name: str) -> ShapeError:
     )
 
 
+def of_no_tokens(kind: str, name: str) -> ShapeError:
+    """The error of a loss or metric without a value for each token."""
+    return ShapeError(
+        name,
+        f"the {kind} has one number for a whole batch, and accumulate='tokens' divides "
+        "sums over values",
+        hint="Return a value for each token, or compile with accumulate='means'.",
+    )
+
+
 def _sum_of_row_means(x: jax.Array) -> jax.Array:
-    first = 2 if _positions.get() else 1
+    first = _counted.get()
     if x.ndim > first:
         x = jnp.mean(x, axis=tuple(range(first, x.ndim)))
     return jnp.sum(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from exburn import optimizers
@@ -9,7 +10,12 @@ from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.models.network import Network
-from exburn.models.options import set_options, warm_up, with_accuracy
+from exburn.models.options import (
+    set_options,
+    warm_up,
+    weigh_batches,
+    with_accuracy,
+)
 from exburn.models.session import require_idle, require_trainer
 from exburn.module.building import reseed
 from exburn.module.traversal import held_metrics
@@ -52,6 +58,7 @@ def compile(
     clip_norm: float | None = None,
     clip_value: float | None = None,
     accumulate_gradients: int | None = None,
+    accumulate: str | None = None,
     nesterov: bool | None = None,
     warmup: Any = None,
     accuracy: bool = False,
@@ -86,6 +93,13 @@ def compile(
         clip_norm: Largest norm of all gradients together.
         clip_value: Largest absolute value of a gradient's element, after that.
         accumulate_gradients: Batches whose mean gradient makes one update.
+        accumulate: What is divided by what in the loss of a step. ``"means"``, as in
+            Keras: the losses by their number, however they are weighted, and the
+            batches of ``accumulate_gradients`` count alike. ``"tokens"``: the weighted
+            losses by their weights, once, over all batches and devices, so that
+            several small batches train as one large one; ``History`` and metrics are
+            means over tokens, too. By default ``"means"``, but for a decoder that is
+            compiled without a loss, and for chats.
         nesterov: Nesterov momentum, for SGD: its own, or 0.9 if it has none.
         warmup: Epochs of a linear rise to the learning rate, or
             ``(epochs, start, target)``.
@@ -114,7 +128,8 @@ def compile(
     eager = is_eager(run_eagerly) or is_eager(jit_compile, "jit_compile")
     seed = _check_seed(seed)
     metrics = with_accuracy(metrics) if accuracy else metrics
-    objective = Objective(loss, loss_weights, metrics, weighted_metrics)
+    parts = _parts_of(self, loss, loss_weights, metrics, weighted_metrics, accumulate)
+    objective = objective_of(parts)
     chosen, device = _optimizer_for(self, optimizer), device_of(device, "compile")
     distribution = _distribution_of(mesh, layout, device)
     set_options(
@@ -127,17 +142,15 @@ def compile(
         accumulate_gradients=accumulate_gradients,
         nesterov=nesterov,
     )
+    weigh_batches(chosen, objective.by_tokens)
     run = self._training_session
     before = run.trainer
     run.optimizer, run.variants, run.check_numerics = chosen, {}, check_numerics
-    run.loss = run.loss if loss is None else loss
+    run.loss = run.loss if parts["loss"] is None else parts["loss"]
     run.warmup = warm_up(warmup, "compile")
     run.settings = {
         "optimizer": optimizer,
-        "loss": loss,
-        "loss_weights": loss_weights,
-        "metrics": metrics,
-        "weighted_metrics": weighted_metrics,
+        **parts,
         "seed": seed,
         "auto_scale_loss": bool(auto_scale_loss),
     }
@@ -158,6 +171,29 @@ def compile(
         run.trainer.take_over(before)
     if device is not None:
         self.to_device(device)
+
+
+def count_by_tokens(model: Network) -> None:
+    """Trains by tokens from now on, as ``compile(accumulate="tokens")`` does.
+
+    Nothing changes where ``compile`` was given ``accumulate``. What a step learns by
+    itself (``fit`` of chats and documents) calls it before anything is traced.
+    """
+    run = model._training_session
+    if run.settings.get("accumulate") is not None:
+        return
+    _loss_of(model, run.settings["loss"], "tokens")
+    run.settings["accumulate"] = "tokens"
+    weigh_batches(run.optimizer, True)
+    run.preparer.aim(objective_of(run.settings))
+    run.holder.refit_state()
+
+
+def objective_of(settings: Mapping[str, Any]) -> Objective:
+    """The losses and metrics of what ``compile`` was given, by the arguments' names."""
+    names = "loss", "loss_weights", "metrics", "weighted_metrics"
+    by_tokens = settings.get("accumulate") == "tokens"
+    return Objective(*(settings[name] for name in names), by_tokens=by_tokens)
 
 
 def list_metrics(model: Network) -> list[Any]:
@@ -189,6 +225,59 @@ def replace_optimizer(model: Network, optimizer: Any) -> None:
     run.optimizer, run.variants = optimizers.get(optimizer), {}
     run.settings["optimizer"] = optimizer
     run.trainer = old.with_optimizer(run.optimizer)
+
+
+def _parts_of(
+    model: Any,
+    loss: Any,
+    loss_weights: Any,
+    metrics: Any,
+    weighted_metrics: Any,
+    accumulate: str | None,
+) -> dict[str, Any]:
+    """The arguments of ``compile`` that say what is minimized and measured."""
+    loss, accumulate = _loss_of(model, loss, accumulate)
+    parts = {
+        "loss": loss,
+        "loss_weights": loss_weights,
+        "metrics": metrics,
+        "weighted_metrics": weighted_metrics,
+    }
+    return parts if accumulate is None else parts | {"accumulate": accumulate}
+
+
+_ACCUMULATE = "means", "tokens"
+_OWN_STEPS = "train_step", "test_step", "compute_loss_and_updates", "compute_metrics"
+
+
+def _loss_of(model: Any, loss: Any, accumulate: str | None) -> tuple[Any, str | None]:
+    """The loss and ``accumulate``, a decoder's own where nothing was given."""
+    if accumulate not in (None, *_ACCUMULATE):
+        raise ArgumentError(
+            "compile",
+            f"accumulate must be 'means' or 'tokens', received {accumulate!r}",
+        )
+    own = next((name for name in _OWN_STEPS if overrides(model, name)), None)
+    if own is None and getattr(model, "own_compute_loss", None) is not None:
+        own = "compute_loss"
+    if loss is None and own is None and hasattr(model, "default_loss"):
+        loss, accumulate = model.default_loss(), accumulate or "tokens"
+    if accumulate != "tokens":
+        return loss, accumulate
+    if own is not None:
+        raise ArgumentError(
+            "compile",
+            f"accumulate='tokens' divides the loss of compile, and the model computes "
+            f"its own in {own}",
+            hint=f"Divide by the tokens in {own}, and leave out accumulate.",
+        )
+    if loss is None:
+        raise ArgumentError(
+            "compile",
+            "accumulate='tokens' divides a loss by its tokens, and there is no loss",
+            hint="Pass loss=, for example 'sparse_categorical_crossentropy'.",
+        )
+    return loss, accumulate
 
 
 def _check_steps(name: str, value: int | str) -> Any:

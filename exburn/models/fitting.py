@@ -12,6 +12,7 @@ from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import Callback, CallbackList, History
 from exburn.core.printing import print_text
 from exburn.data import ArrayDataset
+from exburn.models.compiling import objective_of
 from exburn.models.fit_data import prepare_for_fit, read_fit_data
 from exburn.models.network import Network
 from exburn.models.options import (
@@ -30,7 +31,6 @@ from exburn.runtime.sharding import processes
 from exburn.runtime.signals import defer_signals
 from exburn.training.checkpoint.resume import find, load_weights
 from exburn.training.epochs import Epochs
-from exburn.training.objective.objective import Objective
 from exburn.training.requests import FitData, FitRequest
 
 
@@ -251,10 +251,20 @@ def _callbacks_of_fit(
             "verbose": request.verbose,
             "validation": data.validation is not None,
             "metrics": preparer.names,
+            **_own_choices(model),
         },
     )
     callbacks.set_together(spans_processes(model))
     return callbacks
+
+
+def _own_choices(model: Any) -> dict[str, Any]:
+    """What a history tells of the loss where it is not as Keras has it."""
+    objective = model._training_session.objective
+    if not objective.by_tokens:
+        return {}
+    name = getattr(objective.losses, "name", None)
+    return {"accumulate": "tokens", **({"loss": name} if name else {})}
 
 
 def _options_of(request: FitRequest, data: FitData, warmup: Any) -> dict[str, Any]:
@@ -349,5 +359,4 @@ def _add_accuracy(model: Network) -> None:
     metrics = with_accuracy(settings["metrics"])
     if metrics != settings["metrics"]:
         settings["metrics"] = metrics
-        parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
-        run.preparer.aim(Objective(*(settings[part] for part in parts)))
+        run.preparer.aim(objective_of(settings))

@@ -149,6 +149,12 @@ def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> 
                 setattr(target, name, value)
 
 
+def weigh_batches(optimizer: Optimizer, by_tokens: bool) -> None:
+    """Sets whether batches of accumulated gradients count by their tokens, or alike."""
+    for target in {optimizer, *_targets(optimizer)}:
+        _put(target, {"_by_tokens": by_tokens})
+
+
 def _has_one_number(optimizer: Optimizer) -> bool:
     """Whether its learning rate can be set, which compiles nothing."""
     (first, *others) = _targets(optimizer)

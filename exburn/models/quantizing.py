@@ -75,6 +75,8 @@ def quantize(
             ``"int8_dynamic"``: also the inputs of Dense and EinsumDense, rounded
             row by row as they come, and multiplied as integers.
             ``"int4"``: weights with a scale for each block of ``block_size``.
+            ``"nf4"``: codes of 16 numbers that suit normal weights, as of QLoRA, with a
+            float32 scale for each block; see ``exburn.quantizers``.
             ``"float8"``: weights (e4m3) with a scale for each output.
             ``"ternary"``: weights of Dense and TernaryDense as -1, 0 and 1, with one
             factor: those up to half of the mean magnitude are 0.
@@ -95,10 +97,10 @@ def quantize(
         percentile: Of that method: the percentage of values within the range, 99.99
             by default.
         dry_run: Returns only the report.
-        block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
-            default.
+        block_size: Of int4 and nf4: at least 2, or -1 for all that an output sums; 64
+            by default.
         compute_dtype: ``"bfloat16"`` or ``"float16"``: what layers compute in, with
-            weights in int8, int4 or float8; unchanged by default.
+            weights in few bits; unchanged by default.
         verbose: Whether the report is printed.
 
     Returns:

@@ -127,9 +127,20 @@ def explain_plan(self: Network) -> ExecutionPlan:
         decisions = [*decisions, _attention()]
     if any(hasattr(module, "kernel_size") for module in modules):
         decisions = [*decisions, _convolutions(options)]
+    if trainer.preparer.objective.by_tokens:
+        decisions = [*decisions, _BY_TOKENS]
     with trainer.holder.placement.scope():
         of_xla = [_kernels(), _schedules(options), _trials(options)]
     return ExecutionPlan([*decisions, *of_xla])
+
+
+_BY_TOKENS = Decision(
+    "loss of a step",
+    "by tokens",
+    "sums of losses and of weights over all batches and devices of an update are "
+    "divided once",
+    'compile(accumulate="means")',
+)
 
 
 def sharding_summary(self: Network) -> ShardingSummary:

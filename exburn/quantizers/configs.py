@@ -17,6 +17,7 @@ __all__ = [
     "GPTQConfig",
     "Int4QuantizationConfig",
     "Int8QuantizationConfig",
+    "NF4QuantizationConfig",
     "QuantizationConfig",
     "TernaryQuantizationConfig",
 ]
@@ -163,6 +164,50 @@ class Int4QuantizationConfig(QuantizationConfig):
 
 
 @guard_methods
+class NF4QuantizationConfig(QuantizationConfig):
+    """Weights as 4-bit codes of 16 numbers that are dense where normal weights are.
+
+    The numbers, and with ``double_quantization`` the scales, are those of
+    ``bitsandbytes``.
+
+    Args:
+        block_size: Weights that share a scale, their largest magnitude; -1 takes all
+            that an output sums.
+        double_quantization: Whether the scales are rounded to 8 bits, too: 0.52 bytes a
+            weight instead of 0.56.
+
+    Raises:
+        ArgumentError: The size is no integer >= 2, or -1.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(64, use_bias=False)
+        >>> layer.build((None, 128))
+        >>> layer.quantize(config=NF4QuantizationConfig(double_quantization=True))
+        >>> layer.kernel.nbytes
+        4232
+
+    Source: Dettmers et al., *QLoRA: Efficient Finetuning of Quantized LLMs*, 2023.
+    """
+
+    mode = "nf4"
+
+    def __init__(self, block_size: int = 64, double_quantization: bool = False):
+        super().__init__()
+        op = type(self).__name__
+        if block_size != -1:
+            block_size = check_count(op, "block_size", block_size, least=2)
+        self.block_size = block_size
+        self.double_quantization = check_flag(
+            op, "double_quantization", double_quantization
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        double = self.double_quantization
+        return {"block_size": self.block_size, "double_quantization": double}
+
+
+@guard_methods
 class Float8QuantizationConfig(QuantizationConfig):
     """Weights in 8-bit floats (e4m3).
 
@@ -226,6 +271,7 @@ for _cls in (
     QuantizationConfig,
     Int8QuantizationConfig,
     Int4QuantizationConfig,
+    NF4QuantizationConfig,
     Float8QuantizationConfig,
     TernaryQuantizationConfig,
 ):

@@ -22,6 +22,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # Files that say how the inputs of a model are made, and what it writes.
 COMPANIONS = (
     "added_tokens.json",
+    "chat_template.jinja",
     "generation_config.json",
     "preprocessor_config.json",
     "special_tokens_map.json",
@@ -44,7 +45,7 @@ _SUFFIXES = (
     (".pth", ".pt", ".bin"),
     (".npz",),
 )
-_FIRST = ("*.safetensors", "*.json", "*.txt", "tokenizer.model")
+_FIRST = ("*.safetensors", "*.json", "*.txt", "*.jinja", "tokenizer.model")
 _THEN = ("*.bin", "*.h5", "*.keras", "*.pth", "*.pt")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(?:@[\w./-]+)?")
 _FILE = re.compile(

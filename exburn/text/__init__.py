@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from exburn.core.missing_names import refuser
 from exburn.data.documents import Document, DocumentPair
+from exburn.text.chat_template import CHATML, ChatTemplate
+from exburn.text.reading import DocumentReader
 from exburn.text.samplers import (
     Contrastive,
     Greedy,
@@ -26,9 +28,12 @@ from exburn.text.settings import TokenizerSettings
 from exburn.text.tokenizer import Tokenizer
 
 __all__ = [
+    "CHATML",
+    "ChatTemplate",
     "Contrastive",
     "Document",
     "DocumentPair",
+    "DocumentReader",
     "Greedy",
     "MinP",
     "RandomSampler",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from exburn.errors import FileFormatError
+from exburn.runtime.files.ordinary import read_text
 from exburn.saving.pretrained_folder import CONFIG, read_json
 from exburn.text.settings import TokenizerSettings
 from exburn.weights.entries import (
@@ -33,7 +34,9 @@ from exburn.weights.entries import (
 
 TOKENIZER, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 _SPECIAL, _ADDED = "special_tokens_map.json", "added_tokens.json"
-TOKENIZER_FILES = (TOKENIZER, CONFIG_FILE, _SPECIAL, _ADDED)
+TEMPLATE, MORE_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
+TOKENIZER_FILES = (TOKENIZER, CONFIG_FILE, _SPECIAL, _ADDED, TEMPLATE)
+_MOST_TEMPLATE, _MOST_TEMPLATES = 1 << 20, 16  # bytes, and files
 _MOST = 2**31 - 1
 _FLAGS = ("lstrip", "normalized", "rstrip", "single_word", "special")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -126,6 +129,25 @@ def _input_names(value: Any) -> bool:
     return "token_type_ids" in names
 
 
+def _template(value: Any) -> str | dict[str, str]:
+    """The template of chats, or several of them by their names."""
+    if isinstance(value, str):
+        return value
+    pairs = [
+        (part.get("name"), part.get("template"))
+        for part in (value if isinstance(value, list) else [None])
+        if isinstance(part, Mapping)
+    ]
+    names = [name for name, text in pairs if isinstance(name, str)]
+    if (
+        not names
+        or len({*names}) != len(value)
+        or not all(isinstance(text, str) for _, text in pairs)
+    ):
+        raise Misfit("a template, or a list of objects with 'name' and 'template'")
+    return dict(pairs)
+
+
 _SIDE = choice(["right", "left"])
 _NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _TOKENS = [
@@ -141,6 +163,7 @@ _TABLE = Table(
         Field("add_eos_token", "add_eos", nullable(flag)),
         Field("add_prefix_space", "prefix_space", nullable(flag)),
         Field("added_tokens_decoder", "added", nullable(_tokens_by_number)),
+        Field("chat_template", "template", nullable(_template)),
         Field("clean_text", "clean_text", nullable(flag)),
         Field("clean_up_tokenization_spaces", "clean_up", nullable(flag, False), False),
         Field(
@@ -171,10 +194,11 @@ _TABLE = Table(
         "never_split": ([],),
         "split_special_tokens": (False,),
     },
-    # Of chats, which are not laid out here; of the tokenizers in Python and of their
-    # files; names of files and of the folder; of batches whose form a call says.
+    # Of answers that are taken apart, and of texts of users that look like tokens; of
+    # the tokenizers in Python and of their files; names of files and of the folder; of
+    # batches whose form a call says.
     harmless="""
-        _commit_hash _from_auto chat_control_tokens chat_template cls_token_box
+        _commit_hash _from_auto chat_control_tokens cls_token_box
         device_map errors from_slow full_tokenizer_file is_local language
         local_files_only max_length merges_file name_or_path pad_to_multiple_of
         pad_token_box pad_token_type_id processor_class response_schema
@@ -196,11 +220,13 @@ class Description:
         text: The content of ``tokenizer.json``, with what the other files add.
         settings: What they say beside it.
         files: The texts of all of them, by their names.
+        named: Tokens by the names that templates of chats have for them.
     """
 
     text: str
     settings: TokenizerSettings
     files: Mapping[str, str]
+    named: Mapping[str, str]
 
 
 def read_description(
@@ -217,16 +243,85 @@ def read_description(
             ``tokenizer.json``, or nothing is known of it.
     """
     configs, files = {}, {TOKENIZER: content}
-    for name in TOKENIZER_FILES[1:]:
+    for name in (CONFIG_FILE, _SPECIAL, _ADDED):
         if (folder / name).exists():
             configs[name], files[name] = read_json(folder / name, op)
-    reading = _Reading(description, _entries(configs, description, folder, op), op)
+    templates = _template_files(folder, op)
+    entries = _entries(configs, description, folder, op)
+    entries["template"] = _one_template(entries["template"], templates, op)
+    reading = _Reading(description, entries, op)
     reading.check()
     changed = reading.add_tokens()
     changed = reading.set_normalizer() or changed
     if changed:
         content = json.dumps(description, ensure_ascii=False)
-    return Description(content, reading.settings(), files)
+    settings = reading.settings()
+    if isinstance(
+        settings.chat_template, Mapping
+    ):  # of several files of a folder in it
+        files = replace_template(files, settings.chat_template)
+    elif templates:
+        files |= templates
+    return Description(content, settings, files, reading.named_tokens())
+
+
+def replace_template(files: Mapping[str, str], template: Any) -> dict[str, str]:
+    """The files of a tokenizer's folder with another template of chats.
+
+    Args:
+        files: Their texts by their names.
+        template: A template, several by their names, or ``None``.
+    """
+    config = json.loads(files.get(CONFIG_FILE, "{}"))
+    old = config.pop("chat_template", None)
+    if isinstance(template, Mapping):
+        config["chat_template"] = [
+            {"name": name, "template": text} for name, text in template.items()
+        ]
+    result = {name: text for name, text in files.items() if name != TEMPLATE}
+    if old != config.get("chat_template"):
+        result[CONFIG_FILE] = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    return result | ({TEMPLATE: template} if isinstance(template, str) else {})
+
+
+def _template_files(folder: Path, op: str) -> dict[str, str]:
+    """The texts of the files with templates of chats, by their paths in the folder.
+
+    Raises:
+        FileFormatError: There are too many, or one is too large.
+    """
+    paths = [folder / TEMPLATE] if (folder / TEMPLATE).exists() else []
+    more = folder / MORE_TEMPLATES
+    if more.is_dir():
+        paths += sorted(path for path in more.iterdir() if path.suffix == ".jinja")
+    if len(paths) > _MOST_TEMPLATES:
+        raise FileFormatError(op, f"there are {len(paths)} templates of chats")
+    return {
+        path.relative_to(folder).as_posix(): read_text(path, op, _MOST_TEMPLATE)
+        for path in paths
+    }
+
+
+def _one_template(entry: Any, files: Mapping[str, str], op: str) -> Any:
+    """The template of chats, or those by their names, of the entry and of files.
+
+    Raises:
+        FileFormatError: Both are there, and differ.
+    """
+    names = {
+        "default" if path == TEMPLATE else Path(path).stem: text
+        for path, text in files.items()
+    }
+    templates = names["default"] if [*names] == ["default"] else names
+    if entry is None or not names:
+        return templates or entry
+    if entry != templates:
+        raise FileFormatError(
+            op,
+            f"'chat_template' in {CONFIG_FILE} is another one than {TEMPLATE}",
+            hint="Libraries differ in which of the two counts. Remove one of them.",
+        )
+    return entry
 
 
 def _entries(
@@ -585,6 +680,7 @@ class _Reading:
         padding = _object(self._described.get("padding"))
         cutting = _object(self._described.get("truncation"))
         bpe = self._model.get("type") == "BPE" and not entries["clean_up_all"]
+        template = entries["template"]
         return TokenizerSettings(
             end=entries["eos"]["content"] if entries["eos"] else None,
             pad=entries["pad"]["content"] if entries["pad"] else None,
@@ -595,7 +691,14 @@ class _Reading:
             type_ids=entries["type_ids"] is not False,
             # It was made for BERT's words; of byte pairs it would take spaces away.
             clean_up_spaces=entries["clean_up"] and not bpe,
+            chat_template=template,
+            template_tokens=self.named_tokens() if template else {},
         )
+
+    def named_tokens(self) -> dict[str, str]:
+        """Tokens by the names that templates of chats have for them."""
+        entries = self._entries
+        return {f"{n}_token": entries[n]["content"] for n in _NAMED if entries[n]}
 
 
 # Entries of BERT's normalizer: the argument, the field, the name in the file.
@@ -621,7 +724,13 @@ def entries_of(
     names = ["input_ids", "attention_mask"]
     if settings.type_ids:
         names.insert(1, "token_type_ids")
+    tokens = {n: t for n, t in settings.template_tokens.items() if t in special}
+    template: Any = settings.chat_template
+    if isinstance(template, Mapping):
+        pairs = [{"name": name, "template": text} for name, text in template.items()]
+        tokens = {**tokens, "chat_template": pairs}
     entries = {
+        **tokens,
         "clean_up_tokenization_spaces": settings.clean_up_spaces,
         "eos_token": end if end in special else None,
         "model_input_names": names,

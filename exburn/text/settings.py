@@ -7,7 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from exburn.core.checks import check_choice, check_count, check_flag, check_unicode
+from exburn.core.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_text,
+    check_unicode,
+)
 from exburn.errors import ArgumentError
 from exburn.errors.boundary import guard_methods
 
@@ -29,6 +35,9 @@ class TokenizerSettings:
             are 0 otherwise.
         clean_up_spaces: Whether spaces in front of punctuation are left out of texts
             that are made of tokens.
+        chat_template: The template that makes a text of a chat, as
+            ``exburn.text.ChatTemplate`` runs it; or several of them by their names.
+        template_tokens: What templates know of tokens, as ``bos_token``.
 
     Raises:
         ArgumentError, DataError: A value does not fit.
@@ -45,6 +54,8 @@ class TokenizerSettings:
     truncation_side: str = "right"
     type_ids: bool = True
     clean_up_spaces: bool = False
+    chat_template: str | Mapping[str, str] | None = None
+    template_tokens: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         for token in (self.end, self.pad):
@@ -56,6 +67,13 @@ class TokenizerSettings:
         check_choice(_OP, "truncation_side", self.truncation_side, _SIDES)
         check_flag(_OP, "type_ids", self.type_ids)
         check_flag(_OP, "clean_up_spaces", self.clean_up_spaces)
+        for name in ("chat_template", "template_tokens"):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                parts = {check_text(_OP, name, key): value[key] for key in value}
+                object.__setattr__(self, name, Texts(parts))
+            elif value is not None or name == "template_tokens":
+                check_unicode(_OP, value)
 
     @classmethod
     def of(cls, config: Any) -> TokenizerSettings:
@@ -74,11 +92,27 @@ class TokenizerSettings:
 
     def get_config(self) -> dict[str, Any]:
         """The settings that are not the default, JSON-able."""
-        return {
+        config = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != field.default
         }
+        config = {n: dict(v) if isinstance(v, Texts) else v for n, v in config.items()}
+        return {name: value for name, value in config.items() if value != {}}
+
+
+class Texts(dict[str, str]):
+    """Texts by their names, which are compared and hashed as they are.
+
+    Raises:
+        ArgumentError, DataError: A value is no text.
+    """
+
+    def __init__(self, parts: Mapping[str, Any]):
+        super().__init__({name: check_unicode(_OP, parts[name]) for name in parts})
+
+    def __hash__(self):  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 # In this order: what one makes may be what another looks for.

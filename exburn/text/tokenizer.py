@@ -7,6 +7,8 @@ a model's file with a tokenizer loads without the package.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,13 +30,16 @@ from exburn.runtime.files.atomic import write_atomically
 from exburn.runtime.files.ordinary import read_text
 from exburn.runtime.files.together import changing, finish_changes
 from exburn.saving.json_text import MAX_VALUES, parse_json
+from exburn.text.chat_template import ChatTemplate
 from exburn.text.description import check_description
 from exburn.text.folder import (
     CONFIG_FILE,
+    TEMPLATE,
     TOKENIZER,
     TOKENIZER_FILES,
     entries_of,
     read_description,
+    replace_template,
 )
 from exburn.text.settings import TokenizerSettings, clean_text
 
@@ -75,6 +80,7 @@ class Tokenizer:
         own = isinstance(settings, TokenizerSettings)
         self._settings = settings if own else TokenizerSettings.of(settings or {})
         self._files: dict[str, str] = {}  # of the folder that it comes from
+        self._named: dict[str, str] = {}  # tokens, as templates name them
 
     # ------------------------------------------------------------------ making
     @classmethod
@@ -155,6 +161,7 @@ class Tokenizer:
             description = read_description(path, text, _parse_object(text), op)
             result = cls(description.text, end, description.settings)
             result._files = dict(description.files)
+            result._named = dict(description.named)
         else:
             result = cls(read_text(path, op, _LARGEST), end)
         if not lazy:
@@ -203,7 +210,9 @@ class Tokenizer:
         end = self._end or self._settings.end
         entries = entries_of(self._settings, end, special)
         config = json.dumps(entries, indent=2, sort_keys=True) + "\n"
-        return {TOKENIZER: self._text, CONFIG_FILE: config}
+        template = self._settings.chat_template
+        more = {TEMPLATE: template} if isinstance(template, str) else {}
+        return {TOKENIZER: self._text, CONFIG_FILE: config, **more}
 
     def to_json(self) -> str:
         """The content of its file."""
@@ -229,6 +238,54 @@ class Tokenizer:
             return cls(text, end, TokenizerSettings.of(state.get("settings", {})))
         except (ArgumentError, DataError) as error:
             raise FileFormatError("Tokenizer", error.reason, error.details) from None
+
+    # ------------------------------------------------------------------ chats
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        """What makes a text of a chat, or ``None``."""
+        settings = self._settings
+        if settings.chat_template is None:
+            return None
+        return ChatTemplate(settings.chat_template, settings.template_tokens)
+
+    def with_chat_template(
+        self,
+        template: str | Mapping[str, str] | None,
+        tokens: Mapping[str, str] | None = None,
+    ) -> Tokenizer:
+        """This tokenizer with another template of chats.
+
+        Args:
+            template: As of ``exburn.text.ChatTemplate``; ``None`` for none.
+            tokens: What the template knows of tokens, as ``bos_token``; those of the
+                folder, or else ``eos_token`` and ``pad_token``, if ``None``.
+
+        Raises:
+            ArgumentError, DataError: It is no text.
+
+        Example:
+            >>> from exburn.text import CHATML
+            >>> special = ["<|im_start|>", "<|im_end|>"]
+            >>> tokenizer = Tokenizer.train(["so it is"] * 9, 270, special=special)
+            >>> tokenizer = tokenizer.with_chat_template(CHATML)
+            >>> tokenizer.chat_template.render([{"role": "user", "content": "so"}])
+            '<|im_start|>user\\nso<|im_end|>\\n'
+        """
+        settings = self._settings
+        if tokens is None:
+            named = {"eos_token": self.end, "pad_token": settings.pad}
+            named = {name: token for name, token in named.items() if token}
+            tokens = settings.template_tokens or self._named or named
+        settings = dataclasses.replace(
+            settings,
+            chat_template=template,
+            template_tokens=tokens if template is not None else {},
+        )
+        result = Tokenizer(self._text, self._end, settings)
+        result._named = self._named
+        if self._files:
+            result._files = replace_template(self._files, settings.chat_template)
+        return result
 
     # ------------------------------------------------------------------ using
     def encode(self, text: Any, *, special: bool = True) -> Any:
@@ -260,6 +317,42 @@ class Tokenizer:
         with _failures(op):
             result = engine.encode_batch(lines, add_special_tokens=special)
         return [np.array(one.ids, np.int32) for one in result]
+
+    def encode_with_offsets(
+        self, texts: Sequence[str], *, special: bool = False
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Token numbers of texts, and which characters each of them is made of.
+
+        Args:
+            texts: Texts.
+            special: As of `encode`.
+
+        Shape:
+            each result: [tokens], [tokens, 2]
+
+        Returns:
+            For each text its tokens, and the first character of each and the one behind
+            its last; both are the same of tokens that no character is made into.
+
+        Raises: as of `encode`.
+
+        Example:
+            >>> tokenizer = Tokenizer.train(["so it is"] * 9, 270)
+            >>> [(tokens, offsets)] = tokenizer.encode_with_offsets(["so is"])
+            >>> offsets.tolist()
+            [[0, 2], [2, 5]]
+        """
+        engine, op = self._tokens(), "Tokenizer.encode"
+        lines = [check_unicode(op, line) for line in texts]
+        for line in lines:
+            self._growth.check_text(line, engine.normalizer, op)
+        with _failures(op):
+            rows = engine.encode_batch(lines, add_special_tokens=special)
+            parts = [(row.ids, row.offsets) for row in rows]
+        return [
+            (np.array(ids, np.int32), np.array(places, np.int32).reshape(-1, 2))
+            for ids, places in parts
+        ]
 
     def decode(
         self, tokens: Any, *, special: bool = False, clean_up: bool | None = None
@@ -393,6 +486,18 @@ class Tokenizer:
         """
         number = check_count("Tokenizer.token_of", "number", number, 0)
         return self._tokens().id_to_token(number) if number <= _LAST_TOKEN else None
+
+    @functools.cached_property
+    def special_numbers(self) -> frozenset[int]:
+        """The numbers of the tokens that texts are written without.
+
+        Example:
+            >>> tokenizer = Tokenizer.train(["so it is"] * 9, 260)
+            >>> tokenizer.special_numbers == {tokenizer.number_of("<|endoftext|>")}
+            True
+        """
+        tokens = self._tokens().get_added_tokens_decoder()
+        return frozenset(n for n, token in tokens.items() if token.special)
 
     def is_special(self, token: str) -> bool:
         """Whether there is such a token, and texts are written without it.

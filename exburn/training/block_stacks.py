@@ -134,6 +134,7 @@ def find_stacks(blocks: tuple, split: Any, optimizer: Any) -> BlockStacks | None
         type(optimizer) in _ELEMENTWISE
         and optimizer.accumulate == 1
         and optimizer.clipnorm is None
+        and optimizer.state_bits == 32
         and not optimizer.weight_decay_exclusions
     )
     if not are_wanted() or not alone or split.constraints or split.masking.pairs:

@@ -75,6 +75,7 @@ class Steps:
         self.placement = placement or OneDevice()
         self.eager, self._compiling, self.lanes = eager, compiling, lanes
         self.stacks = stacks
+        self._add_up = functools.partial(_add_up, split, objective)
 
     @contextlib.contextmanager
     def tracing(self, name: str) -> Iterator[None]:
@@ -105,11 +106,13 @@ class Steps:
             (_, seen), grads = differentiate(state.params, state, batch, row_mask)
             grads = self.placement.gradients(grads)
             new = self._after_batch(state, batch, row_mask, seen)
-            search = {}
+            further = {}
+            if self.optimizer.weighs_batches:
+                further["weight"] = self._tokens(batch, row_mask, seen)
             if self.optimizer.searches:
-                search["value_fn"] = lambda p: self.loss(p, state, batch, row_mask)[0]
+                further["value_fn"] = lambda p: self.loss(p, state, batch, row_mask)[0]
             update = self.optimizer.update(
-                grads, state.opt_state, state.params, **search
+                grads, state.opt_state, state.params, **further
             )
             return self._after_update(state, new, update)
 
@@ -148,8 +151,8 @@ class Steps:
         x, y, w = batch
         loss, outputs, others, parts, masks, own = seen
         outputs = jax.lax.stop_gradient(outputs)
-        rows = _count_positions(x, row_mask, masks)
-        batch_parts = y, outputs, w, masks, row_mask, rows
+        count = _weight(self.objective, batch, row_mask, outputs, masks)
+        batch_parts = y, outputs, w, masks, row_mask, count
         totals = self.objective.with_states(state.metrics, own)
         draws = random_keys.key_scope(lambda: _key_of_metrics(state.key()))
         values = self.split.reading(state.params, state.frozen, state.others)
@@ -164,6 +167,12 @@ class Steps:
             )
         new = state.assign(others)
         return new.replace(metrics=totals, step=state.step + 1)
+
+    def _tokens(self, batch: Any, row_mask: Any, seen: tuple) -> Any:
+        """What a batch of a group counts for; ``None``: each alike."""
+        if not self.optimizer.weighs_batches:
+            return None
+        return _weight(self.objective, batch, row_mask, seen[1], seen[4])
 
     def _after_update(
         self, before: TrainState, new: TrainState, update: tuple
@@ -185,8 +194,14 @@ class Steps:
         return new.replace(params=params, others=others)
 
     def _group(self, state: TrainState, data: Any, items: tuple) -> TrainState:
-        """One update from the mean gradient of a group of batches."""
+        """One update from the mean gradient of a group of batches.
 
+        By tokens each batch's gradient counts for its tokens.
+        """
+
+        between = functools.partial(
+            _between_updates, self.split, self.optimizer.accumulate
+        )
         assigned: set[str] = set()  # the others come out of the loop as they were
 
         def micro_step(state, item):
@@ -196,8 +211,9 @@ class Steps:
                 (_, seen), grads = differentiate(state.params, state, batch, row_mask)
                 grads = self.placement.gradients(grads)
                 new = self._after_batch(state, batch, row_mask, seen)
-                sums = self.optimizer.accumulate_batch(grads, state.opt_state)
-                params = self._between_updates(state.params, item)
+                weight = self._tokens(batch, row_mask, seen)
+                sums = self.optimizer.accumulate_batch(grads, state.opt_state, weight)
+                params = between(state.params, item)
             assigned.update(state.assigned_frozen(new))
             return new.replace(params=params, opt_state=sums), None
 
@@ -208,17 +224,6 @@ class Steps:
         with holding(self.split.numbers, new.others):
             update = self.optimizer.update_accumulated(new.opt_state, new.params)
             return self._after_update(state, new, update)
-
-    def _between_updates(self, params: Any, item: tuple) -> Any:
-        """Parameters after a batch of a group: constraints hold after every batch.
-
-        As in Keras, which matters if they move in steps, or from the first weights. The
-        last batch of a group is followed by its update, and only then by them.
-        """
-        last = item[2] % self.optimizer.accumulate == self.optimizer.accumulate - 1
-        constrained = self.split.constrain(params)
-        changed = {n: p for n, p in constrained.items() if p is not params[n]}
-        return params | {n: jnp.where(last, params[n], p) for n, p in changed.items()}
 
     def loss(
         self,
@@ -247,7 +252,7 @@ class Steps:
             filled, masks = ctx.attachments(preds)
             outputs = preds, filled
             with substituting(ctx.scope):
-                loss, parts = self._loss(batch, outputs, ctx, masks, row_mask, params)
+                loss, parts = self._add_up(batch, outputs, ctx, masks, row_mask, params)
             if getattr(ctx.root, "own_compute_loss", None):  # which may assign, too
                 others = self.split.others_of(ctx.root, *groups)
         scaled = one_number(loss)
@@ -270,34 +275,17 @@ class Steps:
                 filled, masks = ctx.attachments(preds)
                 out = preds, filled
                 with substituting(ctx.scope):
-                    loss, parts = self._loss(
+                    loss, parts = self._add_up(
                         batch, out, ctx, masks, row_mask, arrays[0]
                     )
             totals = self.objective.with_states(totals, own)
             draws = random_keys.key_scope(lambda: _key_of_metrics(key))
-            rows = _count_positions(x, row_mask, masks)
-            seen = y, out, w, masks, row_mask, rows
+            count = _weight(self.objective, batch, row_mask, out, masks)
+            seen = y, out, w, masks, row_mask, count
             with draws, substituting(self.split.reading(*arrays)):
                 return self.objective.update(
                     totals, loss, parts, *seen, ragged=has_padded(x)
                 )
-
-    def _loss(self, batch, outputs, ctx, masks, row_mask, params):
-        """The loss with everything that layers and regularizers add to it."""
-        x, y, w = batch
-        own = getattr(ctx.root, "own_compute_loss", None)
-        if own is not None:  # what layers add it adds itself, or leaves out
-            with forward_context.forward(ctx):
-                arguments = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
-                return own_loss(own, ctx.training, **arguments), ctx.parts
-        with random_keys.key_scope(ctx.key):  # of a loss that draws
-            if has_padded(x):
-                check_positions(self.objective, y, outputs[0], masks)
-            loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
-        penalty = self.split.penalty(params)
-        for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
-            loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
-        return loss, parts
 
     # ------------------------------------------------------------------ chunks
     def train(self, state, totals, data, index, count):
@@ -459,6 +447,39 @@ class Steps:
         return steps
 
 
+def _add_up(split, objective, batch, outputs, ctx, masks, row_mask, params):
+    """The loss with everything that layers and regularizers add to it."""
+    x, y, w = batch
+    own = getattr(ctx.root, "own_compute_loss", None)
+    if own is not None:  # what layers add it adds itself, or leaves out
+        with forward_context.forward(ctx):
+            arguments = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
+            return own_loss(own, ctx.training, **arguments), ctx.parts
+    with random_keys.key_scope(ctx.key):  # of a loss that draws
+        if has_padded(x):
+            check_positions(objective, y, outputs[0], masks)
+        loss, parts = objective.loss(y, outputs, w, masks, row_mask)
+    penalty = split.penalty(params)
+    for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
+        loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
+    return loss, parts
+
+
+def _between_updates(split: SplitModule, size: int, params: Any, item: tuple) -> Any:
+    """Parameters after a batch of a group: constraints hold after every batch.
+
+    As in Keras, which matters if they move in steps, or from the first weights. The
+    last batch of a group is followed by its update, and only then by them.
+
+    Args:
+        size: Batches of a group.
+    """
+    last = item[2] % size == size - 1
+    constrained = split.constrain(params)
+    changed = {n: p for n, p in constrained.items() if p is not params[n]}
+    return params | {n: jnp.where(last, params[n], p) for n, p in changed.items()}
+
+
 def at_rate(opt_state: Any, rate: Any) -> Any:
     """An optimizer's state whose next update has this learning rate.
 
@@ -565,6 +586,16 @@ def _if_active(item: tuple, new: Any, old: Any) -> Any:
         return new
     active = count[1].any() if count[1].ndim else count[1]
     return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, old)
+
+
+def _weight(
+    objective: Objective, batch: Any, row_mask: Any, outputs: tuple, masks: list
+) -> Any:
+    """What a batch's loss counts for in means: its rows, or its tokens."""
+    x, y, w = batch
+    if objective.by_tokens:
+        return objective.total_weight(y, outputs, w, masks, row_mask)
+    return _count_positions(x, row_mask, masks)
 
 
 def _count_positions(x: Any, row_mask: Any, masks: list[Any]) -> Any:

@@ -47,6 +47,8 @@ def refit(
 
     state = jax.tree_util.tree_map_with_path(follow, dict(fresh))
     state["rate"] = dict(old["rate"])
+    if _weighs(old) != _weighs(fresh):  # sums of another kind: the group begins anew
+        state |= {k: v for k, v in fresh.items() if k == "accumulated"}
     if optimizer.searches or not _is_divided(old["inner"], fresh["inner"], params):
         return {**state, "inner": fresh["inner"]}
     joined = _new_paths(old["inner"], fresh["inner"], params)
@@ -60,6 +62,11 @@ def refit(
     if new and np.any(count) and _has_age(optimizer, new):
         groups.append(_group(optimizer, new, count))
     return _with_groups(state, groups)
+
+
+def _weighs(state: Mapping[str, Any]) -> bool:
+    """Whether the sums of a group's gradients are weighted."""
+    return "weights" in state.get("accumulated", ())
 
 
 def with_groups_of(

@@ -30,6 +30,7 @@ from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.module.building import spec_like
 from exburn.optimizers.contract import (
     eager,
+    eight_bits,
     exclusions,
     gradients,
     live,
@@ -37,6 +38,7 @@ from exburn.optimizers.contract import (
     stepwise,
 )
 from exburn.optimizers.contract import rate as rates
+from exburn.optimizers.contract import update as updates
 from exburn.optimizers.contract.live import (
     LiveState,
     check_learning_rate,
@@ -49,12 +51,7 @@ from exburn.optimizers.contract.rate import (
     schedule_count,
 )
 from exburn.optimizers.contract.trees import same_shapes
-from exburn.optimizers.contract.update import (
-    add_gradients,
-    make_state,
-    real_gradients,
-    step,
-)
+from exburn.optimizers.contract.update import make_state, real_gradients, step
 from exburn.optimizers.contract.variable import (
     OptimizerVariable,
     live_number,
@@ -112,6 +109,10 @@ class Optimizer(abc.ABC):
             It is an argument of its own because Keras' ``weight_decay`` means the
             decoupled kind, and the two train differently.
         weight_decay_exclusions: Patterns as for :meth:`exclude_from_weight_decay`.
+        state_bits: 32, or 8: slots of parameters of 4,096 entries or more take a byte
+            an entry, as in bitsandbytes. For the optimizers that name such slots in
+            ``eight_bit_slots``: Adam, AdamW, Lamb, Lion, RMSprop and SGD. Averages and
+            accumulated gradients stay in float32.
 
     Shape:
         params, grads: trees of equal structure and shapes, any rank → the same.
@@ -140,6 +141,9 @@ class Optimizer(abc.ABC):
     searches = False
     #: Whether parameters in 16-bit floats are updated in float32.
     widens = True
+    #: Slots that may be in 8 bits, by their names: whether they have signs. They must
+    #: begin as zeros, and a class whose rule is its own names its own.
+    eight_bit_slots: Mapping[str, bool] = {}
 
     __signature__: inspect.Signature
     #: Whether the constructor's last argument is **options, which ends up here.
@@ -150,6 +154,7 @@ class Optimizer(abc.ABC):
     _undecayed: Sequence[Any] = ()  # given to exclude_from_weight_decay
     _lists: Any = None  # the ``ListLayout`` of what ``build`` was given
     _pass: Any = None  # the ``RulePass`` of an ``update_step`` that is under way
+    _by_tokens = False  # compiled with accumulate="tokens"
     _epoch_lengths: tuple[int | None, int | None] | None = None  # of ``set_epochs``
 
     # Its methods are functions of the files that they belong to.
@@ -172,6 +177,8 @@ class Optimizer(abc.ABC):
     with_hyperparameters = live.with_hyperparameters
     get_hyperparameters = live.get_hyperparameters
     set_hyperparameters = live.set_hyperparameters
+    accumulate_batch = updates.accumulate_batch
+    update_accumulated = updates.update_accumulated
     _change, _set_iterations = live.change, live.set_iterations
 
     restart_schedule, schedule_start = rates.restart_schedule, rates.schedule_start
@@ -227,6 +234,7 @@ class Optimizer(abc.ABC):
         name: str | None = None,
         l2_weight_decay: float | None = None,
         weight_decay_exclusions: Sequence[str] = (),
+        state_bits: int = 32,
         **unknown: Unpack[NoOptions],
     ):
         op = type(self).__name__
@@ -260,6 +268,7 @@ class Optimizer(abc.ABC):
             "gradient_accumulation_steps", gradient_accumulation_steps, 2
         )
         self.weight_decay_exclusions = tuple(weight_decay_exclusions)
+        self.state_bits = eight_bits.check_bits(self, state_bits)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Nothing would read it, and the training would go on as before.
@@ -352,7 +361,12 @@ class Optimizer(abc.ABC):
         return False
 
     def update(
-        self, grads: Any, opt_state: Mapping[str, Any], params: Any
+        self,
+        grads: Any,
+        opt_state: Mapping[str, Any],
+        params: Any,
+        *,
+        weight: Any = None,
     ) -> tuple[Any, dict[str, Any]]:
         """One step from gradients: ``(new_params, new_opt_state)``.
 
@@ -364,6 +378,8 @@ class Optimizer(abc.ABC):
             grads: Tree like ``params``.
             opt_state: What ``init`` or the last ``update`` returned.
             params: Tree of arrays.
+            weight: What the batch counts for in the mean of its group's gradients,
+                where ``weighs_batches``; 1 by default.
 
         Raises:
             ShapeError: Gradients, parameters and state do not belong together.
@@ -371,31 +387,12 @@ class Optimizer(abc.ABC):
         same_shapes(f"{type(self).__name__}.update", grads, params)
         if "accumulated" not in opt_state:
             return self._step(real_gradients(self, grads), dict(opt_state), params)
-        state = self.accumulate_batch(grads, opt_state)
+        state = self.accumulate_batch(grads, opt_state, weight)
         return jax.lax.cond(
             state["accumulated"]["batches"] >= self.accumulate,
             lambda: self.update_accumulated(state, params),
             lambda: (params, state),
         )
-
-    def accumulate_batch(
-        self, grads: Any, opt_state: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The state with one more batch's gradients in its sums; updates nothing."""
-        sums = add_gradients(opt_state["accumulated"], real_gradients(self, grads))
-        return {**opt_state, "accumulated": sums}
-
-    def update_accumulated(
-        self, opt_state: Mapping[str, Any], params: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """The one update of a group, from the mean of its gradients."""
-        state = dict(opt_state)
-        total = state.pop("accumulated")["gradients"]
-        mean = jax.tree.map(lambda s: s / self.accumulate, total)
-        new_params, new_state = self._step(mean, state, params)
-        zeros = jax.tree.map(jnp.zeros_like, total)
-        new_state["accumulated"] = {"gradients": zeros, "batches": jnp.int32(0)}
-        return new_params, new_state
 
     def _step(self, grads, state, params) -> tuple[Any, dict[str, Any]]:
         return step(self, grads, state, params)
@@ -447,6 +444,11 @@ class Optimizer(abc.ABC):
     def accumulate(self) -> int:
         """Number of batches whose mean gradient makes one update."""
         return self.gradient_accumulation_steps or 1
+
+    @property
+    def weighs_batches(self) -> bool:
+        """Whether each batch of a group counts by its weight: by its tokens."""
+        return self._by_tokens and self.accumulate > 1
 
     @property
     def schedule(self) -> Callable[[Any], Any] | None:

@@ -24,6 +24,7 @@ class DecayedOptions(TypedDict, total=False):
     name: str | None
     l2_weight_decay: float | None
     weight_decay_exclusions: Sequence[str]
+    state_bits: int
 
 
 class Options(DecayedOptions, total=False):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import is_known
-from exburn.optimizers.contract import complex_parameters, gradients
+from exburn.optimizers.contract import complex_parameters, eight_bits, gradients
 from exburn.optimizers.contract.exclusions import decays
 from exburn.optimizers.contract.newcomers import NEWCOMERS, apply_rules
 from exburn.optimizers.contract.rate import initial_rate
@@ -25,6 +25,8 @@ from exburn.optimizers.contract.trees import (
     with_remainders,
 )
 
+_LEAST = 1e-20  # weight of a batch in which no token counts
+
 
 def make_state(optimizer: Any, params: Any, rate: float) -> dict[str, Any]:
     """An optimizer's state before the first update."""
@@ -32,10 +34,13 @@ def make_state(optimizer: Any, params: Any, rate: float) -> dict[str, Any]:
     def make(tree):
         tree = complex_parameters.split(tree)
         wide = widen(tree)
-        state = {"inner": optimizer.init_rule(wide if optimizer.widens else tree)}
+        inner = optimizer.init_rule(wide if optimizer.widens else tree)
+        state = {"inner": eight_bits.initial(optimizer, inner)}
         if optimizer.accumulate > 1:
             sums = jax.tree.map(jnp.zeros_like, wide)
             state["accumulated"] = {"gradients": sums, "batches": jnp.int32(0)}
+            if optimizer.weighs_batches:
+                state["accumulated"]["weights"] = jnp.float32(0)
         if optimizer.use_ema:
             state["average"] = jax.tree.map(jnp.copy, wide)
         if optimizer.widens and has_narrow(tree):
@@ -58,10 +63,49 @@ def real_gradients(optimizer: Any, grads: Any) -> Any:
     return jax.tree.map(lambda g: g / optimizer.loss_scale_factor, widen(grads))
 
 
-def add_gradients(sums: Mapping[str, Any], grads: Any) -> dict[str, Any]:
-    """The sums of a group's gradients with those of one more batch."""
-    total = jax.tree.map(lambda s, g: s + g.astype(s.dtype), sums["gradients"], grads)
-    return {"gradients": total, "batches": sums["batches"] + 1}
+def add_gradients(
+    sums: Mapping[str, Any], grads: Any, weight: Any = None
+) -> dict[str, Any]:
+    """The sums of a group's gradients with those of one more batch.
+
+    Args:
+        weight: What the batch counts for, where the sums have weights. One without any
+            counts for as good as nothing: what is added to its loss holds in a group
+            of such batches, too.
+    """
+    new: dict[str, Any] = {"batches": sums["batches"] + 1}
+    wide = jax.tree.map(lambda s, g: g.astype(s.dtype), sums["gradients"], grads)
+    if "weights" in sums:
+        weight = jnp.maximum(1.0 if weight is None else weight, _LEAST)
+        wide = jax.tree.map(lambda g: g * weight, wide)
+        new["weights"] = sums["weights"] + weight
+    return {"gradients": jax.tree.map(jnp.add, sums["gradients"], wide), **new}
+
+
+def accumulate_batch(
+    optimizer: Any, grads: Any, opt_state: Mapping[str, Any], weight: Any = None
+) -> dict[str, Any]:
+    """The state with one more batch's gradients in its sums; updates nothing.
+
+    Args:
+        weight: As of ``update``.
+    """
+    grads = real_gradients(optimizer, grads)
+    sums = add_gradients(opt_state["accumulated"], grads, weight)
+    return {**opt_state, "accumulated": sums}
+
+
+def update_accumulated(
+    optimizer: Any, opt_state: Mapping[str, Any], params: Any
+) -> tuple[Any, dict[str, Any]]:
+    """The one update of a group, from the mean of its gradients."""
+    state = dict(opt_state)
+    sums = state.pop("accumulated")
+    count = sums.get("weights", optimizer.accumulate)
+    mean = jax.tree.map(lambda s: s / count, sums["gradients"])
+    new_params, new_state = optimizer._step(mean, state, params)
+    new_state["accumulated"] = jax.tree.map(jnp.zeros_like, sums)
+    return new_params, new_state
 
 
 def step(
@@ -77,25 +121,24 @@ def step(
     if "rounded_off" in state:
         wide = with_remainders(wide, state["rounded_off"])
     example = jax.eval_shape(optimizer.init_rule, wide)
-    same_structure(op, state["inner"], example)
+    old = eight_bits.unpack(optimizer, state["inner"])
+    same_structure(op, old, example)
     grads = gradients.clip(
         grads, optimizer.clipnorm, optimizer.clipvalue, optimizer.global_clipnorm
     )
     grads, wide = _decay(optimizer, grads, wide, learning_rate)
     if NEWCOMERS in state:
         deltas, inner, groups = apply_rules(
-            optimizer, grads, state, wide, learning_rate
+            optimizer, grads, {**state, "inner": old}, wide, learning_rate
         )
         state = state | {NEWCOMERS: groups}
     else:
-        deltas, inner = optimizer.apply_rule(
-            grads, state["inner"], wide, learning_rate, count
-        )
+        deltas, inner = optimizer.apply_rule(grads, old, wide, learning_rate, count)
     exact = jax.tree.map(_sum, wide, deltas)
     new_state = {
         **state,
         "rate": {**state["rate"], "count": count + 1},
-        "inner": like(op, inner, state["inner"]),
+        "inner": eight_bits.pack(optimizer, like(op, inner, old)),
     }
     if "rounded_off" in state:
         new_params, new_state["rounded_off"] = split_off_remainders(exact, params)

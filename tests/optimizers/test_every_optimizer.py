@@ -42,6 +42,7 @@ OPTIMIZERS = {
     "multi": lambda: MultiOptimizer(
         OptimizerMap(optimizers.Adam(0.1), {"dense/bias": optimizers.SGD(0.02)})
     ),
+    "adamw in 8 bits": lambda: optimizers.AdamW(0.1, state_bits=8),
     "optax factory": lambda: OptaxOptimizer(optax.adabelief, 0.1),
     "optax injected": lambda: optimizers.get(
         optax.inject_hyperparams(optax.adamw)(learning_rate=0.1)

@@ -101,13 +101,13 @@ def quantize(
     In place; for a whole model there is ``model.quantize``, which returns another.
 
     Args:
-        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"``, ``"float8"`` or
+        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"``, ``"nf4"``, ``"float8"`` or
             ``"ternary"``, as there.
         type_check: For Keras code: classes derived from a layer's are quantized in
             either case.
         config: A configuration of ``exburn.quantizers`` instead of the mode.
-        block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
-            default.
+        block_size: Of int4 and nf4: at least 2, or -1 for all that an output sums; 64
+            by default.
 
     Raises:
         NotBuiltError: The layer has no weights yet.

@@ -156,6 +156,7 @@ class EmbeddingStandIn(Embedding):
     _low_rank: LowRank | None = None
     lora_a: Any
     lora_b: Any
+    reverse_embeddings: Any
 
     def _rows(self, indices):
         table = self.embeddings
@@ -167,6 +168,12 @@ class EmbeddingStandIn(Embedding):
             inner = jnp.take(self.lora_a.get_value(), indices, 0, mode="clip")
             rows = rows + (self.cast(inner) @ self.cast(self.lora_b)) * term.scale
         return rows
+
+    def _own_scores(self, x):  # of a ReversibleEmbedding
+        table = self.reverse_embeddings
+        if isinstance(table, QuantizedWeight):
+            return table.multiply(x)
+        return x @ self.cast(table, x.dtype)
 
     def _scores(self, x):  # of a ReversibleEmbedding
         table = self.embeddings

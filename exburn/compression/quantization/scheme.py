@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from jax import lax
 
+from exburn.compression.quantization import normal_float
 from exburn.compression.quantization.grid import Grid
 from exburn.core.random_keys import tracing
 from exburn.errors import ArgumentError
@@ -24,6 +25,7 @@ _LARGEST = {"int8": 127.0, "int4": 7.0, "float8": 448.0}
 _STORED = {
     "int8": np.int8,
     "int4": np.uint8,
+    "nf4": np.uint8,
     "ternary": np.uint8,
     "float8": ml_dtypes.float8_e4m3fn,
 }
@@ -46,15 +48,19 @@ class Scheme:
     Numbers that are -1, 0 and 1 have one float32 factor for the whole weight, and five
     neighbours of a row share a byte.
 
+    The codes of nf4 lie as int4's integers do; a block's scale is its largest
+    magnitude, in float32, or in 8 bits beside a range for each 256 scales and a mean.
+
     Args:
-        dtype: ``"int8"``, ``"int4"``, ``"float8"`` (e4m3) or ``"ternary"``.
+        dtype: ``"int8"``, ``"int4"``, ``"nf4"``, ``"float8"`` (e4m3) or ``"ternary"``.
         shape: Shape of the exact weight.
         summed: Axes that the product sums over.
         block_size: Entries of a row that share a scale, at most, or -1 for the whole
-            row; for int4, and where there is a method.
+            row; for int4 and nf4, and where there is a method.
         dynamic: Whether the product rounds its input to int8 as well.
         exact: Dtype of the exact weight.
-        scales: Dtype of the scales: float32 for a quantizer of the user's.
+        scales: Dtype of the scales: float32 for a quantizer of the user's, uint8 for
+            those of nf4 that are rounded, too.
         method: ``"gptq"`` or ``"awq"`` if the weight was rounded on data: then each
             block has integers of ``bits`` bits less its zero point, and for awq each
             column a factor.
@@ -115,7 +121,12 @@ class Scheme:
     @property
     def in_blocks(self) -> bool:
         """Whether a row is stored in blocks, each with a scale."""
-        return self.dtype == "int4" or self.method is not None
+        return self.in_halves or self.method is not None
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether two entries share a byte."""
+        return self.dtype in ("int4", "nf4")
 
     @property
     def size(self) -> int:
@@ -133,7 +144,7 @@ class Scheme:
     @property
     def values_spec(self) -> tuple[tuple[int, ...], Any]:
         """Shape and dtype of the stored values."""
-        if self.dtype == "int4":
+        if self.in_halves:
             return (self.rows, self.blocks, self.block // 2), np.dtype(np.uint8)
         if self.in_blocks:
             return (self.rows, self.blocks, self.block), np.dtype(np.int8)
@@ -158,6 +169,10 @@ class Scheme:
             specs["zero"] = (self.rows, self.blocks), np.dtype(np.int8)
         if self.method == "awq":
             specs["factor"] = (self.columns,), np.dtype(np.float32)
+        if self.scales == "uint8":
+            count = -(-self.rows * self.blocks // normal_float.SCALES)
+            specs["range"] = (count,), np.dtype(np.float32)
+            specs["offset"] = (), np.dtype(np.float32)
         return specs
 
     @property
@@ -184,14 +199,16 @@ class Scheme:
             codes, factor = ternarize(jnp.asarray(matrix), self.threshold)
             packed, _, _ = pack_ternary(codes, axis=-1)
             return np.asarray(packed), np.asarray(factor)
-        values = np.empty(*self.values_spec)
-        scale = np.empty(*self.scale_spec)
+        values, (shape, dtype) = np.empty(*self.values_spec), self.scale_spec
+        scale = np.empty(shape, np.float32 if self.scales == "uint8" else dtype)
         step = max(1, _ROWS // max(1, self.columns))
         for start in range(0, self.rows, step):
             part = slice(start, start + step)
             rows = matrix[part].astype(np.float32)
             with np.errstate(invalid="ignore"):  # of NaN; the scale tells
                 values[part], scale[part] = self._encode_rows(rows)
+        if self.scales == "uint8":
+            return values, *normal_float.encode_scales(scale)
         return values, scale
 
     def group_rows(self, matrix: np.ndarray) -> np.ndarray:
@@ -208,7 +225,7 @@ class Scheme:
         values = (whole - middle).astype(np.int8)
         values = np.pad(values, ((0, 0), (0, 0), (0, self.block - self.size)))
         parts = {
-            "values": _in_halves(values) if self.dtype == "int4" else values,
+            "values": _in_halves(values) if self.in_halves else values,
             "scale": grid.scale.astype(np.float32),
             "zero": (grid.zero - middle).astype(np.int8),
             "factor": np.ones(self.columns, np.float32) if factor is None else factor,
@@ -216,8 +233,14 @@ class Scheme:
         return tuple(parts[name] for name in self.parts)
 
     def _encode_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self.dtype == "int4":
+        if self.in_halves:
             rows = self.group_rows(rows)
+        if self.dtype == "nf4":
+            scale = np.abs(rows).max(-1)
+            shares = rows / np.where(scale == 0, 1, scale)[..., None]
+            codes = normal_float.nearest_codes(shares)
+            missing = self.block - self.size
+            return _in_halves(np.pad(codes, ((0, 0), (0, 0), (0, missing)))), scale
         scale = self._scales(rows, np)
         if self.static:
             scale = np.where(scale == 0, np.float32(1), scale)
@@ -299,7 +322,13 @@ class Scheme:
         return self._in_shape(values[:, : self.columns])
 
     def halves(self, values: Any) -> tuple[Any, Any]:
-        """Both halves of every int4 block as int8: ``[rows, blocks, block / 2]``."""
+        """Both halves of every block: ``[rows, blocks, block / 2]``.
+
+        Those of int4 are int8; the numbers of nf4 are float32.
+        """
+        if self.dtype == "nf4":
+            read = normal_float.read_levels
+            return read(values & np.uint8(15)), read(values >> np.uint8(4))
         signed = values.astype(jnp.int8)
         return (signed << 4) >> 4, signed >> 4  # arithmetic shifts keep the sign
 
@@ -315,11 +344,19 @@ class Scheme:
         run = _decode if tracing() else _decode_at_once
         return run(self, dtype, *parts)
 
-    def decode_rows(self, *parts: Any, dtype: Any) -> Any:
-        """Rows ``[…, columns]`` of parts that begin with any axes instead of rows."""
+    def with_scales(self, *parts: Any) -> dict[str, Any]:
+        """The parts by name, with scales that were stored in 8 bits as numbers."""
         stored = dict(zip(self.parts, parts, strict=True))
+        if self.scales == "uint8":
+            names = ("scale", "range", "offset")
+            rounded = (stored.pop(name) for name in names)
+            stored["scale"] = normal_float.decode_scales(*rounded)
+        return stored
+
+    def decode_rows(self, stored: dict[str, Any], dtype: Any) -> Any:
+        """Rows ``[…, columns]`` of ``with_scales``, of any axes instead of rows."""
         values, scale = stored["values"], stored["scale"]
-        if self.dtype == "int4":
+        if self.in_halves:
             values = jnp.concatenate(self.halves(values), axis=-1)
         elif self.dtype == "ternary":
             values = self.trits(values)
@@ -336,7 +373,7 @@ class Scheme:
 
 
 def _decode(scheme: Scheme, dtype: Any, *parts: Any) -> Any:
-    return scheme._in_shape(scheme.decode_rows(*parts, dtype=dtype))
+    return scheme._in_shape(scheme.decode_rows(scheme.with_scales(*parts), dtype))
 
 
 _decode_at_once = jax.jit(_decode, static_argnums=(0, 1))

@@ -18,12 +18,13 @@ from exburn.quantizers import (
     GPTQConfig,
     Int4QuantizationConfig,
     Int8QuantizationConfig,
+    NF4QuantizationConfig,
     QuantizationConfig,
     TernaryQuantizationConfig,
 )
 
 CASTS = ("float16", "bfloat16")
-PACKED = ("int8", "int8_dynamic", "int4", "float8", "ternary")
+PACKED = ("int8", "int8_dynamic", "int4", "nf4", "float8", "ternary")
 RANGED = ("int8", "int4", "float8")  # with which activations may have fixed ranges
 _BLOCK, _STATIC = 64, "_static"
 
@@ -37,10 +38,10 @@ class QuantizationSettings:
 
     Attributes:
         dtype: ``"float16"``, ``"bfloat16"``, ``"int8"``, ``"int8_dynamic"``,
-            ``"int4"``, ``"float8"``, ``"ternary"``, ``"gptq"`` or ``"awq"``; with
-            ``"_static"`` behind it, activations have fixed ranges.
+            ``"int4"``, ``"nf4"``, ``"float8"``, ``"ternary"``, ``"gptq"`` or ``"awq"``;
+            with ``"_static"`` behind it, activations have fixed ranges.
         block_size: Weights that share a scale, or -1 for all that an output sums; of
-            int4, gptq and awq.
+            int4, nf4, gptq and awq.
         compute_dtype: Dtype of the computation; unchanged if None.
         scales: Dtype of the scales.
         quantizer: Rounds weights in the place of the scheme's own way.
@@ -70,7 +71,7 @@ class QuantizationSettings:
 
         Raises:
             UnknownNameError: There is no such ``mode`` or ``compute_dtype``.
-            ArgumentError: ``block_size`` is out of range, or given without int4; mode
+            ArgumentError: ``block_size`` is out of range, or given without blocks; mode
                 and configuration contradict each other, or there is neither; or a
                 quantizer of inputs is not the one there is.
         """
@@ -96,7 +97,7 @@ class QuantizationSettings:
         name = dtype_name(mode)
         if name not in (*CASTS, *PACKED):
             raise unknown_name("mode", mode, (*CASTS, *PACKED), op=op)
-        if name == "int4":
+        if name in ("int4", "nf4"):
             block_size = _BLOCK if block_size is None else block_size
             whole = isinstance(block_size, int) and not isinstance(block_size, bool)
             if not whole or (block_size < 2 and block_size != -1):
@@ -108,7 +109,8 @@ class QuantizationSettings:
         elif block_size is not None:
             raise ArgumentError(
                 op,
-                f"only int4 has blocks, received block_size={block_size!r} and {name}",
+                "only int4 and nf4 have blocks, received "
+                f"block_size={block_size!r} and {name}",
             )
         compute_dtype = _compute_dtype(compute_dtype, op)
         if compute_dtype is not None and name in CASTS and compute_dtype != name:
@@ -117,7 +119,8 @@ class QuantizationSettings:
                 f"{name} is computed in {name}, received "
                 f"compute_dtype={compute_dtype!r}",
             )
-        return cls(name, block_size, compute_dtype)
+        scales = "float32" if name == "nf4" else "bfloat16"
+        return cls(name, block_size, compute_dtype, scales)
 
     @classmethod
     def of_config(
@@ -147,6 +150,10 @@ class QuantizationSettings:
         if mode == "int4":
             size = getattr(config, "block_size", None)
             block_size = -1 if size is None else size
+        if mode == "nf4":
+            settings = cls._of_mode(mode, config.block_size, compute_dtype, op)
+            scales = "uint8" if config.double_quantization else settings.scales
+            return dataclasses.replace(settings, scales=scales)
         settings = cls._of_mode(mode, block_size, compute_dtype, op)
         if config.weight_quantizer is None:
             return settings
@@ -166,6 +173,8 @@ class QuantizationSettings:
             return cls(
                 mode, policy.group_size, scales="float32", bits=policy.weight_bits
             )
+        if mode == "nf4":
+            return cls._of_mode(mode, block, None, "quantize")
         return cls(mode, (block or -1) if mode == "int4" else None)
 
     @classmethod
@@ -262,6 +271,9 @@ def config_of(
     if settings.storage == "int4":
         size = None if settings.block_size == -1 else settings.block_size
         return Int4QuantizationConfig(settings.quantizer, None, size)
+    if settings.storage == "nf4":
+        double = settings.scales == "uint8"
+        return NF4QuantizationConfig(settings.block_size or _BLOCK, double)
     if settings.storage == "ternary":
         return TernaryQuantizationConfig()
     return Float8QuantizationConfig() if settings.storage == "float8" else None
@@ -272,8 +284,8 @@ def policy_of(scheme: Scheme, source: DTypePolicy) -> QuantizedDTypePolicy:
     mode = scheme.mode
     if scheme.method is not None:
         mode = f"{mode}/{scheme.bits}/{scheme.block_size}"
-    elif mode == "int4":
-        mode = f"int4/{scheme.block_size}"
+    elif scheme.in_halves:
+        mode = f"{mode}/{scheme.block_size}"
     policy = parse_policy(f"{mode}_from_float32")
     return type(policy)(mode, source)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -136,64 +138,88 @@ class QuantizedWeight(ReadWeight):
             name: part
             if name == "factor"  # of columns
             else jnp.take(part, indices, 0, mode="clip")
-            for name, part in zip(self.scheme.parts, self._parts(), strict=True)
+            for name, part in self.scheme.with_scales(*self._parts()).items()
         }
-        return self.scheme.decode_rows(*parts.values(), dtype=dtype)
+        return self.scheme.decode_rows(parts, dtype)
 
     def multiply(self, x: Any) -> jax.Array:
-        """``[…, columns]`` times the stored matrix: ``[…, rows]``, in x's dtype."""
+        """``[…, columns]`` times the stored matrix: ``[…, rows]``, in x's dtype.
+
+        Nothing of the matrix is kept for the gradient but its stored parts, which are
+        read again there.
+        """
         if self._is_visible():
             matrix = self._read().transpose(self.scheme.summed + self.scheme.kept_axes)
             return jnp.matmul(x, matrix.reshape(-1, self.scheme.rows))
-        parts = dict(zip(self.scheme.parts, self._parts(), strict=True))
-        values, scale = parts["values"], parts["scale"]
-        if self.scheme.dtype == "ternary":
-            values = parts["values"] = self.scheme.trits(values)
         if self.scheme.dynamic:
-            return _dynamic(x, values, scale)
-        if _is_vector(x):
-            return self._vector(x, **parts)
-        if self.scheme.in_blocks:
-            matrix = self.scheme.decode_rows(*parts.values(), dtype=x.dtype)
-            return _dot(x, matrix, jnp.float32).astype(x.dtype)
-        y = _dot(x, values.astype(x.dtype), jnp.float32)
-        return (y * scale.astype(jnp.float32)).astype(x.dtype)
+            return _dynamic(x, *self._parts())
+        return _product_of(self.scheme, _is_vector(x))(x, *self._parts())
 
-    def _vector(self, x, values, scale, zero=None, factor=None) -> jax.Array:
-        """One row: a product and a sum, which XLA fuses with reading few bits.
 
-        As a matrix product it would be bound by reading the weight in x's dtype.
-        """
-        scheme, wide = self.scheme, x.astype(jnp.float32).reshape(-1)
-        if factor is not None:
-            wide = wide * factor
-        if scheme.in_blocks:
-            y = self._blocks(wide, values, scale, zero).sum((-2, -1))
-        else:
-            y = (values.astype(jnp.float32) * wide).sum(-1) * scale.astype(jnp.float32)
-        return y.astype(x.dtype).reshape(*x.shape[:-1], scheme.rows)
+@functools.cache
+def _product_of(scheme: Scheme, vector: bool) -> Callable[..., jax.Array]:
+    """The product of rows, or of a single one, with a matrix that is stored so.
 
-    def _blocks(self, x, values, scale, zero) -> jax.Array:
-        """Terms of the products, of which those of both halves are added already."""
-        scheme = self.scheme
-        x = jnp.pad(x, (0, scheme.blocks * scheme.size - scheme.columns))
-        x = x.reshape(scheme.blocks, scheme.size)
-        x = jnp.pad(x, ((0, 0), (0, scheme.block - scheme.size)))
+    Its gradient reads the stored parts anew: without `jax.checkpoint` the matrix in x's
+    dtype would be kept from the pass forward for every layer.
+    """
+    product = _vector_product if vector else _matrix_product
+    return jax.checkpoint(functools.partial(product, scheme))
 
-        def read(whole: Any) -> Any:
-            exact = whole.astype(jnp.float32)
-            return (
-                exact if zero is None else exact - zero.astype(jnp.float32)[..., None]
-            )
 
-        if scheme.dtype == "int4":
-            low, high = scheme.halves(values)
-            halves = x.reshape(scheme.blocks, 2, scheme.block // 2)
-            terms = read(low) * halves[:, 0]
-            terms += read(high) * halves[:, 1]
-        else:
-            terms = read(values) * x
-        return terms * scale.astype(jnp.float32)[..., None]
+def _read_trits(scheme: Scheme, *parts: jax.Array) -> dict[str, jax.Array]:
+    """The parts of a matrix by name, those of three numbers without their packing."""
+    stored = scheme.with_scales(*parts)
+    if scheme.dtype == "ternary":
+        stored["values"] = scheme.trits(stored["values"])
+    return stored
+
+
+def _matrix_product(scheme: Scheme, x: jax.Array, *parts: jax.Array) -> jax.Array:
+    stored = _read_trits(scheme, *parts)
+    if scheme.in_blocks:
+        # In x's dtype, so that the gradient's product reads matrices of that, too.
+        return _dot(x, scheme.decode_rows(stored, x.dtype), None)
+    y = _dot(x, stored["values"].astype(x.dtype), jnp.float32)
+    return (y * stored["scale"].astype(jnp.float32)).astype(x.dtype)
+
+
+def _vector_product(scheme: Scheme, x: jax.Array, *parts: jax.Array) -> jax.Array:
+    """One row: a product and a sum, which XLA fuses with reading few bits.
+
+    As a matrix product it would be bound by reading the weight in x's dtype.
+    """
+    stored = _read_trits(scheme, *parts)
+    values, scale = stored["values"], stored["scale"]
+    zero, factor = stored.get("zero"), stored.get("factor")
+    wide = x.astype(jnp.float32).reshape(-1)
+    if factor is not None:
+        wide = wide * factor
+    if scheme.in_blocks:
+        y = _block_terms(scheme, wide, values, scale, zero).sum((-2, -1))
+    else:
+        y = (values.astype(jnp.float32) * wide).sum(-1) * scale.astype(jnp.float32)
+    return y.astype(x.dtype).reshape(*x.shape[:-1], scheme.rows)
+
+
+def _block_terms(scheme: Scheme, x: Any, values: Any, scale: Any, zero: Any) -> Any:
+    """Terms of the products, of which those of both halves are added already."""
+    x = jnp.pad(x, (0, scheme.blocks * scheme.size - scheme.columns))
+    x = x.reshape(scheme.blocks, scheme.size)
+    x = jnp.pad(x, ((0, 0), (0, scheme.block - scheme.size)))
+
+    def read(whole: Any) -> Any:
+        exact = whole.astype(jnp.float32)
+        return exact if zero is None else exact - zero.astype(jnp.float32)[..., None]
+
+    if scheme.in_halves:
+        low, high = scheme.halves(values)
+        halves = x.reshape(scheme.blocks, 2, scheme.block // 2)
+        terms = read(low) * halves[:, 0]
+        terms += read(high) * halves[:, 1]
+    else:
+        terms = read(values) * x
+    return terms * scale.astype(jnp.float32)[..., None]
 
 
 def _is_vector(x: Any) -> bool:

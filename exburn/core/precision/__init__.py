@@ -8,6 +8,7 @@ from exburn.core.precision.quantized import (
     AWQDTypePolicy,
     GPTQDTypePolicy,
     Int4DTypePolicy,
+    NF4DTypePolicy,
     QuantizedDTypePolicy,
     QuantizedFloat8DTypePolicy,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "FloatDTypePolicy",
     "GPTQDTypePolicy",
     "Int4DTypePolicy",
+    "NF4DTypePolicy",
     "PrecisionPolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",

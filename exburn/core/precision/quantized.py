@@ -9,7 +9,7 @@ from exburn.core.precision.policies import DTypePolicy, PrecisionPolicy, get_pre
 from exburn.errors import ArgumentError, unknown_name
 from exburn.errors.boundary import guard_methods
 
-MODES = ("int8", "float8", "int4", "ternary", "gptq", "awq")
+MODES = ("int8", "float8", "int4", "nf4", "ternary", "gptq", "awq")
 
 
 @guard_methods
@@ -20,7 +20,7 @@ class QuantizedDTypePolicy(DTypePolicy):
     that ``quantize`` has packed says so by its ``dtype_policy``.
 
     Args:
-        mode: ``"int8"``, ``"int4"``, ``"float8"``, ``"ternary"``.
+        mode: ``"int8"``, ``"int4"``, ``"nf4"``, ``"float8"``, ``"ternary"``.
         source_name: The other policy, or its name; that of the process by default.
 
     Raises:
@@ -177,6 +177,29 @@ class Int4DTypePolicy(_InBlocks):
 
 
 @guard_methods
+class NF4DTypePolicy(_InBlocks):
+    """Weights as 4-bit codes of 16 numbers; see ``quantizers.NF4QuantizationConfig``.
+
+    Args:
+        mode: ``"nf4/<block_size>"``.
+        source_name: The policy of inputs and outputs, or its name.
+
+    Raises:
+        ArgumentError: The mode has another form, or the size is out of range.
+
+    Example:
+        >>> NF4DTypePolicy("nf4/64", "float32").block_size
+        64
+    """
+
+    family = "nf4"
+
+    @property
+    def block_size(self) -> int:
+        return self._size
+
+
+@guard_methods
 class GPTQDTypePolicy(_InBlocks):
     """Weights in few bits that were chosen on data; see ``quantizers.GPTQConfig``.
 
@@ -244,5 +267,6 @@ def parse_policy(name: str) -> QuantizedDTypePolicy:
         "gptq": GPTQDTypePolicy,
         "awq": AWQDTypePolicy,
         "int4": Int4DTypePolicy if "/" in mode else QuantizedDTypePolicy,
+        "nf4": NF4DTypePolicy if "/" in mode else QuantizedDTypePolicy,
     }
     return kinds.get(family, QuantizedDTypePolicy)(mode, sources[0])

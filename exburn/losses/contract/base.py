@@ -159,6 +159,34 @@ class Loss(CatalogueClass):
             return reduce_values(values, self.reduction, sample_weight)
         return reduce(values if apart else _for_each_entry(self.name, values, mask))
 
+    def total_weight(
+        self,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        row_mask: Any = None,
+    ) -> jax.Array:
+        """The sum of the weights of the values, their number where nothing weighs them.
+
+        The reduction ``mean_with_sample_weight`` divides by it.
+
+        Args: as of ``__call__``.
+
+        Example:
+            >>> loss = FunctionLoss(lambda t, p: jnp.abs(t - p).mean(-1))
+            >>> y = jnp.zeros((3, 2))
+            >>> float(loss.total_weight(y, y, sample_weight=jnp.array([1.0, 0.0, 0.5])))
+            1.5
+        """
+        y_true, y_pred = self._convert(y_true, y_pred)
+        values = jax.eval_shape(self.call, y_true, y_pred)
+        ones = jnp.ones(values.shape, jnp.float32)
+        if not self._keeps_apart(mask, y_true, y_pred):
+            ones = _for_each_entry(self.name, ones, mask)
+        total = copy_with(self, reduction="sum")
+        return total._reduce(y_true, y_pred, sample_weight, mask, row_mask, ones)
+
     def _keeps_apart(self, mask: Any, y_true: Any, y_pred: Any) -> bool:
         """Whether the loss has a value for each entry of the mask."""
         if mask is None or jnp.ndim(mask) < 2:

@@ -44,7 +44,7 @@ _MOST_LIST = 1 << 20  # bytes
 # Names that such a list may have, and ends of those that go: a stranger may have
 # written it.
 _NAME = re.compile(r"[^/\\\0.][^/\\\0]*")
-_GONE, _INDEX = (".json", ".safetensors"), ".index.json"
+_GONE, _INDEX = (".json", ".safetensors", ".jinja"), ".index.json"
 
 
 class Changes:

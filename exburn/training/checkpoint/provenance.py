@@ -322,6 +322,8 @@ def _describe_objective(
     objective: Any, names: Mapping[int, str]
 ) -> dict[str, str | None]:
     texts: dict[str, str | None] = {}
+    if objective.by_tokens:
+        texts["loss.accumulate"] = "tokens"
     terms, outputs = objective.terms, objective.output_names
     for term in terms:
         suffix = f".{outputs[term.output]}" if len(terms) > 1 else ""

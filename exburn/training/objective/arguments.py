@@ -11,6 +11,8 @@ import numpy as np
 from exburn import metrics
 from exburn.errors import ArgumentError, DTypeError
 from exburn.losses.catalogue import as_loss
+from exburn.losses.contract.base import Loss
+from exburn.losses.contract.own_call import OwnCall
 
 
 def get_losses(loss: Any, each: Callable[[Any], Any] = as_loss) -> Any:
@@ -34,6 +36,30 @@ def loss_name(identifier: Any) -> str:
     loss = as_loss(identifier)
     is_alias = isinstance(identifier, str) and identifier != type(loss).__name__
     return identifier if is_alias else loss.name
+
+
+def check_divisible(loss: Any) -> None:
+    """Raises unless a loss can be a sum over values that is divided by their weights.
+
+    Args:
+        loss: What ``get_losses`` returned.
+    """
+    for one in jax.tree.leaves(loss, is_leaf=lambda part: isinstance(part, Loss)):
+        if isinstance(one, OwnCall):
+            raise ArgumentError(
+                "compile",
+                f"accumulate='tokens' divides sums over values, and the loss "
+                f"{one.name!r} reduces them in a __call__ of its own",
+                hint="Override call, which returns a value for each token, or compile "
+                "with accumulate='means'.",
+            )
+        if one.reduction in ("sum", "none", None):
+            raise ArgumentError(
+                "compile",
+                f"accumulate='tokens' divides by the tokens, and the loss {one.name!r} "
+                f"has reduction={one.reduction!r}, which does not",
+                hint="Leave out reduction, or accumulate.",
+            )
 
 
 def check_metrics(spec: Any) -> None:

@@ -13,13 +13,20 @@ import jax.numpy as jnp
 
 from exburn import losses, metrics
 from exburn.core.random_keys import key_scope
-from exburn.errors import DataError, LogitsWarning, warn
-from exburn.metrics.means import counting_positions, of_whole_rows
+from exburn.errors import ArgumentError, DataError, LogitsWarning, warn
+from exburn.losses.contract.base import copy_with
+from exburn.metrics.means import (
+    counting_positions,
+    counting_values,
+    of_no_tokens,
+    of_whole_rows,
+)
 from exburn.runtime.device import chosen_device
 from exburn.runtime.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
 from exburn.training.check import noting
 from exburn.training.objective.arguments import (
+    check_divisible,
     check_metrics,
     check_scales,
     get_losses,
@@ -47,12 +54,12 @@ _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 
 
 class _LossMean(metrics.Mean):
-    """The running mean of a loss; points to resume from name its rows so."""
+    """The running mean of a loss; points to resume from name its weights so."""
 
     _count_key = "rows"
 
     def update(self, state: Any, values: Any, sample_weight: Any = None) -> Any:
-        """Adds a batch's mean, which counts for its rows.
+        """Adds a batch's mean, which counts for its rows, or for its tokens.
 
         Without the guard of `Mean` for weights of zero: with it XLA rounds the product
         before the sum, and the last bit of logged losses would be another one.
@@ -73,12 +80,16 @@ class _Term:
     original: losses.Loss
     place: int  # of its weight among the objective's
     probabilities: bool  # whether a softmax or sigmoid ends the output
+    by_tokens: bool = False  # whether it is a mean by the weights of its values
 
     @property
     def loss(self) -> losses.Loss:
         """The loss as it is now: its settings may change."""
         change = getattr(self.original, "with_from_logits", None)
-        return change(False) if change and self.probabilities else self.original
+        loss = change(False) if change and self.probabilities else self.original
+        if self.by_tokens:
+            return copy_with(loss, reduction="mean_with_sample_weight")
+        return loss
 
 
 @dataclasses.dataclass
@@ -92,17 +103,30 @@ class _Meter:
 class Objective:
     """The losses and metrics of ``compile``, matched to a model's outputs.
 
+    Args:
+        by_tokens: Whether the loss and the metrics are sums over the values that count,
+            divided once by their weights: ``compile(accumulate="tokens")``.
+
     Attributes:
         exact_rows: A loss or metric reduces over rows by itself, so a padded last batch
             would change it: the last batch then runs at its own size.
     """
 
     def __init__(
-        self, loss=None, loss_weights=None, metrics=None, weighted_metrics=None
+        self,
+        loss=None,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics=None,
+        *,
+        by_tokens: bool = False,
     ):
+        self.by_tokens = by_tokens
         self._loss, self._loss_weights = get_losses(loss), loss_weights
         self._loss_names = get_losses(loss, each=loss_name)
         check_scales(loss_weights)
+        if by_tokens:
+            check_divisible(self._loss)
         self._metrics, self._weighted = metrics, weighted_metrics
         check_metrics(metrics)
         check_metrics(weighted_metrics)
@@ -160,7 +184,9 @@ class Objective:
         self.exact_rows = False
         with key_scope(lambda: jax.random.key(0)):  # traces draw, maybe
             self.terms = self._terms(preds, targets, weights, ends)
-            self.meters = self._meters(preds, targets)
+            if self.by_tokens and len(self.terms) > 1:
+                raise one_divisor(self.parts)
+            self.meters = _make_meters(self, preds, targets)
         by_name = isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping)
         if by_name and self._form is None:
             order = {name: i for i, name in enumerate(self._loss)}
@@ -226,7 +252,7 @@ class Objective:
             if i not in self._doubted and (doubt := _doubt(original, names[i], end)):
                 self._doubted.add(i)
                 warn(doubt, LogitsWarning)
-            loss = _Term(i, label, original, place, likely).loss
+            loss = _Term(i, label, original, place, likely, self.by_tokens).loss
             where, output = f"in loss {loss.name!r}", _one_of_several(names, i)
             with noting(where, targets[i], preds[i], output):
                 loss.check_shapes(targets[i], preds[i])
@@ -237,37 +263,13 @@ class Objective:
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             stem = self._stems[i]
             name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
-            terms.append(_Term(i, unused_name(name, taken), original, place, likely))
+            name = unused_name(name, taken)
+            terms.append(_Term(i, name, original, place, likely, self.by_tokens))
+            if self.by_tokens and scalar:
+                raise of_no_tokens("loss", loss.name)
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise _wide_weights(self._op, names[i], weights[i], values)
         return terms
-
-    def _meters(self, preds, targets) -> list[_Meter]:
-        meters: list[_Meter] = []
-        names = self.output_names
-        taken = {"loss", *self.parts}
-        for spec, weighted in ((self._metrics, False), (self._weighted, True)):
-            spec = self._flat("metrics", spec)
-            for i, identifiers in enumerate(metrics_by_output(spec, names)):
-                for identifier in identifiers:
-                    if targets[i] is None:
-                        continue
-                    label = getattr(identifier, "name", None) or getattr(
-                        identifier, "__name__", identifier
-                    )
-                    where, output = f"in metric {label!r}", _one_of_several(names, i)
-                    with noting(where, targets[i], preds[i], output):
-                        metric = metrics.resolve(identifier, targets[i], preds[i])
-                        metric.build(targets[i], preds[i])
-                        jax.eval_shape(metric.compute, metric.init())
-                    self.exact_rows |= getattr(metric, "per_sample", True) is False
-                    self.exact_rows |= metric_mixes_rows(metric, targets[i], preds[i])
-                    prefix = self._prefixes[i]
-                    name = prefix + metric.name
-                    if weighted and name in taken:
-                        name = f"{prefix}weighted_{metric.name}"
-                    meters.append(_Meter(i, unused_name(name, taken), metric, weighted))
-        return meters
 
     @property
     def losses(self) -> Any:
@@ -331,6 +333,14 @@ class Objective:
             total = total + self._scales[term.place] * value
         return total, parts
 
+    def total_weight(self, y, outputs, w, masks, row_mask) -> jax.Array:
+        """The weight of a batch's loss by tokens: of all values that count in it."""
+        (term,) = self.terms  # `build` refuses several
+        i = term.output
+        pred = jax.tree.leaves(outputs[0])[i]
+        target, weight = self.split_targets(y)[i], self.split_weights(w)[i]
+        return term.loss.total_weight(target, pred, weight, masks[i], row_mask)
+
     def init(self) -> dict[str, Any]:
         """Fresh totals."""
         state: dict[str, Any] = {n: _LOSS_MEAN.init() for n in ("loss", *self.parts)}
@@ -389,13 +399,20 @@ class Objective:
                 factors[i] = term.loss.row_factors(
                     targets[i], pred, weights[i], masks[i], row_mask
                 )
+        counted = weights
+        if self.by_tokens:
+            counted = _counted(self.terms, targets, preds, weights)
         for meter, weight in _weigh_meters(
-            self.meters, weights, masks, row_mask, ragged
+            self.meters, counted, masks, row_mask, ragged, self.by_tokens
         ):
             i = meter.output
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
             place = noting(f"in metric {meter.name!r}", targets[i], pred)
-            counts = counting_positions() if ragged and masks[i] is not None else _ROWS
+            counts: Any = _ROWS
+            if self.by_tokens:
+                counts = counting_values()
+            elif ragged and masks[i] is not None:
+                counts = counting_positions()
             with place, counts, spare_after(classes), weighing_rows(factors.get(i)):
                 totals[meter.name] = meter.metric.update(
                     totals[meter.name], targets[i], pred, sample_weight=weight
@@ -485,23 +502,81 @@ def check_positions(objective: Objective, y: Any, outputs: Any, masks: Any) -> N
             raise of_whole_rows(term.loss.name)
 
 
+def _make_meters(objective: Objective, preds: list, targets: list) -> list[_Meter]:
+    """The metrics of ``compile``, each built for its output."""
+    meters: list[_Meter] = []
+    names = objective.output_names
+    taken = {"loss", *objective.parts}
+    for spec, weighted in ((objective._metrics, False), (objective._weighted, True)):
+        spec = objective._flat("metrics", spec)
+        for i, identifiers in enumerate(metrics_by_output(spec, names)):
+            for identifier in identifiers:
+                if targets[i] is None:
+                    continue
+                label = getattr(identifier, "name", None) or getattr(
+                    identifier, "__name__", identifier
+                )
+                where, output = f"in metric {label!r}", _one_of_several(names, i)
+                with noting(where, targets[i], preds[i], output):
+                    metric = metrics.resolve(identifier, targets[i], preds[i])
+                    metric.build(targets[i], preds[i])
+                    jax.eval_shape(metric.compute, metric.init())
+                objective.exact_rows |= getattr(metric, "per_sample", True) is False
+                objective.exact_rows |= metric_mixes_rows(metric, targets[i], preds[i])
+                if objective.by_tokens and objective.exact_rows:
+                    raise of_no_tokens("metric", metric.name)
+                prefix = objective._prefixes[i]
+                name = prefix + metric.name
+                if weighted and name in taken:
+                    name = f"{prefix}weighted_{metric.name}"
+                meters.append(_Meter(i, unused_name(name, taken), metric, weighted))
+    return meters
+
+
+def _counted(terms: list[_Term], targets: list, preds: list, weights: list) -> list:
+    """The weights of outputs, 0 where their loss leaves a value out."""
+    counted = list(weights)
+    for term in terms:
+        i = term.output
+        ignored = term.loss.ignored(targets[i], preds[i])
+        if ignored is not None:
+            counted[i] = _meter_weight(weights[i], ~ignored, None)
+    return counted
+
+
 def _one_of_several(names: Any, output: int) -> str | None:
     """The output's name, where there are others."""
     return names[output] if len(names) > 1 else None
 
 
 def _weigh_meters(
-    meters: list[_Meter], weights, masks, row_mask, ragged=False
+    meters: list[_Meter], weights, masks, row_mask, ragged=False, by_tokens=False
 ) -> Iterator[tuple[_Meter, Any]]:
-    """Each metric, and what weighs the rows of its output; ``None``: nothing."""
+    """Each metric, and what weighs the rows of its output; ``None``: nothing.
+
+    Args:
+        by_tokens: Metrics without weights leave out what has none: it is not counted.
+    """
     for meter in meters:
-        weight = weights[meter.output] if meter.weighted else None
+        weight = weights[meter.output]
+        if not meter.weighted and weight is not None:
+            weight = (weight != 0).astype(jnp.float32) if by_tokens else None
         mask, rank = masks[meter.output], meter.metric.values_rank
         if mask is not None and rank is not None and mask.ndim > max(rank, 1):
-            if ragged:
+            if ragged or by_tokens:
                 raise of_whole_rows(meter.name)
             mask = None  # of steps, where the metric has values of whole rows
         yield meter, _meter_weight(weight, mask, row_mask)
+
+
+def one_divisor(losses: list[str]) -> ArgumentError:
+    """The error of several losses, each of which would be divided by another sum."""
+    return ArgumentError(
+        "compile",
+        "accumulate='tokens' divides one loss by its tokens, the model has "
+        f"{len(losses)}: {', '.join(losses)}",
+        hint="Leave out accumulate: the loss of a step is then the sum of their means.",
+    )
 
 
 def _missing_targets(op: str, output: str) -> DataError:

@@ -79,3 +79,42 @@ def test_the_gradient_of_dynamic_rounding_is_that_of_the_product(rng):
     gradient = jax.grad(lambda x: (small.multiply(x) ** 2).sum())(x)
     wanted = 2 * small.multiply(x) @ small.get_value().T
     np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4", "nf4", "float8"])
+def test_gradients_keep_no_matrix(rng, mode):
+    """Of a frozen weight only its stored parts are kept for the gradient."""
+    weight = Parameter(rng.standard_normal((64, 48)).astype(np.float32))
+    block = 32 if mode in ("int4", "nf4") else None
+    scales = "float32" if mode == "nf4" else "bfloat16"
+    small = QuantizedWeight(weight, Scheme(mode, (64, 48), (0,), block, scales=scales))
+    x = jnp.asarray(rng.standard_normal((5, 64)), jnp.float32)
+    y, pull = jax.vjp(small.multiply, x)
+    kept = jax.tree.leaves(pull)
+    assert {v.dtype.itemsize for v in kept if v.size >= 64 * 24} == {1}  # as stored
+    slope = jnp.asarray(rng.standard_normal(y.shape), jnp.float32)
+    matrix = np.asarray(small)
+    np.testing.assert_allclose(y, x @ matrix, atol=1e-4)
+    np.testing.assert_allclose(pull(slope)[0], slope @ matrix.T, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["int4", "nf4"])
+def test_second_derivatives_vmap_and_scan_of_products(rng, mode):
+    weight = Parameter(rng.standard_normal((8, 8)).astype(np.float32))
+    scales = "float32" if mode == "nf4" else "bfloat16"
+    small = QuantizedWeight(weight, Scheme(mode, (8, 8), (0,), 4, scales=scales))
+    matrix = jnp.asarray(np.asarray(small))
+    x = jnp.asarray(rng.standard_normal((3, 8)), jnp.float32)
+
+    def energy(product):
+        def run(x):
+            step = jax.checkpoint(lambda h, _: (jnp.tanh(product(h)), None))
+            return jax.vmap(lambda v: jax.lax.scan(step, v[None], None, 3)[0])(x).sum()
+
+        return run
+
+    for derive in (jax.grad, jax.hessian, lambda f: jax.jit(jax.jacfwd(f))):
+        ours, plain = (
+            derive(energy(p))(x) for p in (small.multiply, lambda v: v @ matrix)
+        )
+        np.testing.assert_allclose(ours, plain, atol=1e-4)

@@ -6,6 +6,7 @@ from exburn.core.precision.policies import DTypePolicy
 from exburn.core.precision.quantized import (
     GPTQDTypePolicy,
     Int4DTypePolicy,
+    NF4DTypePolicy,
     QuantizedDTypePolicy,
     QuantizedFloat8DTypePolicy,
     parse_policy,
@@ -18,6 +19,7 @@ from exburn.errors import ExBurnError
     [
         ("int8_from_float32", QuantizedDTypePolicy, "int8"),
         ("int4/64_from_mixed_bfloat16", Int4DTypePolicy, "int4"),
+        ("nf4/64_from_mixed_bfloat16", NF4DTypePolicy, "nf4"),
         ("gptq/4/128_from_float32", GPTQDTypePolicy, "gptq"),
         ("float8_from_mixed_bfloat16", QuantizedFloat8DTypePolicy, "float8"),
     ],
