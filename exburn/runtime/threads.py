@@ -91,6 +91,12 @@ class Prefetch(Generic[T]):
                 return item
             self._waiting()
 
+    def ready(self) -> Iterator[T]:
+        """The items that are there already, when the first one is asked for."""
+        for _ in range(self._items.qsize()):
+            with contextlib.suppress(StopIteration):
+                yield next(self)
+
     def close(self, patience: float | None = None) -> None:
         """Ends the thread, as soon as it has made the item at hand.
 

@@ -29,6 +29,24 @@ def test_items_are_made_ahead_but_not_without_end():
     assert threads() == []
 
 
+def test_what_is_ready_is_taken_without_a_wait():
+    go = threading.Event()
+
+    def make():
+        yield from range(2)
+        go.wait()
+        yield 2
+
+    with Prefetch(make, depth=4) as items:
+        while items._items.qsize() < 2:
+            time.sleep(0.001)
+        assert list(items.ready()) == [0, 1]
+        assert list(items.ready()) == []
+        go.set()
+        assert list(items) == [2]
+        assert list(items.ready()) == []
+
+
 def test_an_error_is_raised_where_its_item_is_taken():
     def source():
         yield 1

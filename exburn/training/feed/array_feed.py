@@ -363,9 +363,12 @@ class ArrayFeed:
 
     def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
         for chunk in self._blocks(rows, phase, begin):
-            chunk.data, chunk.prove = self._resident_rows.take(tries=self._tries)
+            chunk.data, chunk.prove = self._resident_rows.take(
+                tries=self._tries, rows=chunk.index
+            )
             chunk.count = self._send_count(chunk.count, chunk.index.shape[1])
             yield chunk
+        self._resident_rows.finish()
 
     def _check(self, rows: tuple) -> None:
         """Looks at rows, unless all of them were looked at before."""

@@ -50,6 +50,42 @@ def find_keys(
     ]
 
 
+class PieceDigests:
+    """The keys of arrays of which one piece after another is read, before it is sent.
+
+    Example:
+        >>> x = np.arange(6, dtype=np.float32)
+        >>> digests = PieceDigests([x], None)
+        >>> digests.read(6)
+        >>> with HostGather(1) as gatherer:
+        ...     digests.keys() == find_keys([x], None, gatherer)
+        True
+    """
+
+    def __init__(self, hosts: Sequence[np.ndarray], where: Any):
+        self._hosts, self._where = hosts, where
+        self._parts = [_parts_of(host) for host in hosts]
+        self._digests: list[list[bytes]] = [[] for _ in hosts]
+
+    def read(self, stop: int) -> None:
+        """Reads all that lies before the row of a number."""
+        for host, parts, digests in zip(
+            self._hosts, self._parts, self._digests, strict=True
+        ):
+            units = sum(map(len, parts)) // len(host)  # of parts, in each row
+            while len(digests) < len(parts) and (
+                len(digests) * len(parts[0]) < stop * units
+            ):
+                digests.append(_digest(parts[len(digests)]))
+
+    def keys(self) -> list[Key]:
+        """The keys, once all rows were read."""
+        return [
+            (b"".join(digests), host.shape, host.dtype.str, self._where)
+            for host, digests in zip(self._hosts, self._digests, strict=True)
+        ]
+
+
 def where_of(placement: OneDevice) -> Any:
     """Where programs take arrays: the device, or the placement on a mesh."""
     return chosen_device() if placement.distribution is None else placement

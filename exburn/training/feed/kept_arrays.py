@@ -48,6 +48,7 @@ class KeptArrays:
     Attributes:
         trusted: Whether the last arrays in the same memory were unchanged, so that it
             is worth to begin with them before that is known.
+        changes: Whether the last run had other data than the one before it.
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,8 @@ class KeptArrays:
         self._passed: tuple[Any, ...] = ()  # checks of values that these have passed
         self._owners: list[weakref.ref] = []
         self._given: tuple[tuple, ...] = ()
-        self.trusted = True
+        self._last: list[Key] = []  # of the last run, whether they are there or not
+        self.trusted, self.changes = True, False
         spare.add(self)
 
     @property
@@ -70,6 +72,12 @@ class KeptArrays:
             slot.memory == memory_of(host) and not slot.array.is_deleted()
             for slot, host in zip(slots, hosts, strict=True)
         )
+
+    def holds_most(self, tree: Any) -> bool:
+        """Whether one was sent from the memory that the largest array is in now."""
+        hosts = list(hosts_in(tree))
+        place = memory_of(max(hosts, key=lambda host: host.nbytes)) if hosts else None
+        return any(slot.memory == place for slot in self._slots)
 
     def were_given(self, tree: Any) -> bool:
         """Whether the run before was given arrays in the same memory."""
@@ -94,6 +102,21 @@ class KeptArrays:
             for key, array in arrays.items()
             if array is not None and not array.is_deleted()
         }
+
+    def note_keys(self, keys: list[Key]) -> None:
+        """Notes of which data a run is."""
+        self.changes = bool(self._last) and keys != self._last
+        self._last = keys
+
+    def expects_others(self, tree: Any) -> bool:
+        """Whether these are likely to be data that no run has had, like the last ones.
+
+        As where a program trains on one part of its data after the other.
+        """
+        hosts = list(hosts_in(tree))
+        forms = [(host.shape, host.dtype.str) for host in hosts]
+        alike = forms == [key[1:3] for key in self._last]
+        return self.changes and alike and not (self.trusted and self.holds_most(tree))
 
     def keep(
         self,
