@@ -21,6 +21,7 @@ from exburn.saving.json_text import parse_json
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # Files that say how the inputs of a model are made, and what it writes.
 COMPANIONS = (
+    "additional_chat_templates/",
     "added_tokens.json",
     "chat_template.jinja",
     "generation_config.json",

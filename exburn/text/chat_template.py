@@ -183,7 +183,7 @@ class ChatTemplate:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ChatTemplate) and (
-            (self._texts, self.tokens) == (other._texts, other._tokens)
+            (self._texts, self.tokens) == (other._texts, other.tokens)
         )
 
     def __hash__(self) -> int:

@@ -36,6 +36,7 @@ TOKENIZER, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 _SPECIAL, _ADDED = "special_tokens_map.json", "added_tokens.json"
 TEMPLATE, MORE_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
 TOKENIZER_FILES = (TOKENIZER, CONFIG_FILE, _SPECIAL, _ADDED, TEMPLATE)
+TOKENIZER_FILES += (f"{MORE_TEMPLATES}/",)
 _MOST_TEMPLATE, _MOST_TEMPLATES = 1 << 20, 16  # bytes, and files
 _MOST = 2**31 - 1
 _FLAGS = ("lstrip", "normalized", "rstrip", "single_word", "special")
@@ -255,14 +256,9 @@ def read_description(
     changed = reading.set_normalizer() or changed
     if changed:
         content = json.dumps(description, ensure_ascii=False)
-    settings = reading.settings()
-    if isinstance(
-        settings.chat_template, Mapping
-    ):  # of several files of a folder in it
-        files = replace_template(files, settings.chat_template)
-    elif templates:
-        files |= templates
-    return Description(content, settings, files, reading.named_tokens())
+    return Description(
+        content, reading.settings(), files | templates, reading.named_tokens()
+    )
 
 
 def replace_template(files: Mapping[str, str], template: Any) -> dict[str, str]:
@@ -278,7 +274,7 @@ def replace_template(files: Mapping[str, str], template: Any) -> dict[str, str]:
         config["chat_template"] = [
             {"name": name, "template": text} for name, text in template.items()
         ]
-    result = {name: text for name, text in files.items() if name != TEMPLATE}
+    result = {n: text for n, text in files.items() if not n.endswith(".jinja")}
     if old != config.get("chat_template"):
         result[CONFIG_FILE] = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     return result | ({TEMPLATE: template} if isinstance(template, str) else {})

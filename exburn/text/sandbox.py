@@ -32,7 +32,7 @@ _STEPS_OF_INPUT = 100
 _SECONDS, _SECONDS_OF_INPUT = 0.8, 1e-5  # of the processor
 _CHARACTERS = 32  # of a step
 _LOOK = 0.01  # seconds between two looks at the processor's clock
-_LONGEST = 100_000  # characters of a template; published ones have 20,000
+_LONGEST = 1 << 16  # characters of a template; published ones have 20,000
 _DEEPEST = 50  # calls of macros within each other
 _ITEMS = 100_000  # of a range, and of a text that is cut
 _BITS = 4096  # of an integer
@@ -252,7 +252,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise Excess(f"it has {len(text):,} characters, more than {_LONGEST:,}")
         tree = _Metered().visit(self.parse(text))
         marks = any(tree.find_all(nodes.ExtensionAttribute))
-        return self.from_string(tree), marks
+        try:
+            return self.from_string(tree), marks
+        except (SyntaxError, ValueError) as error:  # of Python's compiler
+            raise Excess(f"it cannot be compiled: {error}") from None
 
     def marks_answers(self, text: str) -> bool:
         """Tells whether a template has ``generation`` blocks; as `run`."""
@@ -273,8 +276,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """
         with self._lock:
             template, _ = self._program(text)
-            self.meter = Meter(0)
-            self.meter = Meter(self.meter.cost_of(variables))
+            self.meter = Meter(Meter(1 << 40).cost_of(variables))
             parts = []
             for part in template.generate(variables):
                 parts.append(part)
@@ -408,7 +410,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 raise Excess(f"it formats texts by {left[:40]!r}")
         elif operator == "*":
             for value, times in ((left, right), (right, left)):
-                if isinstance(value, str | list | tuple) and isinstance(times, int):
+                if isinstance(value, str) and isinstance(times, int):
+                    meter.spend_characters(len(value) * max(times, 0))
+                elif isinstance(value, list | tuple) and isinstance(times, int):
                     meter.spend(meter.cost_of(value) * max(times, 0))
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
             if left.bit_length() * right > _BITS:
@@ -425,6 +429,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         names = (own for kind, own in _METHODS.items() if isinstance(obj, kind))
         return attr in next(names, ())
 
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        if attribute.startswith("_"):
+            raise SecurityError(f"it asks for {attribute!r}")
+        return super().unsafe_undefined(obj, attribute)
+
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         meter = self.meter
         meter.spend(1 + sum(len(arg) for arg in args if isinstance(arg, dict)))
@@ -436,10 +445,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return self._call_text(obj, owner, name, args, kwargs)
         if isinstance(owner, list | tuple):
             meter.weigh(owner)
-        elif not isinstance(owner, dict | LoopContext):
+        elif not method and not isinstance(owner, dict | LoopContext):
             functions = dict, Namespace, _refuse, range, _write_date
-            if not method and not any(obj is one for one in functions):
-                raise SecurityError(f"it calls {_article(type(obj).__name__)}")
+            # What is undefined says itself what it would be.
+            if not isinstance(obj, Undefined) and not any(obj is f for f in functions):
+                raise SecurityError(f"it calls {name or type(obj).__name__!r}")
         result = super().call(context, obj, *args, **kwargs)
         if isinstance(result, range) and len(result) > _ITEMS:
             raise Excess(f"it has a range of {len(result):,} numbers")

@@ -335,3 +335,94 @@ def test_many_tokens_take_no_time_in_their_square(tmp_path):
     folders.write(tmp_path, "bytes", FAST | {"extra_special_tokens": names})
     made = Tokenizer.load(tmp_path, lazy=True)
     assert len(json.loads(made.to_json())["added_tokens"]) == 20_001
+
+
+# ---------------------------------------------------------------------- chats
+def chat_folder(folder, entry=None, files=()):
+    """A folder whose templates are an entry and files."""
+    entries = {"bos_token": "[CLS]", "eos_token": "[SEP]", **folders.FAST}
+    entries |= {} if entry is None else {"chat_template": entry}
+    folders.write(folder, "words", entries)
+    for name, text in dict(files).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def template_text(tokenizer, **options):
+    return tokenizer.chat_template.render(
+        [{"role": "user", "content": "so"}], **options
+    )
+
+
+NAMED = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "files", "texts"),
+    [
+        ("{{ bos_token }}{{ messages[0].content }}", {}, ("[CLS]so", "[CLS]so")),
+        (None, {"chat_template.jinja": "{{ eos_token }}\n"}, ("[SEP]", "[SEP]")),
+        ("a", {"chat_template.jinja": "a"}, ("a", "a")),
+        (NAMED, {}, ("d", "t")),
+        (
+            None,
+            {
+                "chat_template.jinja": "d",
+                "additional_chat_templates/tool_use.jinja": "t",
+            },
+            ("d", "t"),
+        ),
+    ],
+)
+def test_templates_of_a_folder_are_read_and_written_again(
+    tmp_path, entry, files, texts
+):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    tokenizer = Tokenizer.load(chat_folder(tmp_path / "a", entry, files))
+    assert (template_text(tokenizer), template_text(tokenizer, tools=[{}])) == texts
+    tokenizer.save(tmp_path / "b")
+    again = Tokenizer.load(tmp_path / "b")
+    assert again == tokenizer and again.chat_template == tokenizer.chat_template
+    names = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
+    for name in names:
+        assert (tmp_path / "b" / name).read_bytes() == (
+            tmp_path / "a" / name
+        ).read_bytes()
+    state = Tokenizer.from_state(json.loads(json.dumps(tokenizer.state_dict())))
+    assert state == tokenizer
+
+
+@pytest.mark.parametrize(
+    ("entry", "files", "reason"),
+    [
+        ("a", {"chat_template.jinja": "b"}, "is another one than chat_template.jinja"),
+        (3, {}, "chat_template"),
+        ([{"name": "default"}], {}, "chat_template"),
+        ([*NAMED, NAMED[0]], {}, "chat_template"),
+    ],
+)
+def test_templates_that_contradict_or_are_none_are_refused(
+    tmp_path, entry, files, reason
+):
+    with pytest.raises(FileFormatError, match=reason):
+        Tokenizer.load(chat_folder(tmp_path, entry, files))
+
+
+def test_another_template_takes_the_place_of_the_folders(tmp_path):
+    (tmp_path / "b").mkdir()
+    folder = chat_folder(tmp_path, "a")
+    tokenizer = Tokenizer.load(folder).with_chat_template("{{ bos_token }}!")
+    assert template_text(tokenizer) == "[CLS]!"
+    tokenizer.save(tmp_path / "b")
+    assert template_text(Tokenizer.load(tmp_path / "b")) == "[CLS]!"
+    Tokenizer.load(folder).with_chat_template(None).save(folder)
+    assert Tokenizer.load(folder).chat_template is None
+    plain = Tokenizer(json.dumps(folders.words()), "[SEP]").with_chat_template(
+        {"default": "{{ eos_token }}", "tool_use": "t"}
+    )
+    plain.save(tmp_path / "b")
+    again = Tokenizer.load(tmp_path / "b")
+    assert again.chat_template == plain.chat_template
+    assert template_text(again) == "[SEP]" and template_text(again, tools=[{}]) == "t"

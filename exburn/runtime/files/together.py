@@ -43,7 +43,7 @@ _LIST = ".list"  # what is to be done, in this order
 _MOST_LIST = 1 << 20  # bytes
 # Names that such a list may have, and ends of those that go: a stranger may have
 # written it.
-_NAME = re.compile(r"[^/\\\0.][^/\\\0]*")
+_NAME = re.compile(r"[^/\\\0.][^/\\\0]*(?:/[^/\\\0.][^/\\\0]*\.jinja)?")
 _GONE, _INDEX = (".json", ".safetensors", ".jinja"), ".index.json"
 
 
@@ -77,8 +77,14 @@ class Changes:
         write_atomically(self._place(name), lambda f: f.write(data), op=self._op)
 
     def remove(self, name: str) -> None:
-        """Names a file that is to go, if there is one; new files stay."""
+        """Names a file that is to go, if there is one; new files stay.
+
+        Args:
+            name: The file; of ``"folder/"`` all templates in the folder go.
+        """
         place = self.folder / name
+        if name.endswith("/") and _is_folder(place):
+            self._gone += [f"{name}{path.name}" for path in place.glob("*.jinja")]
         if os.path.lexists(place) and not _is_folder(place):
             self._gone.append(name)
 
@@ -89,9 +95,12 @@ class Changes:
                 f"{self.folder / name} is a folder, not a file",
                 hint="Choose another folder.",
             )
+        parent = (self.folder / name).parent
+        if os.path.lexists(parent) and parent != self.folder and not _is_folder(parent):
+            raise ArgumentError(self._op, f"{parent} is no folder")
         if name not in self._new:
             self._new.append(name)
-        return self._room / name
+        return self._room / _flat(name)
 
     def commit(self) -> None:
         """Has the files take their places."""
@@ -99,8 +108,10 @@ class Changes:
         for name in self._new:  # the permissions of what is replaced
             with contextlib.suppress(FileNotFoundError):
                 mode = stat.S_IMODE(os.stat(self.folder / name).st_mode)
-                os.chmod(self._room / name, mode)
-        if len(self._new) == 1 and not removals:  # which is one renaming anyway
+                os.chmod(self._room / _flat(name), mode)
+        if (
+            len(self._new) == 1 and not removals and "/" not in self._new[0]
+        ):  # which is one renaming anyway
             os.replace(self._room / self._new[0], self.folder / self._new[0])
             sync_folder(self.folder)
             return
@@ -223,14 +234,30 @@ def _finish(folder: Path, op: str) -> None:
     if os.path.lexists(source / _LIST):  # else all is done but for removing the folder
         new, removals = _read_list(source / _LIST, op)
         for name in new:
+            _make_parent(folder, name)
             with contextlib.suppress(FileNotFoundError):  # it is in its place already
-                os.replace(source / name, folder / name)
+                os.replace(source / _flat(name), folder / name)
         for name in removals:
             if os.path.lexists(folder / name) and not _is_folder(folder / name):
                 os.unlink(folder / name)
         sync_folder(folder)
         os.unlink(source / _LIST)
     os.rmdir(source)
+
+
+def _flat(name: str) -> str:
+    """The name that a file of a folder within has in the hidden one."""
+    return name.replace("/", "%")
+
+
+def _make_parent(folder: Path, name: str) -> None:
+    """Makes the folder within that a file is to lie in; no link leads out of it."""
+    parent = (folder / name).parent
+    if parent != folder:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(parent)
+        if not _is_folder(parent):
+            raise NotADirectoryError(f"{parent} is no folder")
 
 
 def _read_list(path: Path, op: str) -> tuple[list[str], list[str]]:

@@ -172,3 +172,27 @@ def test_a_link_to_another_folder_is_none_of_ours(tmp_path):
     finish_changes(folder, "load")
     assert (folder / "a.json").read_bytes() == b"old a"
     assert (other / "a.json").exists()
+
+
+# ---------------------------------------------------------------------- a folder within
+def test_templates_lie_in_a_folder_within_and_go_together(tmp_path):
+    with changing(tmp_path) as changes:
+        changes.write("more/a.jinja", b"a")
+        changes.write("b.json", b"b")
+    with changing(tmp_path) as changes:
+        changes.remove("more/")
+        changes.write("more/c.jinja", b"c")
+    assert {path.name for path in (tmp_path / "more").iterdir()} == {"c.jinja"}
+    assert {path.name for path in tmp_path.iterdir()} == {"more", "b.json"}
+
+
+def test_no_link_leads_templates_out_of_the_folder(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "more").symlink_to(tmp_path / "b")
+    with (
+        pytest.raises(ArgumentError, match="is no folder"),
+        changing(tmp_path / "a") as changes,
+    ):
+        changes.write("more/a.jinja", b"a")
+    assert not any((tmp_path / "b").iterdir())
