@@ -287,8 +287,8 @@ class _Planner:
             rows, columns = rows | {back: 1}, columns | {back: 0}
         adapter = getattr(layer, "_low_rank", None)
         if adapter is not None:  # [rows, rank] and [rank, columns]
-            rows |= {f"{path}/lora_a": 0}
-            columns |= {f"{path}/lora_b": 1}
+            rows |= {f"{path}/{adapter.place}lora_a": 0}
+            columns |= {f"{path}/{adapter.place}lora_b": 1}
         options, reasons = [rows, columns], ["by vocabulary", "by columns"]
         if isinstance(layer, ReversibleEmbedding):
             reasons = [f"{reason}, and back" for reason in reasons]
@@ -368,8 +368,8 @@ class _Planner:
         shape = self._shapes.get(bias, ())
         if len(shape) >= len(out) and shape[-len(out)] == size:
             axes[bias] = len(shape) - len(out)
-        if getattr(layer, "_low_rank", None) is not None:  # [in, rank], [rank, out]
-            axes[f"{path}/lora_b"] = 1
+        if (term := getattr(layer, "_low_rank", None)) is not None:
+            axes[f"{path}/{term.place}lora_b"] = 1  # [rank, out]
         return axes
 
     def _by_rows(self, layer: Any) -> dict[str, int]:
@@ -378,8 +378,8 @@ class _Planner:
         if self._shapes.get(f"{path}/kernel") != tuple(layer.kernel.shape):
             return {}
         axes = {f"{path}/kernel": into[0]}
-        if getattr(layer, "_low_rank", None) is not None:
-            axes[f"{path}/lora_a"] = 0
+        if (term := getattr(layer, "_low_rank", None)) is not None:
+            axes[f"{path}/{term.place}lora_a"] = 0  # [in, rank]
         return axes
 
     def _note_bias(self, layer: Any) -> None:

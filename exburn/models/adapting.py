@@ -1,29 +1,44 @@
-"""Low-rank adapters of a model: adding, merging, keeping them in files."""
+"""Low-rank adapters of a model: adding, choosing, merging, keeping them in files."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from exburn.errors import ArgumentError, FileFormatError
+from exburn.errors import ArgumentError, FileFormatError, unknown_name
 from exburn.models import lora
-from exburn.models.changes import add_record, records, remove_record, repeat
+from exburn.models.changes import (
+    add_record,
+    forget_adapters,
+    records,
+    remove_adapter_records,
+    repeat,
+)
 from exburn.models.network import Network
 from exburn.models.session import require_idle
+from exburn.module.variable import Static
 from exburn.runtime.files.atomic import path_of
 
-_FORMAT = "exburn-lora-1"
+_FORMATS = ("exburn-lora-1", "exburn-lora-2")  # of plain adapters, and of all kinds
 
 
 def add_lora(
-    self: Network, rank: int = 8, alpha: float | None = None, filter: Any = None
+    self: Network,
+    rank: int = 8,
+    alpha: float | None = None,
+    filter: Any = None,
+    *,
+    kind: str = "lora",
+    dropout: float = 0.0,
+    name: str = "default",
 ) -> list[str]:
     """Adds low-rank adapters and freezes everything else, in place.
 
     A weight W becomes ``W + alpha / rank * A B``, of which A and B are trained. B
     starts as zeros, so the outputs are the same at first. It holds from the next
     ``fit`` on, before or after ``compile``; the optimizer keeps slots for the
-    adapters alone. Quantized weights can have adapters too.
+    adapters alone. Quantized weights can have adapters too. With another name, a
+    model has several: the new one is active, the others rest until ``set_adapter``.
 
     Args:
         rank: Columns of A and rows of B.
@@ -32,14 +47,19 @@ def add_lora(
             them, or a function called with each layer. By default all Dense,
             EinsumDense, Embedding and convolutional layers, those within attention
             too, whose weight is larger than its adapter would be.
+        kind: ``"lora"``; ``"rslora"``, whose term is divided by the root of the rank;
+            or ``"dora"``, which also trains the magnitude of each output's weights.
+        dropout: Share of the inputs of Dense and EinsumDense that the term does not
+            see in training; those of an Embedding are never dropped.
+        name: The adapter's.
 
     Returns:
-        The paths of the layers that have an adapter now.
+        The paths of the layers that have this adapter now.
 
     Raises:
-        ArgumentError: A number is out of range, the model has adapters already or
-            is being trained, or no layer can have one.
-        UnknownNameError: A pattern names no layer.
+        ArgumentError: A number is out of range, the model has an adapter of that name
+            already or is being trained, or no layer can have one.
+        UnknownNameError: A pattern names no layer, or there is no such kind.
         NotBuiltError: The model has no weights yet.
 
     Example:
@@ -51,43 +71,130 @@ def add_lora(
         >>> sum(w.numpy().size for w in model.trainable_weights)
         660
 
-    Source: Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021.
+    Source: Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021;
+    Kalajdzievski, *A Rank Stabilization Scaling Factor for Fine-Tuning with LoRA*,
+    2023; Liu et al., *DoRA: Weight-Decomposed Low-Rank Adaptation*, 2024.
     """
     require_idle(self, "add_lora")
-    record = lora.adapt(self, rank, alpha, filter)
+    record = lora.adapt(self, rank, alpha, filter, kind, dropout, name)
     add_record(self, record)
     return list(record["layers"])
 
 
-def merge_lora(self: Network) -> None:
-    """Adds the adapters to the weights, and trains again what was trained before.
+def set_adapter(self: Network, name: str | None) -> None:
+    """Lets the adapter of a name be computed and trained; all others rest.
+
+    Args:
+        name: One of ``adapter_names``; with ``None`` none is active.
 
     Raises:
-        ArgumentError: There are no adapters, or they are beside quantized weights.
+        UnknownNameError: There is no adapter of that name.
+        BusyError: The model is being trained.
+
+    Example:
+        >>> from exburn import Sequential
+        >>> from exburn.layers import Dense, Input
+        >>> model = Sequential([Input((64,)), Dense(10)])
+        >>> for task in ("french", "german"):
+        ...     _ = model.add_lora(rank=2, name=task)
+        >>> model.set_adapter("french")
+        >>> model.adapter_names, model.active_adapter
+        (['french', 'german'], 'french')
+    """
+    require_idle(self, "set_adapter")
+    if name is not None:
+        _require_adapter(self, "set_adapter", name)
+    lora.activate(self, name)
+
+
+def remove_adapter(self: Network, name: str) -> None:
+    """Takes an adapter away; after the last, what was trained before is so again.
+
+    Args:
+        name: One of ``adapter_names``.
+
+    Raises:
+        UnknownNameError: There is no adapter of that name.
+        BusyError: The model is being trained.
+    """
+    require_idle(self, "remove_adapter")
+    _require_adapter(self, "remove_adapter", name)
+    remove_adapter_records(self, name)
+
+
+def _require_adapter(model: Network, op: str, name: Any) -> None:
+    names = lora.adapter_names(model)
+    if name not in names:
+        raise unknown_name("adapter", name, names, op=op)
+
+
+def merge_lora(self: Network, *, keep: bool = False) -> None:
+    """Adds the active adapter to the weights, and trains again what was trained before.
+
+    Args:
+        keep: Whether ``unmerge_lora`` can undo it: the host's memory then has the
+            weights as they were, until the end of the process.
+
+    Raises:
+        ArgumentError: There are no adapters, they are beside quantized weights, or
+            others rest beside the same weights.
     """
     require_idle(self, "merge_lora")
     adapters = _lora_records(self, "merge_lora")
-    lora.check_mergeable(self, adapters)
-    for record in adapters:
-        lora.merge(self, record)
-    remove_record(self, "lora")
+    lora.check_mergeable(self)
+    before = lora.MergedAdapter.of(self, adapters) if keep else None
+    lora.merge(self)
+    lora.thaw(self, adapters)
+    forget_adapters(self)
+    if before is not None:
+        self._merged_lora = Static(before.after(self))
 
 
-def save_lora(self: Network, filepath: Any, overwrite: bool = True) -> None:
+def unmerge_lora(self: Network) -> None:
+    """Undoes ``merge_lora(keep=True)``: weights and adapters are the same bytes again.
+
+    Raises:
+        ArgumentError: Nothing was merged so, or the weights have changed since.
+    """
+    require_idle(self, "unmerge_lora")
+    stored = vars(self).get("_merged_lora")
+    if stored is None or stored.value is None:
+        raise ArgumentError(
+            "unmerge_lora",
+            "the model keeps no weights from before a merge",
+            hint="model.merge_lora(keep=True) does; files and processes do not.",
+        )
+    records = stored.value.undo(self)
+    for record in records:
+        add_record(self, record)
+    self._merged_lora = Static(None)
+
+
+def save_lora(
+    self: Network, filepath: Any, overwrite: bool = True, *, name: str | None = None
+) -> None:
     """Writes the adapters alone to one small safetensors file, atomically.
 
     Args:
         filepath: The file; ``.safetensors`` is appended if it has no suffix.
         overwrite: Whether an existing file may be replaced.
+        name: Which adapter; the active one by default.
 
     Raises:
         ArgumentError: There are no adapters, or such of several ranks; or the file
             may not be replaced.
+        UnknownNameError: There is no adapter of that name.
         SaveError: The disk is full, or writing is not permitted.
     """
     from exburn.saving.shards import write_tensors
 
-    record, *others = _lora_records(self, "save_lora")
+    adapters = _lora_records(self, "save_lora")
+    if name is None and (name := lora.active_name(self)) is None:
+        raise ArgumentError(
+            "save_lora", "no adapter is active", hint="Say which: name=…."
+        )
+    _require_adapter(self, "save_lora", name)
+    record, *others = (r for r in adapters if r["name"] == name)
     if others:
         raise ArgumentError(
             "save_lora",
@@ -103,19 +210,23 @@ def save_lora(self: Network, filepath: Any, overwrite: bool = True) -> None:
             hint="Choose another name, or pass overwrite=True.",
         )
     about = {key: record[key] for key in ("rank", "alpha", "layers")}
-    arrays = {name: w.get_value() for name, w in lora.adapters(self)}
-    metadata = {"lora": json.dumps(about)}
-    write_tensors(path, arrays, metadata, format=_FORMAT, op="save_lora")
+    options = {key: record[key] for key in ("method", "dropout")}
+    plain = options == {"method": "lora", "dropout": 0}
+    arrays = {path: w.get_value() for path, w in lora.adapter_weights(self, name)}
+    metadata = {"lora": json.dumps(about if plain else about | options)}
+    format = _FORMATS[0 if plain else 1]
+    write_tensors(path, arrays, metadata, format=format, op="save_lora")
 
 
-def load_lora(self: Network, filepath: Any) -> list[str]:
-    """Reads adapters, adding them first if the model has none.
+def load_lora(self: Network, filepath: Any, *, name: str = "default") -> list[str]:
+    """Reads adapters, adding them first if the model has none of that name.
 
     Args:
         filepath: A file of ``save_lora``.
+        name: The adapter's in this model; it is active then.
 
     Returns:
-        The paths of the layers that have an adapter.
+        The paths of the layers that have this adapter.
 
     Raises:
         ArgumentError: There is no such file.
@@ -125,23 +236,24 @@ def load_lora(self: Network, filepath: Any) -> list[str]:
     from exburn.saving.shards import TensorFile
 
     require_idle(self, "load_lora")
+    lora.check_name("load_lora", name)
     path = path_of(filepath, ".safetensors", "load_lora", exists=True)
     with TensorFile(path, op="load_lora") as file:
         about = parse_json(
             file.metadata.get("lora", "null"), file.op, path, "the description"
         )
-        if file.format != _FORMAT or not isinstance(about, dict):
+        if file.format not in _FORMATS or not isinstance(about, dict):
             raise FileFormatError(
                 "load_lora",
                 f"{path} holds no adapters",
                 {"format": file.format or "not of ExBurn's making"},
                 hint="Write them with model.save_lora(path).",
             )
-        about = {key: about.get(key) for key in ("rank", "alpha", "layers")}
-        record = lora.checked_record(self, about)
+        keys = ("rank", "alpha", "layers", "method", "dropout")
+        about = {key: about[key] for key in keys if key in about}
+        record = lora.checked_record(self, about | {"name": name})
         shapes = {name: entry.shape for name, entry in file.entries.items()}
-        own = [r for r in records(self) if r["kind"] == "lora"]
-        keys = ("rank", "alpha", "layers")
+        own = [r for r in records(self) if r["kind"] == "lora" and r["name"] == name]
         other = any(r[key] != record[key] for r in own for key in keys)
         if other or shapes != lora.adapter_shapes(self, record):
             raise FileFormatError(
@@ -150,11 +262,12 @@ def load_lora(self: Network, filepath: Any) -> list[str]:
                 {"first in the file": ", ".join(list(shapes)[:3])},
             )
         arrays = file.read(shapes)
-    if not own:
-        lora.restore(self, record)
-        add_record(self, record)
-    for name, weight in lora.adapters(self):
-        weight.assign(arrays[name])
+    if own:
+        lora.activate(self, name)
+    else:
+        add_record(self, lora.restore(self, record))
+    for place, weight in lora.adapter_weights(self, name):
+        weight.assign(arrays[place])
     return list(record["layers"])
 
 

@@ -47,18 +47,25 @@ def records(model: Any) -> list[dict[str, Any]]:
     """
     stored = list(_stored_records(model))
     casts = [r for r in stored if r["kind"] == "quantization"]
-    adapted = lora.adapted_layers(model)
-    terms = [
-        record | {"layers": [path for path in record["layers"] if path in adapted]}
-        for record in stored
-        if record["kind"] == "lora"
-    ]
-    paths = {path for record in terms for path in record["layers"]}
-    others = lora.records_of(model, [path for path in adapted if path not in paths])
+    terms = list(_lora_records(model, stored))
     # Masks before adapters: those of a masked weight are masked, too.
     changes = [*_policies(model), *casts, *_packing_records(model)]
-    changes += [*_range_records(model), *masking.records_of(model), *terms, *others]
+    changes += [*_range_records(model), *masking.records_of(model), *terms]
     return [record for record in changes if record["layers"]]
+
+
+def _lora_records(model: Any, stored: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The records of adapters that are there, stored or not."""
+    adapters, active = lora.adapters_of(model), lora.active_name(model)
+    records = []
+    for record in stored:
+        if record["kind"] == "lora":
+            name = record["name"]
+            paths = [path for path in record["layers"] if (path, name) in adapters]
+            records.append(record | {"layers": paths})
+    told = {(path, r["name"]) for r in records for path in r["layers"]}
+    records += lora.records_of(model, [pair for pair in adapters if pair not in told])
+    return (record | {"active": record["name"] == active} for record in records)
 
 
 def _policies(model: Any) -> list[dict[str, Any]]:
@@ -154,10 +161,41 @@ def add_record(model: Any, record: dict[str, Any]) -> None:
     model._changes = Static([*([] if stored is None else stored.value), record])
 
 
-def remove_record(model: Any, kind: str) -> None:
+def remove_adapter_records(model: Any, name: str) -> None:
+    """Forgets an adapter; what it has frozen is noted of one that stays, or thawed."""
+    gone = [r for r in records(model) if r["kind"] == "lora" and r["name"] == name]
+    lora.remove(model, name)
+    rest = next((r for r in records(model) if r["kind"] == "lora"), None)
     stored = vars(model).get("_changes")
-    others = [] if stored is None else [r for r in stored.value if r["kind"] != kind]
+    kept = [
+        record
+        for record in ([] if stored is None else stored.value)
+        if record["kind"] != "lora" or record["name"] != name
+    ]
+    if rest is None:
+        lora.thaw(model, gone)
+    else:
+        heir = {key: list(rest[key]) for key in ("frozen_layers", "frozen_weights")}
+        for record in gone:
+            for key, paths in heir.items():
+                paths += [path for path in record[key] if path not in paths]
+        same = [record for record in kept if _is_of(record, rest)]
+        kept = [record for record in kept if record not in same]
+        kept.append(rest | heir)
+    model._changes = Static(kept)
+
+
+def forget_adapters(model: Any) -> None:
+    """Takes the records of all adapters away."""
+    stored = vars(model).get("_changes")
+    others = [] if stored is None else [r for r in stored.value if r["kind"] != "lora"]
     model._changes = Static(others)
+
+
+def _is_of(record: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two records are of the same adapter, added at once."""
+    keys = ("kind", "name", "rank", "alpha", "layers")
+    return all(record.get(key) == other.get(key) for key in keys)
 
 
 def quantize_in_place(
@@ -225,8 +263,7 @@ def repeat(model: Any, changes: Any) -> Any:
         elif kind == "pruning":
             masking.restore(model, record)
         elif kind == "lora":
-            lora.restore(model, record)
-            add_record(model, record)
+            add_record(model, lora.restore(model, record))
         else:
             raise FileFormatError("from_config", f"unknown change {record!r}")
     return model

@@ -3,40 +3,66 @@
 ``W + alpha / rank * A B`` with A of ``rank`` columns and B of ``rank`` rows: only these
 are trained. B begins as zeros, so an adapted model starts as the model it was.
 
+A model may have several adapters by name, of which one is active: it is computed and
+trained, the others rest. Weights of that named ``default`` lie in the layer itself,
+those of another in ``lora_adapters/<name>``, whichever is active.
+
 Source: Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 from flax import nnx
 
 from exburn.compression.masking import mask_of, mask_values
-from exburn.compression.quantization.plan import choose
+from exburn.compression.quantization.low_rank import DEFAULT, KINDS, LowRank
+from exburn.compression.quantization.plan import choose, packed_schemes
 from exburn.compression.quantization.quantized_layers import (
     AnyStandIn,
-    LowRank,
+    has_own_product,
     put_back,
     put_in_place,
 )
 from exburn.compression.quantization.weight import QuantizedWeight
-from exburn.core.checks import check_count, check_number
-from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
+from exburn.core.checks import check_choice, check_count, check_number
+from exburn.errors import (
+    ArgumentError,
+    FileFormatError,
+    NotBuiltError,
+)
 from exburn.errors.boundary import api_boundary
+from exburn.initializers import ArrayInitializer
 from exburn.layers import Dense, EinsumDense, Embedding, SpectralNormalization
 from exburn.layers.contract.adaptable import Adaptable
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.transposed import ConvTranspose
 from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
-from exburn.module.traversal import children, iter_modules, iter_weights
+from exburn.module.traversal import is_abstract, iter_modules, iter_weights
 from exburn.module.variable import exact_weight
 
+#: What a record of an adapter says of its terms, and what one without it means.
+_OPTIONS = {"method": "lora", "dropout": 0.0, "name": DEFAULT}
 
-def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[str, Any]:
+
+def adapt(
+    model: Any,
+    rank: int,
+    alpha: float | None,
+    selection: Any,
+    kind: str = "lora",
+    dropout: float = 0.0,
+    name: str = DEFAULT,
+) -> dict[str, Any]:
     """Adds adapters and freezes everything else, in place.
 
     Args:
@@ -44,31 +70,36 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
         rank: Columns of A.
         alpha: Factor of the term, over the rank; the rank itself if None.
         selection: Patterns, or a function of a layer; all layers that can if None.
+        kind, dropout, name: As of ``LowRank``.
 
     Returns:
         A record, from which ``restore`` does the same to an equal model.
 
     Raises:
         NotBuiltError: The model has no weights yet.
-        ArgumentError: A number is out of range, there are adapters already, or no layer
-            can have one.
+        ArgumentError: A number is out of range, there is an adapter of that name
+            already, or no layer can have one.
         UnknownNameError: A pattern names no layer.
     """
     op = "add_lora"
     rank, alpha = _check_size(op, rank, alpha)
+    kind = check_choice(op, "kind", kind, KINDS)
+    dropout = check_number(op, "dropout", dropout, low=0, high=1, open_high=True)
+    check_name(op, name)
     require_built(model, op)
-    if adapted_layers(model):
+    if name in adapter_names(model):
         raise ArgumentError(
             op,
             "the model has adapters already",
-            {"layers": ", ".join(adapted_layers(model))},
-            hint="Call model.merge_lora() first.",
+            {"name": name, "layers": ", ".join(adapted_layers(model, name))},
+            hint="Call model.merge_lora() first, or give these another name=….",
         )
     chosen, terms, reasons = choose(model, selection, op=op), {}, {}
     layers = layer_paths(model)
+    options = {"kind": kind, "dropout": dropout, "name": name}
     for path in layers:
         if path in chosen:
-            term = _term(path, layers, rank, alpha)
+            term = _term(path, layers, rank, alpha, **options)
             if isinstance(term, LowRank):
                 terms[path] = term
             else:
@@ -80,17 +111,54 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
             reasons,
             hint="Dense, EinsumDense, Embedding, attention and convolutions can.",
         )
+    _check_dropout(op, layers, terms)
     frozen = _idle_layers(layers, list(terms))
     record = {
         "kind": "lora",
+        "method": kind,
+        "name": name,
+        "active": True,
         "rank": rank,
         "alpha": alpha,
+        "dropout": dropout,
         "layers": list(terms),
         "frozen_layers": frozen,
         "frozen_weights": _to_freeze(model, frozen),
     }
+    activate(model, None)
     _apply(model, terms, record)
     return record
+
+
+def check_name(op: str, name: Any) -> None:
+    """Raises for a name that no adapter may have: it is a part of weights' paths."""
+    right = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][\w-]{0,99}", name)
+    if not right or hasattr(nnx.Dict, name):
+        raise ArgumentError(
+            op,
+            "the name of an adapter is letters, digits, '_' and '-', beginning with "
+            f"one of the former, received {name!r}",
+            hint="Names of methods of a dict, such as 'items', are taken.",
+        )
+
+
+def _check_dropout(op: str, layers: dict[str, Any], terms: dict[str, LowRank]) -> None:
+    """Raises where a term is added to the weight, and has no inputs of its own."""
+    whole = [
+        path
+        for path, term in terms.items()
+        if term.dropout and not isinstance(layers[path], Embedding)
+        if not has_own_product(type(layers[path]))
+        or mask_of(layers[path], term.attribute) is not None
+    ]
+    if whole:
+        raise ArgumentError(
+            op,
+            "dropout is of the inputs of Dense and EinsumDense; these layers add the "
+            "term to their weight",
+            {"layers": ", ".join(whole[:6])},
+            hint="Leave them out by filter=…, or add them without dropout.",
+        )
 
 
 @api_boundary
@@ -141,6 +209,8 @@ def enable_lora(
             f"rank must be at most {limit}, the longer side of {term.attribute}, "
             f"received {rank}",
         )
+    if any(other.name == term.name for other in _terms_of(self)):
+        raise ArgumentError(op, f"an adapter {term.name!r} rests beside the layer")
     weight = exact_weight(getattr(self, term.attribute))
     if not isinstance(weight, QuantizedWeight):
         weight.set_metadata("frozen", True)
@@ -153,17 +223,22 @@ def _check_size(op: str, rank: Any, alpha: Any) -> tuple[int, float]:
     return rank, check_number(op, "alpha", alpha, open_low=True)
 
 
-def restore(model: Any, record: dict[str, Any]) -> None:
-    """Adds the adapters of a record; their values are still to be read."""
-    if set(adapted_layers(model)) & set(record.get("layers") or ()):
-        raise _unfit("the model has adapters already")
+def restore(model: Any, record: dict[str, Any]) -> dict[str, Any]:
+    """Adds the adapters of a record, and completes it; their values are to be read."""
     record = checked_record(model, record)
+    if set(adapted_layers(model, record["name"])) & set(record["layers"]):
+        raise _unfit("the model has adapters already")
+    active = record["name"] if record["active"] else active_name(model)
+    _rest_others(model, record["name"])
     _apply(model, _terms(model, record), record)
+    activate(model, active)
+    return record
 
 
 def checked_record(model: Any, record: dict[str, Any]) -> dict[str, Any]:
     """A record, perhaps from a hostile file, completed for this model."""
     layers = layer_paths(model)
+    record = {**_OPTIONS, "active": True, **record}
     paths, rank, alpha = (record.get(key) for key in ("layers", "rank", "alpha"))
     named = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
     if not named or not paths or not set(paths) <= set(layers):
@@ -172,14 +247,27 @@ def checked_record(model: Any, record: dict[str, Any]) -> dict[str, Any]:
         raise _unfit(f"rank={rank!r}")
     if not isinstance(alpha, int | float) or not 0 < alpha < math.inf:
         raise _unfit(f"alpha={alpha!r}")
+    dropout, name = record["dropout"], record["name"]
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise _unfit(f"dropout={dropout!r}")
+    if record["method"] not in KINDS:
+        raise _unfit(f"method={record['method']!r}")
+    try:
+        check_name("lora", name)
+    except ArgumentError as error:
+        raise _unfit(f"name={name!r}") from error
     frozen = record.get("frozen_layers")
     if frozen is None:
         frozen = _idle_layers(layers, paths)
     weights = record.get("frozen_weights")
     return {
         "kind": "lora",
+        "method": record["method"],
+        "name": name,
+        "active": record["active"] is True,
         "rank": rank,
         "alpha": float(alpha),
+        "dropout": float(dropout),
         "layers": paths,
         "frozen_layers": [path for path in layers if path in frozen],
         "frozen_weights": _to_freeze(model, frozen) if weights is None else weights,
@@ -187,17 +275,20 @@ def checked_record(model: Any, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def adapter_shapes(model: Any, record: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shapes of the adapters of a record by path."""
-    shapes = {}
-    for path, term in _terms(model, record).items():
-        shapes[f"{path}/lora_a"], shapes[f"{path}/lora_b"] = term.a_shape, term.b_shape
-    return shapes
+    """Shapes of the weights of a record's adapters by layer and name."""
+    return {
+        f"{path}/{name}": shape
+        for path, term in _terms(model, record).items()
+        for name, shape in term.shapes.items()
+    }
 
 
 def _terms(model: Any, record: dict[str, Any]) -> dict[str, LowRank]:
     layers, terms = layer_paths(model), {}
+    options = {"kind": record["method"], "any_size": True}
+    options |= {key: record[key] for key in ("dropout", "name")}
     for path in record["layers"]:
-        term = _term(path, layers, record["rank"], record["alpha"], any_size=True)
+        term = _term(path, layers, record["rank"], record["alpha"], **options)
         if not isinstance(term, LowRank):
             raise _unfit(f"{path}: {term}")
         terms[path] = term
@@ -210,12 +301,200 @@ def _unfit(cause: str) -> FileFormatError:
     )
 
 
-def check_mergeable(model: Any, records: list[dict[str, Any]]) -> None:
-    """Raises if an adapter cannot be merged."""
-    layers = layer_paths(model)
-    for path in (path for record in records for path in record["layers"]):
-        layer = layers[path]
-        if isinstance(getattr(layer, layer._low_rank.attribute), QuantizedWeight):
+# ------------------------------------------------------------------ several adapters
+def adapter_names(model: Any) -> list[str]:
+    """Names of the model's adapters, in the order in which layers came to have them."""
+    terms = (t for _, module in iter_modules(model) for t in _terms_of(module))
+    return list(dict.fromkeys(term.name for term in terms))
+
+
+def active_name(model: Any) -> str | None:
+    """The name of the adapter that is computed, if one is."""
+    for _, module in iter_modules(model):
+        if (term := getattr(module, "_low_rank", None)) is not None:
+            return term.name
+    return None
+
+
+def activate(model: Any, name: str | None) -> None:
+    """Lets the adapter of a name be computed and trained, and all others rest."""
+    _rest_others(model, name)
+    for _, layer in iter_modules(model):
+        for term in _terms_of(layer):
+            if term.name == name:
+                layer._low_rank = term
+                _mark(term.weights(layer).values(), frozen=False)
+
+
+def _rest_others(model: Any, name: str | None) -> None:
+    for _, layer in iter_modules(model):
+        term = getattr(layer, "_low_rank", None)
+        if term is not None and term.name != name:
+            layer._low_rank = None
+            _mark(term.weights(layer).values(), frozen=True)
+
+
+def _mark(weights: Iterable[Any], frozen: bool) -> None:
+    for weight in weights:
+        weight.set_metadata("frozen", frozen)
+
+
+def remove(model: Any, name: str) -> None:
+    """Takes the adapter of a name away; frozen weights stay so."""
+    for _, layer in iter_modules(model):
+        for term in _terms_of(layer):
+            if term.name == name:
+                _take_away(layer, term)
+
+
+def _take_away(layer: Any, term: LowRank) -> None:
+    if term.name == DEFAULT:
+        for part in term.shapes:
+            delattr(layer, part)
+    else:
+        del layer.lora_adapters[term.name]
+    if layer._low_rank == term:
+        layer._low_rank = None
+    layer._low_ranks = tuple(t for t in layer._low_ranks if t != term)
+    if not layer._low_ranks:
+        for key in ("_low_rank", "_low_ranks", "lora_adapters"):
+            if key in vars(layer):
+                delattr(layer, key)
+        if not packed_schemes(layer):
+            put_back(layer)
+
+
+def thaw(model: Any, records: Iterable[dict[str, Any]]) -> None:
+    """Trains again what the records of adapters say that they have frozen."""
+    layers, records = layer_paths(model), list(records)
+    weights = {path for record in records for path in record["frozen_weights"]}
+    for path, weight, _ in iter_weights(model):
+        if path in weights:
+            weight.set_metadata("frozen", False)
+    for path in (path for record in records for path in record["frozen_layers"]):
+        layers[path]._trainable = True
+
+
+def _terms_of(layer: Any) -> tuple[LowRank, ...]:
+    return getattr(layer, "_low_ranks", ())
+
+
+def merge(model: Any) -> None:
+    """Makes the active adapter a part of the weights."""
+    for layer in layer_paths(model).values():
+        if (term := getattr(layer, "_low_rank", None)) is not None:
+            weight = exact_weight(getattr(layer, term.attribute))
+            mask, hide = mask_of(layer, term.attribute), None
+            if mask is not None:
+                hide = functools.partial(_hide, mask.get_value())
+            values = {k: w.get_value() for k, w in term.weights(layer).items()}
+            total = term.add_to(weight.get_value().astype("float32"), values, hide)
+            weight.assign(total.astype(weight.dtype))
+            _take_away(layer, term)
+
+
+@dataclasses.dataclass(frozen=True)
+class MergedAdapter:
+    """A merged adapter, and the weights as they were without it.
+
+    Attributes:
+        records: Those of the adapter.
+        weights: The weights before, by path.
+        values: The adapter's weights, by path.
+        digests: Of the merged weights, by path.
+    """
+
+    records: list[dict[str, Any]]
+    weights: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]
+    digests: dict[str, bytes]
+
+    @classmethod
+    def of(cls, model: Any, records: list[dict[str, Any]]) -> MergedAdapter:
+        """What is needed to undo the merge of the active adapter."""
+        values = adapter_weights(model, active_name(model) or "")
+        return cls(
+            records,
+            {path: np.array(w.get_value()) for path, w in _merging(model)},
+            {path: np.array(w.get_value()) for path, w in values},
+            {},
+        )
+
+    def after(self, model: Any) -> MergedAdapter:
+        """The same with what the weights are now."""
+        weights = {path: weight for path, weight, _ in iter_weights(model)}
+        digests = {path: _digest(weights[path]) for path in self.weights}
+        return dataclasses.replace(self, digests=digests)
+
+    def undo(self, model: Any) -> list[dict[str, Any]]:
+        """Gives the model its weights and its adapter again.
+
+        Raises:
+            ArgumentError: The weights have changed, or there is another adapter.
+        """
+        op = "unmerge_lora"
+        if names := adapter_names(model):
+            raise ArgumentError(op, "the model has adapters", {"names": names})
+        weights = {path: weight for path, weight, _ in iter_weights(model)}
+        changed = [
+            path
+            for path, digest in self.digests.items()
+            if path not in weights or _digest(weights[path]) != digest
+        ]
+        if changed:
+            raise ArgumentError(
+                op,
+                "weights have changed since the merge, and would be lost",
+                {"weights": ", ".join(changed[:4])},
+            )
+        for path, array in self.weights.items():
+            weights[path].assign(array)
+        for record in self.records:
+            restore(model, record)
+        for path, weight in adapter_weights(model, active_name(model) or ""):
+            weight.assign(self.values[path])
+        return self.records
+
+
+def _merging(model: Any) -> Iterator[tuple[str, Any]]:
+    """The weights that the active adapter lies beside."""
+    for path, layer in layer_paths(model).items():
+        if (term := getattr(layer, "_low_rank", None)) is not None:
+            yield (
+                f"{path}/{term.attribute}",
+                exact_weight(getattr(layer, term.attribute)),
+            )
+
+
+def _digest(weight: Any) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(weight.get_value()).tobytes()).digest()
+
+
+def _hide(mask: Any, value: Any) -> Any:
+    return mask_values(value, mask)
+
+
+def check_mergeable(model: Any) -> None:
+    """Raises if the active adapter cannot be merged."""
+    if (name := active_name(model)) is None:
+        raise ArgumentError(
+            "merge_lora",
+            "no adapter is active",
+            {"resting": ", ".join(adapter_names(model))},
+            hint='model.set_adapter("name") activates one.',
+        )
+    if others := [other for other in adapter_names(model) if other != name]:
+        raise ArgumentError(
+            "merge_lora",
+            "other adapters rest beside the weights, which would be others then",
+            {"active": name, "resting": ", ".join(others)},
+            hint="model.remove_adapter(name) takes one away; a clone has its own.",
+        )
+    for path, layer in layer_paths(model).items():
+        term = getattr(layer, "_low_rank", None)
+        if term is not None and isinstance(
+            getattr(layer, term.attribute), QuantizedWeight
+        ):
             raise ArgumentError(
                 "merge_lora",
                 f"the weight of {path!r} is quantized, and would be rounded again",
@@ -224,69 +503,62 @@ def check_mergeable(model: Any, records: list[dict[str, Any]]) -> None:
             )
 
 
-def merge(model: Any, record: dict[str, Any]) -> None:
-    """Adds the terms to the weights, and trains again what was trained before."""
-    layers = layer_paths(model)
-    for path in record["layers"]:
-        layer, term = layers[path], layers[path]._low_rank
-        weight = exact_weight(getattr(layer, term.attribute))
-        delta = term.delta(layer.lora_a.get_value(), layer.lora_b.get_value())
-        if (mask := mask_of(layer, term.attribute)) is not None:
-            delta = mask_values(delta, mask.get_value())
-        weight.assign(weight.get_value() + delta.astype(weight.dtype))
-        for name in ("lora_a", "lora_b", "_low_rank"):
-            delattr(layer, name)
-        put_back(layer)
-    for path, weight, _ in iter_weights(model):
-        if path in record["frozen_weights"]:
-            weight.set_metadata("frozen", False)
-    for path in record["frozen_layers"]:
-        layers[path]._trainable = True
-
-
-def adapted_layers(model: Any) -> list[str]:
-    """Paths of the layers that have an adapter."""
+def adapted_layers(model: Any, name: str | None = None) -> list[str]:
+    """Paths of the layers that have an adapter, or that of a name."""
     return [
         path
         for path, module in iter_modules(model)
-        if getattr(module, "_low_rank", None) is not None
+        if any(name in (None, term.name) for term in _terms_of(module))
     ]
 
 
-def records_of(model: Any, paths: list[str]) -> list[dict[str, Any]]:
-    """Records of the adapters of these layers, of which nothing else is known."""
+def records_of(model: Any, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Records of adapters of which nothing else is known, by layer and name."""
     layers, groups = layer_paths(model), {}
-    for path in paths:
-        term = layers[path]._low_rank
-        groups.setdefault((term.rank, term.alpha), []).append(path)
+    for path, name in pairs:
+        term = next(t for t in _terms_of(layers[path]) if t.name == name)
+        options = (term.rank, term.alpha, term.kind, term.dropout, name)
+        groups.setdefault(options, []).append(path)
     return [
         {
             "kind": "lora",
+            "method": kind,
+            "name": name,
             "rank": rank,
             "alpha": alpha,
+            "dropout": dropout,
             "layers": paths,
             "frozen_layers": [],
             "frozen_weights": [
-                w for path in paths for w in _frozen_weight(layers, path)
+                w for path in paths for w in _frozen_weight(layers, path, name)
             ],
         }
-        for (rank, alpha), paths in groups.items()
+        for (rank, alpha, kind, dropout, name), paths in groups.items()
     ]
 
 
-def _frozen_weight(layers: dict[str, Any], path: str) -> list[str]:
+def adapters_of(model: Any) -> list[tuple[str, str]]:
+    """Path and name of each layer's adapters."""
+    modules = iter_modules(model)
+    return [(path, t.name) for path, module in modules for t in _terms_of(module)]
+
+
+def _frozen_weight(layers: dict[str, Any], path: str, adapter: str) -> list[str]:
     """The weight beside which a layer's adapter is trained, if that is an array."""
-    name = layers[path]._low_rank.attribute
+    terms = {term.name: term for term in _terms_of(layers[path])}
+    name = terms[adapter].attribute
     weight = exact_weight(getattr(layers[path], name))
     frozen = isinstance(weight, nnx.Param) and weight.get_metadata().get("frozen")
     return [f"{path}/{name}"] if frozen else []
 
 
-def adapters(model: Any) -> Iterator[tuple[str, Any]]:
-    """The weights of all adapters, by path."""
-    for path, weight, _ in iter_weights(model):
-        if weight.get_metadata().get("lora"):
-            yield path, weight
+def adapter_weights(model: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The weights of an adapter, by the layer's path and their names."""
+    for path, layer in layer_paths(model).items():
+        for term in _terms_of(layer):
+            if term.name == name:
+                for part, weight in term.weights(layer).items():
+                    yield f"{path}/{part}", weight
 
 
 def _idle_layers(layers: dict[str, Any], adapted: list[str]) -> list[str]:
@@ -313,13 +585,19 @@ def _to_freeze(model: Any, frozen: list[str]) -> list[str]:
 
 
 def _term(
-    path: str, layers: dict[str, Any], rank: int, alpha: float, *, any_size=False
+    path: str,
+    layers: dict[str, Any],
+    rank: int,
+    alpha: float,
+    *,
+    any_size: bool = False,
+    **options: Any,
 ) -> LowRank | str:
     """The adapter of a layer, or why it has none."""
     layer = layers[path]
     if isinstance(layers.get(path.rpartition("/")[0]), SpectralNormalization):
         return "SpectralNormalization divides its kernel at every call"
-    term = _term_of(layer, rank, alpha)
+    term = _term_of(layer, rank, alpha, **options)
     if term is None:
         return f"no adapter for {type(layer).__name__}"
     if isinstance(layer, Embedding) and mask_of(layer, term.attribute) is not None:
@@ -331,18 +609,18 @@ def _term(
 
 
 def _sizes(term: LowRank) -> tuple[int, int]:
-    """Entries of an adapter, and the rank beyond which none makes sense."""
-    a, b = math.prod(term.a_shape), math.prod(term.b_shape)
+    """Entries of both factors, and the rank beyond which none makes sense."""
+    a, b = (math.prod(term.shapes[name]) for name in ("lora_a", "lora_b"))
     return a + b, max(a, b) // term.rank
 
 
-def _term_of(layer: Any, rank: int, alpha: float) -> LowRank | None:
+def _term_of(layer: Any, rank: int, alpha: float, **options: Any) -> LowRank | None:
     name = "embeddings" if isinstance(layer, Embedding) else "kernel"
     weight = getattr(layer, name, None)
     summed = _summed_axes(layer) if weight is not None else None
     if weight is None or summed is None:
         return None
-    return LowRank(name, tuple(weight.shape), summed, rank, alpha)
+    return LowRank(name, tuple(weight.shape), summed, rank, alpha, **options)
 
 
 def _summed_axes(layer: Any) -> tuple[int, ...] | None:
@@ -366,6 +644,7 @@ def _apply(model: Any, terms: dict[str, LowRank], record: dict[str, Any]) -> Non
             weight.set_metadata("frozen", True)
     for path in record["frozen_layers"]:
         layers[path]._trainable = False
+    materialize(model)  # magnitudes of dora come from the weights
     for path, term in terms.items():
         _put_beside(layers[path], term)
     materialize(model)
@@ -376,13 +655,26 @@ def _put_beside(
 ) -> None:
     pruned = mask_of(layer, term.attribute) is not None
     put_in_place(layer, AnyStandIn if pruned else None)
+    initializers: dict[str, Any] = {"lora_a": a_initializer, "lora_b": b_initializer}
+    if term.kind == "dora":
+        weight = exact_weight(getattr(layer, term.attribute))
+        stored = weight.values if isinstance(weight, QuantizedWeight) else weight
+        # Ones until a file is read, which has the weight and the magnitudes.
+        abstract = is_abstract(stored)
+        first = "ones" if abstract else ArrayInitializer(term.magnitudes(layer))
+        initializers["lora_magnitude"] = first
+    weights = {
+        name: layer.add_weight(shape, initializers[name], "float32", name=name)
+        for name, shape in term.shapes.items()
+    }
+    if term.name == DEFAULT:
+        for name, weight in weights.items():
+            setattr(layer, name, weight)
+    else:
+        if "lora_adapters" not in vars(layer):
+            layer.lora_adapters = nnx.Dict()
+        layer.lora_adapters[term.name] = nnx.Dict(weights)
+    layer._low_ranks = (*_terms_of(layer), term)
     layer._low_rank = term
-    layer.lora_a = layer.add_weight(
-        term.a_shape, a_initializer, "float32", name="lora_a"
-    )
-    layer.lora_b = layer.add_weight(
-        term.b_shape, b_initializer, "float32", name="lora_b"
-    )
-    for key, weight in children(layer):
-        if key in ("lora_a", "lora_b"):
-            weight.set_metadata("lora", True)
+    for weight in weights.values():
+        weight.set_metadata("lora", True)

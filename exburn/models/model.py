@@ -34,6 +34,7 @@ from exburn.models import (
 from exburn.models import options as training_options
 from exburn.models.changes import records
 from exburn.models.compiling import is_eager
+from exburn.models.lora import active_name, adapter_names
 from exburn.models.network import Network
 from exburn.models.pickling import reduce_model
 from exburn.models.session import (
@@ -112,6 +113,8 @@ class Model(Network):
     is_frozen, remat = freezing.is_frozen, freezing.remat
     add_lora, merge_lora = adapting.add_lora, adapting.merge_lora
     save_lora, load_lora = adapting.save_lora, adapting.load_lora
+    unmerge_lora, set_adapter = adapting.unmerge_lora, adapting.set_adapter
+    remove_adapter = adapting.remove_adapter
     repeat_changes = adapting.repeat_changes
     quantize = quantizing.quantize  # type: ignore[assignment]  # a layer, in place
     compress = lazy_names.compress
@@ -365,6 +368,16 @@ class Model(Network):
     def changes(self) -> list[dict[str, Any]]:
         """Records of ``quantize``, ``prune`` and ``add_lora``, JSON-able."""
         return records(self)
+
+    @property
+    def adapter_names(self) -> list[str]:
+        """Names of the adapters that ``add_lora`` and its kin have added."""
+        return adapter_names(self)
+
+    @property
+    def active_adapter(self) -> str | None:
+        """The name of the adapter that is computed and trained; ``None`` if none is."""
+        return active_name(self)
 
     @property
     def frozen_layers(self) -> list[str]:

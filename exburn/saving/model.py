@@ -171,7 +171,7 @@ def _check_alone(layer: Layer) -> None:
     """Refuses a layer of which only a model would tell what was done to it."""
     for path, part in iter_modules(layer):
         is_quantized = getattr(part, "quantization_mode", None) is not None
-        if is_quantized or getattr(part, "lora_enabled", False):
+        if is_quantized or getattr(part, "_low_ranks", ()):
             raise ArgumentError(
                 "save",
                 f"{path or layer.name!r} is quantized or has adapters, which the file "

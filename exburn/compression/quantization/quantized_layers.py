@@ -6,67 +6,40 @@ class is exchanged, so the layers themselves know nothing of few bits or low ran
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from exburn.compression.masking.masks import mask_of, mask_values
+from exburn.compression.quantization.low_rank import LowRank, add_term
 from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.layers import Dense, EinsumDense, Embedding, TernaryDense
 from exburn.module.layer import Layer
+from exburn.module.seed_generator import SeedOfLayer
 from exburn.runtime.kernels.padded_matmul import wide_product
 
 
-@dataclasses.dataclass(frozen=True)
-class LowRank:
-    """A trained term ``scale * a @ b`` beside a weight of a layer.
+class Adapted(Layer):
+    """A layer with terms beside its weight: those of adapters, one of them active."""
 
-    Args:
-        summed: Its axes that belong to ``a``; the others belong to ``b``.
-        alpha: The term is multiplied by ``alpha / rank``.
-    """
+    _low_rank: LowRank | None = None  # of the active adapter
+    _low_ranks: tuple[LowRank, ...] = ()
+    lora_adapters: Any
+    lora_a: Any
+    lora_b: Any
 
-    attribute: str
-    shape: tuple[int, ...]
-    summed: tuple[int, ...]
-    rank: int
-    alpha: float
-
-    @property
-    def scale(self) -> float:
-        return self.alpha / self.rank
-
-    @property
-    def kept_axes(self) -> tuple[int, ...]:
-        return tuple(i for i in range(len(self.shape)) if i not in self.summed)
-
-    @property
-    def a_shape(self) -> tuple[int, ...]:
-        return (*(self.shape[i] for i in self.summed), self.rank)
-
-    @property
-    def b_shape(self) -> tuple[int, ...]:
-        return (self.rank, *(self.shape[i] for i in self.kept_axes))
-
-    def delta(self, a: Any, b: Any) -> Any:
-        """The term in the weight's own shape."""
-        term = jnp.tensordot(a, b, 1) * self.scale
-        return term.transpose(np.argsort(self.summed + self.kept_axes))
+    seed_generator = SeedOfLayer(
+        lambda layer: any(term.dropout for term in layer._low_ranks)
+    )
 
 
-class AnyStandIn(Layer):
+class AnyStandIn(Adapted):
     """Adds the low-rank term to the weight wherever the layer reads it.
 
     The sum is zero where the weight is masked.
     """
-
-    _low_rank: LowRank | None = None
-    lora_a: Any
-    lora_b: Any
 
     def cast(self, value, dtype=None):
         exact = super().cast(value, dtype)
@@ -74,31 +47,29 @@ class AnyStandIn(Layer):
             self, term.attribute
         ):
             return exact
-        a, b = super().cast(self.lora_a, dtype), super().cast(self.lora_b, dtype)
-        exact = exact + term.delta(a, b)
+        weights = term.weights(self).items()
+        values = {name: super(Adapted, self).cast(w, dtype) for name, w in weights}
         mask = mask_of(self, term.attribute)
-        return exact if mask is None else mask_values(exact, mask.get_value())
+        hide = None if mask is None else lambda v: mask_values(v, mask.get_value())
+        return term.add_to(exact, values, hide)
 
 
-class DenseStandIn(Dense):
+class DenseStandIn(Adapted, Dense):
     """``x @ kernel`` from stored bits, and ``(x @ a) @ b`` beside it."""
 
-    _low_rank: LowRank | None = None
-    lora_a: Any
-    lora_b: Any
-
     def call(self, x):
-        x, kernel = self.cast(x), self.kernel
-        if isinstance(kernel, QuantizedWeight):
-            y = kernel.multiply(x)
-        else:
-            y = wide_product(x, self.cast(kernel))
-        if (term := self._low_rank) is not None:
-            inner = jnp.matmul(x, self.cast(self.lora_a))
-            y = y + jnp.matmul(inner, self.cast(self.lora_b)) * term.scale
+        x = self.cast(x)
+        y = self._multiply(x)
+        if self._low_rank is not None:
+            y = add_term(self, x, y, self._multiply, _two_products)
         if self.use_bias:
             y = y + self.cast(self.bias)
         return self.activation(y)
+
+    def _multiply(self, x):
+        if isinstance(self.kernel, QuantizedWeight):
+            return self.kernel.multiply(x)
+        return wide_product(x, self.cast(self.kernel))
 
 
 class TernaryDenseStandIn(TernaryDense):
@@ -111,26 +82,24 @@ class TernaryDenseStandIn(TernaryDense):
         return super().call(x)
 
 
-class EinsumDenseStandIn(EinsumDense):
+class EinsumDenseStandIn(Adapted, EinsumDense):
     """The Einstein sum from stored bits, and one over two factors beside it."""
 
-    _low_rank: LowRank | None = None
-    lora_a: Any
-    lora_b: Any
-
     def call(self, inputs):
-        x, kernel = self.cast(inputs), self.kernel
-        if isinstance(kernel, QuantizedWeight) and is_matrix_product(self):
-            y = self._multiply(x, kernel)
-        else:
-            y = self._product(x, self.cast(kernel))
-        if (term := self._low_rank) is not None:
-            y = y + self._low_rank_product(x) * term.scale
+        x = self.cast(inputs)
+        y = self._multiply(x)
+        if self._low_rank is not None:
+            low_rank = self._low_rank_product
+            spread = functools.partial(self._spread, hidden=_dotted_axes(self, x))
+            y = add_term(self, x, y, self._multiply, low_rank, spread)
         if self.bias is not None:
             y = y + self.cast(self.bias)
         return self.activation(y)
 
-    def _multiply(self, x, kernel: QuantizedWeight):
+    def _multiply(self, x):
+        kernel = self.kernel
+        if not (isinstance(kernel, QuantizedWeight) and is_matrix_product(self)):
+            return self._product(x, self.cast(kernel))
         letters, weight, result = self._terms
         outer = [c for c in weight if c not in letters]
         out = _expand(result, _dotted_axes(self, x))
@@ -140,22 +109,30 @@ class EinsumDenseStandIn(EinsumDense):
         y = y.reshape(*y.shape[:-1], *sizes)
         return y.transpose([(rest + outer).index(label) for label in out])
 
-    def _low_rank_product(self, x):
+    def _spread(self, ratio, hidden: int):
+        """Numbers of outputs in the axes of the result, where others have size 1."""
+        letters, weight, result = self._terms
+        outer = [c for c in weight if c not in letters or c in result]
+        axes = [outer.index(c) for c in result if c in outer]
+        sizes = [
+            ratio.shape[outer.index(label)] if label in outer else 1
+            for label in _expand(result, hidden)
+        ]
+        return ratio.transpose(axes).reshape(sizes)
+
+    def _low_rank_product(self, x, a, b):
         letters, weight, result = self._terms
         rank = next(c for c in "rzyxwvutsq" if c not in self.equation)
         summed = "".join(c for c in weight if c in letters and c not in result)
         outer = "".join(c for c in weight if c not in summed)
         inner = rank + "".join(c for c in letters if c not in summed)
-        y = jnp.einsum(f"{letters},{summed}{rank}->{inner}", x, self.cast(self.lora_a))
-        return jnp.einsum(f"{inner},{rank}{outer}->{result}", y, self.cast(self.lora_b))
+        y = jnp.einsum(f"{letters},{summed}{rank}->{inner}", x, a)
+        return jnp.einsum(f"{inner},{rank}{outer}->{result}", y, b)
 
 
-class EmbeddingStandIn(Embedding):
+class EmbeddingStandIn(Adapted, Embedding):
     """Rows of a table from stored bits, and of its low-rank term."""
 
-    _low_rank: LowRank | None = None
-    lora_a: Any
-    lora_b: Any
     reverse_embeddings: Any
 
     def _rows(self, indices):
@@ -165,8 +142,11 @@ class EmbeddingStandIn(Embedding):
         else:
             rows = super()._rows(indices)
         if (term := self._low_rank) is not None:
-            inner = jnp.take(self.lora_a.get_value(), indices, 0, mode="clip")
-            rows = rows + (self.cast(inner) @ self.cast(self.lora_b)) * term.scale
+            weights = term.weights(self)
+            inner = jnp.take(weights["lora_a"].get_value(), indices, 0, mode="clip")
+            product = self.cast(inner) @ self.cast(weights["lora_b"])
+            rows = rows + product * term.scale
+            rows = rows * term.ratio(self) if term.kind == "dora" else rows
         return rows
 
     def _own_scores(self, x):  # of a ReversibleEmbedding
@@ -176,15 +156,22 @@ class EmbeddingStandIn(Embedding):
         return x @ self.cast(table, x.dtype)
 
     def _scores(self, x):  # of a ReversibleEmbedding
-        table = self.embeddings
+        table, term = self.embeddings, self._low_rank
+        if term is not None and term.kind == "dora":
+            x = x * self.cast(term.ratio(self), x.dtype)
         if isinstance(table, QuantizedWeight):
             y = table.multiply(x)
         else:
             y = jnp.einsum("...d,vd->...v", x, self.cast(table, x.dtype))
-        if (term := self._low_rank) is not None:
-            inner = jnp.einsum("...d,rd->...r", x, self.cast(self.lora_b, x.dtype))
-            y = y + (inner @ self.cast(self.lora_a, x.dtype).T) * term.scale
+        if term is not None:
+            weights = term.weights(self).values()
+            a, b, *_ = (self.cast(weight, x.dtype) for weight in weights)
+            y = y + (jnp.einsum("...d,rd->...r", x, b) @ a.T) * term.scale
         return y
+
+
+def _two_products(x: Any, a: Any, b: Any) -> Any:
+    return jnp.matmul(jnp.matmul(x, a), b)
 
 
 def is_matrix_product(layer: EinsumDense) -> bool:

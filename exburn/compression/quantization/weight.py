@@ -142,6 +142,12 @@ class QuantizedWeight(ReadWeight):
         }
         return self.scheme.decode_rows(parts, dtype)
 
+    def square_norms(self) -> jax.Array:
+        """Squared norms of the stored matrix' rows, in float32: ``[rows]``."""
+        stored = self.scheme.with_scales(*self._parts())
+        rows = self.scheme.decode_rows(stored, jnp.float32)
+        return jnp.square(rows).sum(-1)
+
     def multiply(self, x: Any) -> jax.Array:
         """``[…, columns]`` times the stored matrix: ``[…, rows]``, in x's dtype.
 
