@@ -13,7 +13,7 @@ MODEL: dict[str, tuple[str, ...]] = {
         *("compile", "fit", "evaluate", "history", "training", "options"),
         *("stop_training", "stop_evaluating", "load_checkpoint"),
     ),
-    "Predicting": ("predict", "generate", "stop_predicting", "serve"),
+    "Predicting": ("predict", "generate", "chat", "stop_predicting", "serve"),
     "Saving and exporting": (
         *("save", "save_weights", "load_weights", "export", "to_json", "clone"),
         *("get_config", "from_config", "get_compile_config", "compile_from_config"),

@@ -86,7 +86,7 @@ class Model(Network):
     fit, load_checkpoint = fitting.fit, fitting.load_checkpoint
     training = looping.training
     evaluate, predict = inferring.evaluate, inferring.predict
-    generate = generation.generate
+    generate, chat = generation.generate, generation.chat
     train_on_batch, test_on_batch = batches.train_on_batch, batches.test_on_batch
     predict_on_batch, reset_metrics = batches.predict_on_batch, batches.reset_metrics
     options = training_options.options

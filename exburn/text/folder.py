@@ -134,19 +134,15 @@ def _template(value: Any) -> str | dict[str, str]:
     """The template of chats, or several of them by their names."""
     if isinstance(value, str):
         return value
-    pairs = [
-        (part.get("name"), part.get("template"))
-        for part in (value if isinstance(value, list) else [None])
-        if isinstance(part, Mapping)
-    ]
-    names = [name for name, text in pairs if isinstance(name, str)]
-    if (
-        not names
-        or len({*names}) != len(value)
-        or not all(isinstance(text, str) for _, text in pairs)
-    ):
+    parts = value if isinstance(value, list) else []
+    templates: dict[str, str] = {}
+    for part in parts:
+        match part:
+            case {"name": str(name), "template": str(template)}:
+                templates[name] = template
+    if not parts or len(templates) != len(parts):
         raise Misfit("a template, or a list of objects with 'name' and 'template'")
-    return dict(pairs)
+    return templates
 
 
 _SIDE = choice(["right", "left"])

@@ -120,8 +120,9 @@ class DocumentReader:
 
         Example:
             >>> tokenizer = Tokenizer.train(["so it is, so it was"] * 9, 270)
-            >>> DocumentReader(["so", "it was"], tokenizer).document(1)
-            Document(3 tokens, 3 counted)
+            >>> reader = DocumentReader(["so", "it was"], tokenizer)
+            >>> tokenizer.decode(reader.document(1).tokens)
+            'it was'
         """
         index = check_count(_OP, "index", index, 0)
         row = next(itertools.islice(self._records.rows(), index, None), None)

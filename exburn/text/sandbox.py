@@ -21,9 +21,11 @@ from typing import Any
 
 import jinja2
 import jinja2.ext
+import jinja2.filters
 from jinja2 import TemplateSyntaxError, nodes
+from jinja2.exceptions import SecurityError
 from jinja2.runtime import LoopContext, Macro, Undefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 

@@ -5,13 +5,14 @@
 reads the prompts and chooses the first token of each, the other is the loop
 (``loop.py``, or ``beams.py``), whose state holds what the model remembers
 (``memory.py``). Texts are put together and searched for stops on the host
-(``pieces.py``).
+(``pieces.py``). ``chat`` lays out chats in front of that (``chat.py``).
 """
 
+from exburn.models.generation.chat import chat
 from exburn.models.generation.generate import (
     generate,
     generation_defaults,
     position_limit,
 )
 
-__all__ = ["generate", "generation_defaults", "position_limit"]
+__all__ = ["chat", "generate", "generation_defaults", "position_limit"]

@@ -50,8 +50,11 @@ def read_prompts(prompt: Any, tokenizer: Tokenizer | None) -> Prompts:
     """The prompts that a user gave.
 
     Args:
-        prompt: A text, token numbers, or a sequence of either.
+        prompt: A text, token numbers, or a sequence of either; or prompts that are read
+            already.
     """
+    if isinstance(prompt, Prompts):
+        return prompt
     if isinstance(prompt, str):
         texts, single = [prompt], True
     elif isinstance(prompt, list | tuple) and prompt and isinstance(prompt[0], str):
