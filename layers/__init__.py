@@ -2,8 +2,9 @@
 
 - Core: ``Dense``, ``deserialize``, ``EinsumDense``, ``Embedding``, ``FlaxLayer``,
   ``Identity``, ``Input``, ``InputLayer``, ``InputSpec``, ``JaxLayer``, ``Lambda``,
-  ``Layer``, ``Masking``, ``ModuleLayer``, ``PositionEmbedding``, ``Rescaling``,
-  ``ReversibleEmbedding``, ``serialize``, ``TernaryDense``, ``Wrapper``.
+  ``Layer``, ``Masking``, ``MixtureOfExperts``, ``ModuleLayer``, ``PositionEmbedding``,
+  ``Rescaling``, ``ReversibleEmbedding``, ``RouterLosses``, ``serialize``,
+  ``TernaryDense``, ``Wrapper``.
 - Convolution: ``Conv1D``, ``Conv1DTranspose``, ``Conv2D``, ``Conv2DTranspose``,
   ``Conv3D``, ``Conv3DTranspose``, ``DepthwiseConv1D``, ``DepthwiseConv2D``,
   ``SeparableConv1D``, ``SeparableConv2D``.
@@ -144,6 +145,10 @@ if TYPE_CHECKING:
     )
     from exburn.layers.core.jax_layer import (
         JaxLayer,
+    )
+    from exburn.layers.core.mixture_of_experts import (
+        MixtureOfExperts,
+        RouterLosses,
     )
     from exburn.layers.core.module import (
         ModuleLayer,
@@ -435,6 +440,7 @@ _LAZY_NAMES = {
     "exburn.layers.core.identity": "Identity Rescaling",
     "exburn.layers.core.input": "Input InputLayer",
     "exburn.layers.core.jax_layer": "JaxLayer",
+    "exburn.layers.core.mixture_of_experts": "MixtureOfExperts RouterLosses",
     "exburn.layers.core.module": "ModuleLayer",
     "exburn.layers.core.ternary_dense": "TernaryDense",
     "exburn.layers.core.wrapper": "Wrapper",
@@ -546,7 +552,8 @@ __all__ = [
     "IntegerLookup", "JaxLayer", "LSTMCell", "Lambda", "Layer", "LayerNormalization",
     "LeakyReLU", "Masking", "MaxNumBoundingBoxes", "MaxPool1D", "MaxPool2D",
     "MaxPool3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Maximum",
-    "MelSpectrogram", "Minimum", "MixUp", "ModuleLayer", "Mosaic", "MultiHeadAttention",
+    "MelSpectrogram", "Minimum", "MixUp", "MixtureOfExperts", "ModuleLayer",
+    "Mosaic", "MultiHeadAttention",
     "Multiply", "Normalization", "PReLU", "Permute", "Pipeline", "PositionEmbedding",
     "RMSNormalization",
     "RandAugment", "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter",
@@ -555,7 +562,8 @@ __all__ = [
     "RandomPerspective", "RandomPosterization", "RandomRotation", "RandomSaturation",
     "RandomSharpness", "RandomShear", "RandomTranslation", "RandomZoom", "ReLU",
     "RepeatVector", "Rescaling", "Reshape", "Resizing", "ReversibleEmbedding",
-    "RotaryEmbedding", "STFTSpectrogram", "SeparableConv1D", "SeparableConv2D",
+    "RotaryEmbedding", "RouterLosses", "STFTSpectrogram",
+    "SeparableConv1D", "SeparableConv2D",
     "SeparableConvolution1D", "SeparableConvolution2D", "SimpleRNN", "SimpleRNNCell",
     "Softmax", "Solarization", "SpatialDropout1D", "SpatialDropout2D",
     "SpatialDropout3D", "SpectralNormalization", "StackedRNNCells", "StringLookup",

@@ -23,7 +23,9 @@ _ORDERING = {"sort": "dimension", "rev": "dimensions"} | {
 }
 # What holds a program that combines two numbers.
 _OF_NUMBERS = ("scatter", "reduce", "select_and")
-_NOISE = "exburn_keep_mask"  # of exburn/runtime/kernels/dropout_mask.py
+# Functions that are left out: the noise of exburn/runtime/kernels/dropout_mask.py, and
+# what sorts rows and gives each its own, of layers/contract/routed_experts.py.
+_INDEPENDENT = {"exburn_keep_mask", "exburn_routed_experts"}
 # Programs that no trace shows.
 _OPAQUE = {"pure_callback", "io_callback", "ffi_call"}
 
@@ -118,8 +120,8 @@ def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
 
 
 def _equations(jaxpr: Any) -> list[Any]:
-    """All but those of noise."""
-    return [e for e in jaxpr.eqns if e.params.get("name") != _NOISE]
+    """All but those that are known not to mix rows."""
+    return [e for e in jaxpr.eqns if e.params.get("name") not in _INDEPENDENT]
 
 
 def _numbers(jaxpr: Any) -> Iterator[tuple[str, ...]]:

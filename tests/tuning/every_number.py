@@ -142,6 +142,7 @@ REQUIRED: dict[str, tuple[dict[str, Any], Any]] = {  # arguments, shape of a row
     "IntegerLookup": ({"vocabulary": [1, 2, 3], "max_tokens": 5}, "ids"),
     "LSTM": (_CELL, STEPS),
     "Masking": ({"mask_value": 0.5}, STEPS),
+    "MixtureOfExperts": ({"experts": 3, "top_k": 2, "units": 4}, STEPS),
     "Normalization": ({"mean": 0.5, "variance": 2.0}, FLAT),
     "PositionEmbedding": ({"sequence_length": 5}, STEPS),
     "RandomCrop": ({"height": 4, "width": 5}, IMAGE),
@@ -168,7 +169,7 @@ NOT_ALONE = set(
     "Activation Bidirectional FlaxLayer GRUCell InputLayer InputSpec JaxLayer LSTMCell"
     " Lambda Layer ModuleLayer Permute Pipeline RNN SimpleRNNCell SpectralNormalization"
     " StackedRNNCells StringLookup TextVectorization TimeDistributed Wrapper"
-    " HashedCrossing MaxNumBoundingBoxes Mosaic CutMix MixUp".split()
+    " HashedCrossing MaxNumBoundingBoxes Mosaic CutMix MixUp RouterLosses".split()
 )
 SEVERAL = "Add Average Concatenate Dot Maximum Minimum Multiply Subtract".split()
 ATTENTION = {

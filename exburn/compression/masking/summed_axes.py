@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.layers import Dense, EinsumDense, Embedding
+from exburn.layers import Dense, EinsumDense, Embedding, MixtureOfExperts
 from exburn.layers.contract.recurrent_cell import RecurrentCell
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
@@ -35,6 +35,8 @@ def summed_axes(layer: Any) -> dict[str, tuple[int, ...]] | None:
         return {"kernel": (*range(layer.rank), layer.rank + 1)}
     if isinstance(layer, Conv):
         return {"kernel": tuple(range(layer.rank + 1))}
+    if isinstance(layer, MixtureOfExperts):
+        return dict.fromkeys(("gate", "up", "down"), (1,))
     if isinstance(layer, RecurrentCell):
         axes = tuple(range(len(layer.kernel.shape) - 1))  # type: ignore[union-attr]
         return {"kernel": axes, "recurrent_kernel": axes}
