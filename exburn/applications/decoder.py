@@ -74,8 +74,9 @@ class Decoder(TokenScorer):
 
     Args:
         family: ``"gemma"``, ``"gemma2"``, ``"gemma3_text"``, ``"llama"``,
-            ``"mistral"``, ``"olmo2"``, ``"phi3"``, ``"qwen2"``, ``"qwen3"`` or
-            ``"smollm3"``: what ``config.json`` calls its ``model_type``.
+            ``"mistral"``, ``"mixtral"``, ``"olmo2"``, ``"phi3"``, ``"qwen2"``,
+            ``"qwen2_moe"``, ``"qwen3"``, ``"qwen3_moe"`` or ``"smollm3"``: what
+            ``config.json`` calls its ``model_type``.
         **options: Others than the family's.
 
             - ``vocabulary_size``, ``layers``, ``width``, ``heads``, ``mlp_width``:
@@ -100,6 +101,11 @@ class Decoder(TokenScorer):
             - ``rope_base``, ``rope_scaling``, ``partial_rotary_factor``: of
               ``RotaryEmbedding``, in the layers of ``rope_layers``; ``window_rope``:
               a mapping of these three for layers with a window.
+            - ``experts``: number of networks in the layers of ``expert_layers``, of
+              which a token takes ``experts_per_token``; ``expert_width``: features
+              inside of one; ``normalize_experts``: as of ``MixtureOfExperts``;
+              ``shared_expert_width``: features inside of one more, for all tokens;
+              ``router_loss``: factor of the loss that balances them in training.
             - ``attention_dropout``, ``dropout``: shares that are dropped in training.
 
     Raises:
@@ -189,12 +195,19 @@ class Decoder(TokenScorer):
                 *(r"\.k_proj\.weight$", 0, size),
             ),
             "layers": ("num_hidden_layers", r"(?:^|\.)layers\.(\d+)\."),
-            "mlp_width": ("intermediate_size", r"\.down_proj\.weight$", 1),
+            "mlp_width": ("intermediate_size", r"\.mlp\.down_proj\.weight$", 1),
         }
-        return {
+        sizes = {
             name: Size(entry, arguments[name], *place)
             for name, (entry, *place) in places.items()
         }
+        if (experts := arguments.get("experts")) is not None:
+            inner = arguments.get("expert_width") or arguments["mlp_width"]
+            each, one = inner * arguments["width"], r"\.experts\.(\d+)\."
+            sizes["experts"] = Size("number of experts", experts, one, each=each)
+            down = one + r"(?:down_proj|w2)\.weight$"
+            sizes["expert_width"] = Size("width of an expert", inner, down, 1)
+        return sizes
 
     @property
     def tied(self) -> tuple[str, str] | None:

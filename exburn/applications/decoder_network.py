@@ -15,6 +15,7 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -29,11 +30,13 @@ from exburn.layers import (
     Dropout,
     GroupedQueryAttention,
     Input,
+    MixtureOfExperts,
     Multiply,
     Rescaling,
     ReversibleEmbedding,
     RMSNormalization,
     RotaryEmbedding,
+    RouterLosses,
 )
 
 _OP = "Decoder"
@@ -74,6 +77,13 @@ class DecoderOptions:
     partial_rotary_factor: float = 1.0
     window_rope: Mapping[str, Any] | None = None  # as in the other layers
     rope_layers: Any = None  # all
+    experts: int | None = None
+    experts_per_token: int = 2
+    expert_width: int | None = None  # mlp_width
+    normalize_experts: bool = True
+    expert_layers: Any = None  # all, if there are experts
+    shared_expert_width: int | None = None
+    router_loss: float = 0.0
     attention_dropout: float = 0.0
     dropout: float = 0.0
 
@@ -101,7 +111,7 @@ class DecoderOptions:
         if self.query_key_norm is not None:
             names = ("head", "heads")
             check_choice(_OP, "query_key_norm", self.query_key_norm, names)
-        for name in ("window_layers", "rope_layers"):
+        for name in ("window_layers", "rope_layers", "expert_layers"):
             value = getattr(self, name)
             if value is not None and len(value) != self.layers:
                 raise ArgumentError(
@@ -109,6 +119,12 @@ class DecoderOptions:
                     f"{name} must have an entry for each of {self.layers} layers, "
                     f"received {len(value)}",
                 )
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether the network of a layer is a mixture of experts."""
+        if self.experts is None:
+            return False
+        return self.expert_layers is None or bool(self.expert_layers[layer])
 
     def window_of(self, layer: int) -> int | None:
         """The window of a layer, or ``None``."""
@@ -147,9 +163,16 @@ def decoder_network(options: DecoderOptions) -> tuple[Any, Any]:
     x = embedding(inputs)
     if options.scale_embeddings:
         x = Rescaling(math.sqrt(options.width), name="embedding_scale")(x)
+    routers: list[Any] = []
     for number in range(options.layers):
         x = _part(x, f"block_{number}_attention", options, _attention, number)
-        x = _part(x, f"block_{number}_mlp", options, _gated_mlp, number)
+        mlp: Any = _gated_mlp
+        if options.has_experts(number):
+            mlp = functools.partial(_experts, routers=routers)
+        x = _part(x, f"block_{number}_mlp", options, mlp, number)
+    if routers and options.router_loss:
+        losses = RouterLosses(options.experts_per_token, options.router_loss)
+        x = losses([x, *routers])
     x = _norm(options, "norm")(x)
     return inputs, embedding(x, reverse=True)
 
@@ -194,14 +217,48 @@ def _attention(x: Any, number: int, options: DecoderOptions) -> Any:
     )(x, x, use_causal_mask=True)
 
 
+def _experts(
+    x: Any, number: int, options: DecoderOptions, *, routers: list[Any]
+) -> Any:
+    """A mixture of experts, and one for all tokens where there is a shared one.
+
+    Args:
+        routers: Takes the logits of the router.
+    """
+    block = f"block_{number}"
+    experts = MixtureOfExperts(
+        options.experts or 1,
+        options.experts_per_token,
+        options.expert_width or options.mlp_width,
+        activations.get(options.activation),
+        normalize=options.normalize_experts,
+        kernel_initializer=start(),
+        return_router_logits=True,
+        name=f"{block}_experts",
+    )
+    h, logits = experts(x)
+    routers.append(logits)
+    if options.shared_expert_width is None:
+        return h
+    shared = _gated(x, f"{block}_shared", options.shared_expert_width, options)
+    share = {"use_bias": False, "kernel_initializer": start()}
+    gate = Dense(1, "sigmoid", name=f"{block}_shared_expert_gate", **share)(x)
+    shared = Multiply(name=f"{block}_shared_expert")([shared, gate])
+    return Add(name=f"{block}_experts_add")([h, shared])
+
+
 def _gated_mlp(x: Any, number: int, options: DecoderOptions) -> Any:
+    return _gated(x, f"block_{number}", options.mlp_width, options)
+
+
+def _gated(x: Any, name: str, width: int, options: DecoderOptions) -> Any:
     """``(activation(x W_gate) * x W_up) W_down``
 
     Source: Shazeer, *GLU Variants Improve Transformer*, 2020.
     """
-    activation, block = activations.get(options.activation), f"block_{number}"
+    activation = activations.get(options.activation)
     further = {"use_bias": options.mlp_bias, "kernel_initializer": start()}
-    gate = Dense(options.mlp_width, activation, name=f"{block}_gate", **further)(x)
-    up = Dense(options.mlp_width, name=f"{block}_up", **further)(x)
-    h = Multiply(name=f"{block}_gated")([gate, up])
-    return Dense(options.width, name=f"{block}_down", **further)(h)
+    gate = Dense(width, activation, name=f"{name}_gate", **further)(x)
+    up = Dense(width, name=f"{name}_up", **further)(x)
+    h = Multiply(name=f"{name}_gated")([gate, up])
+    return Dense(options.width, name=f"{name}_down", **further)(h)

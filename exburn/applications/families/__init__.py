@@ -11,10 +11,13 @@ from exburn.applications.families import (
     gemma3,
     llama,
     mistral,
+    mixtral,
     olmo2,
     phi3,
     qwen2,
+    qwen2_moe,
     qwen3,
+    qwen3_moe,
     smollm3,
 )
 from exburn.applications.families.family import Family
@@ -22,8 +25,8 @@ from exburn.applications.families.family import Family
 __all__ = ["FAMILIES", "Family"]
 
 _MODULES = (
-    *(gemma, gemma2, gemma3, llama, mistral, olmo2, phi3, qwen2, qwen3),
-    smollm3,
+    *(gemma, gemma2, gemma3, llama, mistral, mixtral, olmo2, phi3),
+    *(qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3),
 )
 #: By the ``model_type`` of their folders.
 FAMILIES: dict[str, Family] = {

@@ -136,6 +136,30 @@ CASES = {
         },
     ),
     "olmo2": ("Olmo2", {"attention_bias": True}),
+    "mixtral": (
+        "Mixtral",
+        {"num_local_experts": 3, "output_router_logits": True, "sliding_window": 6},
+    ),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        {
+            **dict.fromkeys(("moe_intermediate_size", "num_experts"), 4),
+            "shared_expert_intermediate_size": 6,
+            "num_experts_per_tok": 2,
+        },
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        {
+            **dict.fromkeys(("moe_intermediate_size", "num_experts"), 4),
+            "head_dim": 6,
+            "num_experts_per_tok": 3,
+            "num_hidden_layers": 3,
+            "decoder_sparse_step": 1,
+            "mlp_only_layers": [1],
+            "norm_topk_prob": True,
+        },
+    ),
 }
 
 
@@ -156,10 +180,26 @@ def peer_of(name):
     return peer
 
 
+def in_file(title, path, tensor):
+    """The tensors that a file has for one of the model, with their names."""
+    names = "gate_proj", "up_proj", "down_proj"
+    if title == "Mixtral":
+        path, names = path.replace(".mlp.", ".block_sparse_moe."), ("w1", "w3", "w2")
+    start, experts, kind = path.partition(".experts.")
+    if not experts:
+        yield path, tensor
+    for number, part in enumerate(tensor if experts else ()):
+        both = kind == "gate_up_proj"
+        halves = zip(names[:2], part.chunk(2), strict=True) if both else None
+        parts = halves or [(names[2], part)]
+        for name, one in parts:
+            yield f"{start}.experts.{number}.{name}.weight", one
+
+
 def record(name):
     import torch
 
-    folder, peer = HERE / name, peer_of(name)
+    folder, peer, title = HERE / name, peer_of(name), CASES[name][0]
     peer.save_pretrained(folder)
     ids = np.random.default_rng(3).integers(0, SMALL["vocab_size"], (3, 13))
     tokens = torch.from_numpy(ids)
@@ -168,7 +208,10 @@ def record(name):
     torch.nn.functional.cross_entropy(scores, targets).backward()
     expected = {"ids": ids.astype("int32"), "logits": logits.detach().numpy()}
     for path, weight in peer.named_parameters():
-        expected[f"gradient/{path}"] = np.float32(weight.grad.norm())
+        for name, gradient in in_file(title, path, weight.grad):
+            expected[f"gradient/{name}"] = np.float32(gradient.norm())
+    if "Mixtral" in title:
+        expected["aux_loss"] = peer(tokens).aux_loss.detach().numpy()
     for row, length in enumerate(PROMPTS):
         prompt = tokens[row : row + 1, :length]
         written = peer.generate(
