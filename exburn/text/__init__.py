@@ -25,6 +25,7 @@ from exburn.text.samplers import (
     TopP,
 )
 from exburn.text.settings import TokenizerSettings
+from exburn.text.showing import show
 from exburn.text.tokenizer import Tokenizer
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "TokenizerSettings",
     "TopK",
     "TopP",
+    "show",
 ]
 
 
