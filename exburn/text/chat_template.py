@@ -124,15 +124,21 @@ class ChatTemplate:
         Returns:
             The text, and the first character of each such part and the one behind it.
         """
-        schemas = None if tools is None else plain_value(list(tools), "tools")
+        schemas = None if tools is None else plain_value(tools, "tools")
         values = {
-            **self.tokens,
             "messages": read_messages(messages),
             "tools": schemas,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
-            **plain_value(dict(variables or {}), "variables"),
         }
+        more = plain_value(variables or {}, "variables")
+        if not isinstance(more, dict) or not more.keys().isdisjoint(values):
+            raise DataError(
+                _OP,
+                "variables are an object of more names than "
+                f"{', '.join(values)}, received {printable(', '.join(map(str, more)))}",
+            )
+        values = {**self.tokens, **values, **more}
         return _run(self._text_for(schemas), values)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -13,8 +12,9 @@ import numpy as np
 
 from exburn.core.checks import check_choice, check_count
 from exburn.data.documents import Document, DocumentPair
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError, DataError, ExBurnError
 from exburn.errors.boundary import guard_methods
+from exburn.saving.json_text import parse_json
 from exburn.text.chat_template import plain_value, read_messages
 from exburn.text.chats import ANSWERS, ChatText, ChatWriter
 from exburn.text.records import Columns, Records, open_records
@@ -160,7 +160,9 @@ class DocumentReader:
                 hint="tokenizer.with_chat_template(exburn.text.CHATML), if it has the "
                 "tokens <|im_start|> and <|im_end|>.",
             )
-        own = plain_value(values.get("chat_template_kwargs") or {}, "variables")
+        own = plain_value(values.get("chat_template_kwargs", {}), "variables")
+        if not isinstance(own, dict):
+            raise DataError(_OP, "its 'chat_template_kwargs' must be an object")
         return ChatWriter(self._template, self._train_on, {**self._variables, **own})
 
     def _answer(self, prompt: Any, answer: Any, tools: Any, values: Any) -> Any:
@@ -324,13 +326,13 @@ class _BadRows:
 
 def _tools(value: Any) -> Any:
     """The tools of a row, which many data sets have as text."""
-    if value is None or value == "":
+    if value is None or isinstance(value, str) and not value.strip():
         return None
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise DataError(_OP, "its 'tools' are no JSON") from None
+            value = parse_json(value, _OP, "tools", "the text of 'tools'")
+        except ExBurnError as error:
+            raise DataError(_OP, error.reason) from None
     tools = plain_value(value, "tools")
     if not isinstance(tools, list):
         raise DataError(_OP, "its 'tools' must be a list")

@@ -319,7 +319,7 @@ def _from_conversation(values: dict[str, Any]) -> dict[str, Any]:
     """
     parts = plain_value(values.pop("conversations"), "conversations")
     messages = []
-    if system := values.pop("system", None):
+    if isinstance(system := values.pop("system", None), str) and system.strip():
         messages.append({"role": "system", "content": system})
     for part in parts if isinstance(parts, list) else [None]:
         if isinstance(part, dict) and "from" in part:
