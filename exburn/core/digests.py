@@ -24,6 +24,7 @@ from flax import nnx
 
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign
+from exburn.errors.boundary import is_guarded
 
 _LONG = 60  # characters of a value that is told as it is
 _DIGITS = 16  # hexadecimal ones of a digest
@@ -308,6 +309,7 @@ class _Fold:
                     self.add(part)
 
     def _add_function(self, function: types.FunctionType) -> None:
+        function = _bare(function)
         if _is_of_library(function):
             self._put("function", _path_of(function))
         else:
@@ -348,13 +350,35 @@ def _has_function(value: Any) -> bool:
     if isinstance(value, functools.partial):
         return True
     if isinstance(value, types.FunctionType):
-        return not _is_of_library(value) or bool(value.__closure__)
+        return not _is_of_library(value) or bool(_bare(value).__closure__)
     return False
 
 
+def _bare(function: types.FunctionType) -> types.FunctionType:
+    """The function below guards and operators of ExBurn's, which compute nothing."""
+    while is_guarded(function) or _is_operation(function):
+        function = vars(function)["__wrapped__"]
+    return function
+
+
+def _is_operation(function: types.FunctionType) -> bool:
+    """Tells whether a wrapper of ExBurn's holds functions alone, and no option."""
+    own = function.__globals__.get("__name__", "").partition(".")[0] == "exburn"
+    parts = map(_content, function.__closure__ or ())
+    return (
+        own
+        and hasattr(function, "__wrapped__")
+        and all(isinstance(part, types.FunctionType) for part in parts)
+    )
+
+
 def _is_of_library(value: Any) -> bool:
-    """Whether a class or function is of a library, whose version is told elsewhere."""
-    return _package_of(value) in _LIBRARIES
+    """Whether a class or function is of a library, whose version is told elsewhere.
+
+    A function of the user's that ``functools.wraps`` has named after another is not.
+    """
+    home = getattr(value, "__globals__", {}).get("__name__", "builtins")
+    return _package_of(value) in _LIBRARIES and home.partition(".")[0] in _LIBRARIES
 
 
 def _package_of(value: Any) -> str:

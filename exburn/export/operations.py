@@ -126,6 +126,25 @@ def inline(closed: Any, layer: str = "") -> Operations:
     return Operations(inputs, tuple(outputs), tuple(steps_for(steps, outputs)))
 
 
+def scan_sizes(step: ProgramStep, body: Operations) -> tuple[int, int]:
+    """How many constants a scan has, and how many states: the rest are rows.
+
+    Rows and what is stacked of them have an axis more than the body's. The parameters
+    that say so have other names in each version of JAX.
+
+    Args:
+        step: The scan.
+        body: The operations of its body.
+    """
+
+    def count_equal(outer: Sequence[ValueSlot], inner: Sequence[ValueSlot]) -> int:
+        pairs = zip(outer, inner, strict=True)
+        return sum(one.aval.ndim == other.aval.ndim for one, other in pairs)
+
+    states = count_equal(step.outputs, body.outputs)
+    return count_equal(step.inputs, body.inputs) - states, states
+
+
 def apply(
     step: ProgramStep,
     values: Sequence[Any],
@@ -220,11 +239,9 @@ def _extend(
     for eqn in jaxpr.eqns:
         operands = tuple(map(read, eqn.invars))
         here = layer_of(eqn.source_info.name_stack) or layer
-        inner = _CALLS.get(eqn.primitive.name)
-        if eqn.params.get("name") in (ROUND, READ):  # what a runtime has itself
-            inner = None
-        if inner is not None and inner in eqn.params:
-            body, inner_constants = _open(eqn.params[inner])
+        inner = _body_of(eqn)
+        if inner is not None:
+            body, inner_constants = _open(inner)
             results: Sequence[ValueSlot] = _extend(
                 steps, body, inner_constants, operands, here
             )
@@ -235,6 +252,17 @@ def _extend(
             )
         slots.update(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _body_of(eqn: Any) -> Any:
+    """The jaxpr that an operation stands for, or ``None``."""
+    if eqn.params.get("name") in (ROUND, READ):  # what a runtime has itself
+        return None
+    if eqn.primitive.name == "call_hi_primitive":  # since jax 0.11, as searchsorted
+        whole = eqn.params["_prim"]
+        avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+        return jax.make_jaxpr(whole.expand)(*jax.tree.unflatten(whole.in_tree, avals))
+    return eqn.params.get(_CALLS.get(eqn.primitive.name))
 
 
 def steps_for(

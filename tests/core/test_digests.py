@@ -1,6 +1,7 @@
 """Texts of values: equal where the values are, in any process, and only there."""
 
 import functools
+import inspect
 import os
 import subprocess
 import sys
@@ -176,3 +177,13 @@ def test_other_processes_have_the_same_texts():
         command = [sys.executable, "-c", TOLD]
         told.add(subprocess.check_output(command, env=environment, text=True))
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("name", ["relu", "linear"])
+def test_what_guards_a_function_of_exburn_is_no_part_of_it(name):
+    """A checkpoint is not refused because errors are shown in another way."""
+    guarded = getattr(exburn.activations, name)
+    bare = inspect.unwrap(guarded)
+    assert guarded is not bare
+    assert describe_value(guarded) == describe_value(bare)
+    assert describe_value(functools.wraps(guarded)(lambda x: x)) != describe_value(bare)

@@ -18,6 +18,7 @@ from exburn.export.operations import (
     inline,
     outputs_of,
     run,
+    scan_sizes,
 )
 
 _LONGEST = 256  # steps of a loop that is written out
@@ -177,7 +178,7 @@ def _unroll(step: ProgramStep, values: Sequence[Any]) -> Any:
     length, reverse = params["length"], params["reverse"]
     if not 0 < length <= _LONGEST:
         return NotImplemented
-    place, carry = params["num_consts"], params["num_carry"]
+    place, carry = scan_sizes(step, inline(params["jaxpr"], step.layer))
     constants, state = values[:place], list(values[place : place + carry])
     rows, steps = values[place + carry :], range(length)
     results = []

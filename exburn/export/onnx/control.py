@@ -16,14 +16,14 @@ from exburn.export.onnx.graph import (
     file_dtype,
 )
 from exburn.export.onnx.lowering import Lowering, rule
-from exburn.export.operations import Operations, ValueSlot, inline
+from exburn.export.operations import Operations, ValueSlot, inline, scan_sizes
 
 
 @rule("scan")
 def _scan(low: Lowering, step, *values):
     graph, params = low.graph, step.params
     body = inline(params["jaxpr"], step.layer)
-    first, states = params["num_consts"], params["num_carry"]
+    first, states = scan_sizes(step, body)
     constants, carry, xs = (
         values[:first],
         list(values[first : first + states]),
