@@ -23,6 +23,8 @@ from exburn.models import (
     hooks,
     inferring,
     inspection,
+    judging,
+    lm_eval,
     looping,
     own_steps,
     preparing,
@@ -87,6 +89,7 @@ class Model(Network):
     training = looping.training
     evaluate, predict = inferring.evaluate, inferring.predict
     generate, chat = generation.generate, generation.chat
+    evaluate_text, as_lm_eval = judging.evaluate_text, lm_eval.as_lm_eval
     train_on_batch, test_on_batch = batches.train_on_batch, batches.test_on_batch
     predict_on_batch, reset_metrics = batches.predict_on_batch, batches.reset_metrics
     options = training_options.options

@@ -517,6 +517,13 @@ class Tokenizer:
         names = _ENDS if own is None else (own,)
         return next((name for name in names if self.number_of(name) is not None), None)
 
+    @property
+    def begin(self) -> str | None:
+        """The token that begins a text, as its folder names it, or ``None``."""
+        named = self._settings.template_tokens or self._named
+        name = named.get("bos_token")
+        return name if name and self.number_of(name) is not None else None
+
     def _tokens(self) -> Any:
         """The package's tokenizer, which neither fills up nor cuts."""
         if self._made is None:

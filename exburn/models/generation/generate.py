@@ -131,7 +131,7 @@ def generate(
     if seed is not None and seed >= 1 << 63:
         raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
     with on_device(self):
-        trainer, programs, plan = _prepare(self, cache)
+        trainer, programs, plan = prepare_generation(self, cache)
         length = max_new_tokens or _new_tokens(defaults, plan, prompts.longest)
         plan = _without_wrong_keys(plan, prompts, length, cache)
         _check_fit(trainer, plan, prompts, length)
@@ -244,7 +244,9 @@ def _chunk_of(stream: Any) -> int:
     return _CHUNK if stream is True else check_count(_OP, "stream", stream)
 
 
-def _prepare(model: Network, cache: Any) -> tuple[Trainer, Programs, GenerationPlan]:
+def prepare_generation(
+    model: Network, cache: Any
+) -> tuple[Trainer, Programs, GenerationPlan]:
     """The model, ready to generate; what it allows is found out once."""
     length = fixed_length(model)
     trainer, run = require_predictor(model), model._training_session
@@ -333,7 +335,7 @@ def _check_vectors(sampler: Any, plan: GenerationPlan) -> None:
 def position_limit(model: Network) -> int | None:
     """How many tokens prompt and answer may have together; ``None`` for any number."""
     with on_device(model):
-        return _prepare(model, None)[2].positions
+        return prepare_generation(model, None)[2].positions
 
 
 def _check_fit(
@@ -349,10 +351,20 @@ def _check_fit(
             hint=f"max_new_tokens={max(plan.positions - prompts.longest, 0)}, or a "
             "shorter prompt.",
         )
+    check_tokens(trainer, plan, prompts.rows, _OP)
+
+
+def check_tokens(trainer: Trainer, plan: GenerationPlan, rows: Any, op: str) -> None:
+    """Raises unless the model has the tokens of rows.
+
+    Raises:
+        DataError: Naming the first number that it does not have.
+    """
     lookups = trainer.preparer.forward(_spec_of(plan.length)).lookups
-    for number, row in enumerate(prompts.rows):
-        check_ids(row[None], lookups, _OP)
+    what = "prompt" if op == _OP else "text"
+    for number, row in enumerate(rows):
+        check_ids(row[None], lookups, op)
         if row.min() < 0:
             raise DataError(
-                _OP, f"token numbers are ≥ 0, received {row.min()} in prompt {number}"
+                op, f"token numbers are ≥ 0, received {row.min()} in {what} {number}"
             )
