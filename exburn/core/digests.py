@@ -93,6 +93,16 @@ def without_code(text: str) -> str:
     return text.partition(f" <{_CODE}")[0]
 
 
+def with_digest(text: str, digest: str) -> str:
+    """The text of a value whose digest is known.
+
+    Example:
+        >>> with_digest("float32[2]", "34")
+        'float32[2] <#34>'
+    """
+    return f"{text} <{_VALUE}{digest}>"
+
+
 def without_digest(text: str) -> str:
     """The text of a value without any digest: what it is.
 

@@ -50,6 +50,8 @@ class StreamDataset:
         first_epoch: The epoch that is read first; ``peek`` looks at its first batch.
         earlier: Epochs of earlier runs: the source is opened for the one after them.
         options: What the model takes, as far as it is known.
+        digest: Of all that the batches are made of, where the source knows it: what a
+            run that is taken up compares.
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
@@ -77,6 +79,7 @@ class StreamDataset:
         self.first_epoch, self.earlier, self.options = 0, 0, ReadOptions()
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
+        self.digest: str | None = None
         self._factory, self._release = factory, release
         self.check: Callable[[tuple], None] | None = None
         self._source: Iterator | None = None  # the only iterator, if not reiterable
@@ -164,7 +167,7 @@ class StreamDataset:
             name=self.name,
             op=self.op,
         )
-        dataset.first_epoch = self.first_epoch
+        dataset.first_epoch, dataset.digest = self.first_epoch, self.digest
         dataset.earlier, self.earlier = self.earlier, 0
         return dataset
 

@@ -22,6 +22,7 @@ from exburn.models.options import (
     with_accuracy,
 )
 from exburn.models.output_kinds import output_kinds
+from exburn.models.packing import packed_request
 from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.saving import warmup_config
 from exburn.models.session import require_trainer
@@ -68,11 +69,16 @@ def fit(
     resident: bool | None = None,
     run: str | os.PathLike[str] | None = None,
     may_differ: str | Sequence[str] = (),
+    batch_tokens: int | None = None,
+    length: int | None = None,
+    train_on: str | None = None,
 ) -> History:
     """Trains for a number of epochs.
 
     Args:
-        x: Arrays (nested in lists or dicts), a data frame, or a loader of batches.
+        x: Arrays (nested in lists or dicts), a data frame, or a loader of batches. With
+            ``batch_tokens``, chats or texts as of ``exburn.text.DocumentReader``, which
+            the model's tokenizer cuts, or documents of ``exburn.text.pack``.
         y: Targets; part of the batches when ``x`` is a loader.
         batch_size: Rows of a step; 32 by default, and with ``steps_per_epoch`` as
             many as make one epoch of all rows.
@@ -110,6 +116,12 @@ def fit(
             (``history.run``), unless ``resume="auto"`` goes on with it.
         may_differ: Parts that need not be as in the run that is resumed, such as
             ``["x", "y", "batch_size"]``: any other difference is an error.
+        batch_tokens: Tokens of a batch of chats or documents, in the place of
+            ``batch_size``: they are packed into rows, in which they do not see each
+            other. The loss is then one by tokens, unless ``compile`` says otherwise.
+        length: Tokens of such a row; by default 2,048, or as many as the longest
+            document has, within the model's context.
+        train_on: What of chats is counted: ``"answers"``, ``"all"`` or ``"last"``.
 
     Returns:
         The History of the epochs; ``history.plot()`` draws it.
@@ -153,6 +165,9 @@ def fit(
         resume=resume,
         run=run,
         may_differ=may_differ,
+        batch_tokens=batch_tokens,
+        length=length,
+        train_on=train_on,
     )
     with begin_fit(self, request) as training:
         for _ in training.events():
@@ -179,6 +194,7 @@ def begin_fit(
         check_place(request.run)  # before anything is compiled
     if request.device is not None:
         model.to_device(request.device)
+    request = packed_request(model, request)
     data = read_fit_data(model, request)
     if request.accuracy:
         _add_accuracy(model)
@@ -252,6 +268,7 @@ def _callbacks_of_fit(
             "validation": data.validation is not None,
             "metrics": preparer.names,
             **_own_choices(model),
+            **({} if request.packing is None else {"packing": request.packing}),
         },
     )
     callbacks.set_together(spans_processes(model))

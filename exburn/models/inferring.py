@@ -9,6 +9,7 @@ from exburn.data import ArrayDataset
 from exburn.models.arguments import check_ends, logs_as, warn_of_end
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.network import Network
+from exburn.models.packing import PackedRequest
 from exburn.models.preparing import (
     choose_batch_size,
     closed_if_it_fails,
@@ -35,6 +36,9 @@ def evaluate(
     callbacks: Any = None,
     *,
     return_dict: Literal[True],
+    batch_tokens: int | None = None,
+    length: int | None = None,
+    train_on: str | None = None,
 ) -> dict[str, Any]: ...
 @overload
 def evaluate(
@@ -47,6 +51,10 @@ def evaluate(
     steps: int | None = None,
     callbacks: Any = None,
     return_dict: Literal[False] = False,
+    *,
+    batch_tokens: int | None = None,
+    length: int | None = None,
+    train_on: str | None = None,
 ) -> Scores: ...
 @overload
 def evaluate(
@@ -60,6 +68,9 @@ def evaluate(
     callbacks: Any = None,
     *,
     return_dict: bool,
+    batch_tokens: int | None = None,
+    length: int | None = None,
+    train_on: str | None = None,
 ) -> Any: ...
 def evaluate(
     self: Network,
@@ -71,6 +82,10 @@ def evaluate(
     steps: int | None = None,
     callbacks: Any = None,
     return_dict: bool = False,
+    *,
+    batch_tokens: int | None = None,
+    length: int | None = None,
+    train_on: str | None = None,
 ) -> Any:
     """Loss and metrics on data: a float, a list in order, or a dict.
 
@@ -84,12 +99,19 @@ def evaluate(
         steps: Batches at most; all by default.
         callbacks: Callbacks, or functions.
         return_dict: Whether a dict by name is returned, instead of numbers in order.
+        batch_tokens, length, train_on: Of chats and documents, as of ``fit``.
 
     Raises:
         NotCompiledError: ``compile`` was not called.
         DataError, ShapeError, TargetError: The data do not fit the model.
     """
     trainer = require_trainer(self, "evaluate")
+    refused = {"y": y, "sample_weight": sample_weight, "batch_size": batch_size}
+    packed = PackedRequest(
+        "evaluate", x, batch_tokens, length, train_on, refused, verbose
+    )
+    if packed.is_packed:
+        x, batch_size = packed.stream(self)
     request = EvaluationRequest(
         op="evaluate",
         batch_size=batch_size,

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from exburn.core.missing_names import refuser
 from exburn.data.documents import Document, DocumentPair
+from exburn.data.packed import PackedTokens
 from exburn.text.chat_template import CHATML, ChatTemplate
+from exburn.text.packing import PackedDocuments, pack
 from exburn.text.reading import DocumentReader
 from exburn.text.samplers import (
     Contrastive,
@@ -37,12 +39,15 @@ __all__ = [
     "DocumentReader",
     "Greedy",
     "MinP",
+    "PackedDocuments",
+    "PackedTokens",
     "RandomSampler",
     "Sampler",
     "Tokenizer",
     "TokenizerSettings",
     "TopK",
     "TopP",
+    "pack",
     "show",
 ]
 

@@ -86,11 +86,7 @@ def check_ids(
             continue
         bad = ~((ids >= low) & (ids < end) & (ids == np.floor(ids)))
         at = np.unravel_index(int(bad.argmax()), ids.shape)
-        name = (
-            f"x{jax.tree_util.keystr(path).removesuffix('.values')}"
-            if names is None
-            else names[place]
-        )
+        name = f"x{_leaf_name(path)}" if names is None else names[place]
         details = {
             "first bad value": f"{ids[at]} at row {at[0]}, position "
             f"{tuple(map(int, at))}",
@@ -110,6 +106,12 @@ def check_ids(
             hint=f"The table of {layer!r} has {rows} rows: raise its input_dim, or "
             "number the ids anew.",
         )
+
+
+def _leaf_name(path: Any) -> str:
+    """Where an input is in a tree; filled-up and packed rows are one."""
+    name = jax.tree_util.keystr(path)
+    return name.removesuffix(".values").removesuffix(".tokens")
 
 
 def check_targets(objective: Any, y: Any, pred_spec: Any) -> None:

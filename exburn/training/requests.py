@@ -68,7 +68,11 @@ class DataRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FitRequest(DataRequest):
-    """The arguments of ``fit``."""
+    """The arguments of ``fit``.
+
+    Attributes:
+        packing: What a history tells of documents that were packed into rows.
+    """
 
     op: str = dataclasses.field(default="fit", init=False)
     epochs: int = 1
@@ -88,6 +92,10 @@ class FitRequest(DataRequest):
     resume: str | os.PathLike[str] | None = None
     run: str | os.PathLike[str] | None = None
     may_differ: Collection[str] = ()
+    batch_tokens: int | None = None
+    length: int | None = None
+    train_on: str | None = None
+    packing: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         epochs = check_count("fit", "epochs", self.epochs, 0)

@@ -23,6 +23,7 @@ from exburn.core.batch_independence import is_foreign
 from exburn.core.digests import (
     describe_array,
     describe_value,
+    with_digest,
     without_code,
     without_digest,
 )
@@ -367,6 +368,8 @@ def _describe_stream(
     texts: dict[str, str | None] = {}
     for name, leaf in _named_leaves(specs or (None, None, None), prefix):
         texts[name] = f"{leaf.dtype}, {leaf.ndim} axes, of a {data.name}"
+        if data.digest is not None and name == f"{prefix}{NAMES[0]}":
+            texts[name] = with_digest(texts[name], data.digest)
     return texts
 
 
