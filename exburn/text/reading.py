@@ -44,7 +44,9 @@ class DocumentReader:
             or the ``"last"`` answer.
         columns: The kind of row, if the columns could be of several kinds, or the
             names of its columns by the usual ones: ``{"text": "body"}``.
-        max_length: Tokens that a document may have.
+        max_length: Tokens that a document may have. A longer text becomes several
+            documents, each of which begins with the last token of the one before; a
+            longer chat, completion or pair is a bad row.
         bad_rows: ``"error"``, or ``"skip"``, which logs how many.
         variables: More names that the template reads.
 
@@ -110,7 +112,7 @@ class DocumentReader:
         bad.report(skips=self._skips)
 
     def document(self, index: int) -> Document | DocumentPair:
-        """The document of one row.
+        """The document of one row; of a long text the first one.
 
         Args:
             index: Its number, from 0 on.
@@ -143,7 +145,7 @@ class DocumentReader:
             return row
         kind, values = self._columns.read(row)
         if kind == "text":
-            return (_Plain(values["text"]),)
+            return (_Plain(values["text"], may_be_cut=True),)
         tools = _tools(values.get("tools"))
         if kind == "pairs":
             return self._pair(values, tools)
@@ -197,7 +199,7 @@ class DocumentReader:
         for number, (place, parts) in enumerate(waiting):
             if number in encoded:
                 try:
-                    yield self._document(parts, encoded[number])
+                    yield from self._documents(parts, encoded[number])
                 except DataError as error:
                     bad.add(place, error)
 
@@ -223,20 +225,31 @@ class DocumentReader:
                 encoded[number][part] = row
         return encoded
 
-    def _document(self, parts: Any, encoded: list[Any]) -> Document | DocumentPair:
+    def _documents(self, parts: Any, encoded: list[Any]) -> list[Any]:
+        """The documents of a row: one, but of a long text."""
         if isinstance(parts, Document | DocumentPair):
-            return self._checked(parts)
+            return [self._checked(parts)]
         documents = [
             self._one(part, tokens)
             for part, tokens in zip(parts, encoded, strict=False)
         ]
-        one, *others = documents
-        return DocumentPair(one, others[0]) if others else one
+        if len(documents) > 1:
+            return [self._checked(DocumentPair(*documents))]
+        if isinstance(parts[0], _Plain) and parts[0].may_be_cut:
+            return list(self._pieces(documents[0]))
+        return [self._checked(documents[0])]
+
+    def _pieces(self, document: Document) -> Iterator[Document]:
+        """A text in pieces that are not too long, all of whose tokens are targets."""
+        most = self._most or len(document)
+        for start in range(0, max(len(document) - 1, 1), max(most - 1, 1)):
+            piece = slice(start, start + most)
+            yield Document(document.tokens[piece], document.counted[piece])
 
     def _one(self, part: ChatText | _Plain, encoded: Any) -> Document:
         tokenizer = self._tokenizer
         if isinstance(part, ChatText):
-            return self._checked(part.document(encoded, tokenizer.special_numbers))
+            return part.document(encoded, tokenizer.special_numbers)
         tokens, offsets = encoded
         end = None if tokenizer.end is None else tokenizer.number_of(tokenizer.end)
         counted = offsets[:, 1] > part.counted_from
@@ -245,12 +258,12 @@ class DocumentReader:
         )
         if part.counted_from == 0:
             counted[:] = True
-        if end is not None and tokens[-1:] != [end]:
+        if end is not None and (not len(tokens) or tokens[-1] != end):
             tokens = np.append(tokens, np.int32(end))
             counted = np.append(counted, True)
         elif end is not None:
             counted[-1] = True
-        return self._checked(Document(tokens, counted))
+        return Document(tokens, counted)
 
     def _checked(self, document: Any) -> Any:
         pair = isinstance(document, DocumentPair)
@@ -267,17 +280,19 @@ class _Plain:
 
     Attributes:
         counted_from: The first character that is counted.
+        may_be_cut: Whether it becomes several documents if it is long.
 
     Raises:
         DataError: It is no text, or nothing is counted.
     """
 
-    def __init__(self, text: Any, counted_from: int = 0):
+    def __init__(self, text: Any, counted_from: int = 0, *, may_be_cut: bool = False):
         if not isinstance(text, str):
             raise DataError(_OP, f"a text is needed, received {type(text).__name__}")
         if not text[counted_from:].strip():
             raise DataError(_OP, "there is no text")
         self.text, self.counted_from = text, counted_from
+        self.may_be_cut = may_be_cut
 
 
 class _BadRows:

@@ -178,6 +178,18 @@ def test_a_document_is_not_longer_than_the_context():
         read([CHAT, CHAT], max_length=20)
 
 
+def test_a_long_text_becomes_several_documents():
+    [whole] = read(["so it is, so it was, as tall as a tree"])
+    pieces = read(["so it is, so it was, as tall as a tree", "so"], max_length=5)
+    *pieces, last = pieces
+    assert text_of(last) == "so</s>" and all(2 <= len(p) <= 5 for p in pieces)
+    targets = [token for piece in pieces for token in piece.tokens[1:]]
+    assert targets == whole.tokens[1:].tolist()
+    long = {"prompt": "so it is", "completion": ", so it was, as tall"}
+    with pytest.raises(DataError, match="more than the 5 allowed"):
+        read([long], max_length=5)
+
+
 def test_a_row_can_be_looked_at_alone():
     reader = DocumentReader(ROWS, tokenizer_of(CHATML))
     assert reader.rows == 10
