@@ -26,6 +26,7 @@ __all__ = [
     "disable_convolution_forms",
     "disable_flash_attention",
     "disable_gpu_kernels",
+    "disable_head_loss",
     "disable_interactive_logging",
     "disable_traceback_filtering",
     "dtype_policy",
@@ -33,6 +34,7 @@ __all__ = [
     "enable_convolution_forms",
     "enable_flash_attention",
     "enable_gpu_kernels",
+    "enable_head_loss",
     "enable_interactive_logging",
     "enable_traceback_filtering",
     "enable_unsafe_deserialization",
@@ -43,6 +45,7 @@ __all__ = [
     "is_convolution_forms_enabled",
     "is_flash_attention_enabled",
     "is_gpu_kernels_enabled",
+    "is_head_loss_enabled",
     "is_interactive_logging_enabled",
     "is_nnx_enabled",
     "is_traceback_filtering_enabled",
@@ -65,6 +68,7 @@ _settings: dict[str, Any] = {
     "image_data_format": "channels_last",
     "flash_attention": None,
     "gpu_kernels": True,
+    "head_loss": True,
     "convolution_forms": True,
     "block_loops": False,
     "interactive_logging": True,
@@ -359,6 +363,50 @@ def is_convolution_forms_enabled() -> bool:
         True
     """
     return _settings["convolution_forms"]
+
+
+@api_boundary
+def enable_head_loss() -> None:
+    """Lets ``fit`` and ``evaluate`` compute large losses without all their scores.
+
+    They do so from the start, where the last layer's scores are many and the loss is
+    their sparse cross-entropy. What is compiled already stays.
+
+    Example:
+        >>> from exburn import config
+        >>> config.enable_head_loss()
+        >>> config.is_head_loss_enabled()
+        True
+    """
+    _settings["head_loss"] = True
+
+
+@api_boundary
+def disable_head_loss() -> None:
+    """Lets programs make all scores of the last layer, as ``predict`` does.
+
+    Call it before ``compile``, to look at scores, or to look for a fault.
+
+    Example:
+        >>> from exburn import config
+        >>> config.disable_head_loss()
+        >>> config.is_head_loss_enabled()
+        False
+        >>> config.enable_head_loss()
+    """
+    _settings["head_loss"] = False
+
+
+@api_boundary
+def is_head_loss_enabled() -> bool:
+    """Whether large losses are computed without all their scores.
+
+    Example:
+        >>> from exburn import config
+        >>> config.is_head_loss_enabled()
+        True
+    """
+    return _settings["head_loss"]
 
 
 @api_boundary

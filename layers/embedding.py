@@ -16,6 +16,7 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
 from exburn.layers.contract.adaptable import Adaptable
 from exburn.module.layer_options import CommonOptions
+from exburn.runtime.kernels.head_loss import CLASSES, Head
 from exburn.runtime.kernels.padded_matmul import wide_product
 
 
@@ -233,18 +234,40 @@ class ReversibleEmbedding(Embedding):
         else:
             logits = self._own_scores(x)
         if self.logit_soft_cap is not None:
+            plain = logits
             logits = jnp.tanh(logits / self.logit_soft_cap) * self.logit_soft_cap
+            _cap(logits, plain, self.logit_soft_cap)
         return logits
 
     def _own_scores(self, x):
         """Products of the vectors with the columns of a table of their own."""
-        return x @ self.cast(self.reverse_embeddings, x.dtype)
+        kernel = self.cast(self.reverse_embeddings, x.dtype)
+        scores = x @ kernel
+        _note(scores, Head(x, kernel))
+        return scores
 
     def _scores(self, x):
         """Products of the vectors with all rows of the table."""
-        return wide_product(x, self.cast(self.embeddings, x.dtype).T)
+        table = self.cast(self.embeddings, x.dtype)
+        scores = wide_product(x, table.T)
+        _note(scores, Head(x, table, turned=True))
+        return scores
 
     def compute_mask(self, inputs, mask=None):
         if jnp.issubdtype(inputs.dtype, jnp.floating):  # the way back
             return None
         return super().compute_mask(inputs, mask)
+
+
+def _note(scores: Any, head: Head) -> None:
+    """Tells the pass under way which product these scores are."""
+    ctx = forward_context.current()
+    if ctx is not None and head.classes >= CLASSES:
+        ctx.set_head(scores, head)
+
+
+def _cap(scores: Any, before: Any, soft_cap: Any) -> None:
+    """Tells it that these scores are those before, with a soft cap."""
+    ctx = forward_context.current()
+    if ctx is not None and (head := ctx.head_of(before)) is not None:
+        ctx.set_head(scores, head._replace(soft_cap=soft_cap))

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from exburn.applications import peft_files
 from exburn.core import registry
 from exburn.core.checks import check_count
 from exburn.errors import (
@@ -402,8 +401,6 @@ class Pretrained(Model):
                 return
             self._take(path, stored, op, _Told(), classes=False)
 
-    save_adapter, load_adapter = peft_files.save_adapter, peft_files.load_adapter
-
     # ------------------------------------------------------------------ writing
     def save_pretrained(
         self, folder: Any, *, style: str | None = None, max_shard_size: Any = "5GB"
@@ -457,8 +454,7 @@ class Pretrained(Model):
                 op,
                 "the folder's names have none for some of the weights",
                 {"weights": ", ".join(lost[:4])},
-                hint="model.merge_lora() makes adapters a part of the weights, "
-                "model.save_adapter(folder) writes them alone. "
+                hint="model.merge_lora() makes adapters a part of the weights. "
                 "model.save(path) writes any model.",
             )
         tensors = ForeignTensors(weights, rules, **forms)

@@ -87,6 +87,7 @@ class Context:
         self._masks: dict[int, tuple[Any, Any]] = {}
         self._sources: dict[int, tuple[Any, Any]] = {}
         self._filled: dict[int, tuple[Any, Any]] = {}
+        self._heads: dict[int, tuple[Any, Any]] = {}
 
     def within(self) -> Context:
         """A context for a part of this pass that is traced by itself.
@@ -163,8 +164,30 @@ class Context:
     def set_padded_logits(self, scores: Any, filled: Any) -> None:
         self._filled[id(scores)] = (scores, filled)
 
+    def head_of(self, scores: Any) -> Any:
+        """The product that these scores are, a ``Head``; ``None`` if they are none."""
+        entry = self._heads.get(id(scores))
+        return entry[1] if entry is not None and entry[0] is scores else None
+
+    def heads(self, outputs: Any) -> list[Any]:
+        """The ``head_of`` each array of a tree, in the order of its leaves."""
+        return [self.head_of(value) for value in jax.tree.leaves(outputs)]
+
+    def set_head(self, scores: Any, head: Any) -> None:
+        self._heads[id(scores)] = (scores, head)
+
+    def follow_head(self, value: Any, before: Any, rows: Any) -> None:
+        """Gives scores whose rows have another shape the head, of those rows."""
+        if (head := self.head_of(before)) is not None:
+            self.set_head(value, head._replace(x=rows))
+
     def follow(self, value: Any, before: Any) -> None:
-        """Gives an array the mask and the padded logits of the one that it was."""
+        """Gives an array the mask and the padded logits of the one that it was.
+
+        And the head.
+        """
+        if (head := self.head_of(before)) is not None:
+            self.set_head(value, head)
         if (mask := self.mask_of(before)) is not None:
             self.set_mask(value, mask)
         if (filled := self.padded_logits(before)) is not None:

@@ -137,10 +137,12 @@ class CrossEntropy(FormulaLoss):
             check_class_range(self.name, y_true, y_pred.shape[self.axis])
 
     def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
+        return is_known(self.label_smoothing, 0) and self.takes_head(y_true, y_pred)
+
+    def takes_head(self, y_true: Any, y_pred: Any) -> bool:
         last = self.axis in (-1, len(y_pred.shape) - 1)
-        unsmoothed = is_known(self.label_smoothing, 0)
-        plain = self.from_logits is not False and unsmoothed
-        return last and plain and not _has_class_axis(y_true, y_pred, self.axis)
+        logits = self.from_logits is not False
+        return last and logits and not _has_class_axis(y_true, y_pred, self.axis)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         self.check_shapes(y_true, y_pred)

@@ -34,6 +34,7 @@ __all__ = [
     "categorical_crossentropy",
     "sparse_categorical_crossentropy",
 ]
+from exburn.runtime.kernels.head_loss import known_rows
 
 
 @api_boundary
@@ -146,6 +147,8 @@ def sparse_categorical_crossentropy(
     axis = check_integer(op, "axis", axis)
     y_pred = jnp.asarray(y_pred)
     labels = class_labels(op, y_true, y_pred, axis)
+    if (rows := known_rows(labels)) is not None:  # of a metric, and these logits
+        return rows.losses
     if ignore_class is None:
         return -label_log_likelihood(labels, y_pred, from_logits, axis, label_smoothing)
     valid, y_pred = labels != ignore_class, as_float(y_pred)
@@ -305,6 +308,7 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         check_class_range(self.name, y_true, classes, self.ignore_class)
 
     def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
-        unsmoothed = is_known(self.label_smoothing, 0)
-        last = self.axis in (-1, len(y_pred.shape) - 1)
-        return bool(self.from_logits) and last and unsmoothed
+        return is_known(self.label_smoothing, 0) and self.takes_head(y_true, y_pred)
+
+    def takes_head(self, y_true: Any, y_pred: Any) -> bool:
+        return bool(self.from_logits) and self.axis in (-1, len(y_pred.shape) - 1)

@@ -22,6 +22,7 @@ from exburn.losses.contract.shapes import (
 )
 from exburn.metrics.means import FormulaMetric
 from exburn.runtime.kernels.cross_entropy import is_long, ranks_first, without_spare
+from exburn.runtime.kernels.head_loss import known_rows
 
 __all__ = [
     "Accuracy",
@@ -159,6 +160,9 @@ def _hits(labels: jax.Array, scores: jax.Array) -> jax.Array:
 
     It is ``argmax(scores) == labels`` in a form that XLA runs ten times as fast.
     """
+    rows = known_rows(labels)
+    if rows is not None and rows.first is not None:
+        return rows.first.astype(jnp.float32)
     if is_long(scores):
         return ranks_first(scores, labels).astype(jnp.float32)
     scores = without_spare(scores)
@@ -179,6 +183,9 @@ _is_highest_eagerly = jax.jit(_is_highest)  # one call instead of a dozen
 
 def _in_top_k(labels: jax.Array, scores: jax.Array, k: int) -> jax.Array:
     """Fewer than ``k`` classes score higher; no sorting. A tie counts as a hit."""
+    rows = known_rows(labels)
+    if rows is not None and rows.higher is not None:
+        return (rows.higher < k).astype(jnp.float32)
     own = chosen(scores, labels, -1)
     higher = jnp.sum(scores > own[..., None], axis=-1)
     return ((higher < k) & ~jnp.isnan(own)).astype(jnp.float32)

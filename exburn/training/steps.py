@@ -28,6 +28,7 @@ from exburn.training.custom_step import LOGS, CustomSteps, own_steps
 from exburn.training.lookups import Lookups, value_and_grad
 from exburn.training.module import SplitModule
 from exburn.training.numbers import holding
+from exburn.training.objective.head import loss_of_head
 from exburn.training.objective.objective import Objective, check_positions
 from exburn.training.objective.readings import Readings, pack
 from exburn.training.placement import OneDevice
@@ -75,7 +76,8 @@ class Steps:
         self.placement = placement or OneDevice()
         self.eager, self._compiling, self.lanes = eager, compiling, lanes
         self.stacks = stacks
-        self._add_up = functools.partial(_add_up, split, objective)
+        makes_scores = eager or lanes is not None
+        self._add_up = functools.partial(_add_up, split, objective, makes_scores)
 
     @contextlib.contextmanager
     def tracing(self, name: str) -> Iterator[None]:
@@ -252,7 +254,9 @@ class Steps:
             filled, masks = ctx.attachments(preds)
             outputs = preds, filled
             with substituting(ctx.scope):
-                loss, parts = self._add_up(batch, outputs, ctx, masks, row_mask, params)
+                loss, parts, outputs = self._add_up(
+                    batch, outputs, ctx, masks, row_mask, params
+                )
             if getattr(ctx.root, "own_compute_loss", None):  # which may assign, too
                 others = self.split.others_of(ctx.root, *groups)
         scaled = one_number(loss)
@@ -275,7 +279,7 @@ class Steps:
                 filled, masks = ctx.attachments(preds)
                 out = preds, filled
                 with substituting(ctx.scope):
-                    loss, parts = self._add_up(
+                    loss, parts, out = self._add_up(
                         batch, out, ctx, masks, row_mask, arrays[0]
                     )
             totals = self.objective.with_states(totals, own)
@@ -447,22 +451,42 @@ class Steps:
         return steps
 
 
-def _add_up(split, objective, batch, outputs, ctx, masks, row_mask, params):
-    """The loss with everything that layers and regularizers add to it."""
+def _add_up(
+    split, objective, makes_scores, batch, outputs, ctx, masks, row_mask, params
+):
+    """The loss with everything that layers and regularizers add to it.
+
+    Args:
+        makes_scores: Whether the outputs are made, whatever the loss needs of them.
+
+    Returns:
+        The loss, the losses by name, and the outputs, with what is known of their rows
+        where the loss did without them.
+    """
     x, y, w = batch
     own = getattr(ctx.root, "own_compute_loss", None)
     if own is not None:  # what layers add it adds itself, or leaves out
         with forward_context.forward(ctx):
             arguments = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
-            return own_loss(own, ctx.training, **arguments), ctx.parts
+            return own_loss(own, ctx.training, **arguments), ctx.parts, outputs
     with random_keys.key_scope(ctx.key):  # of a loss that draws
         if has_padded(x):
             check_positions(objective, y, outputs[0], masks)
-        loss, parts = objective.loss(y, outputs, w, masks, row_mask)
+            makes_scores = True
+        heads = [] if makes_scores else ctx.heads(outputs[0])
+        result = None
+        if any(heads):
+            arguments = outputs[0], heads, w, masks, row_mask
+            result = loss_of_head(objective, y, *arguments)
+        if result is None:
+            loss, parts = objective.loss(y, outputs, w, masks, row_mask)
+        else:
+            loss, parts, scored = result
+            outputs = *outputs, scored
     penalty = split.penalty(params)
     for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
         loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
-    return loss, parts
+    return loss, parts, outputs
 
 
 def _between_updates(split: SplitModule, size: int, params: Any, item: tuple) -> Any:

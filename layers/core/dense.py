@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import jax
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.core import forward_context
 from exburn.core.annotations import Identifier
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
@@ -108,7 +109,10 @@ class Dense(Adaptable):
         # XLA's CPU backend computes what follows a product with it, but not behind
         # another shape: a fifth of the time of a product of 384 terms.
         y = self._product(x.reshape(-1, x.shape[-1]), kernel, bias)
-        return y.reshape(*x.shape[:-1], y.shape[-1])
+        shaped = y.reshape(*x.shape[:-1], y.shape[-1])
+        if (ctx := forward_context.current()) is not None:
+            ctx.follow_head(shaped, y, x)
+        return shaped
 
     def _product(self, x, kernel, bias):
         if self.activation is activations.gelu and bias is not None:

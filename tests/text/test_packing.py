@@ -130,9 +130,7 @@ BAD_CALLS = {
         "length",
     ),
     "too long": (
-        lambda t: pack(
-            [{"prompt": "so it is", "completion": ", so it was"}], t, 3, cache=False
-        ),
+        lambda t: pack(TEXTS, t, 3, cache=False),
         DataError,
         "rows cannot be used",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import inspect
 import types
@@ -37,6 +38,12 @@ from exburn.runtime.kernels.cross_entropy import (
     gives_gradient,
     reduced_cross_entropy,
     row_factors,
+)
+from exburn.runtime.kernels.head_loss import (
+    Head,
+    RowChunks,
+    ScoredRows,
+    head_cross_entropy,
 )
 
 
@@ -76,6 +83,7 @@ class Loss(CatalogueClass):
     casts_targets: ClassVar[bool] = True  # false: integer labels arrive as they are
     casts_predictions: ClassVar[bool] = True  # false: the formula does so itself
     fill: ClassVar[float] = 0.5  # in masked predictions: legal as probability or logit
+    label_smoothing: Any = 0.0
     _mask: Any = None  # of predictions, where a user's ``__call__`` takes none
 
     def __init__(
@@ -158,6 +166,48 @@ class Loss(CatalogueClass):
         if values.ndim == 0:
             return reduce_values(values, self.reduction, sample_weight)
         return reduce(values if apart else _for_each_entry(self.name, values, mask))
+
+    def of_head(
+        self,
+        head: Head,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any,
+        mask: Any,
+        row_mask: Any,
+        *,
+        skips: bool,
+        plan: RowChunks,
+    ) -> tuple[jax.Array, ScoredRows]:
+        """The reduced loss of a head's scores, which are not made.
+
+        Args:
+            head: The product whose scores ``y_pred`` are, of which only the shape is
+                read. A class that allows it has ``takes_head``.
+            y_true, y_pred, sample_weight, mask, row_mask: As of ``__call__``.
+            skips: Whether nothing is asked of rows that count nothing.
+            plan: What is asked of each row beside its loss.
+        """
+        labels = class_labels(self.name, y_true, y_pred)
+        reduce = functools.partial(
+            self._reduce, y_true, y_pred, sample_weight, mask, row_mask
+        )
+        factors, live = row_factors(reduce, labels.shape), None
+        some = mask is not None or row_mask is not None
+        some |= self.ignored(y_true, y_pred) is not None
+        if skips and (some or sample_weight is not None):
+            live = factors != 0
+            plan = dataclasses.replace(plan, sorts=True)
+        elif some:
+            for valid in _booleans(mask, row_mask):
+                valid = unsqueeze_to(self.name, "mask", valid, labels)
+                live = valid if live is None else live & valid
+            if live is not None:
+                live = jnp.broadcast_to(live, labels.shape)
+        scored, carrier = head_cross_entropy(
+            head, labels, factors, live, smoothing=self.label_smoothing, plan=plan
+        )
+        return reduce(scored.losses) + carrier, scored
 
     def total_weight(
         self,

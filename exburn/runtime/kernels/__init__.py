@@ -18,6 +18,7 @@ Forms in XLA's own operations:
 - `attention_softmax`: softmax of attention's scores, in the form that suits.
 - `gelu`: GELU, with a derivative that is computed once.
 - `cross_entropy`: long rows of scores for losses and accuracy, and spare classes.
+- `head_loss`: the cross-entropy of a head's scores, a few rows of them at a time.
 - `padded_matmul`: ``x @ kernel + bias``, with columns filled up to whole tiles.
 - `int8_matmul`: products of int8, with terms filled up to a multiple of four.
 - `max_pool`: maxima of windows, whose gradient goes to the first of equals.

@@ -25,6 +25,7 @@ from jax.core import Tracer
 
 from exburn.core import forward_context, quick_trace
 from exburn.runtime import portable
+from exburn.runtime.kernels.head_loss import CLASSES, Head
 
 WIDE = 4_096  # columns
 ROWS = 8  # that the only row of a text being written is filled up to
@@ -77,10 +78,10 @@ def wide_product(
         y = y.reshape(*x.shape[:-1], columns + spare)
     if bias is not None:
         y = quick_trace.add_bias(y, jnp.pad(bias, (0, spare)) if spare else bias)
-    if not wide:
-        return y
     scores = y[..., :columns] if spare else y
-    if ctx is not None:
+    if ctx is not None and columns >= CLASSES:
+        ctx.set_head(scores, Head(x, kernel, bias))
+    if wide and ctx is not None:
         ctx.set_padded_logits(scores, y)
     return scores
 

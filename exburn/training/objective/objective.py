@@ -23,6 +23,7 @@ from exburn.metrics.means import (
 )
 from exburn.runtime.device import chosen_device
 from exburn.runtime.kernels.cross_entropy import is_long, spare_after, weighing_rows
+from exburn.runtime.kernels.head_loss import knowing
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
 from exburn.training.check import noting
 from exburn.training.objective.arguments import (
@@ -378,10 +379,13 @@ class Objective:
 
         Args:
             graded: The gradients of these losses were computed, in the same program.
+            outputs: As of `loss`, and what is known of the rows (``ScoredRows``)
+                where scores were not made.
             ragged: Whether the rows have unlike lengths: metrics of their positions
                 count each of them once.
         """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
+        scored = outputs[2] if len(outputs) > 2 else None
         totals = dict(totals)
         values = {"loss": loss, **parts}
         for name in ("loss", *self.parts):  # that of a single loss is not logged
@@ -401,19 +405,18 @@ class Objective:
                 )
         counted = weights
         if self.by_tokens:
-            counted = _counted(self.terms, targets, preds, weights)
+            counted = _count_weights(self.terms, targets, preds, weights)
         for meter, weight in _weigh_meters(
             self.meters, counted, masks, row_mask, ragged, self.by_tokens
         ):
             i = meter.output
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
             place = noting(f"in metric {meter.name!r}", targets[i], pred)
-            counts: Any = _ROWS
-            if self.by_tokens:
-                counts = counting_values()
-            elif ragged and masks[i] is not None:
+            counts: Any = counting_values() if self.by_tokens else _ROWS
+            if ragged and masks[i] is not None and not self.by_tokens:
                 counts = counting_positions()
-            with place, counts, spare_after(classes), weighing_rows(factors.get(i)):
+            weighs = weighing_rows(factors.get(i))
+            with place, counts, spare_after(classes), weighs, knowing(scored):
                 totals[meter.name] = meter.metric.update(
                     totals[meter.name], targets[i], pred, sample_weight=weight
                 )
@@ -533,7 +536,9 @@ def _make_meters(objective: Objective, preds: list, targets: list) -> list[_Mete
     return meters
 
 
-def _counted(terms: list[_Term], targets: list, preds: list, weights: list) -> list:
+def _count_weights(
+    terms: list[_Term], targets: list, preds: list, weights: list
+) -> list:
     """The weights of outputs, 0 where their loss leaves a value out."""
     counted = list(weights)
     for term in terms:

@@ -1,0 +1,447 @@
+"""The cross-entropy of a head's scores, without an array of all of them.
+
+The last product of a language model has a score for each token and word: 16,384 tokens
+and 128,256 words are 8 GB in float32, their gradient as much again. Here a few rows of
+scores at a time become losses, ranks and, in training, the gradients of the rows and of
+the weights; then they are gone. Rows that count nothing come last, and whole chunks of
+them are left out.
+
+Replaces: the product (``wide_product`` in `padded_matmul`) and the cross-entropy of
+its scores (``label_log_likelihood`` of ``exburn/losses/contract/probabilities.py``).
+
+Runs: where `fits` says so: from `SCORES` scores on, on one device or on a mesh that
+divides the batch and nothing else. ``config.disable_head_loss()`` leaves it out.
+
+Gain: on one core of an AMD or Intel server value and gradients of 1,024 rows of 128
+numbers and 32,000 classes take 170 ms and 33 MB, all scores at once 273 ms and 262 MB
+(``benchmarks/fused_loss.py``); with 40 % of the rows counted 83 ms.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import functools
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from exburn.config import is_head_loss_enabled
+from exburn.core.checks import is_known
+from exburn.core.scoped import value_scope
+from exburn.runtime import portable
+from exburn.runtime.kernels.dispatch import by_rows, device_part
+from exburn.runtime.sharding.current import is_spread, row_division
+
+_scored: contextvars.ContextVar[Any] = contextvars.ContextVar(
+    "exburn_scored_rows", default=None
+)
+# Scores on each device from which it runs, and those of a chunk, by platform. On a core
+# of a Xeon value and gradients take 0.93 to 0.28 of the time from 2**22 scores on, with
+# 1 to 4 million in a chunk; below, 0.9 to 1.35. On a GPU only memory is the reason.
+SCORES = {"cpu": 2**22, "gpu": 2**30}
+CHUNK = {"cpu": 2**21, "gpu": 2**28}
+ROWS = 128, 512  # of a chunk on a CPU: at least, at most
+CLASSES = 1_024  # from which it runs
+_TILE = 128  # columns of a GPU's tile; see `padded_matmul`
+
+
+class Head(NamedTuple):
+    """A product whose result are scores, as a forward pass has computed them.
+
+    Attributes:
+        x: ``[…, in]``
+        kernel: ``[in, classes]``; a table of an embedding is ``[classes, in]``.
+        bias: ``[classes]`` or ``None``.
+        soft_cap: The bound of the scores, ``cap · tanh(scores / cap)``, or ``None``.
+        turned: Whether the kernel is a table.
+    """
+
+    x: Any
+    kernel: Any
+    bias: Any = None
+    soft_cap: Any = None
+    turned: bool = False
+
+    @property
+    def classes(self) -> int:
+        """How many scores a row has."""
+        return self.kernel.shape[0 if self.turned else 1]
+
+
+class ScoredRows(NamedTuple):
+    """What is known of rows of scores, each ``[…]``, or ``None`` where nobody asked.
+
+    Attributes:
+        losses: The cross-entropy of each.
+        first: Whether the label's score is the highest, and the first of these.
+        higher: How many scores are higher than the label's.
+    """
+
+    losses: Any
+    first: Any = None
+    higher: Any = None
+
+
+def knowing(scored: ScoredRows | None) -> AbstractContextManager[Any]:
+    """In the block metrics read what is known of rows, instead of their scores."""
+    return value_scope(_scored, scored)
+
+
+def known_rows(labels: Any) -> ScoredRows | None:
+    """What is known of the rows with these labels, in a block of `knowing`.
+
+    Example:
+        >>> with knowing(ScoredRows(jnp.zeros(2))):
+        ...     print(known_rows(jnp.ones(2)) is None, known_rows(jnp.ones(3)) is None)
+        False True
+    """
+    scored = _scored.get()
+    return scored if scored and scored.losses.shape == labels.shape else None
+
+
+@dataclasses.dataclass(frozen=True)
+class RowChunks:
+    """How the rows are gone through.
+
+    Attributes:
+        chunk: Rows of a chunk; ``None``: as many as `rows_of_chunk` says.
+        first, higher: Whether `ScoredRows` has these.
+        sorts: Whether rows that count nothing are put last, and left out.
+        kernel_slope, x_slope: Which gradients are computed with the losses.
+    """
+
+    chunk: int | None = None
+    first: bool = False
+    higher: bool = False
+    sorts: bool = False
+    x_slope: bool = False
+    kernel_slope: bool = False
+
+
+def fits(head: Head) -> bool:
+    """Whether it runs for the scores of a head."""
+    x, classes = head.x, head.classes
+    if not is_head_loss_enabled() or portable.current() is not None:
+        return False
+    if classes < CLASSES or not jnp.issubdtype(x.dtype, jnp.floating):
+        return False
+    if is_spread() and row_division() is None:
+        return False
+    part = device_part(x)
+    if part is None or x.ndim < 2 or x.dtype != head.kernel.dtype:
+        return False
+    rows, platform = part.size // part.shape[-1], _platform()
+    several = rows > rows_of_chunk(rows, classes)
+    return several and rows * classes >= SCORES[platform]
+
+
+def _platform() -> str:
+    return "cpu" if jax.default_backend() == "cpu" else "gpu"
+
+
+def rows_of_chunk(rows: int, classes: int) -> int:
+    """Rows of a chunk, of so many in all: chunks are alike, the last is filled up.
+
+    Example:
+        >>> rows_of_chunk(1, 50_257)
+        1
+    """
+    platform = _platform()
+    most = max(CHUNK[platform] // classes, ROWS[0])
+    if platform == "cpu":
+        most = min(most, ROWS[1])
+    if rows <= most:
+        return rows
+    chunks, unit = -(-rows // most), 8 if platform == "cpu" else _TILE
+    return -(-rows // (chunks * unit)) * unit
+
+
+def head_cross_entropy(
+    head: Head,
+    labels: jax.Array,
+    factors: jax.Array,
+    live: jax.Array | None = None,
+    *,
+    smoothing: Any = 0.0,
+    plan: RowChunks | None = None,
+) -> tuple[ScoredRows, jax.Array]:
+    """The rows' cross-entropies, and a zero with the gradient of their weighted sum.
+
+    Args:
+        head: The product.
+        labels: ``[…]``; one that is no class gives NaN.
+        factors: ``[…]``, the weight of each row's loss in the sum.
+        live: ``[…]``, false for rows that may hold anything and of which nothing is
+            asked; ``None``: all are.
+        smoothing: Share of the uniform distribution mixed into the labels.
+        plan: How the rows are gone through.
+
+    Returns:
+        The losses and ranks, which have no derivative; and the zero, whose derivative
+        is that of ``sum(factors * losses)``.
+
+    Example:
+        >>> head = Head(jnp.zeros((2, 3)), jnp.zeros((3, 4)))
+        >>> scored, _ = head_cross_entropy(head, jnp.array([0, 3]), jnp.ones(2))
+        >>> [round(float(loss), 4) for loss in scored.losses]
+        [1.3863, 1.3863]
+    """
+    shape, classes = labels.shape, head.classes
+    x = head.x.reshape(-1, head.x.shape[-1])
+    part = x if (own := device_part(x)) is None else own
+    plan = plan or RowChunks()
+    if plan.chunk is None:
+        size = rows_of_chunk(part.shape[0], classes)
+        plan = dataclasses.replace(plan, chunk=size)
+    plain = is_known(smoothing, 0)
+    numbers = {} if plain else {"smoothing": jnp.asarray(smoothing, jnp.float32)}
+    if head.soft_cap is not None:
+        numbers["cap"] = jnp.asarray(head.soft_cap, jnp.float32)
+    alive = None
+    if live is not None:
+        alive = live.reshape(-1)
+        x = jnp.where(alive[:, None], x, 0)
+    if alive is None or plan.chunk >= part.shape[0]:
+        plan = dataclasses.replace(plan, sorts=False)
+    rows = labels.reshape(-1).astype(jnp.int32), factors.reshape(-1), alive
+    weights = head.kernel, head.bias
+    results: Any = _losses((plan, head.turned), x, weights, numbers, rows)
+    scored, carrier = results
+    scored = jax.tree.map(lambda v: lax.stop_gradient(v.reshape(shape)), scored)
+    return scored, carrier
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _losses(static, x, weights, numbers, rows) -> tuple[ScoredRows, jax.Array]:
+    scored, _ = _on_devices(static, x, weights, numbers, rows)
+    return scored, jnp.zeros((), jnp.float32)
+
+
+def _forward(static, x, weights, numbers, rows):
+    plan, turned = static
+    values = [jax.tree.map(_value, v) for v in (x, weights, numbers, rows)]
+    plan = dataclasses.replace(
+        plan, x_slope=_is_differentiated(x), kernel_slope=_is_differentiated(weights)
+    )
+    scored, slopes = _on_devices((plan, turned), *values)
+    examples = tuple(jnp.zeros((), v.dtype) for v in jax.tree.leaves(values[:2]))
+    return (scored, jnp.zeros((), jnp.float32)), (slopes, examples)
+
+
+def _backward(static, residuals, cotangents):
+    (slopes, examples), (_, slope) = residuals, cotangents
+    if isinstance(slope, SymbolicZero):
+        return None, None, None, None
+    leaves = iter(examples)
+
+    def scale(value, example):
+        return None if value is None else (value * slope).astype(example.dtype)
+
+    x_slope, kernel_slope, bias_slope = slopes
+    x_slope = scale(x_slope, next(leaves))
+    kernel_slope = scale(kernel_slope, next(leaves))
+    bias_slope = scale(bias_slope, next(leaves, None))
+    return x_slope, (kernel_slope, bias_slope), None, None
+
+
+_losses.defvjp(_forward, _backward, symbolic_zeros=True)
+
+
+def _value(primal: Any) -> Any:
+    return getattr(primal, "value", primal)
+
+
+def _is_differentiated(primals: Any) -> bool:
+    leaves = jax.tree.leaves(primals, is_leaf=lambda v: hasattr(v, "perturbed"))
+    return any(leaf.perturbed for leaf in leaves)
+
+
+def _on_devices(static, x, weights, numbers, rows):
+    """What ``_in_chunks`` gives, each device with the rows that it has."""
+    leaves, tree = jax.tree.flatten((x, weights, numbers, rows))
+    shared = len(jax.tree.leaves((weights, numbers)))
+    structures = []
+
+    def flat(*leaves: Any) -> tuple[Any, ...]:
+        results, structure = jax.tree.flatten(
+            _in_chunks(static, *tree.unflatten(leaves))
+        )
+        structures.append(structure)
+        return tuple(results)
+
+    plan = static[0]
+    summed = len(jax.tree.leaves(weights)) if plan.kernel_slope else 0
+    of_rows = 1 + plan.first + plan.higher + plan.x_slope
+    axes = (0, *[None] * shared, *[0] * (len(leaves) - 1 - shared))
+    results = by_rows(flat, axes, (*[0] * of_rows, *[None] * summed))(*leaves)
+    return structures[-1].unflatten(results)
+
+
+def _in_chunks(static, x, weights, numbers, rows):
+    """The rows' losses and ranks, and the gradients of their weighted sum.
+
+    Returns:
+        ``ScoredRows``, and the gradients by ``x``, the kernel and the bias, ``None``
+        where the plan has none.
+    """
+    (plan, _), (labels, factors, alive) = static, rows
+    count, size = x.shape[0], min(plan.chunk, x.shape[0])
+    scale = None
+    if x.dtype == jnp.float16:  # factors are of the order of 1 / rows
+        scale = jnp.maximum(jnp.max(jnp.abs(factors)), jnp.finfo(jnp.float32).tiny)
+        factors = factors / scale
+    one = functools.partial(_chunk, static, _fill_up(weights, static), numbers)
+    if size == count:
+        scored, x_slope, slopes = one(x, labels, factors, alone=True)
+    else:
+        order = jnp.argsort(~alive, stable=True) if plan.sorts else None
+        columns = [x, labels, factors]
+        if order is not None:
+            columns = [v[order] for v in columns]
+        columns = [_into_chunks(v, size) for v in columns]
+        real = None
+        if order is not None:
+            real = jnp.arange(len(columns[0])) * size < alive.sum()
+        scored, x_slope, slopes = _scan(one, static, weights, columns, real)
+        merged = jax.tree.map(
+            lambda v: v.reshape(-1, *v.shape[2:])[:count], (scored, x_slope)
+        )
+        if order is not None:
+            merged = jax.tree.map(lambda v: v.at[order].set(v), merged)
+        scored, x_slope = merged
+    kernel_slope, bias_slope = _cut(slopes, weights)
+    gradients = x_slope, kernel_slope, bias_slope
+    if scale is not None:
+        gradients = jax.tree.map(lambda v: v * scale, gradients)
+    return scored, gradients
+
+
+def _fill_up(weights: Any, static: Any) -> Any:
+    """Kernel and bias with columns filled up to a GPU's whole tiles."""
+    kernel, bias = weights
+    axis = 0 if static[1] else 1
+    spare = -kernel.shape[axis] % _TILE
+    if _platform() != "gpu" or not spare:
+        return kernel, bias, kernel.shape[axis]
+    pads = [(0, spare if a == axis else 0) for a in range(2)]
+    filled = None if bias is None else jnp.pad(bias, (0, spare))
+    return jnp.pad(kernel, pads), filled, kernel.shape[axis]
+
+
+def _cut(slopes: Any, weights: Any) -> tuple[Any, ...]:
+    """The gradients of kernel and bias without those of spare columns."""
+    return tuple(
+        slope if slope is None else slope[tuple(map(slice, weight.shape))]
+        for slope, weight in zip(slopes, weights, strict=True)
+    )
+
+
+def _into_chunks(value: jax.Array, size: int) -> jax.Array:
+    """``[rows, …]`` as ``[chunks, size, …]``, filled up with zeros."""
+    pads = [(0, -len(value) % size), *[(0, 0)] * (value.ndim - 1)]
+    return jnp.pad(value, pads).reshape(-1, size, *value.shape[1:])
+
+
+def _scan(one, static, weights, columns, real):
+    """The chunks one after another; those without a real row are left out."""
+    specs = jax.eval_shape(one, *(v[0] for v in columns))
+    sums = jax.tree.map(lambda v: jnp.zeros(v.shape, jnp.float32), specs[2])
+
+    def run(sums, parts):
+        scored, x_slope, slopes = one(*parts)
+        return jax.tree.map(jnp.add, sums, slopes), (scored, x_slope)
+
+    def skip(sums, parts):
+        return sums, jax.tree.map(lambda v: jnp.zeros(v.shape, v.dtype), specs[:2])
+
+    def body(sums, item):
+        if real is None:
+            return run(sums, item)
+        parts, is_real = item
+        return lax.cond(is_real, run, skip, sums, parts)
+
+    items = columns if real is None else (columns, real)
+    sums, (scored, x_slope) = lax.scan(body, sums, items)
+    return scored, x_slope, sums
+
+
+def _chunk(static, weights, numbers, x, labels, factors, alone=False):
+    """Losses, ranks and gradients of a few rows.
+
+    Args:
+        alone: Whether there is no other chunk, to whose gradients of weights these are
+            added: they need not be in float32.
+    """
+    (plan, turned), (kernel, bias, classes) = static, weights
+    over = (((1,), (1 if turned else 0,)), ((), ()))
+    scores = lax.dot_general(x, kernel, over, preferred_element_type=jnp.float32)
+    if bias is not None:
+        scores = scores + bias.astype(jnp.float32)
+    bent = None
+    if (cap := numbers.get("cap")) is not None:
+        bent = jnp.tanh(scores / cap)
+        scores = cap * bent
+    places = lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+    if scores.shape[1] > classes:
+        scores = jnp.where(places < classes, scores, -jnp.inf)
+    is_class = (labels >= 0) & (labels < classes)
+    mine = places == labels[:, None]
+    top = lax.stop_gradient(jnp.max(scores, axis=1, keepdims=True))
+    shares = jnp.exp(scores - top)
+    total = jnp.sum(shares, axis=1, keepdims=True)
+    place = jnp.clip(labels, 0, classes - 1)[:, None]
+    own = jnp.take_along_axis(scores, place, axis=1)[:, 0]
+    log_total = jnp.log(total)[:, 0]
+    losses = log_total - (own - top[:, 0])
+    if (smoothing := numbers.get("smoothing")) is not None:
+        mean = jnp.sum(jnp.where(places < classes, scores - top, 0), axis=1) / classes
+        losses = (1 - smoothing) * losses + smoothing * (log_total - mean)
+    losses = jnp.where(is_class, losses, jnp.nan)
+    scored = _rank(plan, scores, jnp.where(is_class, own, jnp.nan), places, labels)
+    scored = scored._replace(losses=losses)
+    if not (plan.x_slope or plan.kernel_slope):
+        return scored, None, (None, None)
+    goal: Any = mine
+    if smoothing is not None:
+        goal = jnp.where(mine, 1 - smoothing, 0) + smoothing / classes
+        goal = jnp.where(places < classes, goal, 0)
+    factors = jnp.where(is_class | (factors == 0), factors, jnp.nan)
+    slopes = (shares / total - goal) * factors[:, None]
+    if bent is not None:
+        slopes = slopes * (1 - bent * bent)
+    return scored, *_products(plan, turned, slopes, x, kernel, bias, alone)
+
+
+def _rank(plan, scores, own, places, labels) -> ScoredRows:
+    """Where the label's score, ``own``, is among the others; NaN is never first."""
+    own, first, higher = own[:, None], None, None
+    if plan.first:
+        behind = (scores < own) | ((scores == own) & (places >= labels[:, None]))
+        first = jnp.all(behind, axis=1)
+        first = first & ~jnp.isnan(own[:, 0])
+    if plan.higher:
+        higher = jnp.sum(scores > own, axis=1, dtype=jnp.int32)
+        higher = jnp.where(jnp.isnan(own[:, 0]), scores.shape[1], higher)
+    return ScoredRows(None, first, higher)
+
+
+def _products(plan, turned, slopes, x, kernel, bias, alone):
+    """The gradients by rows, kernel and bias, from those by the scores."""
+    narrow, x_slope, kernel_slope, bias_slope = slopes.astype(x.dtype), None, None, None
+    exact = jnp.float32 if x.dtype == jnp.float16 else x.dtype
+    if plan.x_slope:
+        over = (((1,), (0 if turned else 1,)), ((), ()))
+        x_slope = lax.dot_general(narrow, kernel, over, preferred_element_type=exact)
+    if plan.kernel_slope:
+        sides = (narrow, x) if turned else (x, narrow)
+        over = (((0,), (0,)), ((), ()))
+        wide = exact if alone else jnp.float32
+        kernel_slope = lax.dot_general(*sides, over, preferred_element_type=wide)
+        if bias is not None:
+            bias_slope = jnp.sum(slopes, axis=0)
+    return x_slope, (kernel_slope, bias_slope)

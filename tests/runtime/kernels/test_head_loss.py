@@ -1,0 +1,229 @@
+"""A cross-entropy without its scores beside the plain form: values and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.distribution.devices import on_devices
+
+from exburn import config
+from exburn.losses import sparse_categorical_crossentropy
+from exburn.runtime.kernels import head_loss
+from exburn.runtime.kernels.head_loss import Head, RowChunks, head_cross_entropy
+
+RNG = np.random.default_rng(0)
+
+
+def case(rows, width, classes, *, turned=False, bias=True, dtype="float32"):
+    shape = (classes, width) if turned else (width, classes)
+    arrays = [RNG.normal(size=s) for s in ((rows, width), shape, (classes,))]
+    x, kernel, b = (jnp.asarray(v, dtype) for v in arrays)
+    labels = jnp.asarray(RNG.integers(0, classes, rows))
+    factors = jnp.asarray(RNG.random(rows), jnp.float32)
+    return Head(x, kernel, b if bias else None, turned=turned), labels, factors
+
+
+def plain(head, labels, factors, smoothing=0.0):
+    scores = head.x @ (head.kernel.T if head.turned else head.kernel)
+    scores = scores if head.bias is None else scores + head.bias
+    if head.soft_cap is not None:
+        scores = jnp.tanh(scores / head.soft_cap) * head.soft_cap
+    losses = sparse_categorical_crossentropy(
+        labels, scores, from_logits=True, label_smoothing=smoothing
+    )
+    return jnp.sum(factors * losses), scores
+
+
+def fused(head, labels, factors, smoothing=0.0, live=None, **plan):
+    scored, carrier = head_cross_entropy(
+        head, labels, factors, live, smoothing=smoothing, plan=RowChunks(**plan)
+    )
+    return jnp.sum(factors * scored.losses) + carrier, scored
+
+
+def both(head, *args, smoothing=0.0, **options):
+    """Value, gradients and ranks of both forms."""
+    arrays = [v for v in (head.x, head.kernel, head.bias) if v is not None]
+
+    def differentiate(function, *further, **kwargs):
+        def loss(arrays):
+            new = Head(*arrays, *[None] * (3 - len(arrays)), *head[3:])
+            return function(new, *args, smoothing, *further, **kwargs)
+
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))(arrays)
+
+    return differentiate(plain), differentiate(fused, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "chunk", "turned", "bias", "cap", "smoothing"),
+    [
+        (1, 8, False, True, None, 0.0),
+        (1, 8, True, False, 2.0, 0.2),
+        (7, 3, False, True, None, 0.0),
+        (7, 3, True, False, None, 0.2),
+        (7, 3, False, False, 2.0, 0.2),
+        (12, 4, True, True, 2.0, 0.0),
+        (12, 4, False, False, None, 0.0),
+        (12, 12, True, True, None, 0.2),
+    ],
+)
+def test_same_as_the_plain_form(rows, chunk, turned, bias, cap, smoothing):
+    head, *args = case(rows, 5, 13, turned=turned, bias=bias)
+    head = head._replace(soft_cap=cap)
+    (value, scores), slopes = (
+        results := both(
+            head, *args, smoothing=smoothing, chunk=chunk, first=True, higher=True
+        )
+    )[0]
+    (other, scored), others = results[1]
+    assert float(value) == pytest.approx(float(other), rel=1e-6)
+    for a, b in zip(others, slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
+    own = np.take_along_axis(scores, args[0][:, None], 1)
+    np.testing.assert_array_equal(scored.first, scores.argmax(1) == args[0])
+    np.testing.assert_array_equal(scored.higher, (scores > own).sum(1))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 9])
+def test_rows_that_count_nothing_may_hold_anything(count):
+    head, labels, factors = case(9, 4, 11)
+    live = jnp.asarray(RNG.permutation(np.arange(9) < count))
+    factors = jnp.where(live, factors, 0)
+    broken = jnp.where(live[:, None], head.x, jnp.nan)
+    (value, _), slopes = both(head, labels, factors)[0]
+    for sorts in (True, False):
+        new = head._replace(x=broken)
+        (other, _), others = both(
+            new, labels, factors, live=live, sorts=sorts, chunk=2
+        )[1]
+        assert float(value) == pytest.approx(float(other), rel=1e-6)
+        for a, b in zip(others, slopes, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [3, 9])
+def test_gradients_of_gradients(chunk):
+    head, labels, factors = case(9, 4, 11)
+
+    def curvature(function, **plan):
+        def slope(x):
+            new = head._replace(x=x)
+            return function(new, labels, factors, **plan)[0]
+
+        return jax.grad(lambda x: jnp.sum(jax.grad(slope)(x) ** 2))(head.x)
+
+    np.testing.assert_allclose(
+        curvature(fused, chunk=chunk), curvature(plain), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_under_vmap_remat_and_scan():
+    head, labels, factors = case(9, 4, 11)
+
+    def slopes(function, **plan):
+        def loss(x):
+            return function(head._replace(x=x), labels, factors, **plan)[0]
+
+        many = jax.vmap(jax.grad(loss))(jnp.stack([head.x, 2 * head.x]))
+        again = jax.grad(jax.checkpoint(loss))(head.x)
+        loop = jax.lax.scan(lambda c, x: (c, jax.grad(loss)(x)), 0, head.x[None])[1]
+        return many, again, loop
+
+    for a, b in zip(slopes(fused, chunk=4), slopes(plain), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_only_what_is_trained_has_a_gradient():
+    head, labels, factors = case(9, 4, 11)
+
+    def products(function, at):
+        program = jax.make_jaxpr(jax.grad(function))(at)
+        return str(program).count("dot_general")
+
+    def by(name):
+        return lambda v: fused(head._replace(**{name: v}), labels, factors, chunk=3)[0]
+
+    assert products(by("x"), head.x) == 2
+    assert products(by("kernel"), head.kernel) == 2
+    value = jax.make_jaxpr(lambda x: by("x")(x))(head.x)
+    assert str(value).count("dot_general") == 1
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("bfloat16", 2e-2), ("float16", 5e-3)])
+def test_narrow_numbers_are_summed_in_float32(dtype, rtol):
+    head, labels, _ = case(64, 8, 50, dtype=dtype)
+    factors = jnp.full(64, 1e-6, jnp.float32)  # no float16 times a small share
+    wide = Head(*(v.astype(jnp.float32) for v in head[:3]))
+    (value, _), slopes = both(wide, labels, factors)[0]
+
+    def loss(arrays):
+        value, _ = fused(Head(*arrays), labels, factors, chunk=16)
+        return 2.0**15 * value
+
+    others = jax.grad(loss)(list(head[:3]))
+    for a, b in zip(others, slopes, strict=True):
+        assert a.dtype == dtype
+        wanted = 2.0**15 * np.asarray(b)
+        close = {"rtol": rtol, "atol": rtol * np.abs(wanted).max()}
+        np.testing.assert_allclose(a.astype(jnp.float32), wanted, **close)
+
+
+def test_a_label_that_is_no_class_gives_nan():
+    head, labels, factors = case(4, 3, 7)
+    scored = fused(head, labels.at[1].set(7).at[2].set(-1), factors, first=True)[1]
+    assert np.isnan(scored.losses).tolist() == [False, True, True, False]
+    assert not scored.first[1] and not scored.first[2]
+
+
+def test_no_array_has_all_scores():
+    head, labels, factors = case(256, 8, 4_096)
+
+    def loss(x):
+        return fused(head._replace(x=x), labels, factors, chunk=32)[0]
+
+    analysis = jax.jit(jax.grad(loss)).lower(head.x).compile().memory_analysis()
+    assert analysis.temp_size_in_bytes < 256 * 4_096 * 4 / 2
+
+
+def test_spare_columns_are_no_classes(monkeypatch):
+    """A GPU's kernel is filled up to whole tiles, also behind a soft cap."""
+    head, *args = case(9, 4, 130, turned=True)
+    head = head._replace(soft_cap=1.5)
+    (value, _), slopes = both(head, *args, smoothing=0.1)[0]
+    monkeypatch.setattr(head_loss, "_platform", lambda: "gpu")
+    (other, _), others = both(head, *args, smoothing=0.1, chunk=4)[1]
+    assert float(value) == pytest.approx(float(other), rel=1e-6)
+    for a, b in zip(others, slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_when_it_runs(monkeypatch):
+    few, many = (
+        Head(*(jax.ShapeDtypeStruct(s, "float32") for s in ((n, 4), (4, 2_048))))
+        for n in (1_024, 4_096)
+    )
+    monkeypatch.setattr(head_loss, "_platform", lambda: "cpu")
+    assert head_loss.fits(many) and not head_loss.fits(few)
+    assert not head_loss.fits(many._replace(x=jax.ShapeDtypeStruct((4_096, 4), "f2")))
+    config.disable_head_loss()
+    try:
+        assert not head_loss.fits(many)
+    finally:
+        config.enable_head_loss()
+    monkeypatch.setattr(head_loss, "_platform", lambda: "gpu")
+    assert not head_loss.fits(many)
+
+
+@on_devices
+def test_each_device_has_its_rows():
+    from exburn.runtime.sharding import current
+    from exburn.runtime.sharding.strategies import make_distribution
+
+    head, labels, factors = case(16, 4, 11)
+    (value, _), slopes = both(head, labels, factors)[0]
+    with current.in_force(make_distribution({"data": 8}, None)):
+        (other, _), others = both(head, labels, factors, chunk=1)[1]
+    assert float(value) == pytest.approx(float(other), rel=1e-6)
+    for a, b in zip(others, slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
