@@ -216,7 +216,12 @@ class Decoder(TokenScorer):
         return r"lm_head\.weight", "token_embedding/embeddings"
 
     def config_for(self, style: str) -> dict[str, Any]:
-        return self.family.config(self.options)
+        config = self.family.config(self.options)
+        if self._origin is None:  # else tokens of another vocabulary would count
+            ends = self.generation.end_tokens
+            config |= dict.fromkeys(["bos_token_id", "pad_token_id"])
+            config["eos_token_id"] = None if ends is None else list(ends)
+        return config
 
     def weight_rules(self, style: str) -> Rules:
         return self.family.weight_rules(self.options)

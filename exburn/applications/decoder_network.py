@@ -68,7 +68,7 @@ class DecoderOptions:
     output_bias: bool | None = None  # as attention_bias
     mlp_bias: bool = False
     query_key_norm: str | None = None
-    query_pre_attn_scalar: float | None = None  # the size of a head
+    query_pre_attn_scalar: int | None = None  # the size of a head
     attention_soft_cap: float | None = None
     sliding_window: int | None = None
     window_layers: Any = None  # all

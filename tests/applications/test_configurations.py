@@ -12,11 +12,13 @@ from tests.applications import hub_files
 from exburn.applications import (
     BERT,
     GPT2,
+    Decoder,
     EfficientNetLite,
     Llama,
     ViT,
     from_pretrained,
 )
+from exburn.applications.families import FAMILIES
 from exburn.errors import ArgumentError, FileFormatError
 
 TEXT = {"vocabulary_size": 11, "layers": 2, "width": 8, "heads": 2, "mlp_width": 12}
@@ -31,6 +33,41 @@ MODELS = {
     "gpt2": lambda: GPT2(**TEXT, positions=16, dropout=0.2, activation="gelu"),
     "llama": lambda: Llama(**TEXT, key_value_heads=1, rope_factor=2.0, rope_base=500),
     "mistral": lambda: Llama(**TEXT, sliding_window=4, tie_embeddings=True),
+    **{
+        name: lambda name=name: Decoder(name, **TEXT, key_value_heads=1, head_size=4)
+        for name in sorted(FAMILIES.keys() - {"llama", "mistral"})
+    },
+    "gemma3-long": lambda: Decoder(
+        "gemma3_text",
+        **TEXT | {"layers": 3, "key_value_heads": 2},
+        window_layers=[True, False, True],
+        sliding_window=5,
+        rope_scaling={"rope_type": "linear", "factor": 4.0},
+        logit_soft_cap=9.0,
+    ),
+    "qwen2-window": lambda: Decoder(
+        "qwen2",
+        **TEXT,
+        key_value_heads=2,
+        sliding_window=3,
+        window_layers=[False, True],
+        rope_scaling={
+            "rope_type": "yarn",
+            "factor": 2.0,
+            "original_max_position_embeddings": 8,
+        },
+    ),
+    "smollm3-window": lambda: Decoder(
+        "smollm3",
+        **TEXT,
+        key_value_heads=2,
+        sliding_window=3,
+        rope_layers=[True, False],
+        attention_bias=True,
+    ),
+    "phi3-part": lambda: Decoder(
+        "phi3", **TEXT, partial_rotary_factor=0.5, dropout=0.1
+    ),
     "bert": lambda: BERT(**TEXT, positions=16, activation="gelu_tanh"),
     "bert-classes": lambda: BERT(**TEXT, positions=16, classes=3, top_dropout=0.3),
     "vit": lambda: ViT(**IMAGES, mlp_width=12, classes=3, labels=["a", "b", "c"]),
@@ -85,7 +122,13 @@ def test_what_is_written_makes_the_same_model(name, folders, tmp_path):
     assert (tmp_path / "config.json").read_text() == text
 
 
-HARMLESS = {("num_features",), ("pretrained_cfg", "num_classes"), ("rope_theta",)}
+HARMLESS = {
+    ("num_features",),
+    ("pretrained_cfg", "num_classes"),
+    ("rope_theta",),
+    ("query_pre_attn_scalar",),
+    ("rope_scaling", "original_max_position_embeddings"),
+}
 
 
 def counts(config, path=()):

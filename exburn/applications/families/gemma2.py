@@ -15,7 +15,7 @@ from exburn.applications.families.family import (
     window_entries,
 )
 from exburn.applications.families.gemma import GEMMA, OPTIONS
-from exburn.weights.entries import Field, nullable, real
+from exburn.weights.entries import Field, nullable, real, whole
 
 _CAP = nullable(real(0, above=True))
 SANDWICH = [*ENDS, *ATTENTION, *MLP, *NORMS_BOTH]
@@ -25,12 +25,7 @@ GEMMA2 = GEMMA.derive(
         Field("attn_logit_softcapping", "attention_soft_cap", _CAP, 50.0),
         Field("final_logit_softcapping", "logit_soft_cap", _CAP, 30.0),
         Field("hidden_activation", "activation", ACTIVATION, "gelu_tanh"),
-        Field(
-            "query_pre_attn_scalar",
-            "query_pre_attn_scalar",
-            real(0, above=True),
-            256.0,
-        ),
+        Field("query_pre_attn_scalar", "query_pre_attn_scalar", whole(), 256),
         Field("sliding_window", "sliding_window", WINDOW, 4096),
     ],
     defaults={

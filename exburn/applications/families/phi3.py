@@ -6,7 +6,6 @@ from exburn.applications.decoder_network import DecoderOptions
 from exburn.applications.families.family import (
     DECODER,
     ENDS,
-    MLP,
     NORMS_BEFORE,
     OUTPUT,
     WINDOW,
@@ -30,7 +29,8 @@ def rules(options: DecoderOptions) -> list[Any]:
         ("block_{1}_gate/kernel", "block_{1}_up/kernel"),
         transpose >> split,
     )
-    return [*ENDS, attention, gate_up, *OUTPUT, *MLP, *NORMS_BEFORE]
+    down = (r"layers.(\d+).mlp.down_proj.weight", "block_{1}_down/kernel", transpose)
+    return [*ENDS, attention, gate_up, down, *OUTPUT, *NORMS_BEFORE]
 
 
 FAMILY = Family(

@@ -35,9 +35,8 @@ SMALL = {
 LONG = {
     "rope_type": "longrope",
     "rope_theta": 100.0,
-    "short_factor": [1.5],
-    "long_factor": [3.0],
-    "original_max_position_embeddings": 32,
+    "short_factor": [1.5, 1.0],
+    "long_factor": [3.0, 2.0],
     "partial_rotary_factor": 0.5,
 }
 CASES = {
@@ -64,6 +63,7 @@ CASES = {
     "qwen2": (
         "Qwen2",
         {
+            "hidden_size": 16,
             "use_sliding_window": True,
             "sliding_window": 3,
             "max_window_layers": 1,
@@ -80,6 +80,9 @@ CASES = {
         "Qwen3",
         {
             "head_dim": 6,
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "layer_types": ["full_attention", "sliding_attention"],
             "rope_parameters": {
                 "rope_type": "linear",
                 "rope_theta": 100.0,
@@ -123,11 +126,19 @@ CASES = {
     ),
     "phi3": (
         "Phi3",
-        {"sliding_window": 5, "hidden_size": 16, "rope_parameters": LONG},
+        {
+            "sliding_window": 5,
+            "hidden_size": 16,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "original_max_position_embeddings": 8,
+            "rope_parameters": LONG,
+        },
     ),
     "smollm3": (
         "SmolLM3",
         {
+            "hidden_size": 16,
             "num_hidden_layers": 4,
             "no_rope_layers": [1, 0, 1, 0],
             "use_sliding_window": True,
@@ -135,16 +146,26 @@ CASES = {
             "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
         },
     ),
-    "olmo2": ("Olmo2", {"attention_bias": True}),
+    "olmo2": ("Olmo2", {"attention_bias": True, "hidden_size": 16}),
     "mixtral": (
         "Mixtral",
-        {"num_local_experts": 3, "output_router_logits": True, "sliding_window": 6},
+        {
+            "hidden_size": 16,
+            "num_local_experts": 3,
+            "output_router_logits": True,
+            "sliding_window": 6,
+        },
     ),
     "qwen2_moe": (
         "Qwen2Moe",
         {
             **dict.fromkeys(("moe_intermediate_size", "num_experts"), 4),
             "shared_expert_intermediate_size": 6,
+            "hidden_size": 16,
+            "mlp_only_layers": [1],
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "max_window_layers": 1,
             "num_experts_per_tok": 2,
         },
     ),
@@ -155,6 +176,8 @@ CASES = {
             "head_dim": 6,
             "num_experts_per_tok": 3,
             "num_hidden_layers": 3,
+            "use_sliding_window": True,
+            "sliding_window": 4,
             "decoder_sparse_step": 1,
             "mlp_only_layers": [1],
             "norm_topk_prob": True,
@@ -176,7 +199,7 @@ def peer_of(name):
     with torch.no_grad():
         for weight in peer.parameters():
             noise = torch.randn(weight.shape, generator=generator)
-            weight.copy_(0.7 * noise if weight.ndim > 1 else weight + 0.3 * noise)
+            weight.copy_(0.5 * noise if weight.ndim > 1 else weight + 0.3 * noise)
     return peer
 
 
@@ -219,6 +242,7 @@ def record(name):
             attention_mask=torch.ones_like(prompt),
             max_new_tokens=NEW,
             do_sample=False,
+            use_cache=False,  # in which keys would stay as "longrope" turned them
             pad_token_id=0,
             eos_token_id=None,
         )
