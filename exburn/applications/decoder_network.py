@@ -240,7 +240,7 @@ def _experts(
     routers.append(logits)
     if options.shared_expert_width is None:
         return h
-    shared = _gated(x, f"{block}_shared", options.shared_expert_width, options)
+    shared = _gated_layers(x, f"{block}_shared", options.shared_expert_width, options)
     share = {"use_bias": False, "kernel_initializer": start()}
     gate = Dense(1, "sigmoid", name=f"{block}_shared_expert_gate", **share)(x)
     shared = Multiply(name=f"{block}_shared_expert")([shared, gate])
@@ -248,10 +248,10 @@ def _experts(
 
 
 def _gated_mlp(x: Any, number: int, options: DecoderOptions) -> Any:
-    return _gated(x, f"block_{number}", options.mlp_width, options)
+    return _gated_layers(x, f"block_{number}", options.mlp_width, options)
 
 
-def _gated(x: Any, name: str, width: int, options: DecoderOptions) -> Any:
+def _gated_layers(x: Any, name: str, width: int, options: DecoderOptions) -> Any:
     """``(activation(x W_gate) * x W_up) W_down``
 
     Source: Shazeer, *GLU Variants Improve Transformer*, 2020.

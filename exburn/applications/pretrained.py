@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from exburn.applications.gguf_files import config_of, renamed_tensors
 from exburn.core import registry
 from exburn.core.checks import check_count
 from exburn.errors import (
@@ -35,6 +36,7 @@ from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 from exburn.runtime.files.together import changing
 from exburn.saving.foreign_safetensors import ForeignTensors, add_foreign
+from exburn.saving.gguf import GGUFFile, is_gguf
 from exburn.saving.pretrained_folder import (
     COMPANIONS,
     CONFIG,
@@ -47,6 +49,7 @@ from exburn.saving.pretrained_folder import (
 from exburn.saving.shards import byte_count
 from exburn.saving.weight_sources import RenamedSource, WeightSource, open_source
 from exburn.saving.weights import fill
+from exburn.text.gguf_tokenizer import gguf_tokenizer
 from exburn.weights import Rules
 from exburn.weights.sizes import Size, check_sizes
 
@@ -238,6 +241,8 @@ class Pretrained(Model):
         op = f"{cls.__name__}.from_pretrained"
         folder = local_source(source, op)
         if not os.path.isdir(folder):
+            if is_gguf(folder, op):
+                return cls._of_gguf(folder, op, dtype, changes)
             raise ArgumentError(
                 op,
                 f"{os.fspath(folder)!r} is a file, which does not tell the sizes",
@@ -245,39 +250,84 @@ class Pretrained(Model):
                 "weights=file).",
             )
         config, text = read_config(folder, op)
-        if not cls.is_mine(config):
-            raise FileFormatError(
-                op,
-                f"the folder does not hold a {cls.__name__}",
-                {"file": folder / CONFIG, **_kind(config)},
-                hint="exburn.applications.from_pretrained(folder) finds the family.",
-            )
+        cls._check_mine(config, folder / CONFIG, op)
         files, texts = {}, {}
         for name in cls.further:
             if (folder / name).exists():
                 files[name], texts[name] = read_json(folder / name, op)
-        path = find_weights(folder, op)
+        path, told = find_weights(folder, op), _Told(config, text, files, texts)
         with open_source(path, op) as stored:
-            arguments = cls.arguments_of(config, files)
-            sizes = cls.sizes_of(arguments)
-            check_sizes(
-                [size for name, size in sizes.items() if name not in changes],
-                stored.shapes,
+            return cls._of_description(told, path, stored, op, dtype, changes)
+
+    @classmethod
+    def _check_mine(cls, config: Mapping[str, Any], path: Path, op: str) -> None:
+        """Raises unless a configuration is of this family.
+
+        Raises:
+            FileFormatError: It is of another one.
+        """
+        if not cls.is_mine(config):
+            raise FileFormatError(
                 op,
-                file=path,
+                f"the folder does not hold a {cls.__name__}",
+                {"file": path, **_kind(config)},
+                hint="exburn.applications.from_pretrained(folder) finds the family.",
             )
-            if "classes" in changes:  # others, whose names are not in the folder
-                arguments.pop("labels", None)
-            arguments |= changes
-            if dtype is None:
-                shapes = stored.shapes.items()
-                dtype = _common_dtype((stored.dtype(n), shape) for n, shape in shapes)
-            if dtype is not None:
-                arguments["dtype"] = dtype
-            with registry.reading_file():  # no first weights
-                model = cls._of_folder(arguments, op, changed=bool(changes))
-            description = _Told(config, text, files, texts)
-            model._take(path, stored, op, description, classes="classes" in changes)
+
+    @classmethod
+    def _of_gguf(cls, path: Path, op: str, dtype: Any, changes: dict[str, Any]) -> Self:
+        """The model of a GGUF file, and its tokenizer where it can be held.
+
+        Raises:
+            FileFormatError: The file is damaged, or of another family.
+        """
+        with GGUFFile(path, op) as file:
+            config = config_of(file, op)
+            cls._check_mine(config, path, op)
+            told, stored = (
+                _Told(config, _json(config)),
+                renamed_tensors(file, config, op),
+            )
+            model = cls._of_description(told, path, stored, op, dtype, changes)
+            model.tokenizer = gguf_tokenizer(file.facts, op)
+        return model
+
+    @classmethod
+    def _of_description(
+        cls,
+        told: _Told,
+        path: Path,
+        stored: WeightSource,
+        op: str,
+        dtype: Any,
+        changes: dict[str, Any],
+    ) -> Self:
+        """The model that JSON files describe, with the weights of a file.
+
+        Args:
+            path: The file, for errors.
+            stored: Its tensors.
+            dtype, changes: As of ``from_pretrained``.
+        """
+        arguments = cls.arguments_of(told.config, told.files)
+        sizes = cls.sizes_of(arguments)
+        check_sizes(
+            [size for name, size in sizes.items() if name not in changes],
+            stored.shapes,
+            op,
+            file=path,
+        )
+        if "classes" in changes:  # others, whose names are not in the folder
+            arguments.pop("labels", None)
+        arguments |= changes
+        if dtype is None:
+            shapes = stored.shapes.items()
+            dtype = _common_dtype((stored.dtype(n), shape) for n, shape in shapes)
+        if dtype is not None:
+            arguments["dtype"] = dtype
+        with registry.reading_file():  # no first weights
+            model = cls._of_folder(arguments, op, changed=bool(changes))
+        model._take(path, stored, op, told, classes="classes" in changes)
         return model
 
     @classmethod
@@ -672,7 +722,8 @@ def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
     """The model of a folder with ``config.json`` and weights, of any known family.
 
     Args:
-        source: The folder, or ``"user/model"`` on a hub, ``"user/model@revision"``.
+        source: The folder, or ``"user/model"`` on a hub, ``"user/model@revision"``; or
+            a GGUF file of a decoder.
         dtype: Precision policy; by default that of the weights in the file.
         **changes: Arguments of the family's class that are to be others, such as
             ``classes=3``.
@@ -696,13 +747,17 @@ def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
     """
     op = "from_pretrained"
     folder = local_source(source, op)
-    if not os.path.isdir(folder):
+    if os.path.isdir(folder):
+        config, _ = read_config(folder, op)
+    elif is_gguf(folder, op):
+        with GGUFFile(folder, op) as file:
+            config = config_of(file, op)
+    else:
         raise ArgumentError(
             op,
             f"{os.fspath(folder)!r} is a file, which does not tell what the model is",
             hint="Pass its folder, or make the model and pass the file as weights=.",
         )
-    config, _ = read_config(folder, op)
     for family in Pretrained.families:
         if family.is_mine(config):
             return family.from_pretrained(folder, dtype=dtype, **changes)

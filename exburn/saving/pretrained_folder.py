@@ -50,7 +50,7 @@ _FIRST = ("*.safetensors", "*.json", "*.txt", "*.jinja", "tokenizer.model")
 _THEN = ("*.bin", "*.h5", "*.keras", "*.pth", "*.pt")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(?:@[\w./-]+)?")
 _FILE = re.compile(
-    r".*\.(h5|hdf5|keras|safetensors|pth|pt|bin|npz|json)", re.IGNORECASE
+    r".*\.(h5|hdf5|keras|safetensors|pth|pt|bin|npz|json|gguf)", re.IGNORECASE
 )
 
 

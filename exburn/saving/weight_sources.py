@@ -311,6 +311,10 @@ def open_source(path: Path, op: str) -> Iterator[WeightSource]:
             raise damage_error(
                 op, path, "this is a pickle, which may run anything: it is not read"
             )
+        elif start.startswith(b"GGUF"):
+            from exburn.saving.gguf import GGUFFile, GGUFSource
+
+            yield GGUFSource(stack.enter_context(GGUFFile(path, op)))
         elif path.name.endswith(".bin.index.json"):
             files = [
                 stack.enter_context(TorchFile(path.with_name(name), op=op))
@@ -390,8 +394,8 @@ def read_weights(path: Any) -> WeightFile:
 
     Args:
         path: A safetensors file or its index, a file of ``torch.save`` (``.pth``,
-            ``.pt``, ``.bin``), NumPy's ``.npz``, or Keras' ``.weights.h5``, ``.keras``
-            and ``.h5``: its content tells what it is.
+            ``.pt``, ``.bin``), NumPy's ``.npz``, Keras' ``.weights.h5``, ``.keras`` and
+            ``.h5``, or llama.cpp's ``.gguf``: its content tells what it is.
 
     Raises:
         FileFormatError: The file is damaged, or holds more than arrays.

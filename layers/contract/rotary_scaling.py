@@ -134,12 +134,13 @@ class RotaryScaling:
     @property
     def depends_on_length(self) -> bool:
         """Whether the angles of a token depend on the length of its text."""
-        return self.rope_type in ("dynamic", "longrope")
+        return self.rope_type == "dynamic" or self.turning_length is not None
 
     @property
     def turning_length(self) -> int | None:
         """The length beyond which all of a text's angles jump; ``None`` for none."""
-        return self._context if self.rope_type == "longrope" else None
+        jumps = self.rope_type == "longrope" and self.short_factor != self.long_factor
+        return self._context if jumps else None
 
     @property
     def magnitude(self) -> float:
@@ -173,7 +174,6 @@ class RotaryScaling:
             return _single(self._by_wavelength(plain))
         if self.rope_type == "yarn":
             return _single(self._by_ramp(plain, base, size))
-        lengths = jnp.asarray(lengths, jnp.float32)
         if self.rope_type == "longrope":
             if len(self.short_factor) != size // 2:
                 raise ShapeError(
@@ -185,8 +185,11 @@ class RotaryScaling:
                 _single(plain / np.array(factors))
                 for factors in (self.short_factor, self.long_factor)
             )
+            if self.turning_length is None:
+                return short
             return jnp.where(lengths > self._context, long, short)
         # The base of the series grows: base · growth^(size / (size - 2)).
+        lengths = jnp.asarray(lengths, jnp.float32)
         beyond = jnp.maximum(lengths, self._context) - self._context
         growth = 1 + self._times * beyond / self._context
         powers = -np.arange(0, size, 2) / max(size - 2, 1)

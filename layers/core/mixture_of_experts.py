@@ -185,7 +185,7 @@ class RouterLosses(Layer):
     def call(self, inputs, training=False):
         x, *logits = inputs
         if training:
-            counts = _counted(x, logits[0])
+            counts = _token_weights(x, logits[0])
             self.add_loss(self._loss([v.astype(jnp.float32) for v in logits], counts))
         return x
 
@@ -207,7 +207,7 @@ class RouterLosses(Layer):
         return self.load_balancing * balance + self.z * square / tokens
 
 
-def _counted(x: Any, logits: Any) -> Any:
+def _token_weights(x: Any, logits: Any) -> Any:
     """``[batch, time]``: 1 for tokens, 0 for what fills rows and batches up."""
     counts = jnp.ones(logits.shape[:2], jnp.float32)
     ctx = forward_context.current()
