@@ -32,6 +32,7 @@ _HOW_TO = [
     ("Quantization", "quantization"),
     ("Small models", "compression"),
     ("Text", "text"),
+    ("Language models", "language_models"),
     ("Export: ONNX, LiteRT, Core ML", "export"),
     ("Deploy: in the process", "serving"),
     ("Deploy: a server", "server"),

@@ -36,7 +36,11 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "notebooks/01_mlp_digits/",
         "notebooks/02_colour_augmentation/",
     ),
-    "language model": ("notebooks/06_language_model/", "text/"),
+    "language model": (
+        "language_models/",
+        "notebooks/06_language_model/",
+        "text/",
+    ),
     "learning rate": ("callbacks/", "finding/"),
     "loss is NaN": ("troubleshooting/",),
     "LoRA": ("lora/",),
