@@ -30,7 +30,12 @@ from exburn.errors import (
 )
 from exburn.errors.boundary import api_boundary
 from exburn.models import Model
-from exburn.module.building import materialize, place
+from exburn.module.building import (
+    are_kept_specs,
+    leave_unread,
+    materialize,
+    place,
+)
 from exburn.module.configuration import given_arguments
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
@@ -327,6 +332,9 @@ class Pretrained(Model):
             arguments["dtype"] = dtype
         with registry.reading_file():  # no first weights
             model = cls._of_folder(arguments, op, changed=bool(changes))
+        if are_kept_specs():  # it is only planned
+            leave_unread(model)
+            return model
         model._take(path, stored, op, told, classes="classes" in changes)
         return model
 

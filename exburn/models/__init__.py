@@ -7,6 +7,7 @@ from exburn.models.cloning import clone_model
 from exburn.models.function import Function
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
+from exburn.module.building import without_weights
 from exburn.saving import load_model, model_from_json, save_model
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "load_model",
     "model_from_json",
     "save_model",
+    "without_weights",
 ]
 
 if not TYPE_CHECKING:  # to a type checker, a name that is not here is an error

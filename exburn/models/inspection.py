@@ -5,22 +5,30 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from exburn.core.checks import check_count
+from exburn.errors import ArgumentError
 from exburn.models.arguments import first_batch, positive
+from exburn.models.compiling import count_by_tokens
 from exburn.models.encoding import encode_dataset, read_dataset
+from exburn.models.generation.generate import cache_bytes
 from exburn.models.inferring import require_predictor
 from exburn.models.information import ModelInfo, describe
 from exburn.models.network import Network
+from exburn.models.packing import context_of, fixed_length
 from exburn.models.planning import (
     Plan,
     input_specs,
     make_plan,
+    packed_specs,
     with_rows,
     with_targets,
+    with_tokens,
 )
 from exburn.models.preparing import output_names
 from exburn.models.quantizing import find_untrainable
 from exburn.module.building import require_built
 from exburn.runtime.sharding.strategies import make_distribution
+from exburn.text.packing import USUAL_ROW
 from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
 
@@ -48,6 +56,8 @@ def plan(
     x: Any = None,
     y: Any = None,
     *,
+    batch_tokens: int | None = None,
+    length: int | None = None,
     largest: bool = True,
     mesh: Any = None,
     layout: Any = None,
@@ -70,6 +80,12 @@ def plan(
         batch_size: Rows of the step.
         x, y: Data whose shapes and dtypes are meant; by default those of the last
             ``fit``, or the model's own inputs.
+        batch_tokens, length: Tokens of a batch and of a row of packed documents, as of
+            ``fit(chats, batch_tokens=…)``, in the place of ``batch_size`` and data. The
+            plan then tells weights, adapters, the optimizer's state and the cache of
+            ``generate`` apart; and the model trains by tokens from then on, as ``fit``
+            of documents has it. With ``exburn.models.without_weights`` a plan needs no
+            weights.
         largest: Whether the largest batch that fits is looked for, which compiles
             two to five more programs.
         mesh, layout: As for ``compile``; those of ``compile`` by default.
@@ -94,12 +110,18 @@ def plan(
         >>> plan.step_time.compute
         0.000192
     """
-    batch_size = int(positive("plan", "batch_size", batch_size, 32))
+    op, tokens = "plan", None
+    if batch_tokens is not None:
+        batch_size, length, x, y = _packed_sizes(self, batch_tokens, length, x, y)
+        tokens = batch_size * length
+    elif length is not None:
+        raise ArgumentError(op, "length is of packed rows: pass batch_tokens, too")
+    batch_size = int(positive(op, "batch_size", batch_size, 32))
     distribution = self._training_session.distribution_in_force
     if mesh is not None or layout is not None:
         distribution = make_distribution(mesh, layout, "plan")
-    trainer, kind, batch = prepare_plan(self, batch_size, x, y)
-    return make_plan(
+    trainer, kind, batch = prepare_plan(self, batch_size, x, y, length)
+    plan = make_plan(
         trainer,
         kind,
         batch,
@@ -109,18 +131,50 @@ def plan(
         link=link,
         rate=rate,
     )
+    if tokens is None or length is None:
+        return plan
+    cache = cache_bytes(self, batch_size, length)
+    return with_tokens(plan, trainer, tokens, rate, cache, distribution)
+
+
+def _packed_sizes(
+    model: Network, batch_tokens: Any, length: Any, x: Any, y: Any
+) -> tuple[int, int, None, None]:
+    """Rows and their length of packed documents, of which a plan needs no data."""
+    op = "plan"
+    if x is not None or y is not None:
+        raise ArgumentError(
+            op, "batch_tokens says what the data are: leave out x and y"
+        )
+    batch_tokens = check_count(op, "batch_tokens", batch_tokens, 2)
+    if length is None:
+        length = min(USUAL_ROW, context_of(model) or USUAL_ROW, batch_tokens)
+    length = fixed_length(model) or check_count(op, "length", length, 2)
+    if length > batch_tokens:
+        raise ArgumentError(
+            op,
+            f"batch_tokens must be at least a row, {length} tokens, received "
+            f"{batch_tokens}",
+        )
+    return batch_tokens // length, length, None, None
 
 
 def prepare_plan(
-    model: Network, rows: int, x: Any, y: Any
+    model: Network, rows: int, x: Any, y: Any, length: int | None = None
 ) -> tuple[Trainer, str, tuple]:
     """The trainer, prepared; the program; and specs of a batch."""
     trainer = require_predictor(model)
+    if length is not None and model.compiled:
+        count_by_tokens(model)
     trains = model.compiled and trainer.preparer.objective.wants_targets
     trains = trains or overrides(model, "train_step")
     kind = "train" if trains and not find_untrainable(model) else "predict"
     specs = None
-    if x is not None:
+    if length is not None:
+        require_built(model, "plan")
+        specs = packed_specs(rows, length)
+        specs = specs if kind == "train" else (specs[0], None, None)
+    elif x is not None:
         dataset = read_dataset(model, x, y, op="plan")
         dataset = encode_dataset(model, dataset, op="plan", batch_size=rows)
         specs = first_batch(dataset, trainer.holder.seed)

@@ -14,18 +14,22 @@ import jax.numpy as jnp
 from exburn.core.checks import check_number
 from exburn.core.printing import amount_text, size_text, time_text
 from exburn.core.symbolic_shapes import describe
+from exburn.data.packed import PackedTokens
 from exburn.distribution.step_time import Link, StepTime, estimate, get_link
 from exburn.errors import ArgumentError, ExBurnError
 from exburn.models.report import Figures
 from exburn.runtime.device import device_name
+from exburn.runtime.sharding.arrays import held_bytes
 from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.memory import Footprint, free_bytes, largest_batch, state_specs
 from exburn.training.placement import placement_for
+from exburn.training.state import TrainState
 from exburn.training.trainer import Trainer
 
 # Operations a second that training reaches in half precision: about 0.4 of what the
 # data sheets of NVIDIA's GPUs say of dense products. Others, and CPUs, are guesses.
 _RATES = {"H200": 4e14, "H100": 4e14, "A100": 1.2e14, "gpu": 1e14, "cpu": 1e11}
+_KNOWN = ("H200", "H100", "A100")  # of others no speed is told
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -55,6 +59,14 @@ class Plan(Footprint, Figures):
             device.
         link, rate: How devices reach each other, and operations a second that a device
             reaches, by which ``step_time`` was estimated.
+        tokens: Tokens of the step, of a plan by ``batch_tokens``, which has the rest,
+            too; else ``None``.
+        frozen_bytes, trained_bytes: Weights that are not trained, such as quantized
+            ones, and those that are, such as adapters.
+        slots_bytes: The optimizer's state. These three are part of ``state_bytes``.
+        cache_bytes: Keys and values that ``generate`` keeps of as many tokens; not part
+            of the step. ``None`` of a model that keeps none.
+        tokens_per_second: ``tokens`` by the time that the operations take at ``rate``.
     """
 
     program: str = "train"
@@ -65,6 +77,12 @@ class Plan(Footprint, Figures):
     step_time: StepTime | None = None
     link: Link | None = None
     rate: float | None = None
+    tokens: int | None = None
+    frozen_bytes: int | None = None
+    trained_bytes: int | None = None
+    slots_bytes: int | None = None
+    cache_bytes: int | None = None
+    tokens_per_second: float | None = None
 
     @property
     def fits(self) -> bool:
@@ -87,7 +105,33 @@ class Plan(Footprint, Figures):
             lines["Largest batch"] = f"{self.largest_batch:,}"
         if self.step_time is not None and self.link is not None:
             lines |= self._time_lines(self.step_time, self.link)
-        return f"One {self.program} step of {self.batch_size:,} rows", lines
+        title = f"One {self.program} step of {self.batch_size:,} rows"
+        if self.tokens is not None:
+            title += f", {self.tokens:,} tokens"
+            lines = self._token_lines(lines)
+        return title, lines
+
+    def _token_lines(self, lines: dict[str, str]) -> dict[str, str]:
+        """The lines, with the parts of the state and what is known of tokens."""
+        parts = {
+            "  weights, frozen": self.frozen_bytes,
+            "  weights, trained": self.trained_bytes,
+            "  optimizer": self.slots_bytes,
+        }
+        result: dict[str, str] = {}
+        for name, line in lines.items():
+            result[name] = line
+            if name == "Weights, optimizer":
+                result |= {part: size_text(size or 0) for part, size in parts.items()}
+        if self.cache_bytes is not None:
+            size = size_text(self.cache_bytes)
+            result["Cache of generate"] = f"{size} for as many tokens, beside the step"
+        if self.tokens_per_second is not None and self.rate is not None:
+            result["Tokens a second"] = (
+                f"{amount_text(self.tokens_per_second)}, if the device reaches "
+                f"{amount_text(self.rate)} operations a second"
+            )
+        return result
 
     def _time_lines(self, time: StepTime, link: Link) -> dict[str, str]:
         counts = Counter(one.kind for one in self.collectives)
@@ -160,6 +204,55 @@ def make_plan(
         link=link,
         rate=rate,
     )
+
+
+def with_tokens(
+    plan: Plan,
+    trainer: Trainer,
+    tokens: int,
+    rate: Any,
+    cache: int | None,
+    distribution: Distribution | None,
+) -> Plan:
+    """The plan of a step of so many tokens, with the parts of its state.
+
+    Args:
+        rate: Operations a second that a device reaches, if the user says so. Of known
+            kinds of devices it is the one that training reaches.
+        cache: Bytes of keys and values, if there are such.
+    """
+    state = state_specs(trainer.preparer, plan.program)
+    parts = {"frozen_bytes": plan.state_bytes, "trained_bytes": 0, "slots_bytes": 0}
+    if isinstance(state, TrainState):
+        placed = placement_for(distribution).state_specs(state)
+        parts = {
+            "frozen_bytes": held_bytes((placed.frozen, placed.others)),
+            "trained_bytes": held_bytes(placed.params),
+            "slots_bytes": held_bytes(placed.opt_state),
+        }
+    kind = jax.devices()[0].device_kind
+    known = next((_RATES[name] for name in _KNOWN if name in kind), None)
+    rate, speed = plan.rate or rate or known, None
+    if plan.step_time is not None:
+        speed = tokens / plan.step_time.best
+    elif rate is not None:
+        rate = check_number("plan", "rate", rate, open_low=True)
+        speed = tokens * rate / plan.flops if plan.flops else None
+    return dataclasses.replace(
+        plan,
+        tokens=tokens,
+        cache_bytes=cache,
+        rate=rate,
+        tokens_per_second=speed,
+        **parts,
+    )
+
+
+def packed_specs(rows: int, length: int) -> tuple:
+    """Specs of a batch of packed documents, as ``fit`` gives them to the program."""
+    numbers = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+    weights = jax.ShapeDtypeStruct((rows, length), jnp.float32)
+    return PackedTokens(numbers, numbers), numbers, weights
 
 
 def _weights(state: Any) -> dict[str, Any]:

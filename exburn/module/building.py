@@ -49,6 +49,52 @@ def keeping_specs() -> contextlib.AbstractContextManager[Any]:
     return making.change(draws=False)
 
 
+@contextlib.contextmanager
+def without_weights() -> Iterator[None]:
+    """Within the block models are made, changed and planned without their weights.
+
+    No weight is drawn and no file's tensors are read: a model of any size is there at
+    once, and takes no memory. ``quantize``, ``add_lora``, ``remat``, ``compile`` and
+    ``plan`` work on it; what needs values does not. Behind the block, weights of a
+    folder are an error, and others are drawn when they are first needed.
+
+    Example:
+        >>> import exburn
+        >>> with exburn.models.without_weights():
+        ...     model = exburn.applications.Llama(dtype="bfloat16")  # 7 billion
+        ...     _ = model.add_lora(16)
+        >>> sum(w.shape[0] * w.shape[1] for w in model.trainable_weights[:2])
+        576000
+    """
+    with keeping_specs():
+        yield
+
+
+def leave_unread(root: Any) -> None:
+    """Notes that the weights of a model were to come from a file, and were not read."""
+
+    def draw(shape: Any, dtype: Any = None, **_: Any) -> Any:
+        raise NotBuiltError(
+            root.name,
+            "its weights were not read: it was made within without_weights(), to be "
+            "planned",
+            hint="Make it again outside of the block, by from_pretrained.",
+        )
+
+    for _, weight, _ in iter_weights(root):
+        weight.set_metadata("initializer", draw)
+
+
+def is_spec(value: Any) -> bool:
+    """Whether a value is the shape and dtype of an array that is not there."""
+    return isinstance(value, jax.ShapeDtypeStruct)
+
+
+def are_kept_specs() -> bool:
+    """Whether the block is one of ``keeping_specs``."""
+    return not making.get().draws
+
+
 def materialize(root: Any, seed: int | None = None) -> None:
     """Fills the weights that are still specs, from the seed and their paths.
 

@@ -26,7 +26,7 @@ from exburn.text.token_store import TokenArrays, key_of, store, stored
 TOO_LONG = ("error", "cut", "drop")
 """What becomes of documents that are longer than a row."""
 _STEP = 128  # tokens, of which the length of rows is a multiple
-_USUAL = 2048  # tokens of a row, unless a document is longer
+USUAL_ROW = 2048  # tokens of a row, unless a document is longer
 _SHOWN = 5  # documents that an error names
 
 
@@ -159,7 +159,7 @@ class PackedDocuments:
             256
         """
         longest = int(self.lengths.max())
-        asked = max(longest, min(_USUAL, self.tokens, batch_tokens or _USUAL))
+        asked = max(longest, min(USUAL_ROW, self.tokens, batch_tokens or USUAL_ROW))
         length = max(-(-asked // _STEP) * _STEP, 2)
         if batch_tokens and length > batch_tokens:  # but for the rounding it may fit
             length = max(batch_tokens, longest)

@@ -251,7 +251,7 @@ class StateHolder:
             trees.append(self.current_opt_state())
         leaves = jax.tree.leaves(trees)
         if device is None:
-            return sum(leaf.nbytes for leaf in leaves)
+            return sum(getattr(leaf, "nbytes", 0) for leaf in leaves)  # not of specs
         shards = [s for v in leaves for s in getattr(v, "addressable_shards", ())]
         return sum(s.data.nbytes for s in shards if s.device == device)
 

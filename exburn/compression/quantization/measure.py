@@ -19,6 +19,7 @@ from exburn.compression.quantization.plan import (
 from exburn.compression.quantization.ranges import Ranges
 from exburn.core.precision import is_float
 from exburn.layers import TernaryDense
+from exburn.module.building import is_spec
 from exburn.module.copying import running_copy
 from exburn.module.forward_hooks import Capture
 from exburn.module.selection import layer_paths
@@ -107,6 +108,8 @@ def _nearest(path: str, errors: dict) -> str:
 
 
 def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
+    if any(is_spec(weight.get_raw_value()) for _, weight in own_weights(exact)):
+        return math.nan, math.nan  # a model without weights: nothing is known
     exact_weights = dict(own_weights(small))
     pairs = []
     for key, weight in own_weights(exact):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from exburn.core.checks import check_count, check_flag, check_number, check_seed
 from exburn.core.forward_context import Context
 from exburn.errors import ArgumentError, DataError
+from exburn.models.generation.memory import memory_for
 from exburn.models.generation.pieces import Pieces
 from exburn.models.generation.plan import GenerationPlan, fixed_length, make_plan
 from exburn.models.generation.prompts import Prompts, read_prompts
@@ -21,6 +23,7 @@ from exburn.models.generation.stops import read_stops
 from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
 from exburn.models.preparing import on_device
+from exburn.module.building import spec_like
 from exburn.text import Contrastive, Sampler
 from exburn.text.defaults import GenerationDefaults
 from exburn.training.check import check_ids
@@ -275,6 +278,29 @@ def prepare_generation(
     elif cache is not None:
         plan = plan.without_cache("cache=False")
     return trainer, programs, plan
+
+
+def cache_bytes(model: Network, rows: int, length: int) -> int | None:
+    """Bytes of the keys and values of so many tokens; ``None`` if none are kept.
+
+    The model's weights may be specs.
+    """
+    trainer = require_predictor(model)
+    outputs = trainer.preparer.prepare((_spec_of(None), None, None), kind="predict")
+    try:
+        plan = make_plan(model, trainer.holder.split, outputs)
+    except ArgumentError:  # no model that writes
+        return None
+    if plan.why_not_cached is not None or length > (plan.positions or length):
+        return None
+    groups = jax.tree.map(spec_like, trainer.holder.split.peek())
+    ids = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+    lengths = jax.ShapeDtypeStruct((rows,), jnp.int32)
+    memory = memory_for(plan)
+    kept = jax.eval_shape(
+        lambda *arrays: memory.begin(*arrays, length)[0], groups, ids, lengths
+    )
+    return sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(kept))
 
 
 def _spec_of(length: int | None) -> jax.ShapeDtypeStruct:

@@ -1,0 +1,149 @@
+"""What ``model.plan(batch_tokens=…)`` says, beside the peak of memory that is used.
+
+    python benchmarks/plan.py [--case lora-1B,qlora-1B,full-small] [--remat]
+
+Each case runs in a process of its own, which plans a model without weights, makes it,
+trains some steps of packed rows, and reads the device's ``peak_bytes_in_use``. A peak
+that was there before the training (of weights being quantized) would hide it, so it is
+printed, too: QLoRA reads a file that another process wrote. Lines of JSON go to
+``$OUT/plan.jsonl`` as they come. On a CPU, which tells no peak, the plan is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tuning_text import RANK, RATE, SHAPES, model_of, quantized_file
+
+SMALL = dict(
+    vocabulary_size=32000, layers=12, width=768, heads=12, key_value_heads=12,
+    mlp_width=2048, tie_embeddings=True,
+)  # fmt: skip
+CASES = {
+    "lora-1B": ("1B", "lora", 8192),
+    "qlora-1B": ("1B", "qlora", 8192),
+    "full-small": ("small", "full", 32768),
+    "lora-tiny": ("tiny", "lora", 256),
+    "qlora-tiny": ("tiny", "qlora", 256),
+}
+SCHEME, STEPS = "nf4", 4
+SHAPES["small"] = SMALL
+
+
+def prepare(model: Any, kind: str, remat: bool) -> Any:
+    import exburn
+
+    if kind != "full":
+        model.add_lora(RANK, filter=["block_*"])
+    if remat:
+        model.remat("block_*")
+    model.compile(exburn.optimizers.AdamW(RATE, weight_decay=0.0))
+    return model
+
+
+def measure(case: str, folder: Path, remat: bool) -> dict[str, Any]:
+    import jax
+
+    import exburn
+    from exburn.applications import Llama
+    from exburn.text import Document, PackedDocuments
+
+    shape, kind, tokens = CASES[case]
+    length = min(2048, tokens // 4)
+    with exburn.models.without_weights():
+        abstract = Llama(**SHAPES[shape], dtype="bfloat16")
+        if kind == "qlora":
+            abstract = abstract.quantize(SCHEME, filters=["block_*"])
+        abstract = prepare(abstract, kind, remat)
+        plan = abstract.plan(batch_tokens=tokens, length=length, largest=False)
+    print(plan, flush=True)
+    if kind == "qlora":
+        path = folder / f"{shape}-{SCHEME}.exburn"
+        model = exburn.saving.load_model(path)
+    else:
+        model = model_of(shape)
+    model = prepare(model, kind, remat)
+    device = jax.devices()[0]
+    before = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
+    rng = np.random.default_rng(0)
+    words = SHAPES[shape]["vocabulary_size"]
+    documents = PackedDocuments(
+        [
+            Document(rng.integers(1, words, length // 4).astype(np.int32))
+            for _ in range(STEPS * 4 * tokens // length)
+        ]
+    )
+    model.fit(documents, batch_tokens=tokens, length=length, verbose=0)
+    used = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
+    return {
+        "case": case,
+        "remat": remat,
+        "planned": plan.peak_bytes,
+        "measured": used,
+        "ratio": plan.peak_bytes / used if used else None,
+        "peak_before_training": before,
+        "parts": {k: v for k, v in dict(plan).items() if k.endswith("bytes")},
+        "device": device.device_kind,
+    }
+
+
+def run(words: list[str], limit: float) -> dict[str, Any] | None:
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__, *words],
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"took more than {limit:.0f} s"}
+    lines = done.stdout.splitlines()
+    print("\n".join(s for s in lines if not s.startswith("RESULT ")), flush=True)
+    results = [s for s in lines if s.startswith("RESULT ")]
+    return json.loads(results[-1][7:]) if results else {"failed": done.stderr[-1500:]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--case", default="lora-1B,qlora-1B,full-small")
+    parser.add_argument("--remat", action="store_true")
+    parser.add_argument("--limit", type=float, default=150.0)
+    parser.add_argument("--child", nargs=2)
+    parser.add_argument("--quantize", nargs=2)
+    args = parser.parse_args()
+    if args.quantize:
+        quantized_file(args.quantize[0], SCHEME, Path(args.quantize[1]))
+        print("RESULT {}")
+        return
+    if args.child:
+        result = measure(args.child[0], Path(args.child[1]), args.remat)
+        print("RESULT " + json.dumps(result))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for case in args.case.split(","):
+            shape, kind, _ = CASES[case]
+            if kind == "qlora":
+                run(["--quantize", shape, folder], args.limit)
+            more = ["--remat"] if args.remat else []
+            result = run(["--child", case, folder, *more], args.limit)
+            print(json.dumps(result), flush=True)
+            if "OUT" in os.environ:
+                with (Path(os.environ["OUT"]) / "plan.jsonl").open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()
