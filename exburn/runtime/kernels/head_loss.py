@@ -34,7 +34,8 @@ from exburn.config import is_head_loss_enabled
 from exburn.core.checks import is_known
 from exburn.core.scoped import value_scope
 from exburn.runtime import portable
-from exburn.runtime.kernels.dispatch import by_rows, device_part
+from exburn.runtime.kernels.cross_entropy_gpu import GROUP, read_with_gradient
+from exburn.runtime.kernels.dispatch import by_rows, device_part, runs_kernels
 from exburn.runtime.sharding.current import is_spread, row_division
 
 _scored: contextvars.ContextVar[Any] = contextvars.ContextVar(
@@ -112,6 +113,9 @@ class RowChunks:
         chunk: Rows of a chunk; ``None``: as many as `rows_of_chunk` says.
         first, higher: Whether `ScoredRows` has these.
         sorts: Whether rows that count nothing are put last, and left out.
+        narrow: Whether scores of half precision stay so between the product and the
+            losses; else they are float32.
+        once: Whether Triton's kernel reads them: see `cross_entropy_gpu`.
         kernel_slope, x_slope: Which gradients are computed with the losses.
     """
 
@@ -119,6 +123,8 @@ class RowChunks:
     first: bool = False
     higher: bool = False
     sorts: bool = False
+    narrow: bool = False
+    once: bool = False
     x_slope: bool = False
     kernel_slope: bool = False
 
@@ -379,7 +385,15 @@ def _chunk(static, weights, numbers, x, labels, factors, alone=False):
     """
     (plan, turned), (kernel, bias, classes) = static, weights
     over = (((1,), (1 if turned else 0,)), ((), ()))
-    scores = lax.dot_general(x, kernel, over, preferred_element_type=jnp.float32)
+    differentiates = plan.x_slope or plan.kernel_slope
+    if plan.once and differentiates and _reads_once(plan, numbers, kernel, turned):
+        scores = lax.dot_general(x, kernel, over)
+        scores = scores if bias is None else scores + bias
+        scored, slopes = _read_once(plan, scores, labels, factors, classes)
+        return scored, *_products(plan, turned, slopes, x, kernel, bias, alone)
+    stored = x.dtype if plan.narrow else jnp.float32
+    scores = lax.dot_general(x, kernel, over, preferred_element_type=stored)
+    scores = scores.astype(jnp.float32)
     if bias is not None:
         scores = scores + bias.astype(jnp.float32)
     bent = None
@@ -404,7 +418,7 @@ def _chunk(static, weights, numbers, x, labels, factors, alone=False):
     losses = jnp.where(is_class, losses, jnp.nan)
     scored = _rank(plan, scores, jnp.where(is_class, own, jnp.nan), places, labels)
     scored = scored._replace(losses=losses)
-    if not (plan.x_slope or plan.kernel_slope):
+    if not differentiates:
         return scored, None, (None, None)
     goal: Any = mine
     if smoothing is not None:
@@ -415,6 +429,23 @@ def _chunk(static, weights, numbers, x, labels, factors, alone=False):
     if bent is not None:
         slopes = slopes * (1 - bent * bent)
     return scored, *_products(plan, turned, slopes, x, kernel, bias, alone)
+
+
+def _reads_once(plan, numbers, kernel, turned) -> bool:
+    """Whether Triton's kernel computes what is asked of plain scores."""
+    fitting = kernel.dtype == jnp.bfloat16 and not kernel.shape[not turned] % GROUP
+    return fitting and not numbers and not plan.higher and runs_kernels()
+
+
+def _read_once(plan, scores, labels, factors, classes):
+    """Losses, ranks, and the gradients by the scores, which are read twice at most."""
+    is_class = (labels >= 0) & (labels < classes)
+    place = jnp.clip(labels, 0, classes - 1)
+    own = jnp.take_along_axis(scores, place[:, None], axis=1)[:, 0]
+    total, first, slopes = read_with_gradient(scores, place, factors, classes)
+    losses = jnp.where(is_class, total - own.astype(jnp.float32), jnp.nan)
+    first = (first > 0) & is_class if plan.first else None
+    return ScoredRows(losses, first), slopes
 
 
 def _rank(plan, scores, own, places, labels) -> ScoredRows:

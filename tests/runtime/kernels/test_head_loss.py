@@ -8,7 +8,7 @@ from tests.distribution.devices import on_devices
 
 from exburn import config
 from exburn.losses import sparse_categorical_crossentropy
-from exburn.runtime.kernels import head_loss
+from exburn.runtime.kernels import cross_entropy_gpu, head_loss
 from exburn.runtime.kernels.head_loss import Head, RowChunks, head_cross_entropy
 
 RNG = np.random.default_rng(0)
@@ -227,3 +227,35 @@ def test_each_device_has_its_rows():
     assert float(value) == pytest.approx(float(other), rel=1e-6)
     for a, b in zip(others, slopes, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_kernel_may_read_the_scores(monkeypatch):
+    """Triton's, here interpreted: the gradient comes with the losses."""
+    calls = []
+
+    def options(warps, stages=2):
+        calls.append(warps)
+        return {"interpret": True}
+
+    monkeypatch.setattr(cross_entropy_gpu, "options", options)
+    monkeypatch.setattr(head_loss, "runs_kernels", lambda: True)
+    head, labels, factors = case(12, 4, 1_024, turned=True, dtype="bfloat16")
+
+    def slopes(**plan):
+        def loss(arrays):
+            new = head._replace(x=arrays[0], kernel=arrays[1])
+            value, scored = fused(new, labels, factors, chunk=4, first=True, **plan)
+            return value, scored
+
+        arrays = head.x, head.kernel
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))(arrays)
+
+    (value, scored), others = slopes()
+    assert not calls
+    (once, same), grads = slopes(once=True)
+    assert calls
+    assert float(once) == pytest.approx(float(value), rel=1e-2)
+    np.testing.assert_array_equal(same.first, scored.first)
+    for a, b in zip(grads, others, strict=True):
+        a, b = (np.asarray(v, np.float32) for v in (a, b))
+        np.testing.assert_allclose(a, b, rtol=5e-2, atol=2e-2 * np.abs(b).max())
