@@ -162,6 +162,11 @@ class Decoder(TokenScorer):
         """All options of the network."""
         return self._options.value[1]
 
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        config.pop("trainable", None)  # no option: files tell what is frozen
+        return config
+
     # ------------------------------------------------------------------ folders
     @classmethod
     def is_mine(cls, config: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from exburn.applications import peft_files
 from exburn.applications.gguf_files import config_of, renamed_tensors
 from exburn.core import registry
 from exburn.core.checks import check_count
@@ -459,6 +460,8 @@ class Pretrained(Model):
                 return
             self._take(path, stored, op, _Told(), classes=False)
 
+    save_adapter, load_adapter = peft_files.save_adapter, peft_files.load_adapter
+
     # ------------------------------------------------------------------ writing
     def save_pretrained(
         self, folder: Any, *, style: str | None = None, max_shard_size: Any = "5GB"
@@ -512,7 +515,8 @@ class Pretrained(Model):
                 op,
                 "the folder's names have none for some of the weights",
                 {"weights": ", ".join(lost[:4])},
-                hint="model.merge_lora() makes adapters a part of the weights. "
+                hint="model.merge_lora() makes adapters a part of the weights, "
+                "model.save_adapter(folder) writes them alone. "
                 "model.save(path) writes any model.",
             )
         tensors = ForeignTensors(weights, rules, **forms)

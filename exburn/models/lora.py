@@ -17,7 +17,7 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -200,7 +200,7 @@ def enable_lora(
         raise NotBuiltError(op, "the layer has no weights before it is built")
     if self.lora_enabled:
         raise ArgumentError(op, "the layer has an adapter already")
-    term = _term_of(self, rank, alpha)
+    term = term_of(self, rank, alpha)
     if term is None:
         raise ArgumentError(op, f"no adapter for {type(self).__name__}")
     if rank > (limit := _sizes(term)[1]):
@@ -233,6 +233,31 @@ def restore(model: Any, record: dict[str, Any]) -> dict[str, Any]:
     _apply(model, _terms(model, record), record)
     activate(model, active)
     return record
+
+
+def add_groups(
+    model: Any,
+    groups: Mapping[tuple[int, float], list[str]],
+    options: Mapping[str, Any],
+    beside: Collection[str] = (),
+) -> list[dict[str, Any]]:
+    """Adds an adapter whose layers have several ranks; returns its records.
+
+    Args:
+        groups: Paths of the layers by their rank and alpha.
+        options: Method, dropout and name.
+        beside: Paths of weights that are trained, too.
+    """
+    paths = [path for group in groups.values() for path in group]
+    frozen = _idle_layers(layer_paths(model), paths)
+    weights = [p for p in _to_freeze(model, frozen) if p not in beside]
+    rest = {"frozen_layers": frozen, "frozen_weights": weights}
+    added = []
+    for (rank, alpha), group in groups.items():
+        record = {"rank": rank, "alpha": alpha, "layers": group, **options, **rest}
+        added.append(restore(model, record))
+        rest = {"frozen_layers": [], "frozen_weights": []}
+    return added
 
 
 def checked_record(model: Any, record: dict[str, Any]) -> dict[str, Any]:
@@ -552,6 +577,12 @@ def _frozen_weight(layers: dict[str, Any], path: str, adapter: str) -> list[str]
     return [f"{path}/{name}"] if frozen else []
 
 
+def terms_by_layer(model: Any, name: str) -> dict[str, LowRank]:
+    """The terms of an adapter by the layers' paths."""
+    layers = layer_paths(model).items()
+    return {p: t for p, layer in layers for t in _terms_of(layer) if t.name == name}
+
+
 def adapter_weights(model: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The weights of an adapter, by the layer's path and their names."""
     for path, layer in layer_paths(model).items():
@@ -597,7 +628,7 @@ def _term(
     layer = layers[path]
     if isinstance(layers.get(path.rpartition("/")[0]), SpectralNormalization):
         return "SpectralNormalization divides its kernel at every call"
-    term = _term_of(layer, rank, alpha, **options)
+    term = term_of(layer, rank, alpha, **options)
     if term is None:
         return f"no adapter for {type(layer).__name__}"
     if isinstance(layer, Embedding) and mask_of(layer, term.attribute) is not None:
@@ -614,7 +645,8 @@ def _sizes(term: LowRank) -> tuple[int, int]:
     return a + b, max(a, b) // term.rank
 
 
-def _term_of(layer: Any, rank: int, alpha: float, **options: Any) -> LowRank | None:
+def term_of(layer: Any, rank: int, alpha: float, **options: Any) -> LowRank | None:
+    """The adapter that a layer can have; ``None`` for layers that can have none."""
     name = "embeddings" if isinstance(layer, Embedding) else "kernel"
     weight = getattr(layer, name, None)
     summed = _summed_axes(layer) if weight is not None else None

@@ -1,0 +1,225 @@
+"""Adapters of peft: read, computed, trained and written (peft/record.py made them)."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import optax
+import pytest
+
+import exburn
+from exburn import applications, errors
+from exburn.module.traversal import iter_weights
+from exburn.runtime.files.ordinary import read_whole
+from exburn.saving import load_model
+from exburn.saving.weight_sources import read_weights
+
+FOLDER = Path(__file__).with_name("peft")
+BASES = {
+    "llama_patterns": "llama",
+    "llama_dora": "llama",
+    "llama_rslora": "llama",
+    "gpt2_fused": "gpt2",
+    "gpt2_dora": "gpt2",
+    "bert_saved": "bert",
+    "bert_biases": "bert",
+}
+
+
+def load(case):
+    with np.load(FOLDER / f"{case}.npz") as file:
+        return dict(file)
+
+
+def base(case):
+    options = {} if BASES.get(case, case) == "bert" else {"generation": None}
+    folder = FOLDER / BASES.get(case, case)
+    return applications.from_pretrained(folder, **options)
+
+
+def scores(model, ids):
+    if isinstance(model, applications.BERT):
+        return model.predict({"input_ids": ids}, verbose=0)
+    return model.predict(ids, verbose=0)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: base(name) for name in ("llama", "gpt2", "bert")}
+
+
+@pytest.mark.parametrize("case", BASES)
+def test_a_folder_of_peft_computes_the_same(models, case, tmp_path):
+    recorded = load(case)
+    model = models[BASES[case]].clone()
+    layers = model.load_adapter(FOLDER / case, name="task")
+    assert layers and model.active_adapter == "task"
+    outputs = scores(model, recorded["ids"])
+    np.testing.assert_allclose(outputs, recorded["scores"], atol=1e-5)
+    # and so does what is written of it, here and in peft (see below)
+    model.save_adapter(tmp_path / "again")
+    copy = models[BASES[case]].clone()
+    copy.load_adapter(tmp_path / "again")
+    np.testing.assert_allclose(scores(copy, recorded["ids"]), outputs, atol=1e-6)
+    with read_weights(FOLDER / case / "adapter_model.safetensors") as theirs:
+        with read_weights(tmp_path / "again" / "adapter_model.safetensors") as ours:
+            assert set(theirs) == set(ours)
+            for name in ours:
+                np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6)
+    model.save(tmp_path / "m.exburn")
+    loaded = load_model(tmp_path / "m.exburn")
+    np.testing.assert_array_equal(scores(loaded, recorded["ids"]), outputs)
+    learns = [w.path for w in model.trainable_weights]
+    assert [w.path for w in loaded.trainable_weights] == learns
+
+
+@pytest.mark.parametrize("case", [c for c in BASES if not c.startswith("gpt2")])
+def test_five_steps_are_those_of_peft(models, case, tmp_path):
+    """GPT-2's query, key and value share a factor there, and have one each here."""
+    recorded = load(case)
+    model = models[BASES[case]].clone()
+    model.load_adapter(FOLDER / case)
+    before = {p: w.numpy() for p, w, learns in iter_weights(model) if not learns}
+    optimizer = optax.adamw(1e-2, eps=1e-7, weight_decay=0.01)  # torch's formula
+    loss = exburn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss)
+    x = recorded["ids"].astype(np.int32)
+    x = {"input_ids": x} if BASES[case] == "bert" else x
+    history = model.fit(x, recorded["targets"], epochs=5, batch_size=4, verbose=0)
+    np.testing.assert_allclose(history.history["loss"], recorded["losses"], rtol=1e-4)
+    for path, weight, learns in iter_weights(model):
+        assert learns or (weight.numpy() == before[path]).all()
+    model.save_adapter(tmp_path)
+    with read_weights(tmp_path / "adapter_model.safetensors") as ours:
+        for name in ours:
+            expected = recorded[f"after/{name}"]
+            np.testing.assert_allclose(ours[name], expected, atol=2e-4)
+
+
+def test_three_adapters_of_one_fused_matrix_lie_beside_each_other(models, tmp_path):
+    model, rng = models["gpt2"].clone(), np.random.default_rng(0)
+    model.add_lora(2, alpha=3, filter=["*attention/query", "*attention/value", "*mlp*"])
+    for path, weight, _ in iter_weights(model):
+        if path.endswith(("lora_a", "lora_b")):
+            weight.assign(rng.standard_normal(weight.shape))
+    ids = rng.integers(0, 30, (2, 8))
+    model.save_adapter(tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    ranks = {config["r"], *config["rank_pattern"].values()}
+    assert ranks == {2, 4} and config["target_modules"][:2] == ["c_attn", "c_fc"]
+    copy = models["gpt2"].clone()
+    copy.load_adapter(tmp_path)
+    np.testing.assert_allclose(scores(copy, ids), scores(model, ids), atol=1e-5)
+
+
+def test_a_tied_table_is_written_as_both_modules(models, tmp_path):
+    model, rng = models["gpt2"].clone(), np.random.default_rng(0)
+    model.add_lora(2, filter="token_embedding")
+    layer = model.get_layer("token_embedding")
+    layer.lora_b.assign(rng.standard_normal(layer.lora_b.shape))
+    ids = rng.integers(0, 30, (2, 8))
+    model.save_adapter(tmp_path)
+    copy = models["gpt2"].clone()
+    copy.load_adapter(tmp_path)
+    np.testing.assert_allclose(scores(copy, ids), scores(model, ids), atol=1e-5)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    config["target_modules"] = ["wte"]
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    copy = models["gpt2"].clone()
+    rewrite(tmp_path, lambda name: "lm_head" not in name)
+    with pytest.raises(errors.FileFormatError, match="one weight here"):
+        copy.load_adapter(tmp_path)
+
+
+def rewrite(folder, keep):
+    """Takes tensors out of an adapter's file."""
+    from exburn.runtime.files.together import changing
+    from exburn.saving.foreign_safetensors import ForeignTensors, add_foreign
+    from exburn.weights import Rules
+
+    with read_weights(folder / "adapter_model.safetensors") as file:
+        arrays = {name: file[name] for name in file if keep(name)}
+    with changing(folder, op="test") as changes:
+        tensors = ForeignTensors({}, Rules([]), extra=arrays)
+        add_foreign(changes, "adapter_model.safetensors", tensors)
+
+
+CHANGES = {
+    "another kind": ({"peft_type": "LOHA"}, "peft_type"),
+    "taken off the base": ({"init_lora_weights": "pissa"}, "init_lora_weights"),
+    "all biases": ({"bias": "all"}, "bias"),
+    "biases of factors": ({"lora_bias": True}, "lora_bias"),
+    "replicated layers": ({"layer_replication": [[0, 2]]}, "layer_replication"),
+    "tokens": ({"trainable_token_indices": [1]}, "trainable_token_indices"),
+    "parameters": ({"target_parameters": ["experts"]}, "target_parameters"),
+    "an entry of tomorrow": ({"use_new_kind": True}, "use_new_kind"),
+    "expressions": ({"alpha_pattern": {".*q_proj": 3}}, "alpha_pattern"),
+    "another rank": ({"r": 5}, "rank 5"),
+    "a module that is not there": ({"target_modules": ["w_q"]}, "w_q"),
+    "two kinds": ({"use_dora": True, "use_rslora": True}, "use_dora"),
+    "no magnitudes": ({"use_dora": True}, "magnitude"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_is_not_computed_is_refused_by_name(models, case, tmp_path):
+    change, text = CHANGES[case]
+    shutil.copytree(FOLDER / "llama_rslora", tmp_path / "a")
+    path = tmp_path / "a" / "adapter_config.json"
+    config = json.loads(path.read_text())
+    if case == "no magnitudes":
+        change = change | {"use_rslora": False}
+    path.write_text(json.dumps(config | change))
+    model = models["llama"].clone()
+    before = {p: w.numpy() for p, w, _ in iter_weights(model)}
+    with pytest.raises(errors.ExBurnError, match=text):
+        model.load_adapter(tmp_path / "a")
+    assert model.changes == [] and before.keys() == {p for p, *_ in iter_weights(model)}
+
+
+def test_adapters_of_another_base_change_nothing(models, tmp_path):
+    small = applications.Llama(30, layers=1, width=8, heads=2, mlp_width=12)
+    for model in (small, models["gpt2"].clone(), models["bert"].clone()):
+        with pytest.raises(errors.ExBurnError):
+            model.load_adapter(FOLDER / "llama_rslora")
+        assert model.changes == []
+    with pytest.raises(errors.MissingFileError):
+        small.load_adapter(tmp_path)
+    model = models["bert"].clone()
+    model.add_lora(2, name="other")
+    with pytest.raises(errors.ArgumentError, match="other adapters share"):
+        model.load_adapter(FOLDER / "bert_saved")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(FOLDER / "llama_rslora", damaged)
+    path = damaged / "adapter_model.safetensors"
+    path.write_bytes(read_whole(path, op="test", most=1 << 20)[:-8])
+    with pytest.raises(errors.FileFormatError):
+        models["llama"].clone().load_adapter(damaged)
+
+
+def test_beside_quantized_weights(models):
+    recorded = load("llama_dora")
+    model = models["llama"].quantize("int8")
+    model.load_adapter(FOLDER / "llama_dora")
+    outputs = scores(model, recorded["ids"])
+    spread = recorded["scores"].std()
+    np.testing.assert_allclose(outputs, recorded["scores"], atol=0.4 * spread)
+
+
+@pytest.mark.parametrize("case", ["llama_dora", "gpt2_fused", "bert_saved"])
+def test_peft_reads_what_is_written(models, case, tmp_path):
+    peft = pytest.importorskip("peft")
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    recorded = load(case)
+    model = models[BASES[case]].clone()
+    model.load_adapter(FOLDER / case)
+    model.save_adapter(tmp_path)
+    names = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
+    kind = names.get(BASES[case], "BertForSequenceClassification")
+    network = getattr(transformers, kind).from_pretrained(FOLDER / BASES[case])
+    network = peft.PeftModel.from_pretrained(network, tmp_path).eval()
+    with torch.no_grad():
+        logits = network(input_ids=torch.from_numpy(recorded["ids"])).logits.numpy()
+    np.testing.assert_allclose(logits, recorded["scores"], atol=1e-5)
