@@ -147,6 +147,29 @@ CASES = {
         },
     ),
     "olmo2": ("Olmo2", {"attention_bias": True, "hidden_size": 16}),
+    # Texts that become longer than those of the training while they are written.
+    "longer_dynamic": (
+        "Llama",
+        {
+            "max_position_embeddings": 8,
+            "head_dim": 6,
+            "rope_parameters": {
+                "rope_type": "dynamic",
+                "rope_theta": 20.0,
+                "factor": 8.0,
+            },
+        },
+    ),
+    "longer_longrope": (
+        "Phi3",
+        {
+            "hidden_size": 16,
+            "original_max_position_embeddings": 8,
+            "rope_parameters": LONG
+            | {"short_factor": [1.0, 1.5], "long_factor": [4.0, 9.0]}
+            | {"partial_rotary_factor": 1.0},
+        },
+    ),
     "mixtral": (
         "Mixtral",
         {
@@ -231,22 +254,26 @@ def record(name):
     torch.nn.functional.cross_entropy(scores, targets).backward()
     expected = {"ids": ids.astype("int32"), "logits": logits.detach().numpy()}
     for path, weight in peer.named_parameters():
-        for name, gradient in in_file(title, path, weight.grad):
-            expected[f"gradient/{name}"] = np.float32(gradient.norm())
+        for tensor, gradient in in_file(title, path, weight.grad):
+            expected[f"gradient/{tensor}"] = np.float32(gradient.norm())
     if "Mixtral" in title:
         expected["aux_loss"] = peer(tokens).aux_loss.detach().numpy()
     for row, length in enumerate(PROMPTS):
         prompt = tokens[row : row + 1, :length]
-        written = peer.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=NEW,
-            do_sample=False,
-            use_cache=False,  # in which keys would stay as "longrope" turned them
-            pad_token_id=0,
-            eos_token_id=None,
-        )
-        expected[f"written/{row}"] = written[0, length:].numpy().astype("int32")
+        # In a cache, keys stay as "longrope" and "dynamic" turned them.
+        caches = [False, True] if name == "longer_dynamic" else [False]
+        for cache in caches:
+            written = peer.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                max_new_tokens=NEW,
+                do_sample=False,
+                use_cache=cache,
+                pad_token_id=0,
+                eos_token_id=None,
+            )
+            key = f"{'cached' if cache else 'written'}/{row}"
+            expected[key] = written[0, length:].numpy().astype("int32")
     np.savez_compressed(folder / "expected.npz", **expected)
 
 

@@ -318,3 +318,16 @@ def test_what_is_not_computed_is_refused(name, told, words, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config | told))
     with pytest.raises(FileFormatError, match=words):
         from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["longer_dynamic", "longer_longrope"])
+def test_texts_longer_than_those_of_the_training_are_those_of_transformers(
+    name, recorded
+):
+    model, expected = recorded(name)
+    close(model(expected["ids"]), expected["logits"])
+    prompts = [expected["ids"][row, :size] for row, size in enumerate(PROMPTS)]
+    for cache, key in ((None, "cached"), (False, "written")):
+        key = key if f"{key}/0" in expected else "written"
+        for row, text in enumerate(model.generate(prompts, 10, cache=cache)):
+            np.testing.assert_array_equal(text, expected[f"{key}/{row}"])
