@@ -5,9 +5,11 @@
 
 Random weights in the shapes of Llama 3.2 1B and Llama 3.1 8B, bfloat16; adapters of
 rank 16 on the seven matrices of each block, in float32; AdamW at 2e-4; rows of 2,048
-tokens, the same in all. Each side runs in a process of its own, which prints JSON. The
-first round of steps, in which programs are compiled, is not measured. Lines of JSON go
-to the file of ``--out``, by default ``$OUT/tuning_text.jsonl``, as they come.
+tokens, the same in all. Ours come by ``fit(documents, batch_tokens=…)``, with
+``--documents`` of them in a row; theirs are whole rows, since trl packs for flash-attn
+alone. Each side runs in a process of its own, which prints JSON. The first round of
+steps, in which programs are compiled, is not measured. Lines of JSON go to the file of
+``--out``, by default ``$OUT/tuning_text.jsonl``, as they come.
 
 Sides (``--side``): ``exburn``; ``trl`` (SFTTrainer and peft); ``liger``, the same with
 liger-kernel. Without trl there is ``torch``, a loop by hand over transformers and peft,
@@ -57,6 +59,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     ),
 }  # fmt: skip
 ROWS = {"1B": 4, "8B": 2, "tiny": 2}
+STEPS = {"1B": 20, "8B": 8, "tiny": 4}
 RANK, RATE = 16, 2e-4
 LIMIT = 230.0  # seconds of one side
 TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -112,6 +115,7 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     import jax
 
     import exburn
+    from exburn.text import Document, PackedDocuments
 
     if args.kind == "qlora":
         path = Path(args.folder) / f"{args.shape}-{args.scheme}.exburn"
@@ -124,15 +128,18 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
         remat_blocks(model)
     bits = {"state_bits": 8} if args.state_bits == 8 else {}
     optimizer = exburn.optimizers.AdamW(RATE, weight_decay=0.0, **bits)
-    loss = exburn.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss)
+    model.compile(optimizer)
     vocabulary = SHAPES[args.shape]["vocabulary_size"]
-    rows = tokens_of(vocabulary, args.rows * args.steps, args.length + 1)
-    x, y = rows[:, :-1], rows[:, 1:]
+    rows = tokens_of(vocabulary, args.rows * args.steps, args.length)
+    size = args.length // args.documents
+    parts = [Document(part) for row in rows for part in row.reshape(-1, size)]
+    documents, batch = PackedDocuments(parts), args.rows * args.length
 
     def fit() -> float:
         start = time.perf_counter()
-        history = model.fit(x, y, batch_size=args.rows, shuffle=False, verbose=0)
+        history = model.fit(
+            documents, batch_tokens=batch, length=args.length, verbose=0
+        )
         losses.append(history.history["loss"][-1])
         return time.perf_counter() - start
 
@@ -140,7 +147,7 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     compiling, seconds = fit(), min(fit() for _ in range(args.rounds))
     stats = jax.devices()[0].memory_stats() or {}
     return {
-        "tokens_per_second": x.size / seconds,
+        "tokens_per_second": rows.size / seconds,
         "peak_gb": stats.get("peak_bytes_in_use", 0) / 1e9,
         "first_round_s": compiling,
         "losses": losses,
@@ -163,6 +170,7 @@ def run_side(side: str, args: argparse.Namespace, *more: str) -> dict[str, Any]:
     words = [python, str(script), "--child", side, *more]
     for name in ("shape", "kind", "rows", "length", "steps", "rounds", "scheme"):
         words += [f"--{name}", str(getattr(args, name))]
+    words += ["--documents", str(args.documents)]
     words += ["--folder", str(args.folder), "--state-bits", str(args.state_bits)]
     words += ["--remat"] if args.remat else []
     # Ours is found in this checkout; theirs must not see its folder `datasets`.
@@ -260,8 +268,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--side", dest="sides", default="exburn,trl,liger")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--length", type=int, default=2048)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--documents", type=int, default=1)
     parser.add_argument("--scheme", default="nf4", choices=["int4", "nf4"])
     parser.add_argument("--state-bits", type=int, default=32)
     parser.add_argument("--remat", action="store_true")
@@ -274,6 +283,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quantize", action="store_true")
     args = parser.parse_args()
     args.rows = args.rows or ROWS[args.shape]
+    args.steps = args.steps or STEPS[args.shape]
     if args.out is None and "OUT" in os.environ:
         args.out = Path(os.environ["OUT"]) / "tuning_text.jsonl"
     args.kind = args.kinds

@@ -58,7 +58,7 @@ def plan(
     *,
     batch_tokens: int | None = None,
     length: int | None = None,
-    largest: bool = True,
+    largest: bool | None = None,
     mesh: Any = None,
     layout: Any = None,
     link: Any = None,
@@ -87,7 +87,7 @@ def plan(
             of documents has it. With ``exburn.models.without_weights`` a plan needs no
             weights.
         largest: Whether the largest batch that fits is looked for, which compiles
-            two to five more programs.
+            two to five more programs; by default unless there are ``batch_tokens``.
         mesh, layout: As for ``compile``; those of ``compile`` by default.
         link: How devices reach each other: a ``distribution.step_time.Link``, its name
             (``"nvlink"``, ``"pcie"``, ``"infiniband"``, ``"ethernet"`` …), or bytes a
@@ -126,7 +126,7 @@ def plan(
         kind,
         batch,
         batch_size,
-        largest,
+        tokens is None if largest is None else largest,
         distribution=distribution,
         link=link,
         rate=rate,
