@@ -86,6 +86,12 @@ class PackedRequest:
                 "train_on is said when documents are made: these are already",
                 hint="exburn.text.pack(chats, tokenizer, train_on=…)",
             )
+        if processes.count() > 1:
+            raise ArgumentError(
+                self.op,
+                "packed documents cannot be those of one process of several",
+                hint="Train them in one process, on all of its devices: mesh='fsdp'.",
+            )
         graph = model.graph
         if graph is not None and [len(spec.shape) for spec in graph.inputs] != [2]:
             raise ArgumentError(

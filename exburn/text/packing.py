@@ -192,6 +192,12 @@ class PackedDocuments:
         new.cut = new.dropped = 0
         return new
 
+    def _counts(self, number: Any, most: int | None = None) -> bool:
+        """Whether a document has a token to learn, among the first ``most``."""
+        start, size = self._starts[number], self.lengths[number]
+        end = start + (size if most is None else min(size, most))
+        return bool(self._counted[start + 1 : end].any())
+
     def _fit_into(self, length: int) -> None:
         """Cuts documents that are longer than a row, or leaves them out."""
         longer = self.lengths > length
@@ -209,10 +215,8 @@ class PackedDocuments:
             )
         stays = ~longer
         if self.too_long == "cut":
-            for at in np.flatnonzero(longer):
-                start = self._starts[at]
-                # Of what nothing is counted nothing can be learnt.
-                stays[at] = self._counted[start + 1 : start + length].any()
+            for at in np.flatnonzero(longer):  # of what nothing is counted goes
+                stays[at] = self._counts(at, length)
             self.cut += int((longer & stays).sum())
         self.dropped += int((~stays).sum())
         if not stays.any():
@@ -228,7 +232,18 @@ class PackedDocuments:
 
         Args:
             rows_of_batch: Rows of a batch.
+
+        Raises:
+            DataError: None of the tokens is counted.
         """
+        if not any(self._counts(number) for number in range(len(self))):
+            raise DataError(
+                op,
+                "the loss counts none of the documents' tokens",
+                {"documents": len(self)},
+                hint="The first token of a document is never counted: nothing is "
+                "before it.",
+            )
         batches = -(-self.rows // rows_of_batch)
 
         def read(epoch: int, seed: int | None) -> Iterator[tuple]:

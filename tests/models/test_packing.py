@@ -247,6 +247,9 @@ BAD_CALLS = {
     "a sum": bad("which does not", make=of_one_number),
     "inputs": bad("one input of tokens", make=two_inputs),
     "a split": bad("of 40 documents leaves", DataError, validation_split=0.999),
+    "nothing counted": bad(
+        "counts none", DataError, x=[Document([1, 2], [True, False])]
+    ),
     "the context": bad(
         "longer than a row of 10", DataError, make=short, x=DOCUMENTS, batch_tokens=40
     ),

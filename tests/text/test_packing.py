@@ -130,7 +130,7 @@ BAD_CALLS = {
         "length",
     ),
     "too long": (
-        lambda t: pack(TEXTS, t, 3, cache=False),
+        lambda t: pack([{"prompt": "so", "completion": TEXTS[1]}], t, 3, cache=False),
         DataError,
         "rows cannot be used",
     ),
