@@ -16,10 +16,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import jax
 import numpy as np
 
 from exburn.applications import peft_files
 from exburn.applications.gguf_files import config_of, renamed_tensors
+from exburn.compression.quantization.plan import make_plan
+from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.core import registry
 from exburn.core.checks import check_count
 from exburn.errors import (
@@ -31,6 +34,8 @@ from exburn.errors import (
 )
 from exburn.errors.boundary import api_boundary
 from exburn.models import Model
+from exburn.models.changes import quantize_in_place
+from exburn.models.lora import merged_weights
 from exburn.module.building import (
     are_kept_specs,
     leave_unread,
@@ -38,6 +43,7 @@ from exburn.module.building import (
     place,
 )
 from exburn.module.configuration import given_arguments
+from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
 from exburn.runtime.files.together import changing
@@ -225,7 +231,9 @@ class Pretrained(Model):
 
     # ------------------------------------------------------------------ reading
     @classmethod
-    def from_pretrained(cls, source: Any, *, dtype: Any = None, **changes: Any) -> Self:
+    def from_pretrained(
+        cls, source: Any, *, dtype: Any = None, quantize: Any = None, **changes: Any
+    ) -> Self:
         """The model of a folder with ``config.json`` and weights.
 
         One tensor after another is read, and no first weights are drawn: the memory
@@ -234,21 +242,27 @@ class Pretrained(Model):
         Args:
             source: The folder, or ``"user/model"`` on a hub, ``"user/model@revision"``.
             dtype: Precision policy; by default that of the weights in the file.
+            quantize: A mode of ``model.quantize`` that needs no data, such as
+                ``"int4"``, or its configuration: each weight is stored in few bits as
+                soon as it is read, so that there is never more than one as floats.
             **changes: Arguments of the constructor that ``config.json`` is not to
                 decide. With another number of ``classes`` the classifier is new.
 
         Raises:
             FileFormatError: The folder is of another family, damaged, or lacks weights.
             ShapeError: A weight has another shape.
+            ArgumentError: ``quantize`` is none of those.
             MissingFileError: There is no such folder, or a file is missing in it.
             DataError: The hub does not have it, or cannot be reached.
             MissingDependencyError: A hub's name needs ``huggingface_hub``.
         """
         op = f"{cls.__name__}.from_pretrained"
+        if quantize is not None:
+            _packing(quantize, op)  # before anything is read
         folder = local_source(source, op)
         if not os.path.isdir(folder):
             if is_gguf(folder, op):
-                return cls._of_gguf(folder, op, dtype, changes)
+                return cls._of_gguf(folder, op, dtype, quantize, changes)
             raise ArgumentError(
                 op,
                 f"{os.fspath(folder)!r} is a file, which does not tell the sizes",
@@ -263,7 +277,8 @@ class Pretrained(Model):
                 files[name], texts[name] = read_json(folder / name, op)
         path, told = find_weights(folder, op), _Told(config, text, files, texts)
         with open_source(path, op) as stored:
-            return cls._of_description(told, path, stored, op, dtype, changes)
+            options = {"dtype": dtype, "quantize": quantize, "changes": changes}
+            return cls._of_description(told, path, stored, op, **options)
 
     @classmethod
     def _check_mine(cls, config: Mapping[str, Any], path: Path, op: str) -> None:
@@ -281,7 +296,9 @@ class Pretrained(Model):
             )
 
     @classmethod
-    def _of_gguf(cls, path: Path, op: str, dtype: Any, changes: dict[str, Any]) -> Self:
+    def _of_gguf(
+        cls, path: Path, op: str, dtype: Any, quantize: Any, changes: dict[str, Any]
+    ) -> Self:
         """The model of a GGUF file, and its tokenizer where it can be held.
 
         Raises:
@@ -294,7 +311,8 @@ class Pretrained(Model):
                 _Told(config, _json(config)),
                 renamed_tensors(file, config, op),
             )
-            model = cls._of_description(told, path, stored, op, dtype, changes)
+            options = {"dtype": dtype, "quantize": quantize, "changes": changes}
+            model = cls._of_description(told, path, stored, op, **options)
             model.tokenizer = gguf_tokenizer(file.facts, op)
         return model
 
@@ -305,7 +323,9 @@ class Pretrained(Model):
         path: Path,
         stored: WeightSource,
         op: str,
+        *,
         dtype: Any,
+        quantize: Any,
         changes: dict[str, Any],
     ) -> Self:
         """The model that JSON files describe, with the weights of a file.
@@ -313,7 +333,7 @@ class Pretrained(Model):
         Args:
             path: The file, for errors.
             stored: Its tensors.
-            dtype, changes: As of ``from_pretrained``.
+            dtype, quantize, changes: As of ``from_pretrained``.
         """
         arguments = cls.arguments_of(told.config, told.files)
         sizes = cls.sizes_of(arguments)
@@ -335,8 +355,10 @@ class Pretrained(Model):
             model = cls._of_folder(arguments, op, changed=bool(changes))
         if are_kept_specs():  # it is only planned
             leave_unread(model)
-            return model
-        model._take(path, stored, op, told, classes="classes" in changes)
+            return model if quantize is None else model.quantize(config=quantize)
+        packing = None if quantize is None else _packing(quantize, op)
+        options = {"classes": "classes" in changes, "packing": packing}
+        model._take(path, stored, op, told, **options)
         return model
 
     @classmethod
@@ -370,6 +392,7 @@ class Pretrained(Model):
         description: _Told,
         *,
         classes: bool,
+        packing: QuantizationSettings | None = None,
     ) -> None:
         """Gives the weights their values; those that the file may lack are drawn."""
         own = {name: w for name, w, _ in iter_weights(self, carried=False)}
@@ -379,7 +402,10 @@ class Pretrained(Model):
         names = _fitting(path, op, shapes, renamed.shapes, self.fresh, classes)
         self._check_tied(path, stored, renamed, op)
         with self._on_device():
-            fill(path, own, renamed, names)
+            if packing is None:
+                fill(path, own, renamed, names)
+            else:
+                _fill_packed(self, path, own, renamed, names, packing)
         materialize(self)
         place(self)
         extra = {
@@ -464,7 +490,12 @@ class Pretrained(Model):
 
     # ------------------------------------------------------------------ writing
     def save_pretrained(
-        self, folder: Any, *, style: str | None = None, max_shard_size: Any = "5GB"
+        self,
+        folder: Any,
+        *,
+        style: str | None = None,
+        max_shard_size: Any = "5GB",
+        merge: bool = False,
     ) -> Path:
         """Writes ``config.json`` and ``model.safetensors`` as other libraries do.
 
@@ -478,12 +509,16 @@ class Pretrained(Model):
             folder: The folder, which is made if need be.
             style: One of ``styles``; by default that of the folder that it comes from.
             max_shard_size: Size from which on the tensors go into several files.
+            merge: Whether weights in few bits are written as floats, and weights with
+                the active adapter as their sum; in the folder's dtype. The model stays
+                as it is. One weight after another is made.
 
         Returns:
             The file of weights, or the index of several.
 
         Raises:
-            ArgumentError: The model has weights that no rule is for, as adapters.
+            ArgumentError: The model has weights that no rule is for, as adapters and
+                weights in few bits without ``merge``.
             SaveError: The system refuses.
         """
         op = "save_pretrained"
@@ -501,7 +536,8 @@ class Pretrained(Model):
         )
         if source is not None and alike:
             rules = rules.written_as(source.names)
-            forms = {"dtypes": source.dtypes, "extra": self._extra(source)}
+            extra = self._extra(source, self._weights(merge, origin))
+            forms = {"dtypes": source.dtypes, "extra": extra}
             metadata = source.metadata
         target = Path(folder)
         try:
@@ -509,14 +545,14 @@ class Pretrained(Model):
         except OSError as error:
             reason = f"the folder {os.fspath(folder)!r} cannot be made"
             raise ArgumentError(op, reason, {"cause": error}) from error
-        weights = {name: w for name, w, _ in iter_weights(self, carried=False)}
+        weights = self._weights(merge, origin)
         if lost := [name for name in weights if not rules.knows(name)]:
             raise ArgumentError(
                 op,
                 "the folder's names have none for some of the weights",
                 {"weights": ", ".join(lost[:4])},
-                hint="model.merge_lora() makes adapters a part of the weights, "
-                "model.save_adapter(folder) writes them alone. "
+                hint="save_pretrained(folder, merge=True) writes adapters and weights "
+                "in few bits as plain weights, save_adapter(folder) an adapter alone. "
                 "model.save(path) writes any model.",
             )
         tensors = ForeignTensors(weights, rules, **forms)
@@ -533,13 +569,23 @@ class Pretrained(Model):
                     changes.write(file, text.encode())
         return target / name
 
-    def _extra(self, origin: _Origin) -> dict[str, np.ndarray]:
+    def _weights(self, merge: bool, origin: _Origin | None) -> dict[str, Any]:
+        """The weights to write, by path."""
+        if not merge:
+            return {name: w for name, w, _ in iter_weights(self, carried=False)}
+        dtypes = {} if origin is None else origin.dtypes
+        return merged_weights(
+            self, _common_dtype((dtype, ()) for dtype in dtypes.values())
+        )
+
+    def _extra(
+        self, origin: _Origin, weights: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
         """The tensors that no weight was made of; copies of a weight follow it."""
         extra = dict(origin.extra)
         if self.tied is None:
             return extra
         pattern, path = self.tied
-        weights = {name: w for name, w, _ in iter_weights(self, carried=False)}
         for name, array in origin.extra.items():
             if re.fullmatch(pattern, name):
                 extra[name] = np.asarray(weights[path]).astype(array.dtype)
@@ -599,6 +645,55 @@ class Pretrained(Model):
             return registry.serialize(
                 {k: v for k, v in config.items() if k != "weights"}
             )
+
+
+def _packing(quantize: Any, op: str) -> QuantizationSettings:
+    """The settings by which weights are stored as they are read.
+
+    Raises:
+        ArgumentError: They store nothing in few bits, or choose weights on data.
+    """
+    named = isinstance(quantize, str)
+    settings = QuantizationSettings.of(
+        quantize if named else None, config=None if named else quantize, op=op
+    )
+    if settings.casts or settings.uses_calibration:
+        raise ArgumentError(
+            op,
+            f"quantize={settings.dtype!r} is no way to store weights as they are read",
+            hint="dtype='bfloat16' is for a shorter dtype; gptq and awq need the model "
+            "and data: model.quantize(config=…).",
+        )
+    return settings
+
+
+def _fill_packed(
+    model: Any,
+    path: Path,
+    own: Mapping[str, Any],
+    source: RenamedSource,
+    names: list[str],
+    packing: QuantizationSettings,
+) -> None:
+    """Gives weights their values, those of a plan in few bits, one after another."""
+    with registry.reading_file():  # no first weights
+        plan = make_plan(model, packing, set(layer_paths(model)), op="from_pretrained")
+    schemes = {
+        f"{target.path}/{name}": scheme
+        for target in plan.targets
+        for name, scheme in target.schemes.items()
+    }
+    fill(path, own, source, [name for name in names if name not in schemes])
+    packed = [name for name in names if name in schemes]
+    source.verify(packed)
+    rounded: dict[str, dict[str, tuple]] = {}
+    for name, array in source.each(packed):
+        layer, _, attribute = name.rpartition("/")
+        scheme, quantizer = schemes[name], packing.quantizer
+        parts = scheme.encode_by(quantizer, array) if quantizer else None
+        parts = scheme.encode(array) if parts is None else parts
+        rounded.setdefault(layer, {})[attribute] = tuple(map(jax.device_put, parts))
+    quantize_in_place(model, plan, rounded=rounded)
 
 
 def _kind(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -730,13 +825,17 @@ def architecture(config: Mapping[str, Any]) -> str:
 
 
 @api_boundary
-def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
+def from_pretrained(
+    source: Any, *, dtype: Any = None, quantize: Any = None, **changes: Any
+) -> Any:
     """The model of a folder with ``config.json`` and weights, of any known family.
 
     Args:
         source: The folder, or ``"user/model"`` on a hub, ``"user/model@revision"``; or
             a GGUF file of a decoder.
         dtype: Precision policy; by default that of the weights in the file.
+        quantize: A mode of ``model.quantize``, such as ``"int4"``, or its
+            configuration: weights are stored in few bits as they are read.
         **changes: Arguments of the family's class that are to be others, such as
             ``classes=3``.
 
@@ -772,7 +871,8 @@ def from_pretrained(source: Any, *, dtype: Any = None, **changes: Any) -> Any:
         )
     for family in Pretrained.families:
         if family.is_mine(config):
-            return family.from_pretrained(folder, dtype=dtype, **changes)
+            options = {"dtype": dtype, "quantize": quantize}
+            return family.from_pretrained(folder, **options, **changes)
     families = ", ".join(family.__name__ for family in Pretrained.families)
     raise FileFormatError(
         op,

@@ -35,7 +35,9 @@ class TextModel(Pretrained):
     """
 
     @classmethod
-    def from_pretrained(cls, source: Any, *, dtype: Any = None, **changes: Any) -> Self:
+    def from_pretrained(
+        cls, source: Any, *, dtype: Any = None, quantize: Any = None, **changes: Any
+    ) -> Self:
         """The model of a folder with ``config.json`` and weights, and its tokenizer.
 
         Args: as of ``Pretrained.from_pretrained``.
@@ -46,7 +48,9 @@ class TextModel(Pretrained):
             DataError: The hub does not have it, or cannot be reached.
         """
         folder = Path(local_source(source, f"{cls.__name__}.from_pretrained"))
-        model = super().from_pretrained(folder, dtype=dtype, **changes)
+        model = super().from_pretrained(
+            folder, dtype=dtype, quantize=quantize, **changes
+        )
         if (folder / TOKENIZER).is_file():
             model.tokenizer = Tokenizer.load(folder, lazy=True)
         return model

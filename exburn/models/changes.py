@@ -203,18 +203,20 @@ def quantize_in_place(
     plan: QuantizationPlan,
     frozen: list[str] | None = None,
     calibration: Any = None,
+    rounded: Any = None,
 ) -> tuple[str, ...]:
     """Carries a plan out and records it.
 
     Args:
         frozen: Paths of weights that are not trained beside packed ones; all if None.
         calibration: What weights are chosen on, if they are.
+        rounded: Parts of weights that were rounded already, by layer and name.
 
     Returns:
         The places of activations that have no range: see ``settle``.
     """
     if calibration is None:
-        carry_out(plan)
+        carry_out(plan, rounded)
     else:
         calibrate(model, plan, calibration)
     unrounded = settle(model)

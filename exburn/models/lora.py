@@ -20,6 +20,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from flax import nnx
 
@@ -493,6 +494,65 @@ def _merging(model: Any) -> Iterator[tuple[str, Any]]:
 
 def _digest(weight: Any) -> bytes:
     return hashlib.sha256(np.ascontiguousarray(weight.get_value()).tobytes()).digest()
+
+
+class MergedWeight:
+    """A weight as it would be without adapters and few bits, made when it is read.
+
+    Args:
+        layer: The layer, which stays as it is.
+        attribute: The weight's.
+        dtype: What it is read in.
+    """
+
+    def __init__(self, layer: Any, attribute: str, dtype: Any):
+        self._layer, self._attribute, self.dtype = layer, attribute, np.dtype(dtype)
+        self.shape = tuple(getattr(layer, attribute).shape)
+
+    def get_raw_value(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype; nothing is computed."""
+        return jax.ShapeDtypeStruct(self.shape, self.dtype)
+
+    def get_value(self) -> Any:
+        """The weight with the term of the active adapter."""
+        value = getattr(self._layer, self._attribute).get_value().astype("float32")
+        term = getattr(self._layer, "_low_rank", None)
+        if term is not None and term.attribute == self._attribute:
+            mask, hide = mask_of(self._layer, self._attribute), None
+            if mask is not None:
+                hide = functools.partial(_hide, mask.get_value())
+            weights = term.weights(self._layer).items()
+            value = term.add_to(value, {k: w.get_value() for k, w in weights}, hide)
+        return value.astype(self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self.get_value(), dtype=dtype)
+
+
+def merged_weights(model: Any, dtype: Any = None) -> dict[str, Any]:
+    """The weights by path, as of a model without adapters and few bits.
+
+    Args:
+        dtype: Of weights that are merged; that of the exact weight if None.
+    """
+    merged: dict[str, Any] = {}
+    parts: set[str] = set()
+    for path, layer in layer_paths(model).items():
+        term = getattr(layer, "_low_rank", None)
+        for name, value in vars(layer).items():
+            packed = isinstance(value, QuantizedWeight)
+            if packed or (term is not None and term.attribute == name):
+                place = f"{path}/{name}"
+                kind = dtype or (value.dtype if packed else exact_weight(value).dtype)
+                merged[place] = MergedWeight(layer, name, kind)
+                if packed:
+                    parts |= {f"{place}/{part}" for part in value.scheme.parts}
+    others = {
+        path: weight
+        for path, weight, _ in iter_weights(model, carried=False)
+        if path not in parts and not weight.get_metadata().get("lora")
+    }
+    return others | merged
 
 
 def _hide(mask: Any, value: Any) -> Any:

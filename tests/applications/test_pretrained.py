@@ -222,7 +222,7 @@ def test_what_is_wrong_is_told(folder, tmp_path, monkeypatch):
         BERT.from_pretrained(folder).save_pretrained(tmp_path, style="timm")
     adapted = BERT.from_pretrained(folder)
     adapted.add_lora(rank=2)
-    with pytest.raises(ArgumentError, match=r"lora_a.*\n.*merge_lora"):
+    with pytest.raises(ArgumentError, match=r"lora_a.*\n.*merge=True"):
         adapted.save_pretrained(tmp_path)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingDependencyError, match=r"exburn\[hub\]"):

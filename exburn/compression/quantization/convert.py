@@ -39,10 +39,16 @@ from exburn.module.traversal import iter_weights
 from exburn.module.variable import exact_weight
 
 
-def carry_out(plan: QuantizationPlan) -> None:
-    """Exchanges weights and policies of the plan's layers, in place."""
+def carry_out(
+    plan: QuantizationPlan, rounded: dict[str, dict[str, tuple]] | None = None
+) -> None:
+    """Exchanges weights and policies of the plan's layers, in place.
+
+    Args:
+        rounded: Parts of weights that were rounded already, by layer and name.
+    """
     for target in plan.targets:
-        exchange(target, plan.settings)
+        exchange(target, plan.settings, (rounded or {}).get(target.path))
 
 
 def exchange(

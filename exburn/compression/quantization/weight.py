@@ -71,7 +71,7 @@ class QuantizedWeight(ReadWeight):
     def __init__(self, weight: Weight, scheme: Scheme, parts: Any = None):
         self.scheme = scheme
         raw: Any = weight.get_raw_value()
-        if isinstance(raw, jax.ShapeDtypeStruct):
+        if isinstance(raw, jax.ShapeDtypeStruct) and parts is None:
             parts = [jax.ShapeDtypeStruct(*spec) for spec in scheme.parts.values()]
         else:
             parts = map(jax.device_put, scheme.encode(raw) if parts is None else parts)
