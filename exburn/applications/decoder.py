@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from exburn.applications.decoder_network import DecoderOptions, decoder_network
 from exburn.applications.families import FAMILIES, Family
@@ -14,6 +14,8 @@ from exburn.applications.generation_files import (
     generation_of,
 )
 from exburn.applications.text_model import TextModel
+from exburn.core import registry
+from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, unknown_name
@@ -164,8 +166,18 @@ class Decoder(TokenScorer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        config.pop("trainable", None)  # no option: files tell what is frozen
+        config.pop("trainable", None)  # no option; what is frozen is told elsewhere
+        if "family" in config:  # all, whatever the family's are by default
+            with registry.leaving_functions():
+                config |= registry.serialize(vars(self.options))
         return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        if is_foreign(cls) or "input_layers" in config:
+            return super().from_config(config, custom_objects)
+        with registry.custom_objects(custom_objects):  # also what is None or False
+            return cls(**{key: registry.deserialize(config[key]) for key in config})
 
     # ------------------------------------------------------------------ folders
     @classmethod

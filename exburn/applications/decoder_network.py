@@ -113,12 +113,15 @@ class DecoderOptions:
             check_choice(_OP, "query_key_norm", self.query_key_norm, names)
         for name in ("window_layers", "rope_layers", "expert_layers"):
             value = getattr(self, name)
-            if value is not None and len(value) != self.layers:
+            if value is None:
+                continue
+            if len(value) != self.layers:
                 raise ArgumentError(
                     _OP,
                     f"{name} must have an entry for each of {self.layers} layers, "
                     f"received {len(value)}",
                 )
+            object.__setattr__(self, name, tuple(map(bool, value)))
 
     def has_experts(self, layer: int) -> bool:
         """Whether the network of a layer is a mixture of experts."""

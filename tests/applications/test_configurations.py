@@ -127,6 +127,7 @@ HARMLESS = {
     ("pretrained_cfg", "num_classes"),
     ("rope_theta",),
     ("query_pre_attn_scalar",),
+    ("decoder_sparse_step",),  # no size
     ("rope_scaling", "original_max_position_embeddings"),
 }
 
