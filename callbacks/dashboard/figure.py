@@ -44,8 +44,7 @@ class LiveFigure:
         if (eta := state.eta) is not None:
             second.append(f"ETA {duration_text(eta)}")
         if (rate := state.rate) is not None:
-            unit = "samples/s" if state.batch_size else "steps/s"
-            second.append(f"{rate_text(rate)} {unit}")
+            second.append(f"{rate_text(rate)} {state.unit}/s")
         second += [state.device, *state.gauges]
         third = [f"{name} {value_text(v)}" for name, v in list(state.logs.items())[:6]]
         rows = (first, second, third)

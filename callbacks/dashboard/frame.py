@@ -102,8 +102,7 @@ def _head(state: DashboardState, width: int, plain: bool) -> list[Line]:
     lines.append(_progress(state, width, plain))
     facts = []
     if (rate := state.rate) is not None:
-        unit = "samples/s" if state.batch_size else "steps/s"
-        facts.append(f"{rate_text(rate)} {unit}")
+        facts.append(f"{rate_text(rate)} {state.unit}/s")
     if state.data_wait is not None and state.data_wait >= 0.05:
         facts.append(f"data wait {state.data_wait:.0%}")
     facts += state.gauges

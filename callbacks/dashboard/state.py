@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.callbacks.contract.amounts import amount_of_step
 from exburn.core.printing import size_text
 from exburn.errors import printable
 from exburn.visualization.curves import Curve, Panel, Point, thin
@@ -59,8 +60,7 @@ class DashboardState:
         self.phase = "starting"
         self.epochs: int | None = None
         self.steps: int | None = None
-        self.batch_size: int | None = None
-        self.samples: int | None = None
+        self.step_size, self.unit = 0.0, "steps"
         self.epoch = self.step = 0
         self.logs: dict[str, Any] = {}
         self.gauges: list[str] = []
@@ -79,7 +79,7 @@ class DashboardState:
     def plan(self, params: Mapping[str, Any]) -> None:
         """Takes what the run was called with."""
         self.epochs, self.steps = params.get("epochs"), params.get("steps")
-        self.batch_size, self.samples = params.get("batch_size"), params.get("samples")
+        self.step_size, self.unit = amount_of_step(params)
 
     def begin_epoch(self, epoch: int) -> None:
         self.epoch, self.step, self.phase = epoch, 0, "training"
@@ -87,7 +87,7 @@ class DashboardState:
     def advance(self, step: int, logs: Mapping[str, Any]) -> None:
         """Notes that so many steps of the epoch are done."""
         now = self._clock()
-        self._rows += (step - self.step) * (self.batch_size or 1)
+        self._rows += (step - self.step) * (self.step_size or 1)
         self.step, self.phase = step, "training"
         self.logs = dict(logs)
         self._marks.append((now, self._rows))
@@ -177,8 +177,7 @@ class DashboardState:
             if curves:
                 panels.append(Panel(name, tuple(curves)))
         if len(self._rates.points) > 1:
-            unit = "samples/s" if self.batch_size else "steps/s"
-            panels.append(Panel(unit, (Curve("", self._rates.points),)))
+            panels.append(Panel(f"{self.unit}/s", (Curve("", self._rates.points),)))
         return panels
 
     def table(self) -> tuple[list[str], list[tuple[float, list[str]]]]:

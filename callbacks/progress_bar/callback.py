@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from exburn.callbacks.contract import Callback, CallbackList
+from exburn.callbacks.contract.amounts import amount_of_step
 from exburn.callbacks.contract.every import Every, check_every
 from exburn.callbacks.progress_bar.layout import Line
 from exburn.callbacks.progress_bar.view import ProgressView, choose_view
@@ -243,7 +244,7 @@ class _Meter:
         self.label, self.epoch, self.compiling = label, epoch, ""
         self.width = width
         self.total = params.get("steps") or steps
-        self.batch_size = params.get("batch_size")
+        self.size, self.unit = amount_of_step(params)
         self.samples = params.get("samples")
         self.step = 0
         self.validated = 0
@@ -296,7 +297,8 @@ class _Meter:
         if not (pace := self._pace(interim)):
             return ""
         samples, steps = pace
-        return f"{_rate(samples)} samples/s" if samples else f"{_rate(steps)} steps/s"
+        rate = samples if samples else steps
+        return f"{_rate(rate)} {self.unit if samples else 'steps'}/s"
 
     def _is_steady(self) -> bool:
         return self.first is not None and self.first[0] < self.step
@@ -313,8 +315,8 @@ class _Meter:
         samples = self._samples(self.step) - self._samples(start_step)
         return samples / seconds, steps / seconds
 
-    def _samples(self, step: int) -> int:
-        count = step * (self.batch_size or 0)
+    def _samples(self, step: int) -> float:
+        count = step * self.size
         return count if self.samples is None else min(count, self.samples)
 
 

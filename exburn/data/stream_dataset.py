@@ -52,6 +52,7 @@ class StreamDataset:
         options: What the model takes, as far as it is known.
         digest: Of all that the batches are made of, where the source knows it: what a
             run that is taken up compares.
+        tokens: Tokens of an epoch, where rows are of those and somebody counted them.
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
@@ -80,6 +81,7 @@ class StreamDataset:
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
         self.digest: str | None = None
+        self.tokens: int | None = None
         self._factory, self._release = factory, release
         self.check: Callable[[tuple], None] | None = None
         self._source: Iterator | None = None  # the only iterator, if not reiterable
@@ -168,6 +170,7 @@ class StreamDataset:
             op=self.op,
         )
         dataset.first_epoch, dataset.digest = self.first_epoch, self.digest
+        dataset.tokens = self.tokens
         dataset.earlier, self.earlier = self.earlier, 0
         return dataset
 

@@ -23,7 +23,12 @@ from exburn.models.options import (
 )
 from exburn.models.output_kinds import output_kinds
 from exburn.models.packing import packed_request
-from exburn.models.preparing import exits, guard_run, spans_processes
+from exburn.models.preparing import (
+    exits,
+    guard_run,
+    spans_processes,
+    tokens_of_step,
+)
 from exburn.models.saving import warmup_config
 from exburn.models.session import require_trainer
 from exburn.module.building import require_built
@@ -268,6 +273,7 @@ def _callbacks_of_fit(
             "validation": data.validation is not None,
             "metrics": preparer.names,
             **_own_choices(model),
+            **tokens_of_step(data.dataset),
             **({} if request.packing is None else {"packing": request.packing}),
         },
     )

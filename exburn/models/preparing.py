@@ -241,6 +241,7 @@ def make_callback_list(
         "verbose": verbose,
         "validation": False,
         "metrics": model._training_session.objective.names,
+        **tokens_of_step(dataset),
     }
     bars = [ProgressBar(verbose)] if verbose else []
     for bar in bars:
@@ -248,6 +249,12 @@ def make_callback_list(
     listed = CallbackList([*user.callbacks, *bars], model=model, params=params)
     listed.set_together(spans_processes(model))
     return listed
+
+
+def tokens_of_step(dataset: Any) -> dict[str, float]:
+    """What callbacks are told of rows of tokens: how many a step has, on average."""
+    tokens, batches = getattr(dataset, "tokens", None), getattr(dataset, "batches", 0)
+    return {"tokens_of_step": tokens / batches} if tokens and batches else {}
 
 
 def spans_processes(model: Network) -> bool:

@@ -260,7 +260,7 @@ class PackedDocuments:
             name="set of packed documents",
             op=op,
         )
-        stream.digest = self.digest
+        stream.digest, stream.tokens = self.digest, self.tokens
         return stream
 
     def _pack(

@@ -87,7 +87,8 @@ def test_batches_of_other_sizes_measure_the_same():
 
 def test_the_line_that_fit_prints(capsys):
     llama().fit(PACKED, batch_tokens=96, verbose=2)
-    first = capsys.readouterr().out.splitlines()[0]
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert " tokens/s" in last and "samples/s" not in last
     rows, share = PACKED.rows, PACKED.fill_rate
     assert first == f"40 documents: {PACKED.tokens:,} tokens, {rows} rows of 24, " + (
         f"{share:.1%} filled"
