@@ -1,6 +1,6 @@
 """What ``model.plan(batch_tokens=…)`` says, beside the peak of memory that is used.
 
-    python benchmarks/plan.py [--case lora-1B,qlora-1B,full-small] [--remat]
+    python benchmarks/plan.py [--case lora-1B,qlora-1B,full-small] [--remat blocks]
 
 Each case runs in a process of its own, which plans a model without weights, makes it,
 trains some steps of packed rows, and reads the device's ``peak_bytes_in_use``. A peak
@@ -40,18 +40,16 @@ SCHEME, STEPS = "nf4", 4
 SHAPES["small"] = SMALL
 
 
-def prepare(model: Any, kind: str, remat: bool) -> Any:
+def prepare(model: Any, kind: str, remat: str | None) -> Any:
     import exburn
 
     if kind != "full":
         model.add_lora(RANK, filter=["block_*"])
-    if remat:
-        model.remat("block_*")
-    model.compile(exburn.optimizers.AdamW(RATE, weight_decay=0.0))
+    model.compile(exburn.optimizers.AdamW(RATE, weight_decay=0.0), remat=remat)
     return model
 
 
-def measure(case: str, folder: Path, remat: bool) -> dict[str, Any]:
+def measure(case: str, folder: Path, remat: str | None) -> dict[str, Any]:
     import jax
 
     import exburn
@@ -119,7 +117,7 @@ def run(words: list[str], limit: float) -> dict[str, Any] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--case", default="lora-1B,qlora-1B,full-small")
-    parser.add_argument("--remat", action="store_true")
+    parser.add_argument("--remat", choices=["blocks", "offload"])
     parser.add_argument("--limit", type=float, default=150.0)
     parser.add_argument("--child", nargs=2)
     parser.add_argument("--quantize", nargs=2)
@@ -137,7 +135,7 @@ def main() -> None:
             shape, kind, _ = CASES[case]
             if kind == "qlora":
                 run(["--quantize", shape, folder], args.limit)
-            more = ["--remat"] if args.remat else []
+            more = ["--remat", args.remat] if args.remat else []
             result = run(["--child", case, folder, *more], args.limit)
             print(json.dumps(result), flush=True)
             if "OUT" in os.environ:

@@ -13,10 +13,11 @@ steps, in which programs are compiled, is not measured. Lines of JSON go to the 
 
 Sides (``--side``): ``exburn``; ``trl`` (SFTTrainer and peft); ``liger``, the same with
 liger-kernel. Without trl there is ``torch``, a loop by hand over transformers and peft,
-which the lines then say. What cannot be imported is told, and left out. ``--remat``
-computes activations again on all sides (``model.remat`` of the blocks, gradient
-checkpointing). QLoRA is int4 or ``--scheme nf4`` on ours, and bitsandbytes' NF4 with
-double quantization on theirs; embeddings and head stay in bfloat16 on both.
+which the lines then say. What cannot be imported is told, and left out. ``--remat
+blocks`` computes activations again on all sides (``compile(remat="blocks")``, gradient
+checkpointing); with ``--remat offload`` ours keeps what goes into blocks on the host.
+QLoRA is NF4 or ``--scheme int4`` on ours, and bitsandbytes' NF4 with double
+quantization on theirs; embeddings and head stay in bfloat16 on both.
 
 Peak memory of ours is the allocator's ``peak_bytes_in_use`` in the process that trains,
 which reads quantized weights from a file that another process wrote; of theirs
@@ -124,11 +125,9 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
         model = model_of(args.shape)
     if args.kind != "full":
         model.add_lora(RANK, filter=["block_*"])
-    if args.remat:
-        remat_blocks(model)
     bits = {"state_bits": 8} if args.state_bits == 8 else {}
     optimizer = exburn.optimizers.AdamW(RATE, weight_decay=0.0, **bits)
-    model.compile(optimizer)
+    model.compile(optimizer, remat=args.remat)
     vocabulary = SHAPES[args.shape]["vocabulary_size"]
     rows = tokens_of(vocabulary, args.rows * args.steps, args.length)
     size = args.length // args.documents
@@ -156,11 +155,6 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def remat_blocks(model: Any) -> None:
-    """Only what goes into a layer is kept of it."""
-    model.remat("block_*")
-
-
 # ---------------------------------------------------------------------- both
 def run_side(side: str, args: argparse.Namespace, *more: str) -> dict[str, Any]:
     """The result of one side, in a process of its own."""
@@ -172,7 +166,7 @@ def run_side(side: str, args: argparse.Namespace, *more: str) -> dict[str, Any]:
         words += [f"--{name}", str(getattr(args, name))]
     words += ["--documents", str(args.documents)]
     words += ["--folder", str(args.folder), "--state-bits", str(args.state_bits)]
-    words += ["--remat"] if args.remat else []
+    words += ["--remat", args.remat] if args.remat else []
     # Ours is found in this checkout; theirs must not see its folder `datasets`.
     root = str(here.parents[1])
     paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
@@ -273,7 +267,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--documents", type=int, default=1)
     parser.add_argument("--scheme", default="nf4", choices=["int4", "nf4"])
     parser.add_argument("--state-bits", type=int, default=32)
-    parser.add_argument("--remat", action="store_true")
+    parser.add_argument("--remat", choices=["blocks", "offload"])
     parser.add_argument("--equal", action="store_true")
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--limit", type=float, default=LIMIT)

@@ -193,7 +193,7 @@ def train_by_trl(args: Any, liger: bool) -> dict[str, Any]:
             optim="adamw_torch" if args.equal else "adamw_torch_fused",
             bf16=not args.equal,
             use_cpu=not CUDA,
-            gradient_checkpointing=args.remat,
+            gradient_checkpointing=args.remat is not None,
             use_liger_kernel=liger,
             dataset_kwargs={"skip_prepare_dataset": True},
             max_length=None,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
 from exburn import optimizers
 from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_count
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, unknown_name
 from exburn.models.network import Network
 from exburn.models.options import (
     set_options,
@@ -67,6 +69,7 @@ def compile(
     layout: Any = None,
     unroll: int | str = "auto",
     join_batches: int | str = "auto",
+    remat: str | None = None,
 ) -> None:
     """Sets what the model is trained with. Nothing is compiled yet.
 
@@ -114,6 +117,10 @@ def compile(
         unroll: Steps compiled into one turn of a chunk's loop; ``"auto"`` chooses.
         join_batches: How many batches of arrays ``evaluate`` and ``predict`` run as
             one, where the results are the same; ``"auto"`` chooses, 1: never.
+        remat: ``"blocks"``: of equal blocks in a row (four or more) only what goes into
+            them is kept for the gradient, and the rest is computed again. On a GPU
+            ``"offload"``: that waits in the host's memory. ``model.remat`` has single
+            layers computed again.
 
     Raises:
         UnknownNameError: An unknown optimizer, loss or metric.
@@ -126,6 +133,7 @@ def compile(
     unroll = _check_steps("unroll", unroll)
     join_batches = _check_steps("join_batches", join_batches)
     eager = is_eager(run_eagerly) or is_eager(jit_compile, "jit_compile")
+    _check_remat(self, remat, eager)
     seed = _check_seed(seed)
     metrics = with_accuracy(metrics) if accuracy else metrics
     parts = _parts_of(self, loss, loss_weights, metrics, weighted_metrics, accumulate)
@@ -166,11 +174,36 @@ def compile(
         steps_per_execution=steps_per_execution,
         unroll=unroll,
         join_batches=join_batches,
+        remat=remat,
     )
     if before is not None:
         run.trainer.take_over(before)
     if device is not None:
         self.to_device(device)
+
+
+def _check_remat(model: Network, remat: Any, eager: bool) -> None:
+    """Raises unless blocks can be computed again so."""
+    if remat is None:
+        return
+    if remat not in ("blocks", "offload"):
+        raise unknown_name("remat", remat, ("blocks", "offload"), op="compile")
+    reason = None
+    if eager:
+        reason = "operation by operation there is no program of blocks"
+    elif overrides(model, "train_step"):
+        reason = "the model's train_step takes its gradients itself"
+    elif remat == "offload" and jax.default_backend() != "gpu":
+        reason = (
+            "'offload' moves activations from a GPU to the host's memory, and there is "
+            "no GPU"
+        )
+    if reason is not None:
+        raise ArgumentError(
+            "compile",
+            f"remat={remat!r} cannot be had: {reason}",
+            hint="remat='blocks', or none.",
+        )
 
 
 def count_by_tokens(model: Network) -> None:

@@ -179,6 +179,7 @@ def compile_arguments(model: Network) -> dict[str, Any] | None:
         "steps_per_execution": run.preparer.steps_per_execution,
         "unroll": run.preparer.program_cache.asked_unroll,
         "join_batches": run.preparer.join_batches,
+        "remat": run.preparer.program_cache.remat,
         "check_numerics": run.check_numerics,
         "warmup": run.warmup,
         "device": run.device,

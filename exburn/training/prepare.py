@@ -41,6 +41,7 @@ class Preparer:
         steps_per_execution: Steps of a chunk, or ``"auto"``.
         unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
         join_batches: Batches that evaluation and prediction run as one, or ``"auto"``.
+        remat: As of ``compile``.
 
     Attributes:
         splitter: Builds and splits the module; its numbers that are arguments.
@@ -62,12 +63,13 @@ class Preparer:
         unroll: int | str = "auto",
         join_batches: int | str = "auto",
         eager: bool = False,
+        remat: str | None = None,
     ):
         self.holder, self.objective = holder, objective or Objective()
         self.steps_per_execution, self.join_batches = steps_per_execution, join_batches
         self.splitter, self.passes = Splitter(holder), ForwardCache(holder)
         self.program_cache = ProgramCache(
-            holder, self.splitter, self.passes, unroll=unroll, eager=eager
+            holder, self.splitter, self.passes, unroll=unroll, eager=eager, remat=remat
         )
         self.custom: CustomSteps | None = None
         self.readings: Readings | None = None

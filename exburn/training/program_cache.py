@@ -42,9 +42,10 @@ class ProgramCache:
         *,
         unroll: int | str,
         eager: bool,
+        remat: str | None = None,
     ):
         self._holder, self._splitter, self._passes = holder, splitter, passes
-        self.asked_unroll, self.eager = unroll, eager
+        self.asked_unroll, self.eager, self.remat = unroll, eager, remat
         self.trace_counts: Counter[str] = Counter()
         self.compilations = CompileLog(holder.tell_compiled)
         self.variant: Any = None
@@ -84,6 +85,7 @@ class ProgramCache:
         joins_lookups = passes.joins_lookups(placement.parts)
         stacks = None
         own = own_steps(custom, "train") or self.eager or lanes
+        own = own or self.remat is not None
         if not (own or joins_lookups or isinstance(placement, OnMesh)):
             stacks = find_stacks(passes.blocks, holder.split, holder.optimizer)
         steps = Steps(
@@ -100,6 +102,7 @@ class ProgramCache:
             compiling=holder.tell_compilation,
             lanes=lanes,
             stacks=stacks,
+            remat=self.remat,
         )
         settings = Settings.of(
             holder.module,

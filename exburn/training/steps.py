@@ -20,6 +20,7 @@ from exburn.core.substitution import substituting
 from exburn.data import has_padded
 from exburn.errors import ShapeError
 from exburn.module.building import untouched_metrics
+from exburn.runtime.blocks.rematerializing import remat_blocks
 from exburn.runtime.blocks.scanning import scan_blocks
 from exburn.runtime.kernels.conv.dispatch import pointwise_products
 from exburn.training import invariants
@@ -51,6 +52,8 @@ class Steps:
         lanes: What makes of a step of one model that of many, whose states and totals
             have a leading axis; see ``exburn.tuning.lanes``. ``None`` for one model.
         stacks: How parameters of equal blocks are put together for ``train``.
+        remat: Whether equal blocks are computed again for the gradient, as of
+            ``compile``.
     """
 
     def __init__(
@@ -69,13 +72,14 @@ class Steps:
         compiling: Callable[[str], None] | None = None,
         lanes: Any = None,
         stacks: BlockStacks | None = None,
+        remat: str | None = None,
     ):
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.custom, self.unroll = counts, custom, unroll
         self._pointwise, self._joins_lookups = pointwise, joins_lookups
         self.placement = placement or OneDevice()
         self.eager, self._compiling, self.lanes = eager, compiling, lanes
-        self.stacks = stacks
+        self.stacks, self.remat = stacks, remat
         makes_scores = eager or lanes is not None
         self._add_up = functools.partial(_add_up, split, objective, makes_scores)
 
@@ -136,7 +140,10 @@ class Steps:
 
     def _gradient_of_loss(self) -> Callable:
         """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
-        loss = self.placement.gathering(self.loss)
+        plain: Callable = self.loss
+        if self.remat is not None:
+            plain = remat_blocks(self.loss, offload=self.remat == "offload")
+        loss = self.placement.gathering(plain)
         if self._joins_lookups and loss == self.loss:
             return value_and_grad(loss, self.placement.totals)
         return jax.value_and_grad(loss, has_aux=True)

@@ -86,6 +86,7 @@ class Trainer:
             unroll=preparer.program_cache.asked_unroll,
             join_batches=preparer.join_batches,
             eager=preparer.eager,
+            remat=preparer.program_cache.remat,
             auto_scale_loss=holder.auto_scale_loss,
         )
         new.take_over(self)

@@ -1,0 +1,134 @@
+"""Functions whose equal blocks are computed again for the gradient.
+
+What goes into a block is kept, and nothing that it computes: memory for activations
+grows by a block's inputs, instead of by all that its gradient reads.
+
+Source: Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.ad_checkpoint import checkpoint_name
+from jax.extend.core import Literal
+
+from exburn.errors import ArgumentError
+from exburn.runtime.blocks.forms import function_of, variables
+from exburn.runtime.blocks.runs import LEAST_BLOCKS, BlockRun, find_runs
+
+_INPUT = "exburn_block_input"
+
+
+def remat_blocks(function: Callable, offload: bool = False) -> Callable[..., Any]:
+    """A pure function whose equal blocks in a row are computed again for its gradient.
+
+    It is traced once for each call, and computes the same.
+
+    Args:
+        offload: Whether what goes into the blocks waits in the host's memory.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> def deep(x, weights):
+        ...     for w in weights:
+        ...         x = jnp.tanh(x @ w)
+        ...     return x
+        >>> arguments = jnp.ones((2, 3)), [jnp.ones((3, 3))] * 8
+        >>> code = jax.make_jaxpr(remat_blocks(deep))(*arguments).jaxpr
+        >>> {equation.primitive.name for equation in code.eqns}
+        {'checkpoint'}
+    """
+
+    @functools.wraps(function)
+    def run_again(*args: Any) -> Any:
+        closed, specs = jax.make_jaxpr(function, return_shape=True)(*args)
+        code = closed.jaxpr
+        values: dict[Any, Any] = dict(zip(code.constvars, closed.consts, strict=True))
+        values.update(zip(code.invars, jax.tree.leaves(args), strict=True))
+        runs = find_runs(code, differentiable=False)
+        if not runs:
+            raise ArgumentError(
+                "compile",
+                f"remat needs equal blocks: {LEAST_BLOCKS} or more in a row, which the "
+                "model has not",
+                hint="model.remat('dense_*') computes single layers again.",
+            )
+        start = 0
+        for run in runs:
+            _run(code, start, run.start, values, None)
+            entries = _entries(code.eqns, run)
+            for block in range(run.blocks):
+                begin = run.start + block * run.length
+                policy = _policy(offload)
+                _run(code, begin, begin + run.length, values, (entries[block], policy))
+            start = run.stop
+        _run(code, start, len(code.eqns), values, None)
+        outputs = [v.val if isinstance(v, Literal) else values[v] for v in code.outvars]
+        return jax.tree.unflatten(jax.tree.structure(specs), outputs)
+
+    return run_again
+
+
+def _policy(offload: bool) -> Any:
+    if not offload:
+        return jax.checkpoint_policies.nothing_saveable
+    return jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=[_INPUT],
+        offload_src="device",
+        offload_dst="pinned_host",
+    )
+
+
+def _entries(equations: list[Any], run: BlockRun) -> list[set[Any]]:
+    """For each block the variables that the block before hands on to it."""
+    places = [carried.operands[0] for carried in run.carried.values()]
+    return [
+        {
+            equations[run.start + block * run.length + number].invars[operand]
+            for number, operand in places
+        }
+        for block in range(run.blocks)
+    ]
+
+
+def _run(
+    code: Any,
+    start: int,
+    stop: int,
+    values: dict[Any, Any],
+    block: tuple[set[Any], Any] | None,
+) -> None:
+    """Adds what some equations compute to the values.
+
+    Args:
+        block: If they are a block, what it is handed, and what is kept of it.
+    """
+    equations = code.eqns[start:stop]
+    if not equations:
+        return
+    own = {v for equation in equations for v in equation.outvars}
+    later = variables(v for equation in code.eqns[stop:] for v in equation.invars)
+    needed = {*later, *variables(code.outvars)}
+    outputs = [v for e in equations for v in e.outvars if v in needed]
+    read = variables(v for equation in equations for v in equation.invars)
+    inputs = [v for v in read if v not in own]
+    call = function_of(inputs, equations, outputs)
+    if block is not None:
+        handed, policy = block
+        plain = call
+
+        def call(*arrays: Any) -> list[Any]:
+            named = [
+                checkpoint_name(array, _INPUT) if variable in handed else array
+                for variable, array in zip(inputs, arrays, strict=True)
+            ]
+            return plain(*named)
+
+        call = jax.checkpoint(call, policy=policy)
+    results = call(*(values[v] for v in inputs))
+    values.update(zip(outputs, results, strict=True))
