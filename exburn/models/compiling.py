@@ -209,11 +209,12 @@ def _check_remat(model: Network, remat: Any, eager: bool) -> None:
 def count_by_tokens(model: Network) -> None:
     """Trains by tokens from now on, as ``compile(accumulate="tokens")`` does.
 
-    Nothing changes where ``compile`` was given ``accumulate``. What a step learns by
+    Nothing changes where ``compile`` was given ``accumulate``, nor for a model that
+    computes its loss in a step of its own. What a step learns by
     itself (``fit`` of chats and documents) calls it before anything is traced.
     """
     run = model._training_session
-    if run.settings.get("accumulate") is not None:
+    if run.settings.get("accumulate") is not None or _own_step(model):
         return
     _loss_of(model, run.settings["loss"], "tokens")
     run.settings["accumulate"] = "tokens"
@@ -290,9 +291,7 @@ def _loss_of(model: Any, loss: Any, accumulate: str | None) -> tuple[Any, str | 
             "compile",
             f"accumulate must be 'means' or 'tokens', received {accumulate!r}",
         )
-    own = next((name for name in _OWN_STEPS if overrides(model, name)), None)
-    if own is None and getattr(model, "own_compute_loss", None) is not None:
-        own = "compute_loss"
+    own = _own_step(model)
     if loss is None and own is None and hasattr(model, "default_loss"):
         loss, accumulate = model.default_loss(), accumulate or "tokens"
     if accumulate != "tokens":
@@ -311,6 +310,14 @@ def _loss_of(model: Any, loss: Any, accumulate: str | None) -> tuple[Any, str | 
             hint="Pass loss=, for example 'sparse_categorical_crossentropy'.",
         )
     return loss, accumulate
+
+
+def _own_step(model: Any) -> str | None:
+    """The method in which a model's class computes its loss by itself."""
+    own = next((name for name in _OWN_STEPS if overrides(model, name)), None)
+    if own is None and getattr(model, "own_compute_loss", None) is not None:
+        return "compute_loss"
+    return own
 
 
 def _check_steps(name: str, value: int | str) -> Any:

@@ -8,6 +8,7 @@ import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses import SparseCategoricalCrossentropy
+from exburn.models.compiling import count_by_tokens
 
 ROWS, TIME, WORDS = 8, 5, 11
 COUNTS = 1, 1, 4, 4, 2, 5, 0, 3  # tokens of each row that count
@@ -230,6 +231,13 @@ def test_steps_of_the_models_own_and_unknown_words_are_refused():
         dense(OwnStep).compile("sgd", "mse", accumulate="tokens")
     with pytest.raises(ArgumentError, match="received 'sums'"):
         dense().compile("sgd", "mse", accumulate="sums")
+
+
+def test_a_step_of_the_models_own_keeps_its_loss_for_chats():
+    model = dense(OwnStep)
+    model.compile("sgd", "mse")
+    count_by_tokens(model)
+    assert not model._training_session.objective.by_tokens
 
 
 def test_several_losses_and_numbers_of_whole_batches_are_refused():

@@ -9,6 +9,7 @@ import exburn
 from exburn import config, layers, metrics
 from exburn.losses import SparseCategoricalCrossentropy
 from exburn.runtime.kernels import head_loss
+from exburn.text import Document, PackedDocuments
 
 WORDS, ROWS, TIME = 1_030, 8, 5
 RNG = np.random.default_rng(0)
@@ -244,6 +245,25 @@ def test_decoders(family, spy):
 
     beside_scores(decoder)
     assert spy.plans
+
+
+def test_packed_rows(spy):
+    lengths = RNG.integers(2, 12, 20)
+    documents = [Document(RNG.integers(1, WORDS, n), np.arange(n) > 1) for n in lengths]
+    packed = PackedDocuments(documents, 12)
+
+    def decoder():
+        exburn.utils.set_random_seed(1)
+        model = exburn.applications.Llama(WORDS, layers=1, width=8, heads=2)
+        model.compile(exburn.optimizers.SGD(0.5), seed=3, metrics=["accuracy"])
+        return model
+
+    def fit(model):
+        history = model.fit(packed, batch_tokens=48, epochs=2, verbose=0)
+        return model.get_weights(), history.history
+
+    beside_scores(decoder, fit)
+    assert all(plan.sorts for plan in spy.plans) and spy.plans
 
 
 @on_devices
