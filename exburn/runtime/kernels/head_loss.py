@@ -288,6 +288,7 @@ def _on_devices(static, x, weights, numbers, rows):
     return structures[-1].unflatten(results)
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _in_chunks(static, x, weights, numbers, rows):
     """The rows' losses and ranks, and the gradients of their weighted sum.
 
@@ -295,6 +296,19 @@ def _in_chunks(static, x, weights, numbers, rows):
         ``ScoredRows``, and the gradients by ``x``, the kernel and the bias, ``None``
         where the plan has none.
     """
+    return _by_loop(_while, static, x, weights, numbers, rows)
+
+
+@_in_chunks.defjvp
+def _in_chunks_jvp(static, primals, tangents):
+    # For gradients of gradients: a scan has derivatives. Else it would have another
+    # fault: where a pass is computed again (``jax.checkpoint``), what a scan adds up is
+    # kept chunk by chunk, a copy of the weights for each.
+    return jax.jvp(functools.partial(_by_loop, _scan, static), primals, tangents)
+
+
+def _by_loop(loop, static, x, weights, numbers, rows):
+    """``_in_chunks``, one chunk after another in a loop."""
     (plan, _), (labels, factors, alive) = static, rows
     count, size = x.shape[0], min(plan.chunk, x.shape[0])
     scale = None
@@ -310,10 +324,10 @@ def _in_chunks(static, x, weights, numbers, rows):
         if order is not None:
             columns = [v[order] for v in columns]
         columns = [_into_chunks(v, size) for v in columns]
-        real = None
+        trips = len(columns[0])
         if order is not None:
-            real = jnp.arange(len(columns[0])) * size < alive.sum()
-        scored, x_slope, slopes = _scan(one, static, weights, columns, real)
+            trips = -(-alive.sum(dtype=jnp.int32) // size)
+        scored, x_slope, slopes = loop(one, columns, trips)
         merged = jax.tree.map(
             lambda v: v.reshape(-1, *v.shape[2:])[:count], (scored, x_slope)
         )
@@ -353,27 +367,41 @@ def _into_chunks(value: jax.Array, size: int) -> jax.Array:
     return jnp.pad(value, pads).reshape(-1, size, *value.shape[1:])
 
 
-def _scan(one, static, weights, columns, real):
-    """The chunks one after another; those without a real row are left out."""
+def _while(one, columns, trips):
+    """The first chunks one after another; of the others nothing is computed."""
     specs = jax.eval_shape(one, *(v[0] for v in columns))
     sums = jax.tree.map(lambda v: jnp.zeros(v.shape, jnp.float32), specs[2])
+    count = len(columns[0])
+    results = jax.tree.map(lambda v: jnp.zeros((count, *v.shape), v.dtype), specs[:2])
 
-    def run(sums, parts):
+    def body(carry):
+        i, sums, results = carry
+        parts = [lax.dynamic_index_in_dim(v, i, keepdims=False) for v in columns]
+        scored, x_slope, slopes = one(*parts)
+        results = jax.tree.map(
+            lambda all, v: lax.dynamic_update_index_in_dim(all, v, i, 0),
+            results,
+            (scored, x_slope),
+        )
+        return i + 1, jax.tree.map(jnp.add, sums, slopes), results
+
+    begin = jnp.int32(0), sums, results
+    _, sums, results = lax.while_loop(lambda carry: carry[0] < trips, body, begin)
+    return *results, sums
+
+
+def _scan(one, columns, trips):
+    """All chunks one after another."""
+    del trips
+    slopes = jax.eval_shape(one, *(v[0] for v in columns))[2]
+    sums = jax.tree.map(lambda v: jnp.zeros(v.shape, jnp.float32), slopes)
+
+    def body(sums, parts):
         scored, x_slope, slopes = one(*parts)
         return jax.tree.map(jnp.add, sums, slopes), (scored, x_slope)
 
-    def skip(sums, parts):
-        return sums, jax.tree.map(lambda v: jnp.zeros(v.shape, v.dtype), specs[:2])
-
-    def body(sums, item):
-        if real is None:
-            return run(sums, item)
-        parts, is_real = item
-        return lax.cond(is_real, run, skip, sums, parts)
-
-    items = columns if real is None else (columns, real)
-    sums, (scored, x_slope) = lax.scan(body, sums, items)
-    return scored, x_slope, sums
+    sums, results = lax.scan(body, sums, columns)
+    return *results, sums
 
 
 def _chunk(static, weights, numbers, x, labels, factors, alone=False):

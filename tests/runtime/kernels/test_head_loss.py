@@ -10,6 +10,7 @@ from exburn import config
 from exburn.losses import sparse_categorical_crossentropy
 from exburn.runtime.kernels import cross_entropy_gpu, head_loss
 from exburn.runtime.kernels.head_loss import Head, RowChunks, head_cross_entropy
+from exburn.training.placement import _is_kept
 
 RNG = np.random.default_rng(0)
 
@@ -132,6 +133,23 @@ def test_under_vmap_remat_and_scan():
 
     for a, b in zip(slopes(fused, chunk=4), slopes(plain), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", [None, _is_kept], ids=["all", "fsdp"])
+def test_a_pass_that_is_computed_again_keeps_no_copies_of_the_weights(policy):
+    """What is kept for the pass backward has no gradient of weights for each chunk."""
+    head, labels, factors = case(64, 4, 1_000)
+
+    def loss(kernel):
+        new = head._replace(x=head.x * kernel[0, 0], kernel=kernel)
+        return fused(new, labels, factors, chunk=4)[0]
+
+    again = jax.grad(jax.checkpoint(loss, policy=policy))
+    analysis = jax.jit(again).lower(head.kernel).compile().memory_analysis()
+    assert analysis.temp_size_in_bytes < 16 * head.kernel.nbytes / 2
+    np.testing.assert_allclose(
+        again(head.kernel), jax.grad(loss)(head.kernel), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_only_what_is_trained_has_a_gradient():
