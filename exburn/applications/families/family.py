@@ -205,8 +205,12 @@ DECODER = TRANSFORMER.derive(
         Field("tie_word_embeddings", "tie_embeddings", flag, False),
         Field("vocab_size", "vocabulary_size", whole(), 32000),
     ],
-    # How products are computed in parts, and how long the texts of the training were.
-    harmless="_flash_attn_2_enabled max_sequence_length pretraining_tp".split(),
+    # Of the head of another class; how products are computed in parts, and how long the
+    # texts of the training were.
+    harmless="""
+        _flash_attn_2_enabled id2label label2id max_sequence_length num_labels
+        pretraining_tp
+    """.split(),
 )
 
 

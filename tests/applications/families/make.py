@@ -5,6 +5,9 @@ it anew: ``python tests/applications/families/make.py``. Each has in ``expected.
 the scores of ``ids`` in float32, the tokens that are written greedily after ``PROMPTS``
 of each row, and the norm of the gradient of each tensor.
 
+``defaults.json`` has what the classes of configurations say where a file says nothing;
+``python tests/applications/families/make.py defaults`` writes it alone.
+
 ``python tests/applications/families/make.py check FOLDER`` compares the scores of
 folders that ExBurn has written, as ``FOLDER/qwen3``, with the recorded ones.
 """
@@ -209,13 +212,26 @@ CASES = {
 }
 
 
+def config_of(name, **options):
+    import transformers
+
+    title = CASES[name][0]
+    kind = "Gemma3TextConfig" if title == "Gemma3" else f"{title}Config"
+    return getattr(transformers, kind)(**options)
+
+
+def record_defaults():
+    entries = {name: config_of(name).to_dict() for name in CASES}
+    text = json.dumps(entries, sort_keys=True, separators=(",", ":"))
+    (HERE / "defaults.json").write_text(text.replace('},"', '},\n"') + "\n")
+
+
 def peer_of(name):
     import torch
     import transformers
 
     title, options = CASES[name]
-    kind = "Gemma3TextConfig" if title == "Gemma3" else f"{title}Config"
-    config = getattr(transformers, kind)(**SMALL | options)
+    config = config_of(name, **SMALL | options)
     config._attn_implementation = "eager"
     peer = getattr(transformers, f"{title}ForCausalLM")(config).eval()
     generator = torch.Generator().manual_seed(7)
@@ -298,6 +314,9 @@ def check(root):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["check"]:
         check(Path(sys.argv[2]))
+    elif sys.argv[1:] == ["defaults"]:
+        record_defaults()
     else:
+        record_defaults()
         for case in sys.argv[1:] or CASES:
             record(case)

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 from exburn.applications import Llama, from_pretrained
 from exburn.applications.decoder import Decoder
 from exburn.applications.families import FAMILIES
+from exburn.applications.generation_files import GENERATION_NAMES
 from exburn.errors import FileFormatError, ModelFormatError
 from exburn.losses import SparseCategoricalCrossentropy
 
@@ -202,6 +203,15 @@ def test_an_unknown_entry_is_named(name):
     family = FAMILIES[name]
     with pytest.raises(FileFormatError, match="nothing is known of: 'router_bias'"):
         family.read(config | {"router_bias": 0.5}, "op")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_file_that_says_nothing_means_what_it_does_in_transformers(name):
+    told = json.loads((HERE / "defaults.json").read_text())[name]
+    own = {key: told[key] for key in told if key not in GENERATION_NAMES}
+    assert len(own) > 20
+    family = FAMILIES[name]
+    assert family.read(own | {"architectures": None}, "op") == family.read({}, "op")
 
 
 # ---------------------------------------------------------------------- spellings
