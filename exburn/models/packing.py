@@ -15,10 +15,13 @@ from exburn.models.compiling import count_by_tokens
 from exburn.models.network import Network
 from exburn.module.traversal import iter_modules
 from exburn.runtime.sharding import processes
-from exburn.text.packing import PackedDocuments, are_documents, pack
+from exburn.text.packing import (
+    BATCH_TOKENS,
+    PackedDocuments,
+    are_documents,
+    pack,
+)
 from exburn.training.requests import FitRequest
-
-BATCH_TOKENS = 16_384  # of chats and documents, where nothing is said
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from exburn.core.checks import check_choice, check_count
 from exburn.core.random_keys import path_hash
-from exburn.data import PackedTokens, StreamDataset
+from exburn.data import PackedTokens, StreamDataset, register_adapter
 from exburn.data.best_fit import RowPacking, count_rows, pack_rows
 from exburn.data.documents import Document
 from exburn.datasets.contract.download import cache_folder
@@ -25,6 +25,8 @@ from exburn.text.token_store import TokenArrays, key_of, store, stored
 
 TOO_LONG = ("error", "cut", "drop")
 """What becomes of documents that are longer than a row."""
+BATCH_TOKENS = 16_384
+"""Tokens of a batch, where nothing is said."""
 _STEP = 128  # tokens, of which the length of rows is a multiple
 USUAL_ROW = 2048  # tokens of a row, unless a document is longer
 _SHOWN = 5  # documents that an error names
@@ -290,6 +292,19 @@ class PackedDocuments:
                 weights[row, at : end - 1] = self._counted[start + 1 : start + size]
                 at = end
         return PackedTokens(tokens, segments), targets, weights
+
+
+@register_adapter
+class _PackedAdapter:
+    """Packed documents for what takes no ``batch_tokens``: predict, sweep …"""
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, PackedDocuments)
+
+    def load(self, value: PackedDocuments) -> StreamDataset:
+        length = value.length or value.usual_length()
+        rows = max(BATCH_TOKENS // length, 1)
+        return value.with_length(length).stream(rows)
 
 
 def _checked(documents: Iterable[Any], op: str) -> Iterator[Document]:

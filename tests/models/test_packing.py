@@ -202,6 +202,14 @@ def test_killed_within_an_epoch_it_ends_with_the_same_bytes(tmp_path):
             np.testing.assert_array_equal(one[name], other[name])
 
 
+def test_what_takes_loaders_takes_them():
+    assert llama().predict(PACKED, verbose=0).shape == (PACKED.rows, LENGTH, 300)
+    over = {"learning_rate": [1e-2, 1e-1]}
+    lanes = exburn.sweep(llama(), PACKED, over=over, epochs=1, verbose=0)
+    alone = llama().fit(PACKED, verbose=0).history["loss"]
+    np.testing.assert_allclose(lanes.rows()[0]["loss"], alone[0], rtol=1e-5)
+
+
 def no_loss():
     inputs = exburn.Input((None,), dtype="int32")
     h = layers.Embedding(300, 4)(inputs)
