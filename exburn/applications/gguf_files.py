@@ -3,23 +3,30 @@
 A file's facts become entries of ``config.json``, which the family's own table reads,
 and its tensors get the names that the family's rules know. llama.cpp has the features
 of Llama's queries and keys in another order, and one added to the scales of Gemma's
-norms: both are undone as a tensor is read.
+norms: both are undone as a tensor is read. Blocks of four bits are kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from exburn.compression.quantization.plan import make_plan
+from exburn.compression.quantization.scheme import pack_halves
+from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.errors import FileFormatError
+from exburn.models.changes import quantize_in_place
 from exburn.saving.gguf import GGUFFile, GGUFSource
+from exburn.saving.gguf_blocks import BLOCKS, Q4_0
 from exburn.saving.weight_sources import WeightSource
 
-__all__ = ["RenamedTensors", "config_of", "renamed_tensors"]
+__all__ = ["RenamedTensors", "config_of", "keep_blocks", "renamed_tensors"]
 
 Values = dict[str, Any]
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
@@ -264,7 +271,9 @@ def _numbers(file: GGUFFile, name: str, op: str) -> list[float]:
     return [float(number) for number in file.read(name)]
 
 
-def renamed_tensors(file: GGUFFile, config: Mapping[str, Any], op: str) -> WeightSource:
+def renamed_tensors(
+    file: GGUFFile, config: Mapping[str, Any], op: str
+) -> RenamedTensors:
     """The tensors of a GGUF file, as a folder of ``transformers`` has them."""
     return RenamedTensors(file, _architecture(file, op)[1], config)
 
@@ -314,3 +323,74 @@ class RenamedTensors(WeightSource):
 
     def dtype(self, name: str) -> np.dtype | None:
         return self._stored.dtype(self._names[name])
+
+    def kind(self, name: str) -> int:
+        """The number of the form in which a tensor is stored."""
+        return self._stored.kind(self._names[name])
+
+
+def keep_blocks(model: Any, stored: RenamedTensors, op: str) -> None:
+    """Stores weights of a model that was read in the blocks of its file, in place.
+
+    Those of Q4_0 are int4 in blocks of 32, with the same values to the last bit. For
+    the other forms of few bits there is none here: a warning says that they are read
+    as numbers.
+    """
+    kinds = {name: stored.kind(name) for name in stored.shapes}
+    few = {name: kind for name, kind in kinds.items() if BLOCKS[kind].size > 1}
+    if not few:
+        return
+    moves = model.weight_rules(model.styles[0]).load_plan(stored.shapes).moves
+    paths = {
+        target
+        for move in moves
+        if all(kinds[name] == Q4_0 for name in move.sources)
+        for target in move.targets
+    }
+    packed = _pack(model, paths) if paths else set()
+    others = Counter(
+        BLOCKS[kinds[name]].name
+        for move in moves
+        if not packed.issuperset(move.targets)
+        for name in move.sources
+        if name in few
+    )
+    if others:
+        counts = ", ".join(f"{count} of {name}" for name, count in others.items())
+        warnings.warn(
+            f"{op}: tensors in few bits are read as float32: {counts}. "
+            "dtype='bfloat16' halves them; model.quantize('int8') stores them anew.",
+            stacklevel=4,
+        )
+
+
+def _pack(model: Any, paths: set[str]) -> set[str]:
+    """Stores weights as int4 in blocks of 32 where that is exact; their paths."""
+    settings = QuantizationSettings("int4", 32, scales="float32")
+    plan = make_plan(model, settings, {path.rpartition("/")[0] for path in paths})
+    targets, rounded = [], {}
+    for target in plan.targets:
+        parts: dict[str, Any] = {
+            name: _exact_parts(scheme, getattr(target.layer, name).get_raw_value())
+            for name, scheme in target.schemes.items()
+        }
+        own = {f"{target.path}/{name}" for name in parts}
+        if paths.issuperset(own) and None not in parts.values():
+            targets.append(target)
+            rounded[target.path] = parts
+    if targets:
+        plan = dataclasses.replace(plan, targets=targets)
+        quantize_in_place(model, plan, rounded=rounded)
+    return {f"{path}/{name}" for path, parts in rounded.items() for name in parts}
+
+
+def _exact_parts(scheme: Any, weight: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Values and scales that are a weight to the last bit; ``None`` if none are."""
+    rows = scheme.group_rows(scheme.matrix(weight).astype(np.float32))
+    place = np.abs(rows).argmax(-1)[..., None]
+    scale = np.take_along_axis(rows, place, -1)[..., 0] / np.float32(-8)
+    numbers = np.rint(rows / np.where(scale == 0, 1, scale)[..., None])
+    same = np.array_equal(numbers * scale[..., None], rows)
+    if not same or numbers.max(initial=0) > 7:
+        return None
+    return pack_halves(numbers), scale

@@ -20,7 +20,11 @@ import jax
 import numpy as np
 
 from exburn.applications import peft_files
-from exburn.applications.gguf_files import config_of, renamed_tensors
+from exburn.applications.gguf_files import (
+    config_of,
+    keep_blocks,
+    renamed_tensors,
+)
 from exburn.compression.quantization.plan import make_plan
 from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.core import registry
@@ -275,10 +279,11 @@ class Pretrained(Model):
         for name in cls.further:
             if (folder / name).exists():
                 files[name], texts[name] = read_json(folder / name, op)
-        path, told = find_weights(folder, op), _Told(config, text, files, texts)
+        description = _Told(config, text, files, texts)
+        path = find_weights(folder, op)
         with open_source(path, op) as stored:
             options = {"dtype": dtype, "quantize": quantize, "changes": changes}
-            return cls._of_description(told, path, stored, op, **options)
+            return cls._of_description(description, path, stored, op, **options)
 
     @classmethod
     def _check_mine(cls, config: Mapping[str, Any], path: Path, op: str) -> None:
@@ -307,19 +312,19 @@ class Pretrained(Model):
         with GGUFFile(path, op) as file:
             config = config_of(file, op)
             cls._check_mine(config, path, op)
-            told, stored = (
-                _Told(config, _json(config)),
-                renamed_tensors(file, config, op),
-            )
+            description = _Told(config, _json(config))
+            stored = renamed_tensors(file, config, op)
             options = {"dtype": dtype, "quantize": quantize, "changes": changes}
-            model = cls._of_description(told, path, stored, op, **options)
+            model = cls._of_description(description, path, stored, op, **options)
+            if dtype is None and quantize is None and not are_kept_specs():
+                keep_blocks(model, stored, op)
             model.tokenizer = gguf_tokenizer(file.facts, op)
         return model
 
     @classmethod
     def _of_description(
         cls,
-        told: _Told,
+        description: _Told,
         path: Path,
         stored: WeightSource,
         op: str,
@@ -335,7 +340,7 @@ class Pretrained(Model):
             stored: Its tensors.
             dtype, quantize, changes: As of ``from_pretrained``.
         """
-        arguments = cls.arguments_of(told.config, told.files)
+        arguments = cls.arguments_of(description.config, description.files)
         sizes = cls.sizes_of(arguments)
         check_sizes(
             [size for name, size in sizes.items() if name not in changes],
@@ -358,7 +363,7 @@ class Pretrained(Model):
             return model if quantize is None else model.quantize(config=quantize)
         packing = None if quantize is None else _packing(quantize, op)
         options = {"classes": "classes" in changes, "packing": packing}
-        model._take(path, stored, op, told, **options)
+        model._take(path, stored, op, description, **options)
         return model
 
     @classmethod

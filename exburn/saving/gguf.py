@@ -115,7 +115,11 @@ class GGUFSource(WeightSource):
             yield name, self._file.read(name)
 
     def dtype(self, name: str) -> np.dtype | None:
-        return np.dtype(BLOCKS[self._file.tensors[name].kind].dtype)
+        return np.dtype(BLOCKS[self.kind(name)].dtype)
+
+    def kind(self, name: str) -> int:
+        """The number of the form in which a tensor is stored."""
+        return self._file.tensors[name].kind
 
 
 class _Header:

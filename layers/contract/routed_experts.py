@@ -81,7 +81,7 @@ def block_count(rows: int, experts: int, size: int) -> int:
 
 def route_experts(
     x: jax.Array,
-    chosen: jax.Array,
+    choices: jax.Array,
     shares: jax.Array,
     weights: tuple[Any, Any, Any],
     activation: Callable[[Any], Any],
@@ -91,7 +91,7 @@ def route_experts(
 
     Args:
         x: ``[batch, time, width]``.
-        chosen: ``[batch, time, top_k]``: numbers of the token's experts, all others.
+        choices: ``[batch, time, top_k]``: numbers of the token's experts, which differ.
         shares: The same of their shares.
         weights: ``gate`` and ``up``, ``[experts, width, units]``, and ``down``,
             ``[experts, units, width]``.
@@ -105,13 +105,13 @@ def route_experts(
         rows = (x if part is None else part).shape
         platform = jax.default_backend()
         tokens = rows[0] * rows[1]
-        form = choose_form(tokens, weights[0].shape[0], chosen.shape[-1], platform)
+        form = choose_form(tokens, weights[0].shape[0], choices.shape[-1], platform)
     run: Callable = functools.partial(
         exburn_routed_experts, activation=activation, form=form
     )
     if part is not None:  # each device routes the tokens that it has
         run = by_rows(run, (0, 0, 0, None, None, None), 0)
-    return run(x, chosen, shares, *weights)
+    return run(x, choices, shares, *weights)
 
 
 # Not inlined: by its name ``batch_independence`` knows it, which sorts tokens, and
@@ -119,7 +119,7 @@ def route_experts(
 @functools.partial(jax.jit, static_argnames=("activation", "form"))
 def exburn_routed_experts(
     x: Any,
-    chosen: Any,
+    choices: Any,
     shares: Any,
     gate: Any,
     up: Any,
@@ -130,23 +130,23 @@ def exburn_routed_experts(
 ) -> jax.Array:
     """``route_experts`` on one device."""
     rows = x.reshape(-1, x.shape[-1])
-    chosen, shares = (v.reshape(rows.shape[0], -1) for v in (chosen, shares))
+    choices, shares = (v.reshape(rows.shape[0], -1) for v in (choices, shares))
     weights = gate, up, down
     if form.name == "every":
-        y = _by_every(rows, chosen, shares, weights, activation)
+        y = _by_every(rows, choices, shares, weights, activation)
     elif form.name == "blocks":
-        y = _by_blocks(rows, chosen, shares, weights, activation, form.block)
+        y = _by_blocks(rows, choices, shares, weights, activation, form.block)
     else:
-        y = _by_ragged(rows, chosen, shares, weights, activation)
+        y = _by_ragged(rows, choices, shares, weights, activation)
     return y.astype(x.dtype).reshape(x.shape)
 
 
-def _by_every(x, chosen, shares, weights, activation):
+def _by_every(x, choices, shares, weights, activation):
     experts = jnp.arange(weights[0].shape[0])
 
     def add(total: Any, one: tuple) -> tuple:
         number, gate, up, down = one
-        share = jnp.where(chosen == number, shares, 0).sum(-1, keepdims=True)
+        share = jnp.where(choices == number, shares, 0).sum(-1, keepdims=True)
         y = (activation(x @ gate) * (x @ up)) @ down
         return total + y * share.astype(total.dtype), None
 
@@ -155,18 +155,18 @@ def _by_every(x, chosen, shares, weights, activation):
     return lax.scan(jax.checkpoint(add), zeros, (experts, *weights))[0]
 
 
-def _by_blocks(x, chosen, shares, weights, activation, size):
-    (tokens, width), top_k, experts = x.shape, chosen.shape[1], weights[0].shape[0]
+def _by_blocks(x, choices, shares, weights, activation, size):
+    (tokens, width), top_k, experts = x.shape, choices.shape[1], weights[0].shape[0]
     count = block_count(tokens * top_k, experts, size)
-    order, counts = _sort(chosen, experts)
+    order, counts = _sort(choices, experts)
     ends = jnp.cumsum(-(-counts // size))  # of each expert's blocks
     starts, before = ends - (-(-counts // size)), jnp.cumsum(counts) - counts
     number = jnp.arange(count)
     owner = (number[:, None] >= ends[None]).sum(1).clip(max=experts - 1)
     place = (number - starts[owner])[:, None] * size + jnp.arange(size)[None]
-    filled = place < counts[owner][:, None]  # [count, size]
-    row = jnp.where(filled, before[owner][:, None] + place, 0)
-    token = jnp.where(filled, order[row] // top_k, tokens)
+    is_filled = place < counts[owner][:, None]  # [count, size]
+    row = jnp.where(is_filled, before[owner][:, None] + place, 0)
+    token = jnp.where(is_filled, order[row] // top_k, tokens)
     inner = x.at[token].get(mode="fill", fill_value=0)  # [count, size, width]
 
     def multiply(rows: Any, kernel: Any) -> Any:
@@ -176,23 +176,23 @@ def _by_blocks(x, chosen, shares, weights, activation, size):
     gate, up, down = weights
     h = activation(multiply(inner, gate)) * multiply(inner, up)
     y = multiply(h, down).reshape(-1, width)
-    expert = chosen.reshape(-1)[order]
+    expert = choices.reshape(-1)[order]
     slot = starts[expert] * size + jnp.arange(len(order)) - before[expert]
     return _join(y[_unsort(order, slot)], shares)
 
 
-def _by_ragged(x, chosen, shares, weights, activation):
+def _by_ragged(x, choices, shares, weights, activation):
     gate, up, down = weights
-    order, counts = _sort(chosen, gate.shape[0])
-    inner = x[order // chosen.shape[1]]
+    order, counts = _sort(choices, gate.shape[0])
+    inner = x[order // choices.shape[1]]
     h = activation(lax.ragged_dot(inner, gate, counts))
     y = lax.ragged_dot(h * lax.ragged_dot(inner, up, counts), down, counts)
     return _join(y[_unsort(order, jnp.arange(len(order)))], shares)
 
 
-def _sort(chosen: Any, experts: int) -> tuple[Any, Any]:
+def _sort(choices: Any, experts: int) -> tuple[Any, Any]:
     """The order in which choices of one expert are together, and how many those are."""
-    flat = chosen.reshape(-1)
+    flat = choices.reshape(-1)
     counts = (flat[:, None] == jnp.arange(experts)).sum(0, dtype=jnp.int32)
     return jnp.argsort(flat, stable=True), counts
 

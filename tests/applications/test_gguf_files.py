@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.saving.gguf_writer import gguf_bytes
 
+import exburn
 from exburn.applications import GPT2, Llama, from_pretrained
 from exburn.applications.gguf_files import ARCHITECTURES
 from exburn.errors import FileFormatError
@@ -80,8 +81,12 @@ def test_tensors_that_are_missing_or_of_no_use_are_named(tmp_path):
         GPT2.from_pretrained(path)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(2, "Q4_0"), (8, "Q8_0")])
-def test_blocks_of_few_bits_are_read_as_numbers(kind, name, tmp_path):
+def small_file(kind, exact=True):
+    """A Llama whose matrices are stored as Q4_0 or Q8_0.
+
+    Args:
+        exact: Whether each block has the number -8, as quantizers give it.
+    """
     rng = np.random.default_rng(0)
     facts = {
         "general.architecture": "llama",
@@ -90,28 +95,76 @@ def test_blocks_of_few_bits_are_read_as_numbers(kind, name, tmp_path):
         "llama.embedding_length": 32,
         "llama.feed_forward_length": 64,
         "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2,
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
     }
-    sizes = {"attn_q": 32, "attn_k": 32, "attn_v": 32, "attn_output": 32}
+    sizes = {"attn_q": 32, "attn_k": 16, "attn_v": 16, "attn_output": 32}
     sizes |= {"ffn_gate": 64, "ffn_up": 64}
 
     def packed(rows, columns):
         count = rows * columns // 32
         values = rng.integers(0, 256, (count, 16 if kind == 2 else 32), np.uint8)
-        scale = rng.uniform(0.01, 0.02, (count, 1)).astype("<f2").view(np.uint8)
-        return (rows, columns), kind, np.concatenate([scale, values], 1).tobytes()
+        if kind == 2:  # from -7 to 7, and one -8
+            values = np.maximum(values & 15, 1) | np.maximum(values >> 4, 1) << 4
+            values[:, 3] &= 240 if exact else 255
+        scale = rng.choice([-1, 1], (count, 1)) * rng.uniform(0.01, 0.02, (count, 1))
+        parts = scale.astype("<f2").view(np.uint8), values.astype(np.uint8)
+        return (rows, columns), kind, np.concatenate(parts, 1).tobytes()
 
     tensors = {f"blk.0.{k}.weight": packed(n, 32) for k, n in sizes.items()}
     tensors["blk.0.ffn_down.weight"] = packed(32, 64)
     tensors["token_embd.weight"] = packed(9, 32)
     for norm in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
         tensors[f"{norm}.weight"] = rng.normal(size=32)
+    return gguf_bytes(facts, tensors)
+
+
+IDS = np.array([[1, 2, 3, 4]])
+
+
+@pytest.mark.parametrize("kind", [2, 8])
+def test_blocks_of_few_bits_are_read_as_numbers(kind, tmp_path):
     path, exact = tmp_path / "small.gguf", tmp_path / "exact.gguf"
-    path.write_bytes(gguf_bytes(facts, tensors))
+    path.write_bytes(small_file(kind))
     with GGUFFile(path, "test") as file:
-        exact.write_bytes(gguf_bytes(facts, {n: file.read(n) for n in file.tensors}))
-    ids = np.array([[1, 2, 3, 4]])
-    small, whole = from_pretrained(path), from_pretrained(exact)
-    np.testing.assert_array_equal(small(ids), whole(ids))
-    assert small.compute_dtype == "float32"
+        facts = {key: _plain(value) for key, value in file.facts.items()}
+        arrays = {name: file.read(name) for name in file.tensors}
+    exact.write_bytes(gguf_bytes(facts, arrays))
+    small, whole = from_pretrained(path, dtype="float32"), from_pretrained(exact)
+    np.testing.assert_array_equal(small(IDS), whole(IDS))
     assert from_pretrained(path, dtype="bfloat16").compute_dtype == "bfloat16"
+
+
+def test_q4_0_stays_in_four_bits_with_the_same_values(tmp_path):
+    path = tmp_path / "small.gguf"
+    path.write_bytes(small_file(2))
+    small, whole = from_pretrained(path), from_pretrained(path, dtype="float32")
+    summary = small.quantization_summary(verbose=False)
+    assert "int4/32" in summary and "block_0_attention/query" in summary
+    np.testing.assert_allclose(small(IDS), whole(IDS), rtol=1e-5, atol=1e-6)
+    for name in ("query", "key", "attention_output"):
+        one, other = (
+            getattr(m.nodes["block_0_attention"], name) for m in (small, whole)
+        )
+        np.testing.assert_array_equal(one.kernel.numpy(), other.kernel.numpy())
+    table, exact = (m.nodes["token_embedding"].embeddings for m in (small, whole))
+    np.testing.assert_array_equal(table.numpy(), exact.numpy())
+    np.testing.assert_array_equal(
+        small.generate([[1, 2], [3]], 5)[0], whole.generate([1, 2], 5)
+    )
+    small.save(tmp_path / "small.exburn")
+    again = exburn.saving.load_model(tmp_path / "small.exburn")
+    np.testing.assert_array_equal(again(IDS), small(IDS))
+    small.add_lora(2)
+    assert any("lora" in weight.path for weight in small.trainable_weights)
+
+
+def test_what_does_not_stay_in_few_bits_is_said(tmp_path):
+    path = tmp_path / "small.gguf"
+    for kind, exact, text in ((8, True, "8 of Q8_0"), (2, False, "8 of Q4_0")):
+        path.write_bytes(small_file(kind, exact))
+        with pytest.warns(UserWarning, match=f"read as float32: {text}"):
+            model = from_pretrained(path)
+        np.testing.assert_array_equal(
+            model(IDS), from_pretrained(path, dtype="float32")(IDS)
+        )

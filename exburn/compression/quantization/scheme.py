@@ -225,7 +225,7 @@ class Scheme:
         values = (whole - middle).astype(np.int8)
         values = np.pad(values, ((0, 0), (0, 0), (0, self.block - self.size)))
         parts = {
-            "values": _in_halves(values) if self.in_halves else values,
+            "values": pack_halves(values) if self.in_halves else values,
             "scale": grid.scale.astype(np.float32),
             "zero": (grid.zero - middle).astype(np.int8),
             "factor": np.ones(self.columns, np.float32) if factor is None else factor,
@@ -240,7 +240,7 @@ class Scheme:
             shares = rows / np.where(scale == 0, 1, scale)[..., None]
             codes = normal_float.nearest_codes(shares)
             missing = self.block - self.size
-            return _in_halves(np.pad(codes, ((0, 0), (0, 0), (0, missing)))), scale
+            return pack_halves(np.pad(codes, ((0, 0), (0, 0), (0, missing)))), scale
         scale = self._scales(rows, np)
         if self.static:
             scale = np.where(scale == 0, np.float32(1), scale)
@@ -251,7 +251,7 @@ class Scheme:
             return exact.astype(ml_dtypes.float8_e4m3fn), scale
         if self.dtype == "int8":
             return np.rint(exact).astype(np.int8), scale
-        return _in_halves(np.clip(np.rint(exact), -8, 7)), scale
+        return pack_halves(np.clip(np.rint(exact), -8, 7)), scale
 
     def _scales(self, rows: Any, xp: Any) -> Any:
         """The scales of rows, or of blocks of them, in float32 and not rounded yet."""
@@ -281,7 +281,7 @@ class Scheme:
         scale = 1 / scale[:, :1].astype(np.float32)
         if self.dtype == "int4":
             values = np.pad(values, ((0, 0), (0, self.block - self.columns)))
-            return _in_halves(values[:, None]), scale
+            return pack_halves(values[:, None]), scale
         return values.astype(np.int8), scale[:, 0]
 
     # ------------------------------------------------------------------ on the device
@@ -379,7 +379,7 @@ def _decode(scheme: Scheme, dtype: Any, *parts: Any) -> Any:
 _decode_at_once = jax.jit(_decode, static_argnums=(0, 1))
 
 
-def _in_halves(whole: np.ndarray) -> np.ndarray:
+def pack_halves(whole: np.ndarray) -> np.ndarray:
     """Integers from -8 to 7, two in a byte: entry i and entry i + half."""
     low, high = np.split(whole.astype(np.int8).view(np.uint8), 2, axis=-1)
     return (low & 0xF) | (high << 4)
