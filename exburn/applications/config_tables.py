@@ -99,13 +99,15 @@ def class_of(*names: str) -> Kind:
 # weights, names of tokens and of tasks, where the file comes from. `dtype` is said by
 # the weights themselves. `auto_map` names code, which is never run.
 _HARMLESS = """
-    _attn_implementation attn_implementation _commit_hash _name_or_path
+    _attn_implementation _attn_implementation_autoset attn_implementation
+    _commit_hash _name_or_path
     auto_map bos_token_id chunk_size_feed_forward dtype finetuning_task
     gradient_checkpointing initializer_factor initializer_range language license
     model_type output_attentions output_hidden_states output_past pad_token_id prefix
     problem_type return_dict return_dict_in_generate sep_token_id task_specific_params
-    tokenizer_class torch_dtype torchscript transformers_version unk_token_id
-    use_bfloat16 use_cache use_return_dict
+    tokenizer_class torch_dtype torchscript transformers.js_config
+    transformers_version unk_token_id unsloth_fixed unsloth_version use_bfloat16
+    use_cache use_return_dict
 """.split()
 
 TRANSFORMER = Table(

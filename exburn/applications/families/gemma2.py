@@ -35,7 +35,7 @@ GEMMA2 = GEMMA.derive(
         "num_hidden_layers": 26,
         "num_key_value_heads": 4,
     },
-    without=["hidden_act"],
+    harmless=["hidden_act", "sliding_window_size"],  # which transformers does not read
 )
 
 

@@ -41,7 +41,10 @@ FAMILY = Family(
             Field("resid_pdrop", "dropout", real(0, 1), 0.0),
             Field("sliding_window", "sliding_window", WINDOW),
         ],
-        only={"attention_bias": (False,)},
+        only={
+            **dict.fromkeys(["attention_bias", "lm_head_bias", "mlp_bias"], (False,)),
+            **dict.fromkeys(["full_attn_mod", "interpolate_factor"], (1,)),
+        },
         defaults={
             "hidden_size": 3072,
             "intermediate_size": 8192,

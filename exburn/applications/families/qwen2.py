@@ -46,7 +46,7 @@ def entries(options: DecoderOptions) -> dict[str, Any]:
 FAMILY = Family(
     "qwen2",
     "Qwen2",
-    QWEN.derive(only={"attention_bias": (True,)}),
+    QWEN.derive(only={"attention_bias": (True,), "use_mrope": (False,)}),
     options={"attention_bias": True, "output_bias": False},
     rules=LLAMA,
     resolve=resolve,

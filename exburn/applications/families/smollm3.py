@@ -69,6 +69,7 @@ FAMILY = Family(
             "tie_word_embeddings": True,
             "vocab_size": 128256,
         },
+        harmless=["max_window_layers"],
     ),
     rules=LLAMA,
     rope_base=2e6,

@@ -214,6 +214,30 @@ def test_a_file_that_says_nothing_means_what_it_does_in_transformers(name):
     assert family.read(own | {"architectures": None}, "op") == family.read({}, "op")
 
 
+PUBLIC = json.loads((HERE / "public_configs.json").read_text())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_files_of_public_models_are_read(name):
+    """Their entries as they are on the hub, with what versions and tools left there."""
+    config = PUBLIC[name]
+    kind = Llama if config["model_type"] in ("llama", "mistral") else Decoder
+    arguments = kind.arguments_of(config, {})
+    ends = config["eos_token_id"]
+    ends = list(ends) if isinstance(ends, list) else [ends]
+    assert arguments["generation"]["end_tokens"] == ends
+    assert arguments["rope_base"] == config.get("rope_theta", 10000.0)
+    assert arguments["tie_embeddings"] == config.get(
+        "tie_word_embeddings", name.startswith(("gemma", "smollm3"))
+    )
+    windows = {"gemma-2-2b": 4096, "gemma-3-1b": 512, "phi-3-mini-4k": 2047}
+    windows |= {"phi-3.5": 262144, "phi-4-mini": 262144}
+    assert arguments["sliding_window"] == windows.get(name)
+    if name == "gemma-3-1b":
+        assert sum(arguments["window_layers"]) == 22
+        assert arguments["window_rope"]["rope_base"] == 10000.0
+
+
 # ---------------------------------------------------------------------- spellings
 def older(config):
     """The file as transformers 4 wrote it."""
