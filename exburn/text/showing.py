@@ -109,7 +109,7 @@ def _has_rows(example: Any) -> bool:
     return isinstance(example, os.PathLike) or is_frame(example) or bool(example)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DocumentView:
     """A document as pieces of text, each of one token, or of those of a character.
 
@@ -132,6 +132,9 @@ class DocumentView:
     def _summary(self) -> str:
         more = f", the first {_MOST} are shown" if self.tokens > _MOST else ""
         return f"{self.counted} of {self.tokens} tokens are counted{more}"
+
+    def __repr__(self) -> str:
+        return f"DocumentView({self._summary})"
 
     def __str__(self) -> str:
         parts = []
