@@ -39,8 +39,8 @@ def check_messages(messages: Any) -> list[dict[str, Any]]:
     for number, message in enumerate(chat):
         role, content = message.get("role"), message.get("content")
         if role not in _ROLES:
-            known = ", ".join(_ROLES)
-            reason = f"message {number} has the role {_shown(role)}, not one of {known}"
+            roles = ", ".join(_ROLES)
+            reason = f"message {number} has the role {_quote(role)}, not one of {roles}"
             raise DataError(_OP, reason)
         if isinstance(content, list) and content and all(map(_is_block, content)):
             content = "".join(str(block["text"]) for block in content)
@@ -51,7 +51,7 @@ def check_messages(messages: Any) -> list[dict[str, Any]]:
             raise DataError(
                 _OP,
                 f"the content of message {number} must be text, received "
-                f"{_shown(content)}",
+                f"{_quote(content)}",
             )
         if not (content or "").strip() and not beside:
             raise DataError(_OP, f"message {number} is empty")
@@ -62,7 +62,7 @@ def _is_block(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("text"), str)
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = repr(value)
     return printable(text if len(text) <= 60 else f"{text[:59]}…")
 
@@ -168,14 +168,16 @@ class ChatWriter:
             return ChatText(text, [(0, len(text))])
         first = answers[-1] if self._train_on == "last" else answers_from
         if self._template.marks_answers:
-            return ChatText(text, self._marked(chat, tools, marks, first))
-        spans = [self._added(chat, tools, n, text) for n in answers if n >= first]
+            return ChatText(text, self._find_marks(chat, tools, marks, first))
+        spans = [
+            self._find_addition(chat, tools, n, text) for n in answers if n >= first
+        ]
         return ChatText(text, spans, trims=True)
 
     def _render(self, chat: Any, tools: Any, prompt: bool = False) -> Any:
         return self._template.spans(chat, tools, prompt, self._variables)
 
-    def _marked(self, chat: Any, tools: Any, marks: list[Span], first: int) -> Any:
+    def _find_marks(self, chat: Any, tools: Any, marks: list[Span], first: int) -> Any:
         """The parts that the template marks, from a message on."""
         if first and any(m["role"] == _ANSWER for m in chat[:first]):
             marks = marks[len(self._render(chat[:first], tools)[1]) :]
@@ -183,7 +185,7 @@ class ChatWriter:
             raise DataError(_OP, "the template marks no answer of the chat")
         return marks
 
-    def _added(self, chat: Any, tools: Any, number: int, text: str) -> Span:
+    def _find_addition(self, chat: Any, tools: Any, number: int, text: str) -> Span:
         """What a message adds to the text before it."""
         before = self._text_before(chat, tools, number)
         last = number + 1 == len(chat)
@@ -196,7 +198,7 @@ class ChatWriter:
                 _OP,
                 f"the template writes what is before or in message {number} in another "
                 f"way {more}, so that its answers cannot be told apart",
-                {"text": _shown(text), "with the message at its end": _shown(through)},
+                {"text": _quote(text), "with the message at its end": _quote(through)},
                 hint="train_on='last' or 'all', or a template with {% generation %} "
                 "blocks: tokenizer.with_chat_template(text).",
             )

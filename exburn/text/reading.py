@@ -228,16 +228,16 @@ class DocumentReader:
     def _documents(self, parts: Any, encoded: list[Any]) -> list[Any]:
         """The documents of a row: one, but of a long text."""
         if isinstance(parts, Document | DocumentPair):
-            return [self._checked(parts)]
+            return [self._check(parts)]
         documents = [
             self._one(part, tokens)
             for part, tokens in zip(parts, encoded, strict=False)
         ]
         if len(documents) > 1:
-            return [self._checked(DocumentPair(*documents))]
+            return [self._check(DocumentPair(*documents))]
         if isinstance(parts[0], _Plain) and parts[0].may_be_cut:
             return list(self._pieces(documents[0]))
-        return [self._checked(documents[0])]
+        return [self._check(documents[0])]
 
     def _pieces(self, document: Document) -> Iterator[Document]:
         """A text in pieces that are not too long, all of whose tokens are targets."""
@@ -265,7 +265,7 @@ class DocumentReader:
             counted[-1] = True
         return Document(tokens, counted)
 
-    def _checked(self, document: Any) -> Any:
+    def _check(self, document: Any) -> Any:
         pair = isinstance(document, DocumentPair)
         for one in (document.chosen, document.rejected) if pair else (document,):
             if self._most is not None and len(one) > self._most:

@@ -86,10 +86,10 @@ def open_records(source: Any) -> Records:
             f"received {printable(type(source).__name__)}",
         )
     count = len(source) if hasattr(source, "__len__") else None  # type: ignore[arg-type]
-    return Records(lambda: _numbered(source, "row"), count)
+    return Records(lambda: _number_rows(source, "row"), count)
 
 
-def _numbered(rows: Iterable[Any], name: str) -> Iterator[Row]:
+def _number_rows(rows: Iterable[Any], name: str) -> Iterator[Row]:
     for number, row in enumerate(rows):
         yield f"{name} {number}", row
 
@@ -167,7 +167,7 @@ def _read_list(path: Path) -> Iterator[Row]:
     rows = parse_json(raw, _OP, path, name, most=min(_MOST_VALUES, 1000 + len(raw)))
     if not isinstance(rows, list):
         raise FileFormatError(_OP, f"{name} must hold a list of rows")
-    yield from _numbered(rows, f"{name}, row")
+    yield from _number_rows(rows, f"{name}, row")
 
 
 def _parquet(path: Path) -> Any:
@@ -215,11 +215,11 @@ def _open_frame(frame: Any) -> Records:
 
     if not has_columns(frame):
         column = nw.from_native(frame, series_only=True)
-        return Records(lambda: _numbered(column.to_list(), "row"), len(column))
+        return Records(lambda: _number_rows(column.to_list(), "row"), len(column))
     table = nw.from_native(frame)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
-    return Records(lambda: _numbered(table.iter_rows(named=True), "row"), len(table))
+    return Records(lambda: _number_rows(table.iter_rows(named=True), "row"), len(table))
 
 
 # ---------------------------------------------------------------------- columns

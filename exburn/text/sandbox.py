@@ -173,20 +173,20 @@ class _Metered(NodeTransformer):
         node = super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For(recursive=False):
-                node.iter = _filtered(node.iter, "_each")
+                node.iter = _through_filter(node.iter, "_each")
             case nodes.List() | nodes.Dict() | nodes.Tuple(ctx="load"):
-                return _filtered(node, "_weighed")
+                return _through_filter(node, "_weigh_value")
             case nodes.Compare() | nodes.Getitem(arg=nodes.Slice()):
-                return _filtered(node, "_counted")
+                return _through_filter(node, "_count_value")
             case nodes.Concat():
                 parts = nodes.Tuple(node.nodes, "load", lineno=node.lineno)
-                return _filtered(parts, "_concatenated")
+                return _through_filter(parts, "_join_parts")
             case nodes.TemplateData():  # as an expression, it is counted when written
                 return nodes.Const(node.data, lineno=node.lineno)
         return node
 
 
-def _filtered(node: Any, name: str) -> nodes.Filter:
+def _through_filter(node: Any, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 
@@ -229,18 +229,20 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "range": range,
             "strftime_now": _write_date,
         }
-        filters = {name: self._metered(name, self.filters[name]) for name in _FILTERS}
+        filters = {
+            name: self._meter_filter(name, self.filters[name]) for name in _FILTERS
+        }
         self.filters = filters | {
             "indent": self._indent,
             "join": self._join,
             "replace": self._replace,
             "tojson": self._tojson,
             "_each": self._each,
-            "_weighed": self._weighed,
-            "_counted": self._counted,
-            "_concatenated": self._concatenated,
+            "_weigh_value": self._weigh_value,
+            "_count_value": self._count_value,
+            "_join_parts": self._join_parts,
         }
-        self.tests = {n: self._tested(t) for n, t in self.tests.items()}
+        self.tests = {n: self._meter_test(t) for n, t in self.tests.items()}
 
     @functools.lru_cache(maxsize=32)  # noqa: B019
     def _program(self, text: str) -> tuple[jinja2.Template, bool]:
@@ -301,11 +303,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.meter.spend_characters(len(value))
         return value
 
-    def _weighed(self, value: Any) -> Any:
+    def _weigh_value(self, value: Any) -> Any:
         self.meter.weigh(value)
         return value
 
-    def _counted(self, value: Any) -> Any:
+    def _count_value(self, value: Any) -> Any:
         self.meter.spend_characters(len(value) if isinstance(value, Sized) else 0)
         return value
 
@@ -314,11 +316,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.meter.spend(1 + (len(value) if isinstance(value, Sized) else 0))
         return value
 
-    def _concatenated(self, parts: tuple[Any, ...]) -> str:
+    def _join_parts(self, parts: tuple[Any, ...]) -> str:
         return "".join([self._text_of(part) for part in parts])
 
     # ------------------------------------------------------------------ filters
-    def _metered(self, name: str, function: Callable) -> Callable:
+    def _meter_filter(self, name: str, function: Callable) -> Callable:
         """A filter of Jinja's, with what it is given and what it makes counted."""
         first = int(hasattr(function, "jinja_pass_arg"))
 
@@ -351,7 +353,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(value, str) and name in ("int", "float") and len(value) > _BITS:
             raise Excess("it reads a number of thousands of digits")
 
-    def _tested(self, function: Callable) -> Callable:
+    def _meter_test(self, function: Callable) -> Callable:
         @functools.wraps(function)
         def run(*args, **kwargs):
             self.meter.spend()
