@@ -164,6 +164,7 @@ class Clock:
 
 
 def train_by_trl(args: Any, liger: bool) -> dict[str, Any]:
+    import pyarrow
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
@@ -195,6 +196,7 @@ def train_by_trl(args: Any, liger: bool) -> dict[str, Any]:
             use_cpu=not CUDA,
             gradient_checkpointing=args.remat is not None,
             use_liger_kernel=liger,
+            remove_unused_columns=False,
             dataset_kwargs={"skip_prepare_dataset": True},
             max_length=None,
             loss_type="nll",
@@ -206,7 +208,10 @@ def train_by_trl(args: Any, liger: bool) -> dict[str, Any]:
             average_tokens_across_devices=False,
             dataloader_pin_memory=CUDA,
         ),
-        train_dataset=Dataset.from_dict({"input_ids": rows.tolist()}),
+        train_dataset=Dataset(
+            pyarrow.table({"input_ids": rows.tolist()}),
+            fingerprint="rows",  # without hashing, which fails on Python 3.12
+        ),
         data_collator=collate,
         processing_class=NoTokenizer(),
         callbacks=[clock.callback],
