@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from exburn.data import PackedTokens, StreamDataset, register_adapter
 from exburn.data.best_fit import RowPacking, count_rows, pack_rows
 from exburn.data.documents import Document
 from exburn.datasets.contract.download import cache_folder
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError, DataError, SaveError
 from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.text.reading import DocumentReader
 from exburn.text.token_store import TokenArrays, key_of, store, stored
@@ -30,6 +31,7 @@ BATCH_TOKENS = 16_384
 _STEP = 128  # tokens, of which the length of rows is a multiple
 USUAL_ROW = 2048  # tokens of a row, unless a document is longer
 _SHOWN = 5  # documents that an error names
+_log = logging.getLogger("exburn")
 
 
 @guard_methods
@@ -355,7 +357,8 @@ def pack(
     Raises:
         ArgumentError: An argument does not fit, or there is no tokenizer.
         DataError: Rows cannot be used, are too long, or there are none.
-        SaveError: The cache cannot be written to.
+        SaveError: The folder of ``cache`` cannot be written to. The usual one is done
+            without then, which is logged.
 
     Example:
         >>> from exburn.text import Tokenizer
@@ -376,11 +379,15 @@ def pack(
         "max_length": most,
     }
     reader = DocumentReader(source, tokenizer, **options)
-    path, arrays = _file_of(source, tokenizer, options, cache), None
-    if path is not None:
-        arrays = stored(path)
-    if arrays is None:
-        arrays = store(path, _tracked(reader, verbose))
+    path = _file_of(source, tokenizer, options, cache)
+    arrays = None if path is None else stored(path)
+    try:
+        arrays = arrays or store(path, _tracked(reader, verbose))
+    except (SaveError, OSError) as error:
+        if cache is not True or path is None:
+            raise
+        _log.warning("the tokens are not kept: %s", error)
+        arrays = store(None, _tracked(reader, verbose))
     return PackedDocuments(arrays, length, too_long)
 
 
@@ -394,7 +401,12 @@ def _file_of(source: Any, tokenizer: Any, options: dict, cache: Any) -> Path | N
     """Where the tokens are kept; ``None`` for nowhere."""
     if cache is False or (key := key_of(source, tokenizer, options)) is None:
         return None
-    folder = cache_folder() / "tokens" if cache is True else Path(cache).expanduser()
+    try:
+        own = cache is True
+        folder = cache_folder() / "tokens" if own else Path(cache).expanduser()
+    except DataError as error:
+        _log.warning("the tokens are not kept: %s", error)
+        return None
     return folder / f"{key}.tokens"
 
 

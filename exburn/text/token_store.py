@@ -74,19 +74,20 @@ class Counted(_Entries):
 
 
 def key_of(source: Any, tokenizer: Tokenizer, options: dict[str, Any]) -> str | None:
-    """The name of the file of some rows; ``None`` if they can be read once only.
+    """The name of the file of some rows; ``None`` for those of an iterator or a stream.
 
     Args:
         source: As of ``DocumentReader``.
         options: Further arguments that its documents depend on.
     """
-    if hasattr(source, "__next__"):
+    is_path = isinstance(source, str | os.PathLike)
+    if not is_path and open_records(source).count is None:
         return None
     files = tokenizer.files() | {"settings": describe_value(tokenizer.settings)}
     settings = {"format": _FORMAT, "end": tokenizer.end, "files": files, **options}
     settings |= {name: version(name) for name in ("exburn", "tokenizers")}
     digest = hashlib.sha256(_text_of(settings))
-    if isinstance(source, str | os.PathLike):
+    if is_path:
         path = Path(source).expanduser()
         digest.update(path.suffix.lower().encode())
         with open(path, "rb") as file:
@@ -120,7 +121,7 @@ def stored(path: Path) -> TokenArrays | None:
     if not path.is_file():
         return None
     try:
-        return _open(path)
+        return open_tokens(path)
     except (DataError, OSError, ValueError) as error:
         _log.warning(
             "%s is damaged (%s): the tokens are made anew", printable(str(path)), error
@@ -128,7 +129,12 @@ def stored(path: Path) -> TokenArrays | None:
         return None
 
 
-def _open(path: Path) -> TokenArrays:
+def open_tokens(path: Path) -> TokenArrays:
+    """The documents of a file.
+
+    Raises:
+        DataError: It is damaged.
+    """
     size = path.stat().st_size
     if size < _TAIL or size % 4:
         raise DataError(_OP, f"it has {size} bytes")
@@ -148,11 +154,14 @@ def _open(path: Path) -> TokenArrays:
     return TokenArrays(Tokens(words[:entries]), Counted(words[:entries]), lengths)
 
 
-def store(path: Path | None, documents: Iterable[Document]) -> TokenArrays:
+def store(
+    path: Path | None, documents: Iterable[Document], least: int | None = None
+) -> TokenArrays:
     """Goes through documents, and keeps them in a file, unless they are few.
 
     Args:
         path: The file; ``None`` keeps them in memory.
+        least: Tokens from which on there is a file.
 
     Raises:
         SaveError: The system refuses.
@@ -160,13 +169,13 @@ def store(path: Path | None, documents: Iterable[Document]) -> TokenArrays:
     parts: list[np.ndarray] = []
     lengths: list[int] = []
     left = iter(documents)
-    few = _FEW if path is not None else None
+    least = _FEW if least is None else least
     total = 0
     for one in left:
         parts.append(_entries_of(one))
         lengths.append(len(one))
         total += len(one)
-        if few is not None and total >= few:
+        if path is not None and total >= least:
             break
     else:
         entries = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
@@ -175,7 +184,7 @@ def store(path: Path | None, documents: Iterable[Document]) -> TokenArrays:
     assert path is not None
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, _writer(parts, lengths, left), op=_OP)
-    return _open(path)
+    return open_tokens(path)
 
 
 def _writer(

@@ -89,6 +89,8 @@ ELSEWHERE = {
     "exburn/applications/pretrained.py": "pretrained",
     "exburn/command_line/predict.py": "predictions",
     "exburn/models/elixir.py": "parameters",
+    "exburn/text/gguf_tokenizer.py": "a temporary folder",
+    "exburn/text/token_store.py": "tokens",
     "exburn/text/tokenizer.py": "tokenizer",
     "exburn/tuning/result.py": "sweep",
     "exburn/tuning/checkpoint.py": "sweep's checkpoint",

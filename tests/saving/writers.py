@@ -27,7 +27,7 @@ from exburn.errors import ExBurnError
 from exburn.export import ExportArchive, load_archive, verify
 from exburn.runs.directory import RunDirectory
 from exburn.saving.checkpoint import CheckpointDirectory
-from exburn.text import Tokenizer
+from exburn.text import Document, Tokenizer, token_store
 from exburn.tuning import SweepResult
 from exburn.tuning.records import LaneRecord
 from exburn.utils import load_img, plot_model, save_img
@@ -223,6 +223,16 @@ def tokenizer(folder: Path, value: int) -> None:
     Tokenizer(text).save(folder / "tokenizer.json")
 
 
+def tokens(folder: Path, value: int) -> None:
+    documents = [Document(np.arange(1, 2 + value * n)) for n in range(9)]
+    token_store.store(folder / "x.tokens", documents, least=1)
+
+
+def read_tokens(folder: Path) -> Any:
+    arrays = token_store.open_tokens(folder / "x.tokens")
+    return [v[:].tolist() for v in arrays]
+
+
 def edited(folder: Path, value: int) -> None:
     import h5py
 
@@ -316,6 +326,7 @@ WRITERS = {
         lambda f: Tokenizer.load(f / "tokenizer.json", lazy=True).to_json(),
         sealed=False,
     ),
+    "tokens": Writer(tokens, read_tokens),
     "edited": Writer(edited, read_edited, sealed=False),
     "predictions": Writer(
         predictions, lambda folder: np.load(folder / "out.npy").tolist(), sealed=False

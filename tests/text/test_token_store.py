@@ -6,7 +6,7 @@ import pytest
 
 from exburn.errors import SaveError
 from exburn.text import CHATML, Document, Tokenizer, pack, token_store
-from exburn.text.token_store import store, stored
+from exburn.text.token_store import stored
 
 TEXTS = ["so it was", "so", "it is so"]
 CHAT = [{"role": "user", "content": "so?"}, {"role": "assistant", "content": "it is"}]
@@ -116,7 +116,18 @@ def test_bad_rows_leave_no_file(tokenizer, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_to_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_to(tokenizer, tmp_path, caplog, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises((SaveError, OSError)):
-        store(tmp_path / "file" / "x.tokens", [Document([1, 2])])
+        pack(TEXTS, tokenizer, cache=tmp_path / "file")
+    monkeypatch.setenv("EXBURN_CACHE", str(tmp_path / "file"))
+    assert len(pack(TEXTS, tokenizer)) == 3
+    assert "the tokens are not kept" in caplog.text
+    monkeypatch.setenv("EXBURN_CACHE", "~nobody/there")
+    assert len(pack(TEXTS, tokenizer)) == 3
+
+
+def test_the_usual_folder(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setenv("EXBURN_CACHE", str(tmp_path))
+    pack(TEXTS, tokenizer)
+    assert len(files(tmp_path / "tokens")) == 1
