@@ -38,6 +38,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "language model": (
         "language_models/",
+        "notebooks/31_chats/",
         "notebooks/06_language_model/",
         "text/",
     ),

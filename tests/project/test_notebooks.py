@@ -25,6 +25,7 @@ TRAINING = {  # most of the time
     "19_sweep",
     "20_fine_tuning_pretrained",
     "28_recommender",
+    "31_chats",
 }
 # What a notebook needs beside the extra `dev`: packages of the extra `gallery`, a
 # program, a folder of Debian's. CI has none of them, and leaves these notebooks out.
@@ -41,6 +42,7 @@ NEEDS = {
     "27_policy_gradient": ["gymnasium"],
     "29_tables_and_boosting": ["vega_datasets"],
     "30_probabilistic_forecast": ["vega_datasets"],
+    "31_chats": ["tokenizers", "jinja2"],
 }
 SHORT_EPOCHS = """
 import functools
@@ -76,9 +78,7 @@ def test_there_are_notebooks():
     ids=lambda path: path.stem,
 )
 def test_notebook_runs(path, tmp_path, request):
-    for name in NEEDS.get(path.stem, []):
-        if not (Path(name).is_dir() or shutil.which(name)):
-            pytest.importorskip(name)
+    skip_without_needs(path)
     if path.stem in TRAINING | {"quickstart"}:
         request.getfixturevalue("users_compilation")
     run(read(path), tmp_path)
@@ -88,6 +88,7 @@ def test_notebook_runs(path, tmp_path, request):
     "path", [p for p in NOTEBOOKS if p.stem in TRAINING], ids=lambda path: path.stem
 )
 def test_notebook_runs_with_short_epochs(path, tmp_path):
+    skip_without_needs(path)
     nbformat = pytest.importorskip("nbformat")
     notebook = read(path)
     for cell in notebook.cells:
@@ -95,6 +96,12 @@ def test_notebook_runs_with_short_epochs(path, tmp_path):
             cell.source = re.sub(r"^( *)assert ", r"\1_ = ", cell.source, flags=re.M)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(SHORT_EPOCHS))
     run(notebook, tmp_path)
+
+
+def skip_without_needs(path):
+    for name in NEEDS.get(path.stem, []):
+        if not (Path(name).is_dir() or shutil.which(name)):
+            pytest.importorskip(name)
 
 
 def read(path):
