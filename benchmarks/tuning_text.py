@@ -55,7 +55,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         mlp_width=14336, rope_base=500000.0, tie_embeddings=False,
     ),
     "tiny": dict(
-        vocabulary_size=512, layers=2, width=64, heads=4, key_value_heads=2,
+        vocabulary_size=512, layers=4, width=64, heads=4, key_value_heads=2,
         mlp_width=160, rope_base=10000.0, tie_embeddings=True,
     ),
 }  # fmt: skip

@@ -174,6 +174,23 @@ def initial(optimizer: Any, inner: Any) -> Any:
     return _map_slots(optimizer, zeros, inner)
 
 
+def convert(optimizer: Any, inner: Any) -> Any:
+    """A rule's state whose slots have the optimizer's bits, whatever they had."""
+    slots = eight_bit_slots(optimizer)
+
+    def change(path: tuple, leaf: Any) -> Any:
+        signed = next((slots[n] for n in _names(path) if n in slots), None)
+        if signed is None or not _is_large(leaf):
+            return leaf
+        if isinstance(leaf, EightBitSlot):
+            return leaf if optimizer.state_bits == 8 else unpack_slot(leaf, signed)
+        return pack_slot(leaf, signed) if optimizer.state_bits == 8 else leaf
+
+    return jax.tree_util.tree_map_with_path(
+        change, inner, is_leaf=lambda node: isinstance(node, EightBitSlot)
+    )
+
+
 def _map_slots(optimizer: Any, function: Any, inner: Any) -> Any:
     if optimizer.state_bits != 8:
         return inner

@@ -354,7 +354,9 @@ class Optimizer(abc.ABC):
             >>> sorted(state["inner"])
             ['body', 'head']
         """
-        return newcomers.refit(self, opt_state, fresh, params)
+        inner = eight_bits.convert(self, opt_state["inner"])
+        old = {**opt_state, "inner": inner}
+        return newcomers.refit(self, old, fresh, params)
 
     def is_setting(self, path: tuple) -> bool:
         """Tells whether an array of the rule's state is a number that one sets."""

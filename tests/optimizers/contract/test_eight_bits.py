@@ -220,6 +220,37 @@ def test_a_mesh_keeps_codes_divided_as_their_weights(layout):
     assert all(c.addressable_shards[0].data.size == c.size // parts for c in codes)
 
 
+@pytest.mark.parametrize("bits", [(32, 8), (8, 32)])
+def test_slots_follow_when_their_bits_are_changed(bits):
+    params = {name: values(shape) for name, shape in PARAMS.items()}
+    optimizer = optimizers.AdamW(0.01, state_bits=bits[0])
+    state = optimizer.init(params)
+    grads = {n: values(s, 1) for n, s in PARAMS.items()}
+    params, state = jax.jit(optimizer.update)(grads, state, params)
+    optimizer.state_bits = bits[1]
+    new = optimizer.refit(state, optimizer.init(params), params)
+    assert optimizer.fits(new, params) and "newcomers" not in new
+    before, after = state["inner"]["w"]["m"], new["inner"]["w"]["m"]
+    if bits[1] == 8:
+        after = unpack_slot(after, signed=True)
+    else:
+        before = unpack_slot(before, signed=True)
+    largest = np.abs(np.asarray(before)).max()
+    np.testing.assert_allclose(after, before, atol=0.04 * largest)
+    assert np.asarray(after).any() and int(new["rate"]["count"]) == 1
+
+
+def test_bits_are_changed_between_two_fits():
+    x, y = make_data()
+    model = make_model(optimizers.AdamW(0.01))
+    model.fit(x, y, epochs=1, batch_size=16, verbose=0)
+    model.optimizer.state_bits = 8
+    model.fit(x, y, epochs=1, batch_size=16, verbose=0)
+    state = model._training_state()["opt_state"]
+    assert "newcomers" not in state and int(state["rate"]["count"]) == 8
+    assert any(v.path.endswith("codes") for v in model.optimizer.variables)
+
+
 def test_parameters_that_join_later_get_slots_of_8_bits():
     x, y = make_data()
     model = make_model(optimizers.Adam(0.01, state_bits=8))
