@@ -11,7 +11,9 @@ import exburn
 from exburn import layers
 from exburn.applications import GPT2
 from exburn.errors import ArgumentError, DataError
+from exburn.models.generation import scoring
 from exburn.models.generation.scoring import windows_of
+from exburn.runtime.kernels import head_loss
 
 RECORDED = json.loads(judging_recorded.FILE.read_text())
 LENGTH, STRIDE = judging_recorded.LENGTH, judging_recorded.STRIDE
@@ -49,6 +51,26 @@ def test_bytes_and_words_are_those_behind_the_first_token(model):
     assert score.byte_perplexity == pytest.approx(2**score.bits_per_byte)
     assert score.word_perplexity == pytest.approx(math.exp(score.nats / score.words))
     assert "Bits per byte" in str(score) and score["tokens"] == score.tokens
+
+
+def test_many_scores_are_read_in_chunks(monkeypatch):
+    model = GPT2(1100, layers=1, width=16, heads=2, positions=128)
+    text = np.random.default_rng(0).integers(0, 1100, 300)
+    text[40:80] = np.argmax(model(text[None, :40]), -1)[0]  # some lead
+    whole = model.evaluate_text(text)
+    monkeypatch.setitem(head_loss.SCORES, "cpu", 1)
+    monkeypatch.setitem(head_loss.CHUNK, "cpu", 2**17)
+    other = GPT2(1100, layers=1, width=16, heads=2, positions=128)
+    other.set_weights(model.get_weights())
+    asked = []
+    original = scoring.fits
+    monkeypatch.setattr(
+        scoring, "fits", lambda h: asked.append(original(h)) or asked[-1]
+    )
+    chunks = other.evaluate_text(text)
+    assert asked and all(asked)
+    assert chunks.nats == pytest.approx(whole.nats, rel=1e-6)
+    assert chunks.greedy == whole.greedy
 
 
 def test_letters_of_several_bytes_count_by_bytes(model):

@@ -12,6 +12,7 @@ from exburn.data.packed import PackedTokens
 from exburn.distribution import FSDP
 from exburn.errors import ArgumentError, UnknownNameError
 from exburn.module.traversal import iter_weights
+from exburn.runtime.kernels import head_loss
 
 SIZES = dict(layers=4, width=32, heads=4, key_value_heads=2, mlp_width=48)
 
@@ -24,8 +25,8 @@ def data(rows=8, length=16):
     return PackedTokens(tokens, segments), np.roll(tokens, -1, 1), weights
 
 
-def trained(lora=False, **options):
-    model = Llama(60, **SIZES)
+def trained(lora=False, words=60, **options):
+    model = Llama(words, **SIZES)
     if lora:
         model.add_lora(4, filter=["block_*"])
     loss = exburn.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -45,6 +46,12 @@ def check_alike(ours, theirs):
 @pytest.mark.parametrize("lora", [False, True])
 def test_a_decoder_trains_the_same(lora):
     check_alike(trained(lora, remat="blocks"), trained(lora))
+
+
+def test_large_losses_are_computed_in_chunks_as_before(monkeypatch):
+    monkeypatch.setitem(head_loss.SCORES, "cpu", 1)
+    monkeypatch.setitem(head_loss.CHUNK, "cpu", 2**13)
+    check_alike(trained(words=1100, remat="blocks"), trained(words=1100))
 
 
 @pytest.mark.parametrize("kind", ["data", "fsdp"])

@@ -12,10 +12,10 @@ import numpy as np
 
 from exburn.errors import ArgumentError
 from exburn.models.generation.generate import check_tokens, prepare_generation
-from exburn.models.generation.memory import run_model
 from exburn.models.generation.prompts import prompt_size
 from exburn.models.network import Network
 from exburn.models.preparing import on_device
+from exburn.runtime.kernels.head_loss import RowChunks, fits, head_cross_entropy
 from exburn.training.module import SplitModule
 
 _DOUBT = 1e-3  # of a log-likelihood: what a causal model's rounding may make
@@ -108,11 +108,22 @@ def score_windows(
 
 
 def make_score(split: SplitModule) -> Any:
-    """The program: what each next token's log-likelihood is, and whether it leads."""
+    """The program: what each next token's log-likelihood is, and whether it leads.
+
+    Many scores are made and read chunk by chunk, as those of a loss are.
+    """
 
     def score(groups: Any, ids: Any, lengths: Any) -> tuple[jax.Array, jax.Array]:
         seen, following = ids[:, :-1], ids[:, 1:]
-        scores = run_model(split, groups, seen, None, lengths=lengths)
+        key = jax.random.key(0)  # of layers that draw at inference
+        with split.running(groups, training=False, key=key) as (call, ctx):
+            ctx.text_lengths = lengths
+            scores = jax.tree.leaves(call((seen,), {}))[0]
+            head = ctx.head_of(scores)
+        if head is not None and fits(head):
+            factors, plan = jnp.ones(following.shape), RowChunks(first=True)
+            rows, _ = head_cross_entropy(head, following, factors, plan=plan)
+            return -rows.losses, rows.first
         scores = scores.astype(jnp.float32)
         of_tokens = jnp.take_along_axis(scores, following[..., None], -1)[..., 0]
         likely = of_tokens - jax.nn.logsumexp(scores, -1)
