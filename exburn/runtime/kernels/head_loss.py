@@ -12,7 +12,7 @@ its scores (``label_log_likelihood`` of ``exburn/losses/contract/probabilities.p
 Runs: where `fits` says so: from `SCORES` scores on, on one device or on a mesh that
 divides the batch and nothing else. ``config.disable_head_loss()`` leaves it out.
 
-Gain: on one core of an AMD or Intel server value and gradients of 1,024 rows of 128
+Gain: on one core of an AMD EPYC value and gradients of 1,024 rows of 128
 numbers and 32,000 classes take 170 ms and 33 MB, all scores at once 273 ms and 262 MB
 (``benchmarks/fused_loss.py``); with 40 % of the rows counted 83 ms.
 """
@@ -41,8 +41,8 @@ from exburn.runtime.sharding.current import is_spread, row_division
 _scored: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "exburn_scored_rows", default=None
 )
-# Scores on each device from which it runs, and those of a chunk, by platform. On a core
-# of a Xeon value and gradients take 0.93 to 0.28 of the time from 2**22 scores on, with
+# Scores on each device from which it runs, and those of a chunk, by platform. On one
+# core of an EPYC value and gradients take 1 to 0.28 of the time from 2**22 on, with
 # 1 to 4 million in a chunk; below, 0.9 to 1.35. On a GPU only memory is the reason.
 SCORES = {"cpu": 2**22, "gpu": 2**30}
 CHUNK = {"cpu": 2**21, "gpu": 2**28}
@@ -142,8 +142,10 @@ def fits(head: Head) -> bool:
     if part is None or x.ndim < 2 or x.dtype != head.kernel.dtype:
         return False
     rows, platform = part.size // part.shape[-1], _platform()
-    several = rows > rows_of_chunk(rows, classes)
-    return several and rows * classes >= SCORES[platform]
+    if rows * classes < SCORES[platform] or rows <= rows_of_chunk(rows, classes):
+        return False
+    # Few rows of wide vectors: the sum of two gradients of weights takes longer.
+    return max(ROWS) >= 2 * x.shape[-1] or rows >= 2 * ROWS[0]
 
 
 def _platform() -> str:
