@@ -164,15 +164,18 @@ def _rules(model: Any) -> Rules:
 
 def _modules(model: Any) -> Iterator[Module]:
     """The modules whose matrices adapters can lie beside."""
-    weights = []
-    for path, layer in layer_paths(model).items():
-        if (term := lora.term_of(layer, 1, 1.0)) is not None:
-            weights.append(f"{path}/{term.attribute}")
     rules = _rules(model)
-    for move in rules.save_plan([path for path in weights if rules.knows(path)]):
+    for move in rules.save_plan(p for p in _adaptable(model) if rules.knows(p)):
         module = _module(model, move)
         if isinstance(module, Module):
             yield module
+
+
+def _adaptable(model: Any) -> Iterator[str]:
+    """Paths of the weights that an adapter can lie beside."""
+    for path, layer in layer_paths(model).items():
+        if (term := lora.term_of(layer, 1, 1.0)) is not None:
+            yield f"{path}/{term.attribute}"
 
 
 def _head(model: Any) -> tuple[str, str] | None:
@@ -251,7 +254,8 @@ def save_adapter(self: Any, folder: Any, *, name: str | None = None) -> Path:
     for module in used:
         ranks[module.name] = _write_module(self, module, terms, tensors)
     beside = _trained_beside(self, used, tensors, op)
-    config = _config(next(iter(terms.values())), ranks, modules, used) | beside
+    named = _count_names(self, modules)
+    config = _config(next(iter(terms.values())), ranks, named, used) | beside
     if (head := _head(self)) is not None and head[1] in terms:
         config["target_modules"].append(head[0])
     target = Path(folder)
@@ -380,14 +384,13 @@ def _owner(name: str) -> str:
 def _config(
     term: LowRank,
     ranks: Mapping[str, tuple[int, float]],
-    modules: list[Module],
+    named: Mapping[str, int],
     used: list[Module],
 ) -> dict[str, Any]:
     """What ``adapter_config.json`` says."""
     rank, alpha = Counter(ranks.values()).most_common(1)[0][0]
-    every = Counter(_last(module.name) for module in modules)
     own = Counter(_last(module.name) for module in used)
-    whole_kinds = {kind for kind, count in own.items() if every[kind] == count}
+    whole_kinds = {kind for kind, count in own.items() if named[kind] == count}
     targets = [m.name for m in used if _last(m.name) not in whole_kinds]
     return {
         "alpha_pattern": {n: a for n, (_, a) in ranks.items() if a != alpha},
@@ -405,6 +408,19 @@ def _config(
         "use_dora": term.kind == "dora",
         "use_rslora": term.kind == "rslora",
     }
+
+
+def _count_names(model: Any, modules: list[Module]) -> Counter[str]:
+    """How many modules of the file's network have a last name.
+
+    Those of experts count, too: a name that they share would adapt them.
+    """
+    rules, names = _rules(model), {module.name for module in modules}
+    paths = [path for path, _, _ in iter_weights(model, carried=False)]
+    paths += _adaptable(model)
+    for move in rules.save_plan(p for p in dict.fromkeys(paths) if rules.knows(p)):
+        names |= {n.removesuffix(".weight") for n in move.sources if ".weight" in n}
+    return Counter(map(_last, names))
 
 
 def _last(name: str) -> str:
