@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.bombs import (
     archives,
+    chat_templates,
     checkpoints,
     configs,
     data_sets,
@@ -23,7 +24,7 @@ from exburn.datasets.contract.files import read_idx, read_npz, read_records
 from exburn.saving.checkpoint import CheckpointDirectory
 from exburn.saving.pretrained_folder import read_config
 from exburn.saving.weight_sources import open_source
-from exburn.text import Tokenizer
+from exburn.text import ChatTemplate, Tokenizer
 
 
 def every_array(path):
@@ -85,6 +86,11 @@ def text_both_ways(path):
     tokenizer.encode(["a" * 30] * 2)
 
 
+def chat(path):
+    template = ChatTemplate(path.read_text())
+    template.render([{"role": "user", "content": "so"}])
+
+
 def settings(path):
     read_config(path.parent, "from_pretrained")
 
@@ -118,6 +124,7 @@ TABLE = {
     "checkpoint": (checkpoints.BOMBS, _CHECKPOINTS),
     "config.json": (configs.BOMBS, {"read_config": settings}),
     "tokenizer.json": (tokenizers.BOMBS, {"Tokenizer": text_both_ways}),
+    "chat_template.jinja": (chat_templates.BOMBS, {"ChatTemplate": chat}),
     "idx": (data_sets.IDX, {"load_data": numbers}),
     "records": (data_sets.RECORDS, {"load_data": images}),
     "archive": (archives.BOMBS, {"get_file": unpacked}),

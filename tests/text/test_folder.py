@@ -426,3 +426,21 @@ def test_another_template_takes_the_place_of_the_folders(tmp_path):
     again = Tokenizer.load(tmp_path / "b")
     assert again.chat_template == plain.chat_template
     assert template_text(again) == "[SEP]" and template_text(again, tools=[{}]) == "t"
+
+
+def test_a_models_folder_keeps_its_templates(tmp_path):
+    model = GPT2(vocabulary_size=30, layers=1, width=8, heads=2, positions=4)
+    model.tokenizer = Tokenizer(json.dumps(folders.words()), "[SEP]")
+    model.save_pretrained(tmp_path / "a")
+    (tmp_path / "a" / "chat_template.jinja").write_text("{{ bos_token }}d")
+    more = tmp_path / "a" / "additional_chat_templates"
+    more.mkdir()
+    (more / "rag.jinja").write_text("r")
+    GPT2.from_pretrained(tmp_path / "a").save_pretrained(tmp_path / "b")
+    names = [p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*")]
+    assert len(names) == 6
+    for name in names:
+        old, new = tmp_path / "a" / name, tmp_path / "b" / name
+        assert new.read_bytes() == old.read_bytes()
+    model.save_pretrained(tmp_path / "b")  # of another tokenizer
+    assert not list((tmp_path / "b").rglob("*.jinja"))
