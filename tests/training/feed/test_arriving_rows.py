@@ -191,7 +191,7 @@ def test_few_pieces_wait_for_a_program_to_end(monkeypatch):
 
     with HostGather(1) as gatherer:
         rows = ArrivingRows([x], None, gatherer, send)
-        time.sleep(0.3)
+        time.sleep(0.1)
         assert len(sent) <= 5  # of 25
         assert rows.hold(np.array([399])) is None
         assert rows.arrays[0][399] == 399
