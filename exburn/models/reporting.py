@@ -129,6 +129,8 @@ def explain_plan(self: Network) -> ExecutionPlan:
         decisions = [*decisions, _convolutions(options)]
     if trainer.preparer.objective.by_tokens:
         decisions = [*decisions, _BY_TOKENS]
+    if trainer.preparer.objective.without_scores:
+        decisions = [*decisions, _WITHOUT_SCORES]
     with trainer.holder.placement.scope():
         of_xla = [_kernels(), _schedules(options), _trials(options)]
     return ExecutionPlan([*decisions, *of_xla])
@@ -140,6 +142,15 @@ _BY_TOKENS = Decision(
     "sums of losses and of weights over all batches and devices of an update are "
     "divided once",
     'compile(accumulate="means")',
+)
+
+
+_WITHOUT_SCORES = Decision(
+    "scores of the last layer",
+    "a few rows at a time",
+    "one sparse cross-entropy and its metrics read them, and all at once they would "
+    "be many",
+    "config.disable_head_loss()",
 )
 
 

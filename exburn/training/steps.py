@@ -485,6 +485,8 @@ def _add_up(
         if any(heads):
             arguments = outputs[0], heads, w, masks, row_mask
             result = loss_of_head(objective, y, *arguments)
+        if ctx.training:
+            objective.without_scores = result is not None
         if result is None:
             loss, parts = objective.loss(y, outputs, w, masks, row_mask)
         else:

@@ -179,6 +179,7 @@ class Optimizer(abc.ABC):
     set_hyperparameters = live.set_hyperparameters
     accumulate_batch = updates.accumulate_batch
     update_accumulated = updates.update_accumulated
+    weighs_batches = property(updates.weighs_batches)
     _change, _set_iterations = live.change, live.set_iterations
 
     restart_schedule, schedule_start = rates.restart_schedule, rates.schedule_start
@@ -446,11 +447,6 @@ class Optimizer(abc.ABC):
     def accumulate(self) -> int:
         """Number of batches whose mean gradient makes one update."""
         return self.gradient_accumulation_steps or 1
-
-    @property
-    def weighs_batches(self) -> bool:
-        """Whether each batch of a group counts by its weight: by its tokens."""
-        return self._by_tokens and self.accumulate > 1
 
     @property
     def schedule(self) -> Callable[[Any], Any] | None:

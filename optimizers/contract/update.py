@@ -82,6 +82,11 @@ def add_gradients(
     return {"gradients": jax.tree.map(jnp.add, sums["gradients"], wide), **new}
 
 
+def weighs_batches(optimizer: Any) -> bool:
+    """Whether each batch of a group counts by its weight: by its tokens."""
+    return optimizer._by_tokens and optimizer.accumulate > 1
+
+
 def accumulate_batch(
     optimizer: Any, grads: Any, opt_state: Mapping[str, Any], weight: Any = None
 ) -> dict[str, Any]:

@@ -111,6 +111,8 @@ class Objective:
     Attributes:
         exact_rows: A loss or metric reduces over rows by itself, so a padded last batch
             would change it: the last batch then runs at its own size.
+        without_scores: The last training step that was traced has not all scores of
+            the output.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class Objective:
         self._stems: list[str] = []  # of the names of the outputs' losses in logs
         self._prefixes: list[str] = []  # of the names of their metrics
         self._op = "fit"  # that the targets were given to
-        self.exact_rows = False
+        self.exact_rows = self.without_scores = False
         self.own = OwnMetrics()  # those that the model updates
         self.logged: list[str] | None = None  # if the model says what is
         self._doubted: set[int] = set()  # outputs that a warning has named

@@ -112,6 +112,21 @@ def test_same_as_with_scores(name, spy):
     assert {plan.kernel_slope for plan in spy.plans} == {True, False}  # and evaluates
 
 
+def test_the_plan_says_so(spy):
+    model = network()
+    fitted(model)
+    rows = {decision.choice: decision.switch for decision in model.explain_plan()}
+    assert rows["scores of the last layer"] == "config.disable_head_loss()"
+    config.disable_head_loss()
+    try:
+        model = network()
+        fitted(model)
+    finally:
+        config.enable_head_loss()
+    choices = [decision.choice for decision in model.explain_plan()]
+    assert "scores of the last layer" not in choices
+
+
 def test_no_weights_and_masks(spy):
     beside_scores(network, lambda m: fitted(m, weights=None))
     assert not any(plan.sorts for plan in spy.plans if plan.kernel_slope)
