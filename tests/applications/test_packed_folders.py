@@ -124,3 +124,26 @@ def test_a_model_without_a_folder_is_merged_in_its_own_dtype(tmp_path):
     np.testing.assert_allclose(
         read.predict(IDS, verbose=0), small.predict(IDS, verbose=0), atol=1e-5
     )
+
+
+@pytest.mark.parametrize("mode", ["int4", "nf4"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_bits_stay_while_adapters_learn(tmp_path, mode, tied):
+    llama(tie_embeddings=tied).save_pretrained(tmp_path)
+    model = applications.from_pretrained(tmp_path, quantize=mode, generation=None)
+    model.add_lora(4)
+    learns = {path: learns for path, _, learns in iter_weights(model)}
+    assert {p.rpartition("/")[2] for p, one in learns.items() if one} == {
+        "lora_a",
+        "lora_b",
+    }
+    before = values(model)
+    loss = exburn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(exburn.optimizers.AdamW(1e-2), loss)
+    history = model.fit(IDS, np.roll(IDS, -1, 1), epochs=6, verbose=0).history["loss"]
+    assert history[-1] < 0.9 * history[0]
+    for path, value in values(model).items():
+        assert learns[path] or value.tobytes() == before[path].tobytes()
+    text = model.generate(IDS[:1, :3], 4)
+    copy = model.clone()
+    np.testing.assert_array_equal(copy.generate(IDS[:1, :3], 4), text)
