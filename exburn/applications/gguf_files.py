@@ -195,6 +195,10 @@ def config_of(file: GGUFFile, op: str) -> Values:
     size = values.get("head_dim")
     if size is None:
         size = values["hidden_size"] // values["num_attention_heads"]
+    if type(size) is not int or size < 1:
+        raise FileFormatError(
+            op, f"a head has {size!r} features by the file", {"file": file.path}
+        )
     if facts.get("attention.value_length", size) != size:
         raise FileFormatError(op, "its values have other heads than its keys")
     values |= _rope(file, facts, about, size, op) | about.further(values)

@@ -180,7 +180,16 @@ class _Header:
             length = math.prod(tensor.shape) * itemsize
             budget.add(name, length, tensor.nbytes)
             result[name] = tensor
+        self._check_apart(result)
         return result
+
+    def _check_apart(self, tensors: dict[str, StoredTensor]) -> None:
+        """Raises if two tensors share bytes, as after a flipped bit of a place."""
+        end, before = 0, ""
+        for name, tensor in sorted(tensors.items(), key=lambda item: item[1].offset):
+            if tensor.nbytes and tensor.offset < end:
+                raise self._refuse(f"{before!r} and {name!r} share bytes")
+            end, before = tensor.offset + tensor.nbytes, name
 
     def _tensor(
         self, name: str, shape: tuple, kind: int, offset: int, alignment: int

@@ -46,6 +46,7 @@ CHANGES = {
     "llama.block_count": (2**30, "must be a whole number"),
     "llama.embedding_length": (True, "must say 'hidden_size'"),
     "llama.attention.head_count": (0, "must say 'num_attention_heads'"),
+    "llama.attention.key_length": (0, "a head has 0 features"),
     "llama.attention.head_count_kv": ([2, 2], "'num_key_value_heads'"),
     "llama.attention.value_length": (3, "other heads than its keys"),
     "llama.feed_forward_length": (13, "intermediate_size: 13, in the file 12"),

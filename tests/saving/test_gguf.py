@@ -138,6 +138,9 @@ def test_tensors_in_one_place_do_not_fill_the_memory(opened):
     many = {f"t{n}": (shape, 2, data if n == 0 else b"", 0) for n in range(200)}
     with pytest.raises(FileFormatError, match="would take"):
         opened(gguf_bytes({}, many))
+    two = {f"t{n}": ((1,), 0, b"\0" * 4, 0) for n in range(2)}
+    with pytest.raises(FileFormatError, match="'t0' and 't1' share bytes"):
+        opened(gguf_bytes({}, two))
 
 
 def test_read_weights_knows_such_files(tmp_path):
