@@ -129,9 +129,9 @@ def compile(
         BusyError: The model is being trained.
     """
     require_idle(self, "compile")
-    steps_per_execution = _check_steps("steps_per_execution", steps_per_execution)
-    unroll = _check_steps("unroll", unroll)
-    join_batches = _check_steps("join_batches", join_batches)
+    lengths = {"steps_per_execution": steps_per_execution, "unroll": unroll}
+    lengths["join_batches"] = join_batches
+    lengths = {name: _check_steps(name, value) for name, value in lengths.items()}
     eager = is_eager(run_eagerly) or is_eager(jit_compile, "jit_compile")
     _check_remat(self, remat, eager)
     seed = _check_seed(seed)
@@ -156,12 +156,8 @@ def compile(
     run.optimizer, run.variants, run.check_numerics = chosen, {}, check_numerics
     run.loss = run.loss if parts["loss"] is None else parts["loss"]
     run.warmup = warm_up(warmup, "compile")
-    run.settings = {
-        "optimizer": optimizer,
-        **parts,
-        "seed": seed,
-        "auto_scale_loss": bool(auto_scale_loss),
-    }
+    scaling = {"auto_scale_loss": bool(auto_scale_loss)}
+    run.settings = {"optimizer": optimizer, **parts, "seed": seed, **scaling}
     run.divide(distribution)
     _reseed(self, seed)
     run.trainer = Trainer(
@@ -170,11 +166,9 @@ def compile(
         optimizer=run.optimizer,
         seed=seed,
         eager=eager,
-        auto_scale_loss=bool(auto_scale_loss),
-        steps_per_execution=steps_per_execution,
-        unroll=unroll,
-        join_batches=join_batches,
         remat=remat,
+        **scaling,
+        **lengths,
     )
     if before is not None:
         run.trainer.take_over(before)

@@ -14,7 +14,7 @@ import numpy as np
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
 from exburn.models.generation.generate import position_limit
-from exburn.models.generation.scoring import Window, score_windows
+from exburn.models.generation.scoring import TokenWindow, score_windows
 from exburn.models.network import Network
 from exburn.text import Greedy, RandomSampler, TopK, TopP
 
@@ -67,8 +67,9 @@ class Judged:
     """
 
     backend = "causal"
+    cache_hook: Any  # the harness' own
 
-    def __init__(self, model: Network, batch_size: int, length: int | None):
+    def __init__(self, model: Any, batch_size: int, length: int | None):
         super().__init__()
         self.model, self.batch_size = model, batch_size
         if model.tokenizer is None:
@@ -153,7 +154,9 @@ class Judged:
                     f"sees ({self.max_length})",
                 )
             tokens = np.array(context + continuation, np.int32)
-            windows.append(Window(tokens[-self.max_length - 1 :], len(continuation)))
+            windows.append(
+                TokenWindow(tokens[-self.max_length - 1 :], len(continuation))
+            )
         scores = score_windows(self.model, windows, self.batch_size, _OP)
         answers = [
             (float(s.log_likelihoods.sum(dtype=np.float64)), bool(s.greedy.all()))
@@ -228,7 +231,7 @@ class Judged:
         return texts
 
 
-def _rolling(tokens: list[int], length: int) -> list[Window]:
+def _rolling(tokens: list[int], length: int) -> list[TokenWindow]:
     """Windows of which each sees all that fits in front of what it scores.
 
     Example:
@@ -239,7 +242,7 @@ def _rolling(tokens: list[int], length: int) -> list[Window]:
     windows, row, done = [], np.array(tokens, np.int32), 1
     while done < len(row):
         end = min(done + length, len(row))
-        windows.append(Window(row[max(end - length - 1, 0) : end], end - done))
+        windows.append(TokenWindow(row[max(end - length - 1, 0) : end], end - done))
         done = end
     return windows
 

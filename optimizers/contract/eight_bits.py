@@ -174,8 +174,8 @@ def initial(optimizer: Any, inner: Any) -> Any:
     return _map_slots(optimizer, zeros, inner)
 
 
-def convert(optimizer: Any, inner: Any) -> Any:
-    """A rule's state whose slots have the optimizer's bits, whatever they had."""
+def convert(optimizer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state whose slots have the optimizer's bits, whatever they had."""
     slots = eight_bit_slots(optimizer)
 
     def change(path: tuple, leaf: Any) -> Any:
@@ -186,9 +186,10 @@ def convert(optimizer: Any, inner: Any) -> Any:
             return leaf if optimizer.state_bits == 8 else unpack_slot(leaf, signed)
         return pack_slot(leaf, signed) if optimizer.state_bits == 8 else leaf
 
-    return jax.tree_util.tree_map_with_path(
-        change, inner, is_leaf=lambda node: isinstance(node, EightBitSlot)
+    inner = jax.tree_util.tree_map_with_path(
+        change, state["inner"], is_leaf=lambda node: isinstance(node, EightBitSlot)
     )
+    return {**state, "inner": inner}
 
 
 def _map_slots(optimizer: Any, function: Any, inner: Any) -> Any:

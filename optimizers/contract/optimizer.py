@@ -355,8 +355,7 @@ class Optimizer(abc.ABC):
             >>> sorted(state["inner"])
             ['body', 'head']
         """
-        inner = eight_bits.convert(self, opt_state["inner"])
-        old = {**opt_state, "inner": inner}
+        old = eight_bits.convert(self, opt_state)
         return newcomers.refit(self, old, fresh, params)
 
     def is_setting(self, path: tuple) -> bool:

@@ -298,7 +298,7 @@ def cache_bytes(model: Network, rows: int, length: int) -> int | None:
     lengths = jax.ShapeDtypeStruct((rows,), jnp.int32)
     memory = memory_for(plan)
     kept = jax.eval_shape(
-        lambda *arrays: memory.begin(*arrays, length)[0], groups, ids, lengths
+        lambda g, i, n: memory.begin(g, i, n, length)[0], groups, ids, lengths
     )
     return sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(kept))
 

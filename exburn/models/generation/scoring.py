@@ -22,7 +22,7 @@ _DOUBT = 1e-3  # of a log-likelihood: what a causal model's rounding may make
 
 
 @dataclasses.dataclass(frozen=True)
-class Window:
+class TokenWindow:
     """Tokens that a model sees at once, of which it scores the last ones.
 
     Attributes:
@@ -47,7 +47,7 @@ class WindowScore:
     greedy: np.ndarray
 
 
-def windows_of(tokens: np.ndarray, length: int, stride: int) -> Iterator[Window]:
+def windows_of(tokens: np.ndarray, length: int, stride: int) -> Iterator[TokenWindow]:
     """Windows over a text, so that each token but the first is scored once.
 
     A window begins ``stride`` tokens behind the one before; its last tokens are new.
@@ -61,14 +61,14 @@ def windows_of(tokens: np.ndarray, length: int, stride: int) -> Iterator[Window]
     for begin in range(0, len(tokens), stride):
         last = min(begin + length, len(tokens))
         if last > end:
-            yield Window(tokens[begin:last], last - end)
+            yield TokenWindow(tokens[begin:last], last - end)
         end = last
         if end == len(tokens):
             return
 
 
 def score_windows(
-    model: Network, windows: Sequence[Window], batch_size: int, op: str
+    model: Network, windows: Sequence[TokenWindow], batch_size: int, op: str
 ) -> list[WindowScore]:
     """The scores of windows, in their order; those of like lengths run together.
 
