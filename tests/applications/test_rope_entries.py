@@ -2,6 +2,7 @@
 
 import pytest
 
+from exburn.applications.families import FAMILIES
 from exburn.applications.rope_entries import (
     ROPE,
     rope_arguments,
@@ -132,3 +133,11 @@ def test_what_is_written_is_what_was_read(told):
     assert (
         written.get("rope_scaling", {}).items() >= told.get("rope_scaling", {}).items()
     )
+
+
+def test_phi_3_has_a_first_context_of_its_own():
+    scaling = {"type": "longrope", "original_max_position_embeddings": 8, **FACTORS}
+    told = {"hidden_size": 16, "num_attention_heads": 4, "rope_scaling": scaling}
+    told["max_position_embeddings"] = 8192
+    found = FAMILIES["phi3"].read(told, "op")["rope_scaling"]
+    assert found["original_max_position_embeddings"] == 4096 and found["factor"] == 2

@@ -48,6 +48,8 @@ FAMILY = Family(
         defaults={
             "hidden_size": 3072,
             "intermediate_size": 8192,
+            # Which goes before what `rope_scaling` says, as in transformers.
+            "original_max_position_embeddings": 4096,
             "rms_norm_eps": 1e-5,
             "vocab_size": 32064,
         },
