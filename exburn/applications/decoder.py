@@ -227,7 +227,7 @@ class Decoder(TokenScorer):
         return sizes
 
     @property
-    def tied(self) -> tuple[str, str] | None:
+    def shared_table(self) -> tuple[str, str] | None:
         if not self.options.tie_embeddings:
             return None
         return r"lm_head\.weight", "token_embedding/embeddings"

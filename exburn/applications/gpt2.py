@@ -183,7 +183,7 @@ class GPT2(TokenScorer):
         }
 
     @property
-    def tied(self) -> tuple[str, str] | None:
+    def shared_table(self) -> tuple[str, str] | None:
         return r"lm_head\.weight", "token_embedding/embeddings"
 
     def config_for(self, style: str) -> dict[str, Any]:

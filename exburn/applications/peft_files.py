@@ -180,9 +180,9 @@ def _adaptable(model: Any) -> Iterator[str]:
 
 def _head(model: Any) -> tuple[str, str] | None:
     """The module that repeats a tied table, and the layer's path."""
-    if model.tied is None:
+    if model.shared_table is None:
         return None
-    pattern, weight = model.tied
+    pattern, weight = model.shared_table
     name = re.sub(r"\\(.)", r"\1", pattern)
     if not re.fullmatch(pattern, name):
         return None

@@ -213,7 +213,7 @@ class Pretrained(Model):
         raise NotImplementedError
 
     @property
-    def tied(self) -> tuple[str, str] | None:
+    def shared_table(self) -> tuple[str, str] | None:
         """A pattern of names of tensors that repeat a weight, and its path."""
         return None
 
@@ -443,9 +443,9 @@ class Pretrained(Model):
         Raises:
             FileFormatError: They differ.
         """
-        if self.tied is None:
+        if self.shared_table is None:
             return
-        pattern, weight = self.tied
+        pattern, weight = self.shared_table
         copies = [name for name in stored.shapes if re.fullmatch(pattern, name)]
         sources = [move.sources[0] for move in renamed.moves if weight in move.targets]
         if not copies or not sources:
@@ -588,9 +588,9 @@ class Pretrained(Model):
     ) -> dict[str, np.ndarray]:
         """The tensors that no weight was made of; copies of a weight follow it."""
         extra = dict(origin.extra)
-        if self.tied is None:
+        if self.shared_table is None:
             return extra
-        pattern, path = self.tied
+        pattern, path = self.shared_table
         for name, array in origin.extra.items():
             if re.fullmatch(pattern, name):
                 extra[name] = np.asarray(weights[path]).astype(array.dtype)
