@@ -145,13 +145,13 @@ def check_name(op: str, name: Any) -> None:
 
 def _check_dropout(op: str, layers: dict[str, Any], terms: dict[str, LowRank]) -> None:
     """Raises where a term is added to the weight, and has no inputs of its own."""
-    whole = [
-        path
-        for path, term in terms.items()
-        if term.dropout and not isinstance(layers[path], Embedding)
-        if not has_own_product(type(layers[path]))
-        or mask_of(layers[path], term.attribute) is not None
-    ]
+    whole = []
+    for path, term in terms.items():
+        layer = layers[path]
+        own = has_own_product(getattr(type(layer), "stands_for", type(layer)))
+        masked = mask_of(layer, term.attribute) is not None
+        if term.dropout and not isinstance(layer, Embedding) and (masked or not own):
+            whole.append(path)
     if whole:
         raise ArgumentError(
             op,

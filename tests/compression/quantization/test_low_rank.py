@@ -87,9 +87,10 @@ def test_the_way_back_of_a_tied_table_has_the_term_too():
     np.testing.assert_allclose(model.predict(ids, verbose=0), outputs, rtol=1e-4)
 
 
+@pytest.mark.parametrize("stored", [None, "nf4"])
 @pytest.mark.parametrize("kind", ["lora", "dora"])
-def test_dropout_is_of_the_inputs_of_the_term(kind):
-    model, _, x = adapted("dense", dropout=0.5, kind=kind)
+def test_dropout_is_of_the_inputs_of_the_term(kind, stored):
+    model, _, x = adapted("dense", stored, dropout=0.5, kind=kind)
     still = np.asarray(model(x))
     np.testing.assert_array_equal(still, model(x))
     draws = [np.asarray(model(x, training=True)) for _ in range(2)]
