@@ -111,7 +111,11 @@ def run(words: list[str], limit: float) -> dict[str, Any] | None:
     lines = done.stdout.splitlines()
     print("\n".join(s for s in lines if not s.startswith("RESULT ")), flush=True)
     results = [s for s in lines if s.startswith("RESULT ")]
-    return json.loads(results[-1][7:]) if results else {"failed": done.stderr[-1500:]}
+    return (
+        json.loads(results[-1][7:])
+        if results
+        else {"failed": done.stderr[-1500:] or f"exit {done.returncode}"}
+    )
 
 
 def main() -> None:

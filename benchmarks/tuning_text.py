@@ -180,7 +180,11 @@ def run_side(side: str, args: argparse.Namespace, *more: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"failed": f"took more than {args.limit:.0f} s"}
     lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
-    return json.loads(lines[-1][7:]) if lines else {"failed": done.stderr[-1500:]}
+    return (
+        json.loads(lines[-1][7:])
+        if lines
+        else {"failed": done.stderr[-1500:] or f"exit {done.returncode}"}
+    )
 
 
 def compare(args: argparse.Namespace) -> None:
