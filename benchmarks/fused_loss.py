@@ -115,7 +115,7 @@ def in_jax(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "times": times,
         "peak": statistics_of.get("peak_bytes_in_use"),
-        "beside": analysis.temp_size_in_bytes,
+        "beside": analysis.temp_size_in_bytes if analysis else None,
         "value": float(value),
         "norm": [float(jnp.linalg.norm(v.astype(jnp.float32))) for v in slopes],
     }

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -101,7 +102,7 @@ def measure(form: Callable, heads: list[Any], segments: Any) -> dict[str, float]
     return {
         "ms": round(min(times), 3),
         "median": round(statistics.median(times), 3),
-        "MiB": round(memory.temp_size_in_bytes / 2**20, 1),
+        "MiB": round(memory.temp_size_in_bytes / 2**20, 1) if memory else math.nan,
     }
 
 
@@ -114,7 +115,12 @@ def documents_of(count: int) -> list[Document]:
 
 def small_decoder() -> Any:
     exburn.utils.set_random_seed(1)
-    sizes = {"layers": 8, "width": 512, "heads": 8, "key_value_heads": 4}
+    sizes: dict[str, Any] = {
+        "layers": 8,
+        "width": 512,
+        "heads": 8,
+        "key_value_heads": 4,
+    }
     if not ON_GPU:
         sizes |= {"layers": 2, "width": 128}
     policy = "mixed_bfloat16" if ON_GPU else "float32"

@@ -339,7 +339,7 @@ def _as_product(weight: QuantizedWeight, x: Any, values: Any, scale: Any) -> Any
     """What ``weight.multiply`` computes for many rows."""
     axes = (((1,), (1,)), ((), ()))
     if weight.scheme.dtype == "int4":
-        matrix = weight.scheme.decode_rows(values, scale, dtype=x.dtype)
+        matrix = weight.scheme.decode_rows({"values": values, "scale": scale}, x.dtype)
         return jax.lax.dot_general(x, matrix, axes)
     wide = {"preferred_element_type": jnp.float32}
     y = jax.lax.dot_general(x, values.astype(x.dtype), axes, **wide)

@@ -125,7 +125,7 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
         model = model_of(args.shape)
     if args.kind != "full":
         model.add_lora(RANK, filter=["block_*"])
-    bits = {"state_bits": 8} if args.state_bits == 8 else {}
+    bits: dict[str, Any] = {"state_bits": 8} if args.state_bits == 8 else {}
     optimizer = exburn.optimizers.AdamW(RATE, weight_decay=0.0, **bits)
     model.compile(optimizer, remat=args.remat)
     vocabulary = SHAPES[args.shape]["vocabulary_size"]
@@ -243,7 +243,7 @@ def equal_ours(args: argparse.Namespace) -> list[float]:
     if args.kind == "lora":
         model.add_lora(RANK, filter=["block_*"])
         weights = model.trainable_weights
-        values = {w.path.replace("/", "|"): np.asarray(w.value) for w in weights}
+        values: Any = {w.path.replace("/", "|"): np.asarray(w.value) for w in weights}
         np.savez(folder / "adapters.npz", **values)
     rows = tokens_of(512, args.rows * args.steps, args.length)
     np.save(folder / "rows.npy", rows)

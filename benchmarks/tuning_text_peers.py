@@ -165,7 +165,7 @@ class Clock:
 
 def train_by_trl(args: Any, liger: bool) -> dict[str, Any]:
     import pyarrow
-    from datasets import Dataset
+    from datasets import Dataset  # type: ignore[attr-defined]
     from trl import SFTConfig, SFTTrainer
 
     model = model_of(args)

@@ -7,10 +7,8 @@ tensor of a file is which weight, and two methods translate ``config.json``.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,11 +17,17 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
-from exburn.applications import peft_files
+from exburn.applications import peft_files, pretrained_writing
 from exburn.applications.gguf_files import (
     config_of,
     keep_blocks,
     renamed_tensors,
+)
+from exburn.applications.pretrained_writing import (
+    FolderOrigin,
+    common_dtype,
+    json_text,
+    kind_of,
 )
 from exburn.compression.quantization.plan import make_plan
 from exburn.compression.quantization.settings import QuantizationSettings
@@ -31,15 +35,12 @@ from exburn.core import registry
 from exburn.core.checks import check_count
 from exburn.errors import (
     ArgumentError,
-    ExBurnError,
     FileFormatError,
     ShapeError,
-    unknown_name,
 )
 from exburn.errors.boundary import api_boundary
 from exburn.models import Model
 from exburn.models.changes import quantize_in_place
-from exburn.models.lora import merged_weights
 from exburn.module.building import (
     are_kept_specs,
     leave_unread,
@@ -50,19 +51,14 @@ from exburn.module.configuration import given_arguments
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
-from exburn.runtime.files.together import changing
-from exburn.saving.foreign_safetensors import ForeignTensors, add_foreign
 from exburn.saving.gguf import GGUFFile, is_gguf
 from exburn.saving.pretrained_folder import (
-    COMPANIONS,
     CONFIG,
-    WEIGHTS,
     find_weights,
     local_source,
     read_config,
     read_json,
 )
-from exburn.saving.shards import byte_count
 from exburn.saving.weight_sources import RenamedSource, WeightSource, open_source
 from exburn.saving.weights import fill
 from exburn.text.gguf_tokenizer import gguf_tokenizer
@@ -74,34 +70,6 @@ __all__ = ["Pretrained", "from_pretrained"]
 _KEPT = (
     4 << 20
 )  # bytes of a tensor that no weight is made of, and that is written again
-_HALVES = {"BF16": "bfloat16", "F16": "float16"}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Origin:
-    """What of a folder no weight and no argument holds, so that it is written again.
-
-    Attributes:
-        style: Of the names: one of ``styles``.
-        names: Of the tensors that became weights.
-        dtypes: Dtypes of the tensors by name.
-        extra: Tensors that no weight was made of.
-        config: What ``config.json`` says.
-        text: Its text.
-        metadata: Strings in the file.
-        files: What the further files say, by their names.
-        texts: Their texts.
-    """
-
-    style: str
-    names: frozenset[str]
-    dtypes: Mapping[str, np.dtype]
-    extra: Mapping[str, np.ndarray]
-    config: Mapping[str, Any]
-    text: str
-    metadata: Mapping[str, str] | None
-    files: Mapping[str, Mapping[str, Any]]
-    texts: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,7 +264,7 @@ class Pretrained(Model):
             raise FileFormatError(
                 op,
                 f"the folder does not hold a {cls.__name__}",
-                {"file": path, **_kind(config)},
+                {"file": path, **kind_of(config)},
                 hint="exburn.applications.from_pretrained(folder) finds the family.",
             )
 
@@ -312,7 +280,7 @@ class Pretrained(Model):
         with GGUFFile(path, op) as file:
             config = config_of(file, op)
             cls._check_mine(config, path, op)
-            description = _Told(config, _json(config))
+            description = _Told(config, json_text(config))
             stored = renamed_tensors(file, config, op)
             options = {"dtype": dtype, "quantize": quantize, "changes": changes}
             model = cls._of_description(description, path, stored, op, **options)
@@ -353,7 +321,7 @@ class Pretrained(Model):
         arguments |= changes
         if dtype is None:
             shapes = stored.shapes.items()
-            dtype = _common_dtype((stored.dtype(n), shape) for n, shape in shapes)
+            dtype = common_dtype((stored.dtype(n), shape) for n, shape in shapes)
         if dtype is not None:
             arguments["dtype"] = dtype
         with registry.reading_file():  # no first weights
@@ -422,7 +390,7 @@ class Pretrained(Model):
         sources = [name for move in taken for name in move.sources]
         dtypes = {name: stored.dtype(name) for name in sources}
         self._origin = Static(
-            _Origin(
+            FolderOrigin(
                 style,
                 frozenset(sources),
                 {name: dtype for name, dtype in dtypes.items() if dtype is not None},
@@ -491,156 +459,8 @@ class Pretrained(Model):
                 return
             self._take(path, stored, op, _Told(), classes=False)
 
+    save_pretrained = pretrained_writing.save_pretrained
     save_adapter, load_adapter = peft_files.save_adapter, peft_files.load_adapter
-
-    # ------------------------------------------------------------------ writing
-    def save_pretrained(
-        self,
-        folder: Any,
-        *,
-        style: str | None = None,
-        max_shard_size: Any = "5GB",
-        merge: bool = False,
-    ) -> Path:
-        """Writes ``config.json`` and ``model.safetensors`` as other libraries do.
-
-        A model of ``from_pretrained`` whose weights nobody has changed is written byte
-        by byte as it was read: with the dtypes of its tensors and those that no weight
-        is made of. The files take their places together: after a kill at any moment
-        the folder holds the old model or the new one. What else is in the folder stays,
-        but for files that describe the inputs of a model of another kind.
-
-        Args:
-            folder: The folder, which is made if need be.
-            style: One of ``styles``; by default that of the folder that it comes from.
-            max_shard_size: Size from which on the tensors go into several files.
-            merge: Whether weights in few bits are written as floats, and weights with
-                the active adapter as their sum; in the folder's dtype. The model stays
-                as it is. One weight after another is made.
-
-        Returns:
-            The file of weights, or the index of several.
-
-        Raises:
-            ArgumentError: The model has weights that no rule is for, as adapters and
-                weights in few bits without ``merge``.
-            SaveError: The system refuses.
-        """
-        op = "save_pretrained"
-        origin: _Origin | None = self._origin and self._origin.value
-        style = style or (origin.style if origin else self.styles[0])
-        if style not in self.styles:
-            raise unknown_name("style", style, self.styles, op=op)
-        source = origin if origin is not None and origin.style == style else None
-        config = self.config_for(style)
-        rules, forms, metadata = self.weight_rules(style), {}, None
-        contents = {CONFIG: config, **self.further_files(style)}
-        alike = source is not None and (
-            _agree(_kind(config), source.config)
-            or self._reads_alike({CONFIG: source.config, **source.files}, contents)
-        )
-        if source is not None and alike:
-            rules = rules.written_as(source.names)
-            extra = self._extra(source, self._weights(merge, origin))
-            forms = {"dtypes": source.dtypes, "extra": extra}
-            metadata = source.metadata
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = f"the folder {os.fspath(folder)!r} cannot be made"
-            raise ArgumentError(op, reason, {"cause": error}) from error
-        weights = self._weights(merge, origin)
-        if lost := [name for name in weights if not rules.knows(name)]:
-            raise ArgumentError(
-                op,
-                "the folder's names have none for some of the weights",
-                {"weights": ", ".join(lost[:4])},
-                hint="save_pretrained(folder, merge=True) writes adapters and weights "
-                "in few bits as plain weights, save_adapter(folder) an adapter alone. "
-                "model.save(path) writes any model.",
-            )
-        tensors = ForeignTensors(weights, rules, **forms)
-        dtype = _common_dtype(tensors.specs.values()) or "float32"
-        texts = {**self._texts(source, contents, dtype), **self.text_files()}
-        size = byte_count(max_shard_size, op)
-        with changing(target, op=op) as changes:
-            stale = {*self.further, *_of_another(target, config, op)}
-            name = add_foreign(changes, WEIGHTS, tensors, size, metadata)
-            for file, text in {**dict.fromkeys(sorted(stale)), **texts}.items():
-                if text is None:
-                    changes.remove(file)
-                else:
-                    changes.write(file, text.encode())
-        return target / name
-
-    def _weights(self, merge: bool, origin: _Origin | None) -> dict[str, Any]:
-        """The weights to write, by path."""
-        if not merge:
-            return {name: w for name, w, _ in iter_weights(self, carried=False)}
-        dtypes = {} if origin is None else origin.dtypes
-        return merged_weights(
-            self, _common_dtype((dtype, ()) for dtype in dtypes.values())
-        )
-
-    def _extra(
-        self, origin: _Origin, weights: Mapping[str, Any]
-    ) -> dict[str, np.ndarray]:
-        """The tensors that no weight was made of; copies of a weight follow it."""
-        extra = dict(origin.extra)
-        if self.shared_table is None:
-            return extra
-        pattern, path = self.shared_table
-        for name, array in origin.extra.items():
-            if re.fullmatch(pattern, name):
-                extra[name] = np.asarray(weights[path]).astype(array.dtype)
-        return extra
-
-    def _texts(
-        self,
-        origin: _Origin | None,
-        contents: Mapping[str, Mapping[str, Any]],
-        dtype: str,
-    ) -> dict[str, str]:
-        """The JSON files: those of the folder, if they say the same of the model.
-
-        Args:
-            origin: The folder that the model comes from, in this style.
-            contents: What the files are to say, by their names.
-            dtype: What the weights are written as.
-        """
-        texts = {name: _json(value) for name, value in contents.items()}
-        if origin is None or not origin.text:
-            return texts
-        old = {CONFIG: origin.config, **origin.files}
-        merged = {**old, **{n: {**old.get(n, {}), **v} for n, v in contents.items()}}
-        for files in (old, merged):
-            if self._reads_alike(files, contents):
-                sources = {CONFIG: origin.text, **origin.texts}
-                texts = {
-                    name: sources[name] if value == old.get(name) else _json(value)
-                    for name, value in files.items()
-                }
-                contents = files
-                break
-        config = dict(contents[CONFIG])
-        keys = [k for k in ("dtype", "torch_dtype") if isinstance(config.get(k), str)]
-        named = dict.fromkeys(keys, dtype)
-        if not _agree(named, config):
-            texts[CONFIG] = _json(config | named)
-        return texts
-
-    def _reads_alike(self, files: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-        """Whether two folders describe the same model."""
-
-        def read(contents: Mapping[str, Any]) -> dict[str, Any]:
-            further = {name: v for name, v in contents.items() if name != CONFIG}
-            return self.arguments_of(contents[CONFIG], further)
-
-        try:
-            return read(files) == read(others)
-        except FileFormatError:  # the old entries and the new ones contradict
-            return False
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, without the file of the weights."""
@@ -701,28 +521,6 @@ def _fill_packed(
     quantize_in_place(model, plan, rounded=rounded)
 
 
-def _kind(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a configuration says the model is."""
-    keys = ("model_type", "architectures", "architecture")
-    return {key: config[key] for key in keys if key in config}
-
-
-def _common_dtype(
-    specs: Iterable[tuple[np.dtype | None, Sequence[int]]],
-) -> str | None:
-    """The half precision that most of the numbers have; ``None`` for float32.
-
-    Args:
-        specs: Dtype and shape of each tensor.
-    """
-    count: Counter[str] = Counter()
-    for dtype, shape in specs:
-        if dtype is not None:
-            count[dtype.name] += int(np.prod(shape, dtype=object))
-    most = max(count, key=lambda name: count[name], default="")
-    return most if most in _HALVES.values() else None
-
-
 def _small(stored: WeightSource, names: Iterable[str]) -> list[str]:
     """Those of the tensors that are kept although nothing needs them."""
     return [
@@ -771,32 +569,6 @@ def _fitting(
             hint="from_pretrained(folder) takes the sizes from config.json.",
         )
     return [n for n in shapes if n in stored and shapes[n] == stored[n]]
-
-
-def _of_another(folder: Path, config: Mapping[str, Any], op: str) -> tuple[str, ...]:
-    """Files of a folder that say something of another model, if it holds one.
-
-    Args:
-        folder: The folder.
-        config: What ``config.json`` is to say.
-        op: The operation named in errors.
-    """
-    keys = ("model_type", "architecture")
-    try:
-        old, _ = read_config(folder, op)
-    except ExBurnError:  # there is none, or none that can be read
-        return ()
-    same = [old.get(key) for key in keys] == [config.get(key) for key in keys]
-    return () if same else COMPANIONS
-
-
-def _agree(config: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether two configurations say the same, where both say something."""
-    return all(others.get(key, value) == value for key, value in config.items())
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
 
 def rank_classes(
@@ -882,7 +654,7 @@ def from_pretrained(
     raise FileFormatError(
         op,
         "the folder holds a model of no known family",
-        {"file": folder / CONFIG, **_kind(config), "known": families},
+        {"file": folder / CONFIG, **kind_of(config), "known": families},
         hint="Make the network yourself, and load its weights by rules: "
         "model.load_weights(file, rules=exburn.weights.rules([…])).",
     )

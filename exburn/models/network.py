@@ -278,19 +278,11 @@ class Network(_ModelMembers):
                 "a subclassed model needs a method call(self, inputs)",
                 hint="Write def call(self, inputs): … in the class.",
             )
-        if self._differs(training):
+        if is_other_mode(training):
             return self._call_in_mode(Network.call, training, inputs)
         host = self.host_graph
         graph = self.graph if host is None else host.program
         return _unpack_single(graph.run(self.nodes, inputs))
-
-    @staticmethod
-    def _differs(training: Any) -> bool:
-        """Whether a caller of ``call`` says something else than the pass under way."""
-        if training is None:
-            return False
-        ctx = forward_context.current()
-        return ctx is None or ctx.training != bool(training)
 
     def _call_in_mode(self, call: Callable, training: Any, inputs: Any) -> Any:
         """The outputs of a class's own ``call``, in the mode that its caller says."""
@@ -592,3 +584,11 @@ def _check_output_axes(network: Network, names: Any) -> list[tuple[str | None, .
             {"shapes": ", ".join(str(symbol.shape) for symbol in outputs)},
         )
     return [tuple(axes) for axes in names]
+
+
+def is_other_mode(training: Any) -> bool:
+    """Whether a caller of ``call`` says something else than the pass under way."""
+    if training is None:
+        return False
+    ctx = forward_context.current()
+    return ctx is None or ctx.training != bool(training)

@@ -26,6 +26,7 @@ from exburn.models.config import (
     restore_axes,
 )
 from exburn.models.model import Model
+from exburn.models.network import is_other_mode
 from exburn.models.session import require_idle
 from exburn.module import graph as graphs
 from exburn.module.building import intact, materialize
@@ -261,7 +262,7 @@ class Sequential(Model):
             training: Whether layers train; what is around the call decides by default.
             mask: Masks of the inputs.
         """
-        if self._differs(training):
+        if is_other_mode(training):
             return self._call_in_mode(Sequential.call, training, inputs)
         if self.host_graph is not None:
             return super().call(inputs)

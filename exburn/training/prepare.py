@@ -159,7 +159,7 @@ class Preparer:
             (has_packed, "packed rows"),
         ):
             if has_rows(x):
-                self._check_own(own, rows)
+                _check_own(holder.module, own, rows)
         self.splitter.build(plain_values(x), own)
         if holder.scale_loss():
             self.program_cache.clear()
@@ -198,19 +198,6 @@ class Preparer:
             self.objective.built_parts(),
             self.custom.names(kind),
         )
-
-    def _check_own(self, own: Any, rows: str) -> None:
-        """Raises if code of the model's would see filled-up positions without masks."""
-        name = type(self.holder.module).__name__
-        loss = getattr(self.holder.module, "own_compute_loss", None)
-        if own or loss is not None:
-            what = "step" if own else "compute_loss"
-            raise ShapeError(
-                name,
-                f"a model with a {what} of its own cannot take {rows}",
-                hint="Fill them up, with a mask of your own: "
-                "exburn.utils.pad_sequences(rows, padding='post').",
-            )
 
     def find_ready(self, kind: str, batch: tuple) -> Ready | None:
         """What all is prepared as for such a batch, if one of the last was like it."""
@@ -465,3 +452,17 @@ class Preparer:
         host = readings.read()
         order = [n for n in (*self.names, *self.objective.names) if n in host]
         return {name: host[name] for name in dict.fromkeys([*order, *host])}
+
+
+def _check_own(module: Any, own: Any, rows: str) -> None:
+    """Raises if code of the model's would see filled-up positions without masks."""
+    name = type(module).__name__
+    loss = getattr(module, "own_compute_loss", None)
+    if own or loss is not None:
+        what = "step" if own else "compute_loss"
+        raise ShapeError(
+            name,
+            f"a model with a {what} of its own cannot take {rows}",
+            hint="Fill them up, with a mask of your own: "
+            "exburn.utils.pad_sequences(rows, padding='post').",
+        )

@@ -368,7 +368,7 @@ class ProjectedAttention(Layer):
             self.name, self.flash_attention, query, key, value, options["mask"]
         )
         if segments is not None and mask is None:
-            if goes_by_blocks(*query.shape[:2], cudnn):
+            if goes_by_blocks(query.shape[0], query.shape[1], cudnn):
                 del options["mask"]
                 out = attend_by_blocks(query, key, value, segments.numbers, **options)
                 return out, None

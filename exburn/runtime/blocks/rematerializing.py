@@ -39,8 +39,8 @@ def remat_blocks(function: Callable, offload: bool = False) -> Callable[..., Any
         ...     return x
         >>> arguments = jnp.ones((2, 3)), [jnp.ones((3, 3))] * 8
         >>> code = jax.make_jaxpr(remat_blocks(deep))(*arguments).jaxpr
-        >>> {equation.primitive.name for equation in code.eqns}
-        {'checkpoint'}
+        >>> len(code.eqns)  # one for each block
+        8
     """
 
     @functools.wraps(function)

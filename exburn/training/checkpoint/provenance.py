@@ -367,9 +367,10 @@ def _describe_stream(
     """What can be told of batches that a loader will read: their form."""
     texts: dict[str, str | None] = {}
     for name, leaf in _named_leaves(specs or (None, None, None), prefix):
-        texts[name] = f"{leaf.dtype}, {leaf.ndim} axes, of a {data.name}"
+        form = f"{leaf.dtype}, {leaf.ndim} axes, of a {data.name}"
         if data.digest is not None and name == f"{prefix}{NAMES[0]}":
-            texts[name] = with_digest(texts[name], data.digest)
+            form = with_digest(form, data.digest)
+        texts[name] = form
     return texts
 
 
