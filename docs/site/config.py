@@ -54,6 +54,7 @@ _BENCHMARKS = [
     ("Prediction and serving", "benchmarks/prediction"),
     ("Starts and files", "benchmarks/starts"),
     ("Small models", "benchmarks/small_models"),
+    ("Language models", "benchmarks/language"),
 ]
 _PROJECT = [
     ("Versions and releases", "versions"),
