@@ -86,9 +86,9 @@ def test_a_full_disk_is_told(tmp_path):
 def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path):
     code = (
         "import sys, itertools\n"
-        "from exburn.export.staging import staged\n"
+        "from exburn.export.staging import stage\n"
         "for number in itertools.count():\n"
-        "    with staged(sys.argv[1]) as path:\n"
+        "    with stage(sys.argv[1]) as path:\n"
         "        path.write_text(f'{number} ' * 100_000)\n"
         "    print(number, flush=True)\n"
     )
