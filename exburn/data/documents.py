@@ -81,6 +81,7 @@ class Document:
         return f"Document({len(self)} tokens, {int(self.counted.sum())} counted)"
 
 
+@guard_methods
 @dataclasses.dataclass(frozen=True)
 class DocumentPair:
     """Two answers to one prompt, of which the first one is preferred.

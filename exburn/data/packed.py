@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
+from exburn.errors.boundary import guard_methods
 
 
+@guard_methods
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class PackedTokens:

@@ -29,6 +29,7 @@ from exburn.core.symbolic_shapes import (
     trace_shapes,
 )
 from exburn.errors import ArgumentError, NotBuiltError, OutOfMemoryError
+from exburn.errors.boundary import api_boundary
 from exburn.module.copying import own_classes, running_copy
 from exburn.module.deferred_placement import place_value
 from exburn.module.meta import is_layer, spread_freezing
@@ -49,6 +50,7 @@ def keeping_specs() -> contextlib.AbstractContextManager[Any]:
     return making.change(draws=False)
 
 
+@api_boundary
 @contextlib.contextmanager
 def without_weights() -> Iterator[None]:
     """Within the block models are made, changed and planned without their weights.

@@ -186,6 +186,8 @@ FURTHER = {
     "layout",
     "unroll",
     "join_batches",
+    "accumulate",
+    "remat",
 }
 
 

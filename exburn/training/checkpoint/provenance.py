@@ -337,13 +337,19 @@ def _describe_objective(
     return texts
 
 
+# Options that checkpoints of before do not tell, with what those runs did.
+_LATER = {"state_bits": 32}
+
+
 def _describe_optimizer(
     optimizer: Any, names: Mapping[int, str]
 ) -> dict[str, str | None]:
     texts: dict[str, str | None] = {"optimizer": describe_value(type(optimizer), names)}
     for name, value in optimizer.settings().items():
-        rate = name.rpartition(".")[2] == _RATE and value is float
-        if name == "class" or rate:
+        last = name.rpartition(".")[2]
+        rate = last == _RATE and value is float
+        unset = last in _LATER and value == _LATER[last]
+        if name == "class" or rate or unset:
             continue
         texts[f"optimizer.{name}"] = describe_value(value, names)
     for name, value in vars(optimizer).items():
