@@ -35,7 +35,7 @@ from exburn.models.changes import add_record
 from exburn.models.session import require_idle
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import iter_weights
-from exburn.runtime.files.together import changing
+from exburn.runtime.files.together import changing, make_folder
 from exburn.saving.foreign_safetensors import ForeignTensors, add_foreign
 from exburn.saving.pretrained_folder import local_source, read_json
 from exburn.saving.weight_sources import RenamedSource, WeightSource, open_source
@@ -258,12 +258,7 @@ def save_adapter(self: Any, folder: Any, *, name: str | None = None) -> Path:
     config = _config(next(iter(terms.values())), ranks, named, used) | beside
     if (head := _head(self)) is not None and head[1] in terms:
         config["target_modules"].append(head[0])
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"the folder {os.fspath(folder)!r} cannot be made"
-        raise ArgumentError(op, reason, {"cause": error}) from error
+    target = make_folder(folder, op)
     with changing(target, op=op) as changes:
         written = ForeignTensors({}, Rules([]), extra=tensors)
         file = add_foreign(changes, f"{_WEIGHTS}.safetensors", written)

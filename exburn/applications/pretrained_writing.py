@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from exburn.errors import ArgumentError, ExBurnError, FileFormatError, unknown_name
 from exburn.models.lora import merged_weights
 from exburn.module.traversal import iter_weights
-from exburn.runtime.files.together import changing
+from exburn.runtime.files.together import changing, make_folder
 from exburn.saving.foreign_safetensors import ForeignTensors, add_foreign
 from exburn.saving.pretrained_folder import COMPANIONS, CONFIG, WEIGHTS, read_config
 from exburn.saving.shards import byte_count
@@ -101,12 +100,7 @@ def save_pretrained(
         extra = _extra(self, source, _weights(self, merge, origin))
         forms = {"dtypes": source.dtypes, "extra": extra}
         metadata = source.metadata
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"the folder {os.fspath(folder)!r} cannot be made"
-        raise ArgumentError(op, reason, {"cause": error}) from error
+    target = make_folder(folder, op)
     weights = _weights(self, merge, origin)
     if lost := [name for name in weights if not rules.knows(name)]:
         raise ArgumentError(

@@ -410,13 +410,18 @@ def merge(model: Any) -> None:
     for layer in layer_paths(model).values():
         if (term := getattr(layer, "_low_rank", None)) is not None:
             weight = exact_weight(getattr(layer, term.attribute))
-            mask, hide = mask_of(layer, term.attribute), None
-            if mask is not None:
-                hide = functools.partial(_hide, mask.get_value())
-            values = {k: w.get_value() for k, w in term.weights(layer).items()}
-            total = term.add_to(weight.get_value().astype("float32"), values, hide)
+            total = _with_term(layer, term, weight.get_value().astype("float32"))
             weight.assign(total.astype(weight.dtype))
             _take_away(layer, term)
+
+
+def _with_term(layer: Any, term: LowRank, exact: Any) -> Any:
+    """The weight of a layer with its term; what is pruned stays zero."""
+    mask, hide = mask_of(layer, term.attribute), None
+    if mask is not None:
+        hide = functools.partial(_hide, mask.get_value())
+    values = {name: w.get_value() for name, w in term.weights(layer).items()}
+    return term.add_to(exact, values, hide)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -518,11 +523,7 @@ class MergedWeight:
         value = getattr(self._layer, self._attribute).get_value().astype("float32")
         term = getattr(self._layer, "_low_rank", None)
         if term is not None and term.attribute == self._attribute:
-            mask, hide = mask_of(self._layer, self._attribute), None
-            if mask is not None:
-                hide = functools.partial(_hide, mask.get_value())
-            weights = term.weights(self._layer).items()
-            value = term.add_to(value, {k: w.get_value() for k, w in weights}, hide)
+            value = _with_term(self._layer, term, value)
         return value.astype(self.dtype)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:

@@ -124,6 +124,20 @@ class Changes:
             _finish(self.folder, self._op)
 
 
+def make_folder(folder: Any, op: str) -> Path:
+    """The folder, which is made if need be.
+
+    Raises:
+        ArgumentError: It cannot be made.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        reason = f"the folder {os.fspath(folder)!r} cannot be made"
+        raise ArgumentError(op, reason, {"cause": error}) from error
+    return Path(folder)
+
+
 @contextlib.contextmanager
 def changing(folder: Any, *, op: str = "save") -> Iterator[Changes]:
     """Changes files of a folder together, when the block ends without an error.
