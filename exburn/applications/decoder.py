@@ -164,6 +164,12 @@ class Decoder(TokenScorer):
         """All options of the network."""
         return self._options.value[1]
 
+    @property
+    def context_length(self) -> int | None:
+        """Tokens that a text may have by the folder that the model comes from."""
+        origin = self._origin
+        return origin and origin.value.config.get("max_position_embeddings")
+
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         config.pop("trainable", None)  # no option; what is frozen is told elsewhere

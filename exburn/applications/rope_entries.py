@@ -195,7 +195,8 @@ def _arguments(
     elif kind != "linear":
         section |= {_POSITIONS: outer[_POSITIONS] or positions or longest}
     context = section.get(_POSITIONS)
-    if "factor" not in section and kind in ("longrope", "yarn"):
+    told = kind == "longrope" or outer[_POSITIONS] or positions
+    if "factor" not in section and kind in ("longrope", "yarn") and told:
         section |= {"factor": longest / context if longest and context else None}
     scaling = {"rope_type": kind, **section}
     scaling = {key: value for key, value in scaling.items() if value is not None}

@@ -259,6 +259,6 @@ def context_of(model: Network) -> int | None:
         for _, part in iter_modules(model)
         if isinstance(part, PositionEmbedding)
     ]
-    limits += [n for n in (fixed_length(model),) if n is not None]
     own = None if model.tokenizer is None else model.tokenizer.settings.max_length
-    return min([*limits, *([] if own is None else [own])], default=None)
+    further = fixed_length(model), own, getattr(model, "context_length", None)
+    return min([*limits, *(n for n in further if n is not None)], default=None)

@@ -61,6 +61,8 @@ def test_the_first_context_is_where_transformers_looks_for_it():
     inner = {"rope_type": "yarn", "original_max_position_embeddings": 8, "factor": None}
     scaling = read(max_position_embeddings=64, rope_parameters=inner)["rope_scaling"]
     assert scaling["original_max_position_embeddings"] == 8 and scaling["factor"] == 8
+    with pytest.raises(FileFormatError, match="'yarn' scaling of positions needs"):
+        read(max_position_embeddings=64, rope_parameters={"rope_type": "yarn"})
 
 
 def test_kinds_of_layers_may_have_their_own():

@@ -298,3 +298,22 @@ def test_bad_chats_are_told_by_row():
 def test_the_history_is_json():
     history = llama().fit(PACKED, **OPTIONS)
     assert json.loads(json.dumps(history.params["packing"]))["length"] == LENGTH
+
+
+def test_the_context_that_a_folder_tells_is_kept(tmp_path):
+    """Positions of a rotary model have no end, but its training had one."""
+    sizes = {"layers": 1, "width": 8, "heads": 2, "mlp_width": 16}
+    Llama(300, **sizes).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    told = json.loads(path.read_text()) | {"max_position_embeddings": 16}
+    path.write_text(json.dumps(told))
+    model = Llama.from_pretrained(tmp_path)
+    assert model.context_length == 16
+    model.compile("sgd")
+    with pytest.raises(DataError, match="longer than a row of 16 tokens"):
+        model.fit(DOCUMENTS, **OPTIONS)
+    model.tokenizer = tokenizer()
+    with pytest.raises(DataError, match="more than the 16 allowed"):
+        model.fit([[CHATS[0][0], CHATS[0][1] | {"content": "it was " * 20}]], **OPTIONS)
+    history = model.fit(DOCUMENTS, **OPTIONS, length=LENGTH)  # as the user says
+    assert history.params["packing"]["length"] == LENGTH
