@@ -11,13 +11,11 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, DataError
-from exburn.models.generation.generate import position_limit
-from exburn.models.generation.scoring import score_windows, windows_of
+from exburn.models.generation.scoring import score_windows, window_length, windows_of
 from exburn.models.network import Network
 from exburn.models.report import Figures
 
 _OP = "evaluate_text"
-_LENGTH = 2048  # tokens of a window, of models that have no limit
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -110,7 +108,7 @@ def evaluate_text(
         stride: Tokens between the beginnings of windows, less than ``length``; half of
             it by default.
         length: Tokens of a window; by default those that the model has positions for,
-            or 2,048.
+            or 2,048, within the context that its folder tells.
         batch_size: Windows that run together.
 
     Returns:
@@ -159,14 +157,7 @@ def evaluate_text(
 
 
 def _sizes(model: Network, length: Any, stride: Any) -> tuple[int, int]:
-    limit = position_limit(model)
-    if length is None:
-        length = limit or _LENGTH
-    length = check_count(_OP, "length", length, 2)
-    if limit is not None and length > limit:
-        raise ArgumentError(
-            _OP, f"the model has {limit} positions, length must not be {length}"
-        )
+    length = window_length(model, length, _OP)
     stride = length // 2 if stride is None else check_count(_OP, "stride", stride)
     if stride >= length:
         raise ArgumentError(

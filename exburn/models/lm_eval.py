@@ -13,13 +13,11 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
-from exburn.models.generation.generate import position_limit
-from exburn.models.generation.scoring import TokenWindow, score_windows
+from exburn.models.generation.scoring import TokenWindow, score_windows, window_length
 from exburn.models.network import Network
 from exburn.text import Greedy, RandomSampler, TopK, TopP
 
 _OP = "as_lm_eval"
-_LENGTH = 2048  # tokens that a model without a limit sees
 _NEW = 256  # tokens that are written where a task says nothing, as by lm-eval
 _PIECE = 16  # tokens between two looks for what ends an answer
 # What tasks call the number of tokens to write.
@@ -35,7 +33,8 @@ def as_lm_eval(self: Network, *, batch_size: int = 8, length: int | None = None)
     Args:
         batch_size: Requests that run together.
         length: Tokens that the model sees at most; by default those that it has
-            positions for, or 2,048. What is longer is cut in front.
+            positions for, or 2,048, within the context that its folder tells. What is
+            longer is cut in front.
 
     Returns:
         An object for ``lm_eval.simple_evaluate(model=…, tasks=[…])``.
@@ -79,13 +78,7 @@ class Judged:
                 hint="model.tokenizer = exburn.text.Tokenizer.load(path)",
             )
         self.text = model.tokenizer
-        limit = position_limit(model)
-        length = (limit or _LENGTH) if length is None else length
-        self.max_length = check_count(_OP, "length", length, 2)
-        if limit is not None and length > limit:
-            raise ArgumentError(
-                _OP, f"the model has {limit} positions, length must not be {length}"
-            )
+        self.max_length = window_length(model, length, _OP)
         self.max_gen_toks = min(_NEW, self.max_length - 1)
         ends = [self.text.begin, self.text.end]
         numbers = [self.text.number_of(name) for name in ends if name is not None]

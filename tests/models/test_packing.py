@@ -15,6 +15,7 @@ from exburn import layers
 from exburn.applications import GPT2, Llama
 from exburn.callbacks import ModelCheckpoint
 from exburn.errors import ArgumentError, CheckpointError, DataError
+from exburn.models.generation.scoring import window_length
 from exburn.text import CHATML, Document, PackedDocuments, Tokenizer, pack
 
 LENGTH = 24
@@ -315,5 +316,7 @@ def test_the_context_that_a_folder_tells_is_kept(tmp_path):
     model.tokenizer = tokenizer()
     with pytest.raises(DataError, match="more than the 16 allowed"):
         model.fit([[CHATS[0][0], CHATS[0][1] | {"content": "it was " * 20}]], **OPTIONS)
+    assert window_length(model, None, "op") == 16
+    assert window_length(model, LENGTH, "op") == LENGTH
     history = model.fit(DOCUMENTS, **OPTIONS, length=LENGTH)  # as the user says
     assert history.params["packing"]["length"] == LENGTH

@@ -10,14 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
-from exburn.models.generation.generate import check_tokens, prepare_generation
+from exburn.models.generation.generate import (
+    check_tokens,
+    position_limit,
+    prepare_generation,
+)
 from exburn.models.generation.prompts import prompt_size
 from exburn.models.network import Network
 from exburn.models.preparing import on_device
 from exburn.runtime.kernels.head_loss import RowChunks, fits, head_cross_entropy
 from exburn.training.module import SplitModule
 
+_LENGTH = 2048  # tokens of a window, of models that have no limit
 _DOUBT = 1e-3  # of a log-likelihood: what a causal model's rounding may make
 
 
@@ -45,6 +51,29 @@ class WindowScore:
 
     log_likelihoods: np.ndarray
     greedy: np.ndarray
+
+
+def window_length(model: Network, length: Any, op: str) -> int:
+    """Tokens of a window: as the user says, or as many as the model is made for.
+
+    Args:
+        length: What the user says; ``None`` for as many as there are positions for,
+            else 2,048, within the context that the model's folder tells.
+        op: The operation named in errors.
+
+    Raises:
+        ArgumentError: It is less than 2, or there are fewer positions.
+    """
+    limit = position_limit(model)
+    if length is None:
+        context = getattr(model, "context_length", None)
+        length = limit or min(_LENGTH, context or _LENGTH)
+    length = check_count(op, "length", length, 2)
+    if limit is not None and length > limit:
+        raise ArgumentError(
+            op, f"the model has {limit} positions, length must not be {length}"
+        )
+    return length
 
 
 def windows_of(tokens: np.ndarray, length: int, stride: int) -> Iterator[TokenWindow]:
