@@ -1,6 +1,6 @@
 """When a test runs is chosen by the time that it takes: ``tests/times.toml``.
 
-A test of less than 0.3 seconds runs always. One of more is ``slow``: CI runs it.
+A test of less than 0.2 seconds runs always. One of more is ``slow``: CI runs it.
 ``nightly`` is written into the file by hand, for the second and third of a kind and for
 what CI cannot afford; some kinds are so as a whole (``is_of_many``). A line is
 ``"test_name[case]" = { slow = seconds }``, without the case where all cases of the
@@ -30,9 +30,9 @@ from tests import golden
 
 TESTS = Path(__file__).parent
 FILE = TESTS / "times.toml"
-SLOW = 0.3  # seconds at which a test becomes slow
+SLOW = 0.2  # seconds at which a test becomes slow
 WAITS = 20  # times as long by the clock: not even a busy machine is so slow
-QUICK = 0.2  # seconds below which a slow one is quick again
+QUICK = 0.15  # seconds below which a slow one is quick again
 Times = dict[str, dict[str, tuple[str, float]]]  # file → test → mark and seconds
 
 
