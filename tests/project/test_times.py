@@ -37,7 +37,7 @@ def test_what_is_read_is_written_again(monkeypatch, tmp_path):
             {"test_a[x]": ("slow", 0.9), "test_a[y]": ("slow", 0.8)},
             id="new",
         ),
-        pytest.param({}, {"test_a": 0.25}, 1, {}, id="quick"),
+        pytest.param({}, {"test_a": 0.19}, 1, {}, id="quick"),
         pytest.param(
             {"test_a": ("slow", 0.5)},
             {"test_a": 0.25},
@@ -46,7 +46,7 @@ def test_what_is_read_is_written_again(monkeypatch, tmp_path):
             id="not yet quick",
         ),
         pytest.param(
-            {"test_a": ("slow", 0.5)}, {"test_a": 0.15}, 1, {}, id="quick again"
+            {"test_a": ("slow", 0.5)}, {"test_a": 0.14}, 1, {}, id="quick again"
         ),
         pytest.param(
             {"test_a[x]": ("nightly", 2.0)},
