@@ -1,0 +1,376 @@
+"""Answers that are held to a form: which tokens may come next, by `llguidance`.
+
+A :class:`Constraint` is compiled once for a tokenizer; each text has a
+:class:`Matcher` of its own.
+"""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import json
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from exburn.core.checks import check_unicode
+from exburn.errors import ArgumentError, DataError, require
+from exburn.errors.boundary import guard_methods
+from exburn.text.schemas import has_finite_answer, read_schema
+from exburn.text.token_bytes import TokenBytes, token_bytes
+from exburn.text.tokenizer import Tokenizer
+
+_OP = "Constraint"
+# What `json.dumps` writes between values: nothing, a space, or a line's indentation.
+_BETWEEN_VALUES = r"( |\n[ \t]{0,64})"
+_ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_POSSESSIVE = re.compile(r"[*+?}]\+")
+
+
+@guard_methods
+class Constraint:
+    """A form that texts are held to, compiled for a tokenizer.
+
+    Attributes:
+        vocabulary_size: Tokens that a mask tells of.
+
+    Example:
+        >>> from exburn.text import Tokenizer
+        >>> tokenizer = Tokenizer.train(["yes or no"] * 9, 260)
+        >>> constraint = Constraint.compile(tokenizer, regex="yes|no")
+        >>> constraint.allows("yes"), constraint.allows("maybe")
+        (True, False)
+    """
+
+    def __init__(self, vocabulary: _Vocabulary, matcher: Any, ends: Sequence[int]):
+        self._vocabulary, self._first = vocabulary, matcher
+        self._ends = np.array(sorted(set(ends)), np.int64)
+        self.vocabulary_size = len(vocabulary.tokens.tokens)
+
+    @classmethod
+    def compile(
+        cls,
+        tokenizer: Tokenizer,
+        *,
+        json_schema: Any = None,
+        regex: str | None = None,
+        grammar: str | None = None,
+        ends: Sequence[int] | None = None,
+    ) -> Constraint:
+        """Compiles one of three forms.
+
+        Args:
+            tokenizer: Of the texts.
+            json_schema: A JSON schema as a mapping or its text; or a class that
+                ``pydantic`` describes: one of its own, a data class, a ``TypedDict``.
+            regex: An expression of the module ``re`` that the whole text matches,
+                without look-around and references back. ``\\d``, ``\\w`` and ``\\s``
+                are those of ``re.ASCII``.
+            grammar: A grammar in the syntax of Lark, whose first rule is ``start``.
+            ends: Tokens that end a text; that of the tokenizer if ``None``.
+
+        Raises:
+            ArgumentError: Not one of them is given, it is none, or says what is not
+                honoured.
+            DataError: The tokenizer has no token that could come first.
+            FileFormatError: The tokenizer does not tell the bytes of its tokens.
+            MissingDependencyError: ``llguidance`` is not installed.
+        """
+        forms = {"json schema": json_schema, "regex": regex, "grammar": grammar}
+        forms = {name: form for name, form in forms.items() if form is not None}
+        if len(forms) != 1:
+            raise ArgumentError(
+                _OP,
+                "one of json_schema, regex and grammar is needed",
+                {"received": ", ".join(forms) or "none"},
+            )
+        ((kind, form),) = forms.items()
+        if kind == "json schema":
+            form = json.dumps(read_schema(form))
+        elif kind == "regex":
+            form = _package().regex_to_lark(_check_regex(form), "dws")
+        else:
+            form = check_unicode("grammar", form)
+        if ends is None:
+            end = tokenizer.number_of(tokenizer.end) if tokenizer.end else None
+            ends = () if end is None else (end,)
+        return _compile(tokenizer, kind, form, tuple(ends))
+
+    def start(self) -> Matcher:
+        """A matcher of a text that begins."""
+        return Matcher(self, self._first.deep_copy())
+
+    def allows(self, text: str) -> bool:
+        """Whether a text has the form.
+
+        Raises:
+            ArgumentError, DataError: It is no text.
+        """
+        text = check_unicode(_OP, text)
+        data = (self._vocabulary.tokens.before + text).encode()
+        tokens = self._vocabulary.longest_tokens(data)
+        matcher = self._first.deep_copy()
+        if tokens is None or not matcher.consume_tokens(tokens):
+            return False
+        return matcher.is_accepting()
+
+    def reader(self) -> TextReader:
+        """What makes text of a row's tokens, as the form sees them."""
+        return TextReader(self._vocabulary.tokens)
+
+
+@guard_methods
+class Matcher:
+    """Follows one text, token by token.
+
+    Example:
+        >>> from exburn.text import Tokenizer
+        >>> tokenizer = Tokenizer.train(["yes or no"] * 9, 260)
+        >>> matcher = Constraint.compile(tokenizer, regex="ab?").start()
+        >>> matcher.accept(tokenizer.number_of("a"))
+        >>> matcher.complete, matcher.ended
+        (True, False)
+        >>> matcher.accept(tokenizer.number_of("b"))
+        >>> matcher.complete, matcher.ended
+        (True, True)
+    """
+
+    def __init__(self, constraint: Constraint, matcher: Any, closed: bool = False):
+        self._constraint, self._matcher, self._closed = constraint, matcher, closed
+
+    @property
+    def complete(self) -> bool:
+        """Whether the text has the form if nothing more comes."""
+        return self._closed or self._matcher.is_accepting()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more may come."""
+        return self._closed or self._matcher.is_stopped()
+
+    def mask(self, out: np.ndarray | None = None) -> np.ndarray:
+        """Which tokens may come next, a bit for each, the least of a word first.
+
+        Tokens that end a text may come where it is complete, and no special ones.
+
+        Args:
+            out: uint32, filled and returned; its size may be that of a model's scores.
+
+        Shape:
+            out, result: [ceil(tokens / 32)]
+
+        Raises:
+            DataError: No token may come, or the form is too complex.
+        """
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
+        self._check()
+        size, ends = self._constraint.vocabulary_size, self._constraint._ends
+        if out is None:
+            out = np.zeros(-(-size // 32), np.uint32)
+        words = min(len(out), len(bits))
+        out[:words], out[words:] = bits[:words], 0
+        ends = ends[ends < 32 * len(out)]
+        places = np.left_shift(np.uint32(1), (ends % 32).astype(np.uint32))
+        np.bitwise_and.at(out, ends // 32, ~places)
+        if size < 32 * len(out):  # the bit of the package's own end
+            out[size // 32] &= ~np.uint32(1 << size % 32)
+        complete = self.complete
+        if not out.any() and not complete:
+            raise DataError(
+                _OP, "the tokenizer has no token that the form allows to come next"
+            )
+        self._closed = not out.any()
+        if complete:
+            np.bitwise_or.at(out, ends // 32, places)
+        return out
+
+    def accept(self, token: int) -> None:
+        """Goes on by a token.
+
+        Raises:
+            DataError: It may not come.
+        """
+        if token in self._constraint._ends and self.complete:
+            self._closed = True
+            return
+        tokens = self._constraint._vocabulary.tokens.tokens
+        ordinary = 0 <= token < len(tokens) and tokens[token]
+        if (
+            self.ended
+            or not ordinary
+            or token in self._constraint._ends
+            or not self._matcher.validate_tokens([token])
+        ):
+            raise DataError(_OP, f"the form does not allow token {token} to come next")
+        self._matcher.consume_token(token)
+        self._check()
+
+    def copy(self) -> Matcher:
+        """A matcher of the same text, which goes on by itself."""
+        return Matcher(self._constraint, self._matcher.deep_copy(), self._closed)
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise DataError(
+                _OP,
+                "the form cannot be followed any further",
+                {"cause": _reason(self._matcher.get_error())},
+                hint="A simpler form has fewer ways to go on.",
+            )
+
+
+class TextReader:
+    """Text of a row's tokens, as it becomes certain: no half character."""
+
+    def __init__(self, tokens: TokenBytes):
+        self._tokens, self._skip = tokens.tokens, len(tokens.before)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, token: int) -> str:
+        """What another token makes certain."""
+        data = self._tokens[token] if token < len(self._tokens) else b""
+        skip = min(self._skip, len(data))
+        self._skip -= skip
+        return self._decoder.decode(data[skip:])
+
+    def rest(self) -> str:
+        """What is left at the end."""
+        return self._decoder.decode(b"", final=True)
+
+
+class _Vocabulary:
+    """A tokenizer as the package sees it, with an end of its own behind its tokens."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokens = token_bytes(tokenizer)
+        self._tokenizer = tokenizer
+        self._numbers = {token: n for n, token in enumerate(self.tokens.tokens)}
+        self._longest = max(map(len, self._numbers), default=0)
+        package = _package()
+        self.engine = package.LLTokenizer(package.TokenizerWrapper(_Wrapper(self)))
+
+    def encode(self, data: bytes) -> list[int]:
+        """Tokens of exactly these bytes: the tokenizer's own where they are so."""
+        text = data.decode("utf-8", "replace")
+        numbers = self._tokenizer.encode(text, special=False).tolist()
+        if b"".join(self.tokens.tokens[n] for n in numbers) == data:
+            return numbers
+        return self.longest_tokens(data) or []
+
+    def longest_tokens(self, data: bytes) -> list[int] | None:
+        """The longest token of the bytes, again and again; ``None`` without one."""
+        numbers, at = [], 0
+        while at < len(data):
+            for size in range(min(self._longest, len(data) - at), 0, -1):
+                number = self._numbers.get(data[at : at + size])
+                if number is not None:
+                    break
+            else:
+                return None
+            numbers.append(number)
+            at += size
+        return numbers
+
+
+class _Wrapper:
+    """What the package's tokenizer is made of."""
+
+    bos_token_id = None
+
+    def __init__(self, vocabulary: _Vocabulary):
+        self._encode = vocabulary.encode
+        self.tokens = [*vocabulary.tokens.tokens, b"<end>"]
+        self.eos_token_id = len(self.tokens) - 1
+        self.special_token_ids = [self.eos_token_id]
+
+    def __call__(self, data: bytes) -> list[int]:
+        return self._encode(data)
+
+
+def _package() -> Any:
+    return require(
+        "llguidance",
+        _OP,
+        "answers are held to a form by `llguidance`",
+        extra="structured",
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def _vocabulary(tokenizer: Tokenizer) -> _Vocabulary:
+    return _Vocabulary(tokenizer)
+
+
+@functools.lru_cache(maxsize=32)
+def _compile(
+    tokenizer: Tokenizer, kind: str, form: str, ends: tuple[int, ...]
+) -> Constraint:
+    package, vocabulary = _package(), _vocabulary(tokenizer)
+    text = _grammar_of(package.LLMatcher, kind, form, vocabulary.tokens.before)
+    limits = package.LLParserLimits(verbose_errors=False)
+    matcher = package.LLMatcher(vocabulary.engine, text, log_level=0, limits=limits)
+    reasons = [matcher.get_error()] if matcher.is_error() else []
+    reasons = reasons or list(matcher.get_grammar_warnings())
+    if reasons:
+        raise ArgumentError(
+            _OP, f"the {kind} is not honoured", {"cause": _reason(reasons[0])}
+        )
+    if kind == "json schema" and not has_finite_answer(json.loads(form)):
+        raise ArgumentError(
+            _OP, "no text has this form: the json schema asks for itself without end"
+        )
+    first = matcher.deep_copy()
+    first.compute_bitmask()
+    if first.is_error():
+        reason = _reason(first.get_error())
+        if reason == "NoExtensionBias":
+            reason = "no text has this form, or no token begins it"
+        raise ArgumentError(_OP, f"the {kind} is not honoured", {"cause": reason})
+    return Constraint(vocabulary, matcher, ends)
+
+
+def _grammar_of(make: Any, kind: str, form: str, before: str) -> str:
+    """The form as the package reads it, behind the space that begins each text."""
+    if kind == "regex":
+        return make.grammar_from_regex(f"{before}(?:{form})")
+    options = {"whitespace_pattern": _BETWEEN_VALUES}
+    if not before and kind == "grammar":
+        return make.grammar_from_lark(form)
+    if not before:
+        return make.grammar_from_json_schema(form, overrides=options)
+    if kind == "grammar":
+        inside = f"%lark {{\n{form}\n}}"
+    else:
+        schema = {**json.loads(form), "x-guidance": options}
+        inside = f"%json {json.dumps(schema)}"
+    return make.grammar_from_lark(f'start: "{before}" form\nform: {inside}')
+
+
+def _reason(text: str) -> str:
+    """The line of the package's error that says what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error:")]
+    return (errors or lines or [""])[0].removeprefix("error: ")
+
+
+def _check_regex(regex: Any) -> str:
+    """An expression that means the same in Python and in Rust.
+
+    Raises:
+        ArgumentError, DataError: It is none.
+    """
+    regex = check_unicode("regex", regex)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # sets within sets, which Rust has
+            re.compile(regex)
+    except (re.error, Warning, OverflowError, RecursionError) as error:
+        raise ArgumentError(
+            "regex", "it is no expression of `re`", {"cause": error}
+        ) from None
+    if _POSSESSIVE.search(_ESCAPE_OR_SET.sub("a", regex)):
+        raise ArgumentError("regex", "possessive repetitions are not honoured")
+    return regex
