@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
 from breadth_models import CELLS, loss_of
 from breadth_processor import PROCESSOR_CELLS
 from fit_again import Stopwatch, epoch_watch

@@ -121,7 +121,7 @@ def run(words: list[str], limit: float) -> dict[str, Any] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--case", default="lora-1B,qlora-1B,full-small")
-    parser.add_argument("--remat", choices=["blocks", "offload"])
+    parser.add_argument("--remat", choices=["blocks", "activations", "offload"])
     parser.add_argument("--limit", type=float, default=150.0)
     parser.add_argument("--child", nargs=2)
     parser.add_argument("--quantize", nargs=2)

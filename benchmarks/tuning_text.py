@@ -15,7 +15,8 @@ Sides (``--side``): ``exburn``; ``trl`` (SFTTrainer and peft); ``liger``, the sa
 liger-kernel. Without trl there is ``torch``, a loop by hand over transformers and peft,
 which the lines then say. What cannot be imported is told, and left out. ``--remat
 blocks`` computes activations again on all sides (``compile(remat="blocks")``, gradient
-checkpointing); with ``--remat offload`` ours keeps what goes into blocks on the host.
+checkpointing); with ``--remat offload`` ours keeps what goes into blocks on the host,
+with ``--remat activations`` the results of their products on the device.
 QLoRA is NF4 or ``--scheme int4`` on ours, and bitsandbytes' NF4 with double
 quantization on theirs; embeddings and head stay in bfloat16 on both.
 
@@ -271,7 +272,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--documents", type=int, default=1)
     parser.add_argument("--scheme", default="nf4", choices=["int4", "nf4"])
     parser.add_argument("--state-bits", type=int, default=32)
-    parser.add_argument("--remat", choices=["blocks", "offload"])
+    parser.add_argument("--remat", choices=["blocks", "activations", "offload"])
     parser.add_argument("--equal", action="store_true")
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--limit", type=float, default=LIMIT)

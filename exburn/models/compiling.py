@@ -21,6 +21,7 @@ from exburn.models.options import (
 from exburn.models.session import require_idle, require_trainer
 from exburn.module.building import reseed
 from exburn.module.traversal import held_metrics
+from exburn.runtime.blocks.rematerializing import KINDS
 from exburn.runtime.device import device_of
 from exburn.runtime.sharding.strategies import Distribution, make_distribution
 from exburn.training.objective.compile_metrics import CompileMetrics
@@ -118,9 +119,10 @@ def compile(
         join_batches: How many batches of arrays ``evaluate`` and ``predict`` run as
             one, where the results are the same; ``"auto"`` chooses, 1: never.
         remat: ``"blocks"``: of equal blocks in a row (four or more) only what goes into
-            them is kept for the gradient, and the rest is computed again. On a GPU
-            ``"offload"``: that waits in the host's memory. ``model.remat`` has single
-            layers computed again.
+            them is kept for the gradient, and the rest is computed again.
+            ``"activations"``: the results of their matrix products, convolutions and
+            attention are kept, too. On a GPU ``"offload"``: what goes into blocks waits
+            in the host's memory. ``model.remat`` has single layers computed again.
 
     Raises:
         UnknownNameError: An unknown optimizer, loss or metric.
@@ -180,8 +182,8 @@ def _check_remat(model: Network, remat: Any, eager: bool) -> None:
     """Raises unless blocks can be computed again so."""
     if remat is None:
         return
-    if remat not in ("blocks", "offload"):
-        raise unknown_name("remat", remat, ("blocks", "offload"), op="compile")
+    if remat not in KINDS:
+        raise unknown_name("remat", remat, KINDS, op="compile")
     reason = None
     if eager:
         reason = "operation by operation there is no program of blocks"

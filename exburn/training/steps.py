@@ -142,7 +142,7 @@ class Steps:
         """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
         plain: Callable = self.loss
         if self.remat is not None:
-            plain = remat_blocks(self.loss, offload=self.remat == "offload")
+            plain = remat_blocks(self.loss, self.remat)
         loss = self.placement.gathering(plain)
         if self._joins_lookups and loss == self.loss:
             return value_and_grad(loss, self.placement.totals)

@@ -43,9 +43,10 @@ def check_alike(ours, theirs):
         np.testing.assert_allclose(ours[1][name], theirs[1][name], atol=2e-5)
 
 
+@pytest.mark.parametrize("kind", ["blocks", "activations"])
 @pytest.mark.parametrize("lora", [False, True])
-def test_a_decoder_trains_the_same(lora):
-    check_alike(trained(lora, remat="blocks"), trained(lora))
+def test_a_decoder_trains_the_same(lora, kind):
+    check_alike(trained(lora, remat=kind), trained(lora))
 
 
 def test_large_losses_are_computed_in_chunks_as_before(monkeypatch):

@@ -1,14 +1,18 @@
 """Functions whose equal blocks are computed again for the gradient.
 
 What goes into a block is kept, and nothing that it computes: memory for activations
-grows by a block's inputs, instead of by all that its gradient reads.
+grows by a block's inputs, instead of by all that its gradient reads. Or what its matrix
+products, convolutions and attention compute is kept as well, and only what lies between
+them is computed again, which costs little time.
 
-Source: Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016.
+Sources: Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016; Korthikanti
+et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,16 +24,21 @@ from exburn.errors import ArgumentError
 from exburn.runtime.blocks.forms import function_of, variables
 from exburn.runtime.blocks.runs import LEAST_BLOCKS, BlockRun, find_runs
 
+#: What ``remat_blocks`` keeps of a block: its inputs, on the device or on the host, or
+#: also its products.
+KINDS = ("blocks", "activations", "offload")
 _INPUT = "exburn_block_input"
+_ATTENTION = "dot_product_attention_fwd"  # cuDNN's
+_LEAST_TERMS = 128  # of a sum whose result is kept: shorter ones cost as little as adds
 
 
-def remat_blocks(function: Callable, offload: bool = False) -> Callable[..., Any]:
+def remat_blocks(function: Callable, kind: str = "blocks") -> Callable[..., Any]:
     """A pure function whose equal blocks in a row are computed again for its gradient.
 
     It is traced once for each call, and computes the same.
 
     Args:
-        offload: Whether what goes into the blocks waits in the host's memory.
+        kind: One of ``KINDS``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -42,6 +51,8 @@ def remat_blocks(function: Callable, offload: bool = False) -> Callable[..., Any
         >>> len(code.eqns)  # one for each block
         8
     """
+
+    policy = _policy(kind)
 
     @functools.wraps(function)
     def run_again(*args: Any) -> Any:
@@ -63,7 +74,6 @@ def remat_blocks(function: Callable, offload: bool = False) -> Callable[..., Any
             entries = _entries(code.eqns, run)
             for block in range(run.blocks):
                 begin = run.start + block * run.length
-                policy = _policy(offload)
                 _run(code, begin, begin + run.length, values, (entries[block], policy))
             start = run.stop
         _run(code, start, len(code.eqns), values, None)
@@ -73,15 +83,31 @@ def remat_blocks(function: Callable, offload: bool = False) -> Callable[..., Any
     return run_again
 
 
-def _policy(offload: bool) -> Any:
-    if not offload:
+def _policy(kind: str) -> Any:
+    """What of a block is kept, as a policy of ``jax.checkpoint``."""
+    if kind == "blocks":
         return jax.checkpoint_policies.nothing_saveable
+    if kind == "activations":
+        return _keeps_products
     return jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
         names_which_can_be_offloaded=[_INPUT],
         offload_src="device",
         offload_dst="pinned_host",
     )
+
+
+def _keeps_products(primitive: Any, *operands: Any, **options: Any) -> bool:
+    """Results of convolutions, of attention, and of products that sum many terms.
+
+    Products of adapters sum as many terms as their rank, and are added to another that
+    is kept: to keep both would take twice the memory.
+    """
+    if primitive.name == "dot_general":
+        (axes, _), _ = options["dimension_numbers"]
+        return math.prod(operands[0].shape[axis] for axis in axes) >= _LEAST_TERMS
+    name = primitive.name
+    return name == "conv_general_dilated" or name.startswith(_ATTENTION)
 
 
 def _entries(equations: list[Any], run: BlockRun) -> list[set[Any]]:
