@@ -59,6 +59,8 @@ class Context:
         text_lengths: ``[batch]``: tokens of the rows' texts, of which the pass may see
             more, that fill them up, or ``None`` where all that it sees is text.
         segments: The documents of packed rows: ``Segments``; else ``None``.
+        adapters: The adapter that each row is computed with, whichever is active:
+            ``RowAdapters``; else ``None``.
     """
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
@@ -79,6 +81,7 @@ class Context:
         self.cache: Any = None
         self.text_lengths: Any = None
         self.segments: Any = None
+        self.adapters: Any = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
         self.tables: Any = None
@@ -99,7 +102,7 @@ class Context:
         part.asked, part.in_fit = self.asked, self.in_fit
         part.root, part.cache = self.root, self.cache
         part.text_lengths = self.text_lengths
-        part.segments = self.segments
+        part.segments, part.adapters = self.segments, self.adapters
         part.interceptors = tuple(i for i in self.interceptors if not i.keeps_arrays)
         part.running, part.began_at = self.running, self.began_at
         part._draws = self._draws

@@ -13,7 +13,14 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn.compression.masking.masks import mask_of, mask_values
-from exburn.compression.quantization.low_rank import LowRank, add_term
+from exburn.compression.quantization.low_rank import (
+    LowRank,
+    RowTerms,
+    add_term,
+    refuse_rows,
+    row_terms,
+    rows_differ,
+)
 from exburn.compression.quantization.weight import QuantizedWeight
 from exburn.layers import Dense, EinsumDense, Embedding, TernaryDense
 from exburn.module.layer import Layer
@@ -42,10 +49,12 @@ class AnyStandIn(Adapted):
     """
 
     def cast(self, value, dtype=None):
-        exact = super().cast(value, dtype)
-        if (term := self._low_rank) is None or value is not getattr(
-            self, term.attribute
-        ):
+        exact, term = super().cast(value, dtype), self._low_rank
+        if rows_differ():
+            if any(value is getattr(self, t.attribute) for t in row_terms(self)):
+                refuse_rows(self, "it adds them to its weight")
+            return exact
+        if term is None or value is not getattr(self, term.attribute):
             return exact
         weights = term.weights(self).items()
         values = {name: super(Adapted, self).cast(w, dtype) for name, w in weights}
@@ -59,9 +68,7 @@ class DenseStandIn(Adapted, Dense):
 
     def call(self, x):
         x = self.cast(x)
-        y = self._multiply(x)
-        if self._low_rank is not None:
-            y = add_term(self, x, y, self._multiply, _two_products)
+        y = add_term(self, x, self._multiply(x), self._multiply, _two_products)
         if self.use_bias:
             y = y + self.cast(self.bias)
         return self.activation(y)
@@ -87,11 +94,13 @@ class EinsumDenseStandIn(Adapted, EinsumDense):
 
     def call(self, inputs):
         x = self.cast(inputs)
-        y = self._multiply(x)
-        if self._low_rank is not None:
-            low_rank = self._low_rank_product
-            spread = functools.partial(self._spread, hidden=_dotted_axes(self, x))
-            y = add_term(self, x, y, self._multiply, low_rank, spread)
+        letters, weight, result = self._terms
+        moves = letters[0] != result[0] or letters[0] in weight
+        if moves and rows_differ() and row_terms(self):
+            refuse_rows(self, f"{self.equation} moves the rows")
+        low_rank = self._low_rank_product
+        spread = functools.partial(self._spread, hidden=_dotted_axes(self, x))
+        y = add_term(self, x, self._multiply(x), self._multiply, low_rank, spread)
         if self.bias is not None:
             y = y + self.cast(self.bias)
         return self.activation(y)
@@ -141,6 +150,9 @@ class EmbeddingStandIn(Adapted, Embedding):
             rows = table.take(indices, self.compute_dtype)
         else:
             rows = super()._rows(indices)
+        if rows_differ():
+            terms = RowTerms.of(self, len(indices))
+            return rows if terms is None else terms.add_rows(rows, indices)
         if (term := self._low_rank) is not None:
             weights = term.weights(self)
             inner = jnp.take(weights["lora_a"].get_value(), indices, 0, mode="clip")
@@ -157,17 +169,27 @@ class EmbeddingStandIn(Adapted, Embedding):
 
     def _scores(self, x):  # of a ReversibleEmbedding
         table, term = self.embeddings, self._low_rank
-        if term is not None and term.kind == "dora":
+        rows = RowTerms.of(self, len(x)) if rows_differ() else None
+        term = None if rows_differ() else term
+        if rows is not None:
+            x = rows.scale_vectors(x)
+        elif term is not None and term.kind == "dora":
             x = x * self.cast(term.ratio(self), x.dtype)
         if isinstance(table, QuantizedWeight):
             y = table.multiply(x)
         else:
             y = jnp.einsum("...d,vd->...v", x, self.cast(table, x.dtype))
+        if rows is not None:
+            return rows.add(y, x, _transposed_products)
         if term is not None:
             weights = term.weights(self).values()
             a, b, *_ = (self.cast(weight, x.dtype) for weight in weights)
-            y = y + (jnp.einsum("...d,rd->...r", x, b) @ a.T) * term.scale
+            y = y + _transposed_products(x, a, b) * term.scale
         return y
+
+
+def _transposed_products(x: Any, a: Any, b: Any) -> Any:
+    return jnp.einsum("...d,rd->...r", x, b) @ a.T
 
 
 def _two_products(x: Any, a: Any, b: Any) -> Any:

@@ -31,6 +31,7 @@ def chat(
     beams: int = 1,
     length_penalty: float = 0.0,
     seed: int | None = None,
+    adapter: str | Sequence[str | None] | None = None,
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
 ) -> Any:
@@ -44,6 +45,7 @@ def chat(
             template reads; or a list of such chats.
         max_new_tokens, sampler, stop, stream, beams, length_penalty, seed, room, cache:
             As of ``generate``.
+        adapter: As of ``generate``, for each chat.
         tools: Functions that the model may call, as JSON schemas. Calls of them are in
             the answer as the model writes them.
         variables: More names that the template reads, as ``enable_thinking``.
@@ -101,6 +103,7 @@ def chat(
         beams=beams,
         length_penalty=length_penalty,
         seed=seed,
+        adapter=adapter,
         room=room,
         cache=cache,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,8 @@ import numpy as np
 from exburn.core.checks import check_count, check_flag, check_number, check_seed
 from exburn.core.forward_context import Context
 from exburn.errors import ArgumentError, DataError
-from exburn.models.generation.memory import memory_for
+from exburn.models.generation.adapters import check_rows, read_adapters
+from exburn.models.generation.memory import RowWeights, memory_for
 from exburn.models.generation.pieces import Pieces
 from exburn.models.generation.plan import GenerationPlan, fixed_length, make_plan
 from exburn.models.generation.prompts import Prompts, read_prompts
@@ -57,6 +58,7 @@ def generate(
     beams: int = 1,
     length_penalty: float = 0.0,
     seed: int | None = None,
+    adapter: str | Sequence[str | None] | None = None,
     include_prompt: bool = False,
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
@@ -85,6 +87,9 @@ def generate(
         beams: Of so many rows the best one, instead of sampling.
         length_penalty: The best beam has the greatest ``log p / length ** penalty``.
         seed: Makes the draws reproducible; a row draws alike whatever is beside it.
+        adapter: The adapter that is computed, by its name, instead of the active one;
+            or a list of one for each prompt, where ``None`` is the active one. All
+            run together, on the same weights.
         include_prompt: Whether the answer begins with the prompt.
         room: Tokens of a prompt and of an answer that programs are made for, instead of
             the next sizes: calls of one room share them.
@@ -99,6 +104,7 @@ def generate(
         ArgumentError: An argument does not fit, the model has another form or is not
             causal, or there are fewer positions than prompt and answer need.
         DataError: A prompt is empty, or the model has no such token.
+        UnknownNameError: The model has no such adapter.
         MissingDependencyError: Texts need the package ``tokenizers``.
         BusyError: The model is being trained.
 
@@ -133,6 +139,7 @@ def generate(
     seed = check_seed(_OP, seed)
     if seed is not None and seed >= 1 << 63:
         raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
+    adapters = read_adapters(self, adapter, len(prompts.rows), _OP)
     with on_device(self):
         trainer, programs, plan = prepare_generation(self, cache)
         length = max_new_tokens or _new_tokens(defaults, plan, prompts.longest)
@@ -141,6 +148,9 @@ def generate(
         _check_vectors(chooses, plan)
         _check_room(room, prompts, length)
         groups = trainer.holder.split.read()
+        if adapters is not None:
+            check_rows(plan, groups, adapters.names)
+            groups = RowWeights(groups, adapters)
         job = Job(programs, plan, groups, prompts, length, stops, room)
         answer = _Answer(job, tokenizer, include_prompt)
         if beams > 1:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from exburn.compression.quantization.low_rank import RowAdapters
 from exburn.layers.contract.key_value_cache import (
     KeyValueCache,
     PromptCache,
@@ -98,6 +99,25 @@ class HeadWatch:
         _replace_node(copy, self._node, wrap)
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RowWeights:
+    """A model's arrays, and the adapter that each row is computed with.
+
+    ``run_model`` takes it in the place of the arrays.
+    """
+
+    groups: Any
+    adapters: RowAdapters
+
+    def of_rows(self, rows: int) -> RowAdapters:
+        """The adapters of so many rows, which stand for each row several times."""
+        numbers = self.adapters.numbers
+        times = rows // len(numbers)
+        numbers = jnp.repeat(numbers, times) if times > 1 else numbers
+        return dataclasses.replace(self.adapters, numbers=numbers)
+
+
 def run_model(
     split: SplitModule,
     groups: Any,
@@ -109,12 +129,16 @@ def run_model(
     """The scores of a model, ``[batch, time, vocabulary]``.
 
     Args:
+        groups: The model's arrays, or ``RowWeights``.
         lengths: ``[batch]``: tokens of the texts; ``None`` if ``ids`` has no more.
     """
+    adapters = None
+    if isinstance(groups, RowWeights):
+        adapters, groups = groups.of_rows(len(ids)), groups.groups
     key = jax.random.key(0)  # of layers that draw at inference
     running = split.running(groups, training=False, key=key, prepare=prepare)
     with running as (call, ctx):
-        ctx.cache, ctx.text_lengths = cache, lengths
+        ctx.cache, ctx.text_lengths, ctx.adapters = cache, lengths, adapters
         return jax.tree.leaves(call((ids,), {}))[0]
 
 

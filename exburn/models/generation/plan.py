@@ -34,6 +34,7 @@ class GenerationPlan:
             needed, or ``None``.
         head: The node that makes scores of the tokens' vectors, or ``None``.
         turning_lengths: Lengths of texts beyond which all keys in a cache are wrong.
+        adapters: Names of adapters that rows may have beside each other.
     """
 
     split: SplitModule
@@ -43,6 +44,9 @@ class GenerationPlan:
     last: int | None
     head: int | None = None
     turning_lengths: tuple[int, ...] = ()
+    adapters: set[tuple[str, ...]] = dataclasses.field(
+        default_factory=set, compare=False
+    )
 
     def without_cache(self, reason: str) -> GenerationPlan:
         """The plan by which every step sees all tokens again."""

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import layers
-from exburn.compression.quantization.low_rank import LowRank
+from exburn import errors, layers
+from exburn.compression.quantization.low_rank import LowRank, RowAdapters
+from exburn.core import forward_context
+from exburn.core.forward_context import Context
 from exburn.module.traversal import iter_weights
 
 CASES = {
@@ -23,7 +25,7 @@ CASES = {
 }
 
 
-def adapted(name, stored=None, **options):
+def adapted(name, stored=None, /, **options):
     make, shape = CASES[name]
     dtype = "int32" if name == "embedding" else "float32"
     layer = make()
@@ -35,10 +37,11 @@ def adapted(name, stored=None, **options):
     else:
         x = rng.standard_normal((3, *shape)).astype(np.float32)
     before = np.asarray(model(x))
-    model.add_lora(3, alpha=5, **options)
+    model.add_lora(3, **{"alpha": 5, **options})
     np.testing.assert_allclose(model(x), before, atol=1e-5)
     layer = model.layers[0]
-    layer.lora_b.assign(rng.standard_normal(layer.lora_b.shape) * 0.1)
+    b = layer._low_rank.weights(layer)["lora_b"]
+    b.assign(rng.standard_normal(b.shape) * 0.1)
     return model, layer, x
 
 
@@ -124,3 +127,65 @@ def test_dora_is_not_trained_through_the_norm():
     after = [layer.lora_a, layer.lora_b, layer.lora_magnitude]
     for old, new, slope in zip(before, after, slopes, strict=True):
         np.testing.assert_allclose(new.numpy(), old - 0.1 * slope, atol=1e-5)
+
+
+def rows_of(layer, x, numbers, names, training=False):
+    """The layer's outputs in a pass that names adapters for rows."""
+    with forward_context.forward(Context(training=training)) as ctx:
+        ctx.adapters = RowAdapters(np.array(numbers, np.int32), names)
+        return np.asarray(layer(x))
+
+
+@pytest.mark.parametrize("stored", [None, "int8"])
+@pytest.mark.parametrize("name", [n for n in CASES if n != "conv"])
+def test_each_row_has_its_own_adapter(name, stored):
+    model, layer, x = adapted(name, stored, name="a", alpha=3)
+    rng = np.random.default_rng(1)
+    for rank, (other, kind) in enumerate([("b", "rslora"), ("c", "dora")], 4):
+        model.add_lora(rank, kind=kind, name=other)
+        b = layer.lora_adapters[other]["lora_b"]
+        b.assign(rng.standard_normal(b.shape) * 0.1)
+    layer.lora_adapters["c"]["lora_magnitude"].assign(
+        1.5 * layer.lora_adapters["c"]["lora_magnitude"].numpy()
+    )
+    x = np.concatenate([x, x])[:5]
+    names = ("a", "b", "c")
+    outputs = {}
+    for number, active in enumerate((*names, None)):
+        model.set_adapter(active)
+        outputs[number] = outputs[number - 4] = np.asarray(layer(x))
+    model.set_adapter("b")
+    numbers = [2, -1, 0, 1, 0]
+    y = rows_of(layer, x, numbers, names)
+    for row, number in enumerate(numbers):
+        np.testing.assert_allclose(y[row], outputs[number][row], atol=1e-5)
+    np.testing.assert_array_equal(y[1], outputs[-1][1])
+    alone = rows_of(layer, x, [0] * 5, ("a",))  # by the products of the active one
+    np.testing.assert_array_equal(alone, outputs[0])
+    # What one adapter holds does not reach the rows of others.
+    b = layer.lora_adapters["b"]["lora_b"]
+    b.assign(np.full(b.shape, np.nan))
+    broken = rows_of(layer, x, numbers, names)
+    assert np.isnan(broken[3]).all() and not np.isnan(np.delete(broken, 3, 0)).any()
+    np.testing.assert_array_equal(np.delete(broken, 3, 0), np.delete(y, 3, 0))
+
+
+def test_what_cannot_be_computed_by_row_is_refused():
+    model, layer, x = adapted("conv", name="a")
+    with pytest.raises(errors.ArgumentError, match="adds them to its weight") as said:
+        rows_of(layer, x, [0, -1, 0], ("a",))
+    assert layer.name in str(said.value)
+    np.testing.assert_array_equal(  # an adapter that no row has
+        rows_of(layer, x, [-1] * 3, ()), (model.set_adapter(None), layer(x))[1]
+    )
+    model, layer, x = adapted("dense", name="a", dropout=0.5)
+    with pytest.raises(errors.ArgumentError, match="dropout in training"):
+        rows_of(layer, x, [0, -1, 0], ("a",), training=True)
+    with pytest.raises(errors.ArgumentError, match="3 rows, the pass 2"):
+        rows_of(layer, x, [0, -1], ("a",))
+    moved = layers.EinsumDense("abd,bc->dac", (2, 20))
+    x = np.ones((2, 16, 3), np.float32)
+    moved(x)
+    moved.enable_lora(2)
+    with pytest.raises(errors.ArgumentError, match="moves the rows"):
+        rows_of(moved, x, [0, -1], ("default",))
