@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import inspect
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -29,7 +31,7 @@ _STORED = {
     "ternary": np.uint8,
     "float8": ml_dtypes.float8_e4m3fn,
 }
-_ROWS = 1 << 22  # entries that are encoded at a time, to bound the copies
+_ENTRIES = 1 << 18  # that a thread encodes at a time, so that copies stay in caches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,12 +203,16 @@ class Scheme:
             return np.asarray(packed), np.asarray(factor)
         values, (shape, dtype) = np.empty(*self.values_spec), self.scale_spec
         scale = np.empty(shape, np.float32 if self.scales == "uint8" else dtype)
-        step = max(1, _ROWS // max(1, self.columns))
-        for start in range(0, self.rows, step):
+        step = max(1, _ENTRIES // max(1, self.columns))
+
+        def encode_part(start: int) -> None:
             part = slice(start, start + step)
             rows = matrix[part].astype(np.float32)
             with np.errstate(invalid="ignore"):  # of NaN; the scale tells
                 values[part], scale[part] = self._encode_rows(rows)
+
+        with ThreadPoolExecutor(os.cpu_count(), "exburn-quantize") as threads:
+            list(threads.map(encode_part, range(0, self.rows, step)))
         if self.scales == "uint8":
             return values, *normal_float.encode_scales(scale)
         return values, scale
