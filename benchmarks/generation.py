@@ -1,25 +1,31 @@
-"""Tokens/s of GPT-2 (124 million parameters, bfloat16) beside Hugging Face's.
+"""Tokens/s of decoders, GPT-2 or a Llama of 1B, beside Hugging Face's.
 
-    python benchmarks/generation.py [--peers exburn,eager,compiled] [--batches 1,8,64]
+    python benchmarks/generation.py [--model gpt2|llama-1b] [--batches 1,8,64]
+        [--weights bfloat16|int8|int4] [--peers exburn,eager,compiled] [--profile]
 
 All write 256 tokens greedily behind prompts of 128, with random weights of the same
-sizes. "eager" is ``transformers`` as it comes, "compiled" its static cache with
+sizes; those in few bits are random integers. "exburn-plain" is exburn without kernels
+of its own. "eager" is ``transformers`` as it comes, "compiled" its static cache with
 ``torch.compile(mode="reduce-overhead")``. A call is timed whole, from NumPy or host
 tensors to tokens on the host; the median of the warm rounds counts. "decode" leaves the
 prompt out: the time of all tokens less that of one.
 
 The bound is the time in which the weights and the keys and values so far can be read
 once for each token, at the memory bandwidth that the device's maker names; beside it is
-the bandwidth that a copy of 1 GiB reaches. Each peer runs in a process of its own,
-all in one call. With ``--json`` what is there already is not measured again.
+the bandwidth that a copy of 1 GiB reaches. With ``--profile`` exburn tells the kernels
+of a token, from a trace of JAX's profiler. Each peer runs in a process of its own, all
+in one call. With ``--json`` what is there already is not measured again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+import re
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,43 +36,118 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from process import options, read, result_of, write
 
-PEERS = ("exburn", "eager", "compiled")
+PEERS = ("exburn", "exburn-plain", "eager", "compiled")
 BATCHES = "1,8,64"
-PROMPT, TOKENS, VOCABULARY = 128, 256, 50257
-LAYERS, WIDTH, HEADS, POSITIONS = 12, 768, 12, 1024
+PROMPT, TOKENS = 128, 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes of a model; its table of tokens makes the scores, too."""
+
+    vocabulary: int
+    layers: int
+    width: int
+    heads: int
+    key_heads: int
+    mlp_width: int
+
+    @property
+    def entries(self) -> tuple[int, int]:
+        """Entries of the blocks' kernels, and of the table."""
+        keys = self.width // self.heads * self.key_heads
+        gates = 2 if self.key_heads < self.heads else 1
+        attention = 2 * self.width * (self.width + keys)
+        mlp = (1 + gates) * self.width * self.mlp_width
+        return self.layers * (attention + mlp), self.vocabulary * self.width
+
+
+MODELS = {
+    "gpt2": Sizes(50257, 12, 768, 12, 12, 3072),
+    "llama-1b": Sizes(128256, 16, 2048, 32, 8, 8192),
+}
+#: Bytes of an entry, with its share of a scale.
+BYTES = {"bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
 #: Bytes/s of the device's memory, as its maker names them.
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12, "A100": 2.04e12}
 Write = Callable[[int], np.ndarray]  # so many tokens behind the prompts
 
 
-def prompts(batch: int) -> np.ndarray:
-    """Random token numbers."""
-    rng = np.random.default_rng(0)
-    return rng.integers(0, VOCABULARY, (batch, PROMPT)).astype("int32")
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What is written with what."""
+
+    model: str
+    weights: str
+    plain: bool = False
+
+    @property
+    def sizes(self) -> Sizes:
+        return MODELS[self.model]
+
+    def prompts(self, batch: int) -> np.ndarray:
+        """Random token numbers."""
+        rng = np.random.default_rng(0)
+        return rng.integers(0, self.sizes.vocabulary, (batch, PROMPT)).astype("int32")
 
 
-def by_exburn(batch: int) -> Write:
+def by_exburn(work: Work, batch: int) -> Write:
     """``model.generate``."""
-    model = _exburn_model()
-    ids = prompts(batch)
+    model = _exburn_model(work)
+    ids = work.prompts(batch)
     return lambda count: np.stack(model.generate(ids, count))
 
 
 @functools.cache
-def _exburn_model() -> Any:
+def _exburn_model(work: Work) -> Any:
     import exburn
-    from exburn.applications import GPT2
+    from exburn.applications import GPT2, Llama
 
+    if work.plain:
+        exburn.config.disable_gpu_kernels()
     exburn.set_random_seed(0)
-    return GPT2(dtype="bfloat16")
+    sizes = work.sizes
+    if work.model == "gpt2":
+        model = GPT2(dtype="bfloat16")
+    else:
+        model = Llama(
+            vocabulary_size=sizes.vocabulary,
+            layers=sizes.layers,
+            width=sizes.width,
+            heads=sizes.heads,
+            key_value_heads=sizes.key_heads,
+            mlp_width=sizes.mlp_width,
+            rope_base=500_000.0,
+            tie_embeddings=True,
+            dtype="bfloat16",
+        )
+    if work.weights == "bfloat16":
+        return model
+    from exburn.compression.quantization.scheme import Scheme
+
+    Scheme.encode = _random_parts  # rounding a billion weights takes minutes
+    return model.quantize(work.weights)
 
 
-def by_transformers(batch: int, compiled: bool = False) -> Write:
-    """``GPT2LMHeadModel.generate``."""
+def _random_parts(scheme: Any, weight: Any) -> tuple:
+    """Parts of a weight in few bits that are random."""
+    rng, parts = np.random.default_rng(0), []
+    for name, (shape, dtype) in scheme.parts.items():
+        if name == "values":
+            size = int(np.prod(shape))
+            parts.append(np.frombuffer(rng.bytes(size), dtype).reshape(shape))
+        else:
+            size = 0.02 / (127 if scheme.dtype == "int8" else 7)
+            parts.append(np.full(shape, size, np.float32).astype(dtype))
+    return tuple(parts)
+
+
+def by_transformers(work: Work, batch: int, compiled: bool = False) -> Write:
+    """``generate`` of a model of ``transformers``."""
     import torch
 
-    model, device = _torch_model()
-    ids = torch.from_numpy(prompts(batch)).long()
+    model, device = _torch_model(work)
+    ids = torch.from_numpy(work.prompts(batch)).long()
     more: dict[str, Any] = {}
     if compiled:
         from transformers import CompileConfig
@@ -93,35 +174,83 @@ def by_transformers(batch: int, compiled: bool = False) -> Write:
 
 
 @functools.cache
-def _torch_model() -> tuple[Any, str]:
+def _torch_model(work: Work) -> tuple[Any, str]:
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    config = GPT2Config(
-        vocab_size=VOCABULARY,
-        n_layer=LAYERS,
-        n_embd=WIDTH,
-        n_head=HEADS,
-        n_positions=POSITIONS,
-    )
-    model = GPT2LMHeadModel(config).to(device, torch.bfloat16).eval()
-    return model, device
+    device, sizes = "cuda" if torch.cuda.is_available() else "cpu", work.sizes
+    if work.weights != "bfloat16":
+        raise ValueError(f"transformers alone has no {work.weights}")
+    if work.model == "gpt2":
+        config = GPT2Config(
+            vocab_size=sizes.vocabulary,
+            n_layer=sizes.layers,
+            n_embd=sizes.width,
+            n_head=sizes.heads,
+            n_positions=1024,
+        )
+        model = GPT2LMHeadModel(config)
+    else:
+        config = LlamaConfig(
+            vocab_size=sizes.vocabulary,
+            num_hidden_layers=sizes.layers,
+            hidden_size=sizes.width,
+            num_attention_heads=sizes.heads,
+            num_key_value_heads=sizes.key_heads,
+            intermediate_size=sizes.mlp_width,
+            tie_word_embeddings=True,
+        )
+        with torch.device(device):
+            model = LlamaForCausalLM(config)
+    return model.to(device, torch.bfloat16).eval(), device
 
 
-RUNNERS: dict[str, Callable[[int], Write]] = {
+def _plain(work: Work, batch: int) -> Write:
+    return by_exburn(dataclasses.replace(work, plain=True), batch)
+
+
+RUNNERS: dict[str, Callable[[Work, int], Write]] = {
     "exburn": by_exburn,
+    "exburn-plain": _plain,
     "eager": by_transformers,
     "compiled": functools.partial(by_transformers, compiled=True),
 }
 
 
-def bytes_per_step(batch: int) -> float:
+def bytes_per_step(work: Work, batch: int) -> float:
     """Bytes to be read for one token of each row, of a text half written."""
-    kernels = LAYERS * 12 * WIDTH * WIDTH + VOCABULARY * WIDTH
+    sizes = work.sizes
+    weights = BYTES[work.weights] * sum(sizes.entries)
+    keys = sizes.width // sizes.heads * sizes.key_heads
     length = PROMPT + TOKENS / 2
-    return 2 * (kernels + batch * LAYERS * 2 * WIDTH * length)
+    return weights + 2 * batch * sizes.layers * 2 * keys * length
+
+
+def kernels_of(call: Callable[[], Any], tokens: int) -> dict[str, list]:
+    """Microseconds and launches a token of each kernel of a call, and of all."""
+    import jax
+    from jax.profiler import ProfileData
+
+    totals: dict[str, list] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            call()
+        for file in Path(folder).glob("**/*.xplane.pb"):
+            for plane in ProfileData.from_file(str(file)).planes:
+                for line in plane.lines:
+                    if not plane.name.startswith("/device:GPU"):
+                        continue
+                    if not line.name.startswith("Stream"):
+                        continue
+                    for event in line.events:
+                        name = re.sub(r"[._]?\d+", "", event.name)[:70]
+                        entry = totals.setdefault(name, [0.0, 0])
+                        entry[0] += event.duration_ns / 1e3
+                        entry[1] += 1
+    ordered = sorted(totals.items(), key=lambda item: -item[1][0])
+    each = {k: [us / tokens, n / tokens] for k, (us, n) in ordered}
+    return {"all": [sum(v[i] for v in each.values()) for i in (0, 1)]} | each
 
 
 def copy_bandwidth() -> float:
@@ -151,11 +280,12 @@ def seconds_of(call: Callable[[], Any], rounds: int) -> list[float]:
     return spans
 
 
-def child(peer: str, batches: list[int], rounds: int, tokens: int) -> None:
+def child(peer: str, work: Work, args: Any) -> None:
     results: dict[str, Any] = {}
-    for batch in batches:
+    rounds, tokens = args.rounds, args.tokens
+    for batch in map(int, args.batches.split(",")):
         try:
-            run = RUNNERS[peer](batch)
+            run = RUNNERS[peer](work, batch)
             begun = time.perf_counter()
             written = run(tokens)
             first = time.perf_counter() - begun
@@ -174,6 +304,9 @@ def child(peer: str, batches: list[int], rounds: int, tokens: int) -> None:
             "decode_tokens_per_s": batch * (tokens - 1) / steps,
             "prompt_s": statistics.median(one),
         }
+        if args.profile and peer.startswith("exburn"):
+            kernels = kernels_of(lambda run=run: run(tokens), tokens)
+            results[str(batch)]["kernels"] = kernels
     if peer == "exburn":
         results["copy_bytes_per_s"] = copy_bandwidth()
     print("RESULT " + json.dumps(results), flush=True)
@@ -184,14 +317,14 @@ def bandwidth_of(device: str) -> float | None:
     return next((rate for name, rate in BANDWIDTH.items() if name in device), None)
 
 
-def tell(report: dict[str, Any], batches: list[int], device: str) -> None:
+def tell(report: dict[str, Any], work: Work, batches: list[int], device: str) -> None:
     rate = bandwidth_of(device)
     copied = report.get("exburn", {}).get("copy_bytes_per_s")
     named = "unknown" if rate is None else f"{rate / 1e12:.2f} TB/s"
     reached = "" if copied is None else f", a copy reaches {copied / 1e12:.2f} TB/s"
     print(f"{device}: memory bandwidth {named}{reached}")
     for batch in batches:
-        bound = None if rate is None else batch * rate / bytes_per_step(batch)
+        bound = None if rate is None else batch * rate / bytes_per_step(work, batch)
         for peer, results in report.items():
             result = results.get(str(batch))
             if result is None:
@@ -202,36 +335,44 @@ def tell(report: dict[str, Any], batches: list[int], device: str) -> None:
             decode = result["decode_tokens_per_s"]
             share = "" if bound is None else f", {decode / bound:.0%} of the bound"
             print(
-                f"batch {batch:3} {peer:9} {result['tokens_per_s']:10,.0f} tokens/s, "
+                f"{work.model} {work.weights} batch {batch:3} {peer:12} "
+                f"{result['tokens_per_s']:10,.0f} tokens/s, "
                 f"decode {decode:10,.0f} tokens/s{share}; first call "
                 f"{result['first_call_s']:.1f} s"
             )
+            for name, (us, count) in list(result.get("kernels", {}).items())[:24]:
+                print(f"    {us:9.2f} µs {count:7.2f} launches a token  {name}")
 
 
 def main() -> None:
     parser = options(__doc__, PEERS)
+    parser.add_argument("--model", choices=MODELS, default="gpt2")
+    parser.add_argument("--weights", choices=BYTES, default="bfloat16")
     parser.add_argument("--batches", default=BATCHES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=TOKENS)
+    parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
-    batches = [int(batch) for batch in args.batches.split(",")]
+    work = Work(args.model, args.weights)
     if args.child:
-        child(args.child[0], batches, args.rounds, args.tokens)
+        child(args.child[0], work, args)
         return
     report = read(args.json)
-    words = ["--batches", args.batches, "--rounds", str(args.rounds)]
-    words += ["--tokens", str(args.tokens)]
+    words = ["--model", args.model, "--weights", args.weights]
+    words += ["--batches", args.batches, "--rounds", str(args.rounds)]
+    words += ["--tokens", str(args.tokens)] + ["--profile"] * args.profile
     for peer in args.peers.split(","):
         if peer not in report:
             result = result_of(__file__, peer, "-", *words)
             if result is not None:
                 report[peer] = result
-                print(peer, json.dumps(result), flush=True)
+                brief = {k: v for k, v in result.items() if k != "kernels"}
+                print(peer, json.dumps(brief)[:300], flush=True)
         if args.json:
             write(args.json, report)
     from process import versions
 
-    tell(report, batches, versions()["device"])
+    tell(report, work, [int(n) for n in args.batches.split(",")], versions()["device"])
 
 
 if __name__ == "__main__":
