@@ -50,10 +50,15 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
-def byte_count(size: Any, op: str = "save") -> int | None:
+def byte_count(
+    size: Any, op: str = "save", argument: str = "max_shard_size"
+) -> int | None:
     """A number of bytes from ``"5GB"``, a number, or ``None`` for no limit.
 
     A plain number below 2**16 means gigabytes, as in Keras.
+
+    Args:
+        op, argument: What errors name.
 
     Raises:
         ArgumentError: It is none of these.
@@ -69,7 +74,7 @@ def byte_count(size: Any, op: str = "save") -> int | None:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", str(size).upper())
     if match is None or not float(match[1]):
         raise ArgumentError(
-            op, f"max_shard_size is a size such as '5GB', received {size!r}"
+            op, f"{argument} is a size such as '5GB', received {size!r}"
         )
     return int(float(match[1]) * _UNITS[match[2]])
 

@@ -162,7 +162,7 @@ class CachedMemory:
             if watch is not None:
                 watch.put(copy, lengths)
             elif self._last is not None:
-                _replace_node(copy, self._last, lambda layer: _AtLast(layer, lengths))
+                last_only(copy, self._last, lengths)
 
         scores = run_model(self._split, groups, ids, cache, prepare, lengths)
         if scores.shape[1] > 1:  # a class may run its layers by itself
@@ -218,6 +218,15 @@ class TextMemory:
         prepare = None if watch is None else watch.put
         scores = run_model(self._split, groups, text, None, prepare, counts)
         return take_last(scores, counts)[:, 0]
+
+
+def last_only(copy: Any, node: int, counts: Any) -> None:
+    """Has a copy of a model compute the last position of each row alone, from a node.
+
+    Args:
+        counts: ``[batch]``: tokens of the rows.
+    """
+    _replace_node(copy, node, lambda layer: _AtLast(layer, counts))
 
 
 def take_last(values: Any, counts: Any) -> Any:

@@ -1,0 +1,500 @@
+"""The engine's thread: it calls the programs, and gives what they draw to the texts.
+
+Programs are called ahead: while one runs, the host reads what the one before has drawn.
+So a text may be written on a little behind its end, which is dropped. A text under a
+constraint is not written ahead, since its next token depends on the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.compression.quantization.low_rank import RowAdapters
+from exburn.errors import DataError, ServingClosedError
+from exburn.models.generation.engine.choosing import Choices
+from exburn.models.generation.engine.meter import Meter
+from exburn.models.generation.engine.programs import (
+    CacheLayout,
+    EnginePrograms,
+    EngineState,
+)
+from exburn.models.generation.engine.rows import Row
+from exburn.models.generation.engine.scheduler import Scheduler
+from exburn.models.generation.memory import RowWeights
+
+_OP = "TextEngine"
+# The sizes that programs grow from: tokens of a piece, pages, likeliest tokens.
+_LEAST_PIECE, _LEAST_PAGES, _LEAST_TOPS = 16, 8, 5
+_GROWTH = 4  # times, from one size of a program to the next
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A model as the engine's programs take it.
+
+    Attributes:
+        split: Its arrays: a ``SplitModule``.
+        place: Called for a context in which new arrays go to its device.
+        adapters, active: Names of all adapters, and of the one that is computed where
+            a pass names none.
+    """
+
+    programs: EnginePrograms
+    layout: CacheLayout
+    split: Any
+    place: Callable[[], contextlib.AbstractContextManager]
+    adapters: tuple[str, ...] = ()
+    active: str | None = None
+
+    def weights(self, groups: Any, rows: list[Row], size: int) -> Any:
+        """The arrays, with the adapter of each row where they are not all alike."""
+        names = [row.adapter for row in rows]
+        if set(names) <= {self.active}:
+            return groups
+        numbers = np.full(size, -1, np.int32)
+        numbers[: len(rows)] = [
+            -1 if name is None else self.adapters.index(name) for name in names
+        ]
+        return RowWeights(groups, RowAdapters(numbers, self.adapters))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Flight:
+    """A program that was called, whose tokens nobody has looked at."""
+
+    number: int  # of its round
+    rows: list[tuple[int, Row, int]]  # place in the program, row, its turn
+    chosen: Any
+
+
+class EngineLoop:
+    """The rounds of an engine, each of a piece of prompts and a few tokens.
+
+    Args:
+        source: The model.
+        piece: Tokens of prompts that are read at a time.
+        stride: Tokens that are written at a time, if no text waits for its first.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        scheduler: Scheduler,
+        slots: int,
+        piece: int,
+        stride: int,
+    ):
+        self.source, self.scheduler = source, scheduler
+        self.meter = Meter()
+        self._slots, self._piece, self._stride = slots, piece, stride
+        self._state: EngineState | None = None
+        self._groups: Any = None
+        self._weights: list[weakref.ref] = []  # the arrays among them
+        self._flights: deque[_Flight] = deque()
+        self._number = 0  # of the round
+        self._changed = threading.Condition()
+        self._incoming: deque[Row] = deque()
+        self._sweeps = self._closing = False
+        self._next: Source | None = None
+        self._deadline = float("inf")
+
+    # ------------------------------------------------------------------ other threads
+    def put(self, row: Row) -> None:
+        """Adds a text.
+
+        Raises:
+            ServingClosedError: The engine is closed.
+        """
+        with self._changed:
+            if self._closing:
+                raise _closed()
+            self._incoming.append(row)
+            self.meter.counts["submitted"] += 1
+            self._changed.notify()
+
+    @property
+    def waiting(self) -> int:
+        """Texts without a slot."""
+        return len(self._incoming) + len(self.scheduler.queue)
+
+    def wake(self) -> None:
+        """Has it look for cancelled texts."""
+        with self._changed:
+            self._sweeps = True
+            self._changed.notify()
+
+    def renew(self, source: Source) -> None:
+        """Has it go on with other weights, of which all texts are read anew."""
+        with self._changed:
+            self._next = source
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Ends the thread, and fails what is under way."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    # ------------------------------------------------------------------ the thread
+    def run(self) -> None:
+        """Runs rounds until it is closed."""
+        while True:
+            try:
+                with self._changed:
+                    while not self._has_work():
+                        self._groups = None  # others may consume them meanwhile
+                        self._changed.wait()
+                    if self._closing:
+                        break
+                with self.source.place():
+                    self._round()
+            except BaseException as error:
+                self._fail_all(error)
+        self._fail_all(_closed())
+        self._state = None
+
+    def _has_work(self) -> bool:
+        work = self._closing or self._incoming or self._flights or self._sweeps
+        return bool(work or self._next or self.scheduler.rows or self.scheduler.queue)
+
+    def _fail_all(self, error: BaseException) -> None:
+        """Fails every text: the state is lost."""
+        scheduler = self.scheduler
+        with self._changed:
+            rows, self._incoming = list(self._incoming), deque()
+        rows += [*scheduler.rows.values(), *scheduler.queue.drop(lambda row: True)]
+        for row in rows:
+            self._end(row, "error", error, keep=False)
+        scheduler.pool.forget_all()
+        self._state, self._groups, self._flights = None, None, deque()
+        if not isinstance(error, ServingClosedError):
+            self.meter.fail(error)
+
+    def _round(self) -> None:
+        self._number += 1
+        self._take_in()
+        self._sweep()
+        self._follow_weights()
+        while (row := self.scheduler.admit()) is not None:
+            self._begin(row)
+        if any(row.matcher is not None for row in self.scheduler.rows.values()):
+            self._look_at_all()
+        reads = bool(self.scheduler.reading)
+        if reads:
+            self._read()
+        self._write(1 if reads else self._stride)
+        while self._flights and self._flights[0].number < self._number:
+            self._look(self._flights.popleft())
+
+    def _take_in(self) -> None:
+        with self._changed:
+            while self._incoming:
+                row = self._incoming.popleft()
+                self.scheduler.queue.put(row)
+                self._sweeps |= row.answer.cancelled
+                deadline = row.request.deadline
+                if deadline is not None:
+                    self._deadline = min(self._deadline, deadline)
+
+    def _sweep(self) -> None:
+        """Ends what is cancelled or late."""
+        now = time.monotonic()
+        if not self._sweeps and now < self._deadline:
+            return
+        self._sweeps, self._deadline = False, float("inf")
+        scheduler = self.scheduler
+
+        def reason(row: Row) -> str | None:
+            if row.answer.cancelled:
+                return "cancelled"
+            deadline = row.request.deadline
+            if deadline is None:
+                return None
+            if deadline <= now:
+                return "deadline"
+            self._deadline = min(self._deadline, deadline)
+            return None
+
+        gone = scheduler.queue.drop(lambda row: reason(row) is not None)
+        gone += [row for row in scheduler.rows.values() if reason(row) is not None]
+        for row in gone:
+            self._end(row, reason(row) or "cancelled")
+
+    def _follow_weights(self) -> None:
+        """Reads texts anew if the model has other weights than they were read with."""
+        with self._changed:
+            source, self._next = self._next, None
+        if source is None and self._are_replaced():
+            source = self.source
+        if source is not None:
+            self._look_at_all()
+            scheduler = self.scheduler
+            for row in sorted(scheduler.rows.values(), key=lambda row: -row.order):
+                scheduler.preempt(row)
+                self.meter.counts["preempted"] += 1
+            scheduler.pool.forget_all()
+            if source.layout != self.source.layout:
+                self._state = None
+            self.source, self._groups = source, None
+        if self._groups is None:
+            self._groups = self.source.split.read()
+            self._weights = [weakref.ref(v) for v in jax.tree.leaves(self._groups)]
+        if self._state is None:
+            layout = self.source.layout
+            self._state = layout.state(self.scheduler.pool.count, self._slots)
+
+    def _are_replaced(self) -> bool:
+        """Whether the model has other arrays than the last programs were given."""
+        split = self.source.split
+        if self._groups is not None:
+            return split.replaced_arrays(*self._groups) is not None
+        arrays = jax.tree.leaves(split.read())
+        pairs = itertools.zip_longest((ref() for ref in self._weights), arrays)
+        return any(before is not now for before, now in pairs)
+
+    # ------------------------------------------------------------------ calls
+    def _begin(self, row: Row) -> None:
+        if row.answer.times["admitted"] is None:
+            row.answer.times["admitted"] = time.monotonic()
+            self.meter.counts["prompt_tokens"] += len(row.text)
+            self.meter.counts["shared_tokens"] += row.answer.shared_tokens
+        if row.request.repetition_penalty != 1:
+            assert self._state is not None
+            if self._state.seen is None:
+                shape = self._slots, self.source.layout.vocabulary
+                seen = jnp.zeros(shape, bool)
+                self._state = dataclasses.replace(self._state, seen=seen)
+            self._state = self.source.programs.note(self._state, row.slot, row.text)
+
+    def _read(self) -> None:
+        """Reads a piece of the prompts whose turn it is."""
+        reading = self.scheduler.reading
+        size = _size(reading[0].unread, _LEAST_PIECE, self._piece)
+        rows = [
+            row
+            for row in reading[: max(self._piece // size, 1)]
+            if row.unread > size or self._may_draw(row)
+        ]
+        if not rows:
+            return
+        counts = [min(row.unread, size) for row in rows]
+        height = _size(len(rows), 1, self._piece // size)
+        ids = np.zeros((height, size), np.int32)
+        for place, (row, count) in enumerate(zip(rows, counts, strict=True)):
+            ids[place, :count] = row.text[row.length : row.length + count]
+        ends = [row.length + count for row, count in zip(rows, counts, strict=True)]
+        whole, reals = self.scheduler.numbers(rows, counts, ends, height, _pages)
+        program = self.source.programs.read
+        self._call(program, rows, (ids, whole, reals), ())
+        for row, count in zip(rows, counts, strict=True):
+            self.scheduler.note_read(row, count)
+
+    def _write(self, steps: int) -> None:
+        """Writes tokens of all texts that are read."""
+        rows = self.scheduler.writing
+        if any(row.matcher is not None for row in rows):
+            steps = 1
+        if all(row.left < steps for row in rows):
+            steps = 1
+        rows = self._with_pages([row for row in rows if self._may_draw(row)], steps)
+        if not rows:
+            return
+        ends = [row.length + steps for row in rows]
+        height = _size(len(rows), 1, self._slots)
+        ones = [1] * len(rows)
+        numbers = self.scheduler.numbers(rows, ones, ends, height, _pages)
+        self._call(self.source.programs.write, rows, numbers, (steps,))
+        for row in rows:
+            row.length += steps
+            row.index += steps
+
+    def _call(
+        self, program: Callable, rows: list[Row], first: tuple, last: tuple
+    ) -> None:
+        """Calls a program, whose tokens are looked at later."""
+        size = len(first[-1])
+        masks = self._masks(rows, size)
+        choices = _choices(rows, masks is not None)
+        weights = self.source.weights(self._groups, rows, size)
+        self._state, chosen = program(
+            weights, self._state, *first, masks, choices, *last
+        )
+        for array in jax.tree.leaves(chosen):
+            array.copy_to_host_async()
+        drawn = [(place, row, row.turn) for place, row in enumerate(rows)]
+        if not last:  # of a piece: prompts that end in it
+            size = first[0].shape[1]
+            drawn = [entry for entry in drawn if entry[1].unread <= size]
+        self._flights.append(_Flight(self._number, drawn, chosen))
+
+    def _with_pages(self, rows: list[Row], steps: int) -> list[Row]:
+        """Those rows that have pages for so many tokens more."""
+        for row in rows:
+            while row.slot is not None and not self.scheduler.grow(
+                row, row.length + steps
+            ):
+                if self._flights:  # some may have ended
+                    self._look_at_all()
+                else:
+                    self.scheduler.preempt(self.scheduler.youngest())
+                    self.meter.counts["preempted"] += 1
+        return [row for row in rows if row.slot is not None]
+
+    def _may_draw(self, row: Row) -> bool:
+        """Whether a row's constraint tells what may come; one that fails ends it."""
+        if row.matcher is None:
+            return True
+        try:
+            row.mask = np.asarray(row.matcher.mask(), np.uint32)
+            if not row.mask.any():
+                if not row.matcher.ended:
+                    raise DataError(_OP, "the constraint allows no token to come")
+                row.tell(last=True)
+                self._end(row, "stop")
+                return False
+        except Exception as error:
+            self._end(row, "error", error)
+            return False
+        return True
+
+    def _masks(self, rows: list[Row], size: int) -> np.ndarray | None:
+        """The bits of tokens that may come, if any row has a constraint."""
+        if all(row.matcher is None for row in rows):
+            return None
+        words = -(-self.source.layout.vocabulary // 32)
+        masks = np.full((size, words), 0xFFFFFFFF, np.uint32)
+        for place, row in enumerate(rows):
+            if row.matcher is not None:
+                masks[place] = 0
+                masks[place, : len(row.mask)] = row.mask[:words]
+        return masks
+
+    # ------------------------------------------------------------------ their tokens
+    def _look_at_all(self) -> None:
+        while self._flights:
+            self._look(self._flights.popleft())
+
+    def _look(self, flight: _Flight) -> None:
+        """Gives texts what a program has drawn."""
+        chosen = jax.device_get(flight.chosen)
+        now = time.monotonic()
+        for place, row, turn in flight.rows:
+            if row.turn == turn and not row.answer.ended:
+                self._take(row, place, chosen, now)
+
+    def _take(self, row: Row, place: int, chosen: Any, now: float) -> None:
+        count, reason = len(row.written), None
+        try:
+            for step, token in enumerate(chosen.token[:, place].tolist()):
+                if not chosen.sound[step, place]:
+                    self._poisoned(row)
+                    return
+                reason = row.take(token, *_logarithms(row, chosen, step, place))
+                if reason is not None:
+                    break
+            row.tell(last=reason is not None)
+        except Exception as error:  # of its constraint, or of who listens
+            self._end(row, "error", error)
+            return
+        self._measure(row, count, now)
+        if reason is not None:
+            self._end(row, reason)
+
+    def _measure(self, row: Row, count: int, now: float) -> None:
+        """Notes when a row has got its tokens beyond so many."""
+        news = len(row.written) - count
+        self.meter.counts["tokens"] += news
+        if count == 0:
+            self.meter.first.append(now - (row.answer.times["submitted"] or now))
+        else:
+            self.meter.between.append((now - row.moment) / news)
+        row.moment = now
+
+    def _poisoned(self, row: Row) -> None:
+        """Fails a row whose scores are NaN; nothing of it stays in the cache."""
+        assert self._state is not None
+        pages = self.scheduler.pool.forget(row.pages)
+        if pages:
+            self._state = self.source.programs.clear(self._state, pages)
+        error = DataError(
+            _OP, "the model's scores are NaN, or infinite, so that no token can come"
+        )
+        self._end(row, "error", error, keep=False)
+
+    def _end(
+        self,
+        row: Row,
+        reason: str,
+        error: BaseException | None = None,
+        keep: bool = True,
+    ) -> None:
+        """Ends a text; its slot and its pages are free."""
+        self.scheduler.release(row, keep)
+        if reason == "deadline":
+            try:
+                row.tell(last=True)
+            except Exception as failure:  # of who listens
+                reason, error = "error", failure
+        self.meter.counts[reason] += 1
+        for failure in row.answer.end(reason, error):
+            self.meter.failure = failure
+
+
+def _pages(count: int) -> int:
+    """The number of pages that a program is made for."""
+    return _size(count, _LEAST_PAGES, 1 << 30)
+
+
+def _size(count: int, least: int, most: int) -> int:
+    """The size of a program that is made for so many, or fewer.
+
+    Example:
+        >>> _size(1, 1, 32), _size(9, 1, 32), _size(17, 1, 32)
+        (1, 16, 32)
+    """
+    size = least
+    while size < min(count, most):
+        size *= _GROWTH
+    return min(size, most)
+
+
+def _choices(rows: list[Row], masks: bool) -> Choices:
+    """What any of the rows asks for."""
+    requests = [row.request for row in rows]
+    drawn = [request for request in requests if request.temperature > 0]
+    tops = [r.logprobs for r in requests if r.logprobs is not None]
+    return Choices(
+        draws=bool(drawn),
+        filters=any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in drawn),
+        penalty=any(r.repetition_penalty != 1 for r in requests),
+        masks=masks,
+        tops=None if not tops else max(tops) and _size(max(tops), _LEAST_TOPS, 64),
+    )
+
+
+def _logarithms(row: Row, chosen: Any, step: int, place: int) -> tuple:
+    """The logarithm of a token's probability, and the likeliest ones, if asked for."""
+    asked = row.request.logprobs
+    if asked is None:
+        return None, None
+    logprob = float(chosen.logprob[step, place])
+    if not asked:
+        return logprob, None
+    tokens, values = (array[step, place, :asked].tolist() for array in chosen.top)
+    return logprob, tuple(zip(tokens, values, strict=True))
+
+
+def _closed() -> ServingClosedError:
+    return ServingClosedError(_OP, "the engine is closed")
