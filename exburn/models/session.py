@@ -28,6 +28,8 @@ class Session:
         optimizer, loss: As they are after ``compile``.
         columns: Names of the columns of the frame that ``fit`` was given.
         generation: The programs of ``generate``, and the plan that they were made for.
+        in_four_bits: References to the arrays of the model, and the model in 4 bits
+            that was made of them as a draft.
     """
 
     def __init__(self):
@@ -47,6 +49,7 @@ class Session:
         self.output_axes: Any = None
         self.columns: tuple[str, ...] | None = None  # of the frame that fit was given
         self.generation: Any = None  # programs, and the plan that was made for them
+        self.in_four_bits: Any = None
 
     @property
     def preparer(self) -> Preparer:

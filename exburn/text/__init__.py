@@ -15,6 +15,7 @@ from exburn.core.missing_names import refuser
 from exburn.data.documents import Document, DocumentPair
 from exburn.data.packed import PackedTokens
 from exburn.text.chat_template import CHATML, ChatTemplate
+from exburn.text.drafts import DraftModel, DraftStatistics, PromptLookup
 from exburn.text.packing import PackedDocuments, pack
 from exburn.text.reading import DocumentReader
 from exburn.text.samplers import (
@@ -37,10 +38,13 @@ __all__ = [
     "Document",
     "DocumentPair",
     "DocumentReader",
+    "DraftModel",
+    "DraftStatistics",
     "Greedy",
     "MinP",
     "PackedDocuments",
     "PackedTokens",
+    "PromptLookup",
     "RandomSampler",
     "Sampler",
     "Tokenizer",

@@ -183,12 +183,13 @@ class RotaryEmbedding(Layer):
 def _lengths(positions):
     """Tokens of each row's text, ``[batch, 1, 1]``, or of all, ``[1, 1]``.
 
-    In packed rows those of each token's document, ``[batch, time, 1]``.
+    In packed rows those of each token's document, and where the pass tells them by
+    token, those up to each of them: ``[batch, time, 1]``.
     """
     if (segments := current_segments()) is not None:
         return segments.lengths()[..., None]
     ctx = forward_context.current()
     lengths = None if ctx is None else ctx.text_lengths
     if lengths is not None:
-        return lengths[:, None, None]
+        return lengths.reshape(len(lengths), -1, 1)
     return jnp.asarray(positions).max(axis=-1, keepdims=True)[..., None] + 1

@@ -7,7 +7,8 @@ context: attention reads and writes it, positions come from it.
 A row has ``prompt`` slots for its prompt, which begins at the first and may end before
 the last of them, and behind them one for each token that was generated. So all rows
 write one slot at a time, whatever the lengths of their prompts, and slots that a short
-prompt leaves free are not read.
+prompt leaves free are not read. Rows that do not write as many tokens in a pass have
+each token in the slot of its position instead (``SpanCache``).
 """
 
 from __future__ import annotations
@@ -160,6 +161,66 @@ class StepCache(KeyValueCache):
                 place = jnp.where(behind, lengths + slot - self._prompt, slot)
                 seen &= lengths + self._index - self._prompt - place < window
             self._seen[window] = seen
+        return self._seen[window]
+
+
+class SpanCache(KeyValueCache):
+    """The cache in a pass over several tokens of each row, at places of its own.
+
+    The slot of a token is its position in the row's text, prompt and all, so rows need
+    not have as many tokens. A pass writes its tokens over what the slots held: tokens
+    that are taken back need nothing but a pass that begins before them.
+
+    Args:
+        entries: The arrays so far, of rows whose prompts begin in the first slot.
+        starts: ``[batch]``: the position of each row's first token of the pass; there
+            are slots for all of them.
+    """
+
+    def __init__(self, entries: dict[str, Entry], starts: jax.Array):
+        super().__init__(entries)
+        self._starts = starts
+        self._seen: dict[int | None, jax.Array] = {}
+
+    def positions(self, count):
+        return self._starts[:, None] + jnp.arange(count)[None]
+
+    def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
+        name = self._name(layer)
+        keys, values = self.entries[name]
+        keys = self._with(keys, key)
+        values = self._with(values, value)
+        self.entries[name] = keys, values
+        batch, tokens, heads, size = query.shape
+        groups = keys.shape[1]
+        query = (query * jnp.asarray(scale, query.dtype)).reshape(
+            batch, tokens, groups, heads // groups, size
+        )
+        wide = jnp.promote_types(query.dtype, jnp.float32)
+        scores = jnp.einsum(
+            "btkgh,bksh->bkgts", query, keys, preferred_element_type=wide
+        )
+        scores = bound_scores(scores, soft_cap)
+        seen = self._readable(window, tokens, keys.shape[2])[:, None, None]
+        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        out = jnp.einsum("bkgts,bksv->btkgv", weights.astype(values.dtype), values)
+        return out.reshape(batch, tokens, heads, -1)
+
+    def _with(self, old: jax.Array, new: jax.Array) -> jax.Array:
+        """The array with the tokens' heads in their slots."""
+
+        def put(row: jax.Array, heads: jax.Array, start: jax.Array) -> jax.Array:
+            return lax.dynamic_update_slice(row, heads, (0, start, 0))
+
+        return jax.vmap(put)(old, new.swapaxes(1, 2).astype(old.dtype), self._starts)
+
+    def _readable(self, window: int | None, tokens: int, slots: int) -> jax.Array:
+        """``[batch, tokens, slots]``: which slots each token sees, its own among
+        them."""
+        if window not in self._seen:
+            steps = self.positions(tokens)[..., None] - jnp.arange(slots)
+            seen = steps >= 0
+            self._seen[window] = seen if window is None else seen & (steps < window)
         return self._seen[window]
 
 

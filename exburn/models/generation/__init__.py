@@ -3,10 +3,11 @@
 ``generate`` reads the prompts (``prompts.py``), finds out once what the model allows
 (``plan.py``), and starts a ``GenerationRun`` (``run.py``). That calls two programs: one
 reads the prompts and chooses the first token of each, the other is the loop
-(``loop.py``, or ``beams.py``), whose state holds what the model remembers
-(``memory.py``), and computes each row with its adapter (``adapters.py``). Texts are put
-together and searched for stops on the host (``pieces.py``). ``chat`` lays out chats in
-front of that (``chat.py``). ``scoring.py`` scores tokens that are there already.
+(``loop.py``, ``beams.py``, or with a draft ``speculation.py``), whose state holds what
+the model remembers (``memory.py``), and computes each row with its adapter
+(``adapters.py``). Texts are put together and searched for stops on the host
+(``pieces.py``). ``chat`` lays out chats in front of that (``chat.py``). ``scoring.py``
+scores tokens that are there already.
 """
 
 from exburn.models.generation.chat import chat

@@ -34,6 +34,7 @@ def chat(
     adapter: str | Sequence[str | None] | None = None,
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
+    draft: Any = None,
 ) -> Any:
     """Answers a chat: lays it out by the tokenizer's template, and writes on.
 
@@ -43,8 +44,8 @@ def chat(
     Args:
         messages: A list of objects with ``role`` and ``content``, and whatever else the
             template reads; or a list of such chats.
-        max_new_tokens, sampler, stop, stream, beams, length_penalty, seed, room, cache:
-            As of ``generate``.
+        max_new_tokens, sampler, stop, stream, beams, length_penalty, seed, room, cache,
+            draft: As of ``generate``.
         adapter: As of ``generate``, for each chat.
         tools: Functions that the model may call, as JSON schemas. Calls of them are in
             the answer as the model writes them.
@@ -106,6 +107,7 @@ def chat(
         adapter=adapter,
         room=room,
         cache=cache,
+        draft=draft,
     )
 
 

@@ -15,6 +15,14 @@ from exburn.core.checks import check_count, check_flag, check_number, check_seed
 from exburn.core.forward_context import Context
 from exburn.errors import ArgumentError, DataError
 from exburn.models.generation.adapters import check_rows, read_adapters
+from exburn.models.generation.drafts import (
+    Draft,
+    check_draft,
+    draft_network,
+    lookup_draft,
+    model_draft,
+    read_draft,
+)
 from exburn.models.generation.memory import RowWeights, memory_for
 from exburn.models.generation.pieces import Pieces
 from exburn.models.generation.plan import GenerationPlan, fixed_length, make_plan
@@ -25,7 +33,7 @@ from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
 from exburn.models.preparing import on_device
 from exburn.module.building import spec_like
-from exburn.text import Contrastive, Sampler
+from exburn.text import Contrastive, PromptLookup, Sampler
 from exburn.text.defaults import GenerationDefaults
 from exburn.training.check import check_ids
 from exburn.training.program import Programs
@@ -62,6 +70,7 @@ def generate(
     include_prompt: bool = False,
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
+    draft: Any = None,
 ) -> Any:
     """Writes on from prompts, token by token, in one compiled loop.
 
@@ -95,6 +104,10 @@ def generate(
             the next sizes: calls of one room share them.
         cache: ``False``: see all tokens again for each; ``True``: raise if that is
             necessary; ``None``: where it is.
+        draft: Proposes tokens, several of which the model checks in one pass; texts are
+            those without it. ``"ngrams"`` or a ``PromptLookup``: what followed the last
+            tokens before; a smaller model of the same vocabulary, ``"int4"`` (the model
+            itself in 4 bits) or a ``DraftModel``: what that writes.
 
     Returns:
         A text for a text, token numbers ``[new tokens]`` for token numbers, and a list
@@ -136,6 +149,8 @@ def generate(
         )
     length_penalty = check_number(_OP, "length_penalty", length_penalty)
     chooses = defaults.sampler if sampler is None else _sampler_of(sampler)
+    draft = read_draft(draft)
+    check_draft(draft, chooses, beams, cache)
     seed = check_seed(_OP, seed)
     if seed is not None and seed >= 1 << 63:
         raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
@@ -151,7 +166,8 @@ def generate(
         if adapters is not None:
             check_rows(plan, groups, adapters.names)
             groups = RowWeights(groups, adapters)
-        job = Job(programs, plan, groups, prompts, length, stops, room)
+        drafts = _make_draft(self, draft, trainer, plan, prompts, length)
+        job = Job(programs, plan, groups, prompts, length, stops, room, drafts)
         answer = _Answer(job, tokenizer, include_prompt)
         if beams > 1:
             return answer.of(search(job, beams, length_penalty)[0])
@@ -251,6 +267,28 @@ def _sampler_of(sampler: Any) -> Any:
         f"sampler must be one of exburn.text, or a function, received {sampler!r}",
         hint="For example sampler=exburn.text.TopP(0.9, temperature=0.7).",
     )
+
+
+def _make_draft(
+    model: Network,
+    draft: Any,
+    trainer: Trainer,
+    plan: GenerationPlan,
+    prompts: Prompts,
+    length: int,
+) -> Draft | None:
+    """What proposes tokens, if anything does."""
+    if draft is None:
+        return None
+    if plan.why_not_cached is not None:
+        raise ArgumentError(_OP, f"a draft needs a cache: {plan.why_not_cached}")
+    if isinstance(draft, PromptLookup):
+        return lookup_draft(draft)
+    network = draft_network(draft, model)
+    with on_device(network):
+        other, _, other_plan = prepare_generation(network, None)
+    target = model, trainer, plan
+    return model_draft(draft, network, other, other_plan, target, prompts, length)
 
 
 def _chunk_of(stream: Any) -> int:

@@ -147,9 +147,13 @@ def run_until(state: Any, one: Callable, until: Any, stride: int) -> Any:
 
 
 def row_keys(key: jax.Array, rows: int, step: Any) -> jax.Array:
-    """A key for each row and token: a row draws alike whatever is beside it."""
+    """A key for each row and token: a row draws alike whatever is beside it.
+
+    Args:
+        step: Number of the token in its answer: one for all rows, or of each.
+    """
     keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(rows))
-    return jax.vmap(lambda row: jax.random.fold_in(row, step))(keys)
+    return jax.vmap(jax.random.fold_in)(keys, jnp.broadcast_to(step, (rows,)))
 
 
 def find_stop(tail: jax.Array, stops: jax.Array) -> jax.Array:
@@ -167,10 +171,22 @@ def find_stop(tail: jax.Array, stops: jax.Array) -> jax.Array:
 
 def _write(state: State, scores: Any, sampler: Any, stops: Any, key: Any) -> State:
     """The state with one more token of each row."""
+    token = choose(sampler, scores, state.seen, key, state.step)
+    return append(state, token, stops)
+
+
+def choose(sampler: Any, scores: Any, seen: Any, key: Any, step: Any) -> jax.Array:
+    """The next token of each row, ``[batch]``.
+
+    Args:
+        scores: ``[batch, vocabulary]``.
+        seen: As of the state.
+        step: As of ``row_keys``.
+    """
     rows, scores = scores.shape[0], scores.astype(jnp.float32)
     if hasattr(sampler, "penalize"):
-        scores = sampler.penalize(scores, state.seen)
-    token = jnp.asarray(sampler(scores, row_keys(key, rows, state.step)))
+        scores = sampler.penalize(scores, seen)
+    token = jnp.asarray(sampler(scores, row_keys(key, rows, step)))
     if token.shape != (rows,) or not jnp.issubdtype(token.dtype, jnp.integer):
         raise ArgumentError(
             "generate",
@@ -178,7 +194,7 @@ def _write(state: State, scores: Any, sampler: Any, stops: Any, key: Any) -> Sta
             f"received {describe(token)}",
             hint="Such as logits.argmax(-1).",
         )
-    return append(state, token.astype(jnp.int32), stops)
+    return token.astype(jnp.int32)
 
 
 def append(state: Any, token: jax.Array, stops: jax.Array) -> Any:

@@ -18,6 +18,7 @@ from exburn.compression.quantization.low_rank import RowAdapters
 from exburn.layers.contract.key_value_cache import (
     KeyValueCache,
     PromptCache,
+    SpanCache,
     StepCache,
 )
 from exburn.module.symbolic_tensor import Operation
@@ -130,7 +131,8 @@ def run_model(
 
     Args:
         groups: The model's arrays, or ``RowWeights``.
-        lengths: ``[batch]``: tokens of the texts; ``None`` if ``ids`` has no more.
+        lengths: ``[batch]``: tokens of the texts, or ``[batch, time]``: up to each of
+            them; ``None`` if ``ids`` has no more.
     """
     adapters = None
     if isinstance(groups, RowWeights):
@@ -174,6 +176,22 @@ class CachedMemory:
         prepare = None if watch is None else watch.put
         scores = run_model(self._split, groups, token[:, None], cache, prepare)
         return cache.entries, scores[:, 0]
+
+    def extend(self, groups: Any, memory: Any, tokens: Any, starts: Any) -> tuple:
+        """The memory with several tokens of each row, and the scores after each.
+
+        Args:
+            tokens: ``[batch, count]``.
+            starts: ``[batch]``: the position of each row's first one; what the memory
+                held from there on is given up.
+
+        Returns:
+            The memory, and scores ``[batch, count, vocabulary]``.
+        """
+        cache = SpanCache(memory, starts)
+        lengths = cache.positions(tokens.shape[1]) + 1
+        scores = run_model(self._split, groups, tokens, cache, lengths=lengths)
+        return cache.entries, scores
 
 
 class TextMemory:

@@ -35,6 +35,7 @@ class GenerationPlan:
         head: The node that makes scores of the tokens' vectors, or ``None``.
         turning_lengths: Lengths of texts beyond which all keys in a cache are wrong.
         adapters: Names of adapters that rows may have beside each other.
+        vocabulary: Tokens that it scores.
     """
 
     split: SplitModule
@@ -47,6 +48,7 @@ class GenerationPlan:
     adapters: set[tuple[str, ...]] = dataclasses.field(
         default_factory=set, compare=False
     )
+    vocabulary: int = 0
 
     def without_cache(self, reason: str) -> GenerationPlan:
         """The plan by which every step sees all tokens again."""
@@ -94,13 +96,16 @@ def make_plan(model: Any, split: SplitModule, outputs: Any) -> GenerationPlan:
             {"outputs": ", ".join(map(describe, leaves))},
             hint="The last layer may be Dense(vocabulary), for every position.",
         )
+    words = leaves[0].shape[-1]
     if (length := fixed_length(model)) is not None:
         reason = f"its input has {length} steps, neither more nor fewer"
-        return GenerationPlan(split, reason, None, length, None)
+        return GenerationPlan(split, reason, None, length, None, vocabulary=words)
     reason, probe = _probe(split)
     last = None if reason is not None else _last_position(model, probe)
     head, turns = _head(model, probe), tuple(sorted(probe.turning_lengths))
-    return GenerationPlan(split, reason, probe.limit, None, last, head, turns)
+    return GenerationPlan(
+        split, reason, probe.limit, None, last, head, turns, vocabulary=words
+    )
 
 
 def _probe(split: SplitModule) -> tuple[str | None, CacheProbe]:

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError
-from exburn.models.generation import contrastive, loop
+from exburn.models.generation import contrastive, loop, speculation
 from exburn.models.generation.beams import make_search
+from exburn.models.generation.drafts import Draft
 from exburn.models.generation.memory import memory_for
 from exburn.models.generation.plan import GenerationPlan
 from exburn.models.generation.prompts import Prompts, prompt_size, room_for
@@ -35,6 +36,7 @@ class Job:
     length: int
     stops: Stops
     room: tuple[int, int] | None = None
+    draft: Draft | None = None
 
     @property
     def kind(self) -> str:
@@ -81,6 +83,10 @@ class GenerationRun:
         if isinstance(sampler, Contrastive):
             way, kind = contrastive, f"{kind}_contrastive"
             further = (job.plan.head,)
+        self._groups, self._told = job.groups, np.zeros(4, int)
+        if job.draft is not None:
+            way, kind, further = speculation, job.draft.kind, (job.draft.drafter,)
+            self._groups = job.groups, job.draft.groups
         begin = job.programs.further(
             f"prefill{kind}", lambda: way.make_begin(memory, *further), static=(6,)
         )
@@ -95,7 +101,7 @@ class GenerationRun:
         self._state: Any
         self._report: Any
         self._state, self._report = begin(
-            job.groups, ids, lengths, sampler, self._stops, key, job.most
+            self._groups, ids, lengths, sampler, self._stops, key, job.most
         )
         self._until, self._first = 1, True
 
@@ -132,7 +138,7 @@ class GenerationRun:
     def _advance(self, size: int) -> None:
         self._until = min(self._until + size, self._job.length)
         self._state, self._report = self._go_on(
-            self._job.groups,
+            self._groups,
             self._state,
             self._sampler,
             self._stops,
@@ -146,6 +152,10 @@ class GenerationRun:
         if self._first:
             check_causal(report)
             self._first = False
+        if self._job.draft is not None:
+            tally = report.tally.sum(axis=0, dtype=int)
+            self._job.draft.statistics.add(*(tally - self._told).tolist())
+            self._told = tally
         return read_rows(report, self._job, last)
 
 

@@ -79,16 +79,21 @@ class Player:
     Args:
         tokenizer: The model's.
         positions: How many tokens prompt and answer may have.
+        attends: Whether it has attention, which adds nothing, and so a cache.
     """
 
     PROMPT = "so"
 
-    def __init__(self, tokenizer, positions=64):
+    def __init__(self, tokenizer, positions=64, attends=False):
         self.tokenizer, size = tokenizer, tokenizer.vocabulary_size
         tokens = layers.Input((None,), dtype="int32")
         vectors = layers.Embedding(size, size, "zeros")(tokens)
         self._script = layers.PositionEmbedding(positions, initializer="zeros")
         scores = layers.Add()([vectors, self._script(vectors)])
+        if attends:
+            attention = layers.MultiHeadAttention(1, 4, kernel_initializer="zeros")
+            nothing = attention(vectors, vectors, use_causal_mask=True)
+            scores = layers.Add()([scores, nothing])
         self.model = exburn.Model(tokens, scores)
         self.model.tokenizer = tokenizer
         self.prompt = tokenizer.encode(self.PROMPT).tolist()
