@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from exburn.runtime.kernels import vector_product
 from exburn.runtime.kernels.vector_product import PLAIN, Around, Tiling, call
 
 SHAPES = [(2048, 3072), (2048, 2048), (2048, 8192), (8192, 2048)]
@@ -124,7 +125,7 @@ class Case:
         def step(x: Any, last: Any, parts: list) -> Any:
             vectors = [x] if around is PLAIN else [x, jnp.ones_like(x)]
             types = [jnp.bfloat16]
-            more = {"around": around, "tiling": tiling, "interpret": self.small}
+            more = {"around": around, "tiling": tiling}
             return call(self.form, [parts], vectors, [last], types, **more)[0]
 
         return step
@@ -138,6 +139,8 @@ def main() -> None:
     device, begun = jax.devices()[0].device_kind, time.perf_counter()
     rate = next((r for name, r in BANDWIDTH.items() if name in device), 1e11)
     small = jax.default_backend() != "gpu"
+    if small:
+        vector_product.options = lambda *_, **__: {"interpret": True}
     for form in args.forms.split(","):
         for terms, outputs in TABLES if form == "rows" else SHAPES:
             if time.perf_counter() - begun > args.seconds:

@@ -121,6 +121,16 @@ class Scheme:
         return 1 if size is None or size == -1 else -(-self.columns // size)
 
     @property
+    def kernel_form(self) -> str | None:
+        """The form of the matrix for `kernels.vector_product`, if it has that."""
+        if self.method is not None or self.dynamic or self.scales == "uint8":
+            return None
+        whole = self.block == self.size and self.blocks * self.size == self.columns
+        if self.dtype == "int4":
+            return "int4" if whole and self.block & (self.block - 1) == 0 else None
+        return "int8" if self.dtype == "int8" else None
+
+    @property
     def in_blocks(self) -> bool:
         """Whether a row is stored in blocks, each with a scale."""
         return self.in_halves or self.method is not None

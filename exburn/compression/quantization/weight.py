@@ -17,7 +17,9 @@ from exburn.compression.quantization import marks
 from exburn.compression.quantization.scheme import Scheme
 from exburn.initializers import Zeros
 from exburn.module.variable import Buffer, Weight
+from exburn.runtime.kernels import vector_product
 from exburn.runtime.kernels.int8_matmul import pad_to_tiles
+from exburn.runtime.kernels.padded_matmul import writes_row
 
 
 class ReadWeight(nnx.Pytree):
@@ -159,7 +161,12 @@ class QuantizedWeight(ReadWeight):
             return jnp.matmul(x, matrix.reshape(-1, self.scheme.rows))
         if self.scheme.dynamic:
             return _dynamic(x, *self._parts())
-        return _product_of(self.scheme, _is_vector(x))(x, *self._parts())
+        vector, parts = _is_vector(x), self._parts()
+        if (form := self.scheme.kernel_form) and writes_row(x):
+            row = x.reshape(1, -1)
+            y = _marked_product(form, self.scheme)(row, *parts)
+            return y.reshape(*x.shape[:-1], -1)
+        return _product_of(self.scheme, vector)(x, *parts)
 
 
 @functools.cache
@@ -171,6 +178,12 @@ def _product_of(scheme: Scheme, vector: bool) -> Callable[..., jax.Array]:
     """
     product = _vector_product if vector else _matrix_product
     return jax.checkpoint(functools.partial(product, scheme))
+
+
+@functools.cache
+def _marked_product(form: str, scheme: Scheme) -> Callable[..., jax.Array]:
+    """The product of one row, by the name that the loop of generation finds it by."""
+    return vector_product.marked(form, _product_of(scheme, True))
 
 
 def _read_trits(scheme: Scheme, *parts: jax.Array) -> dict[str, jax.Array]:

@@ -6,11 +6,13 @@ such. XLA moves some of them out of a loop, and leaves what makes arrays larger.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 from jax.extend.core import Literal
+
+from exburn.models.generation import fusing
 
 # What costs nothing where it is read, and memory where it is kept: products read
 # transposed matrices as they lie.
@@ -41,13 +43,48 @@ def hoist(function: Callable, fixed: Any, *varying: Any) -> Callable:
         else:
             left.append(equation)
 
+    evaluate = _plain if not fusing.has_products(left) else _fused
+    rest = evaluate(left, constants, jaxpr.invars[count:], jaxpr.outvars)
+
     def run(*varying: Any) -> Any:
-        arguments = zip(jaxpr.invars[count:], jax.tree.leaves(varying), strict=True)
-        values = constants | dict(arguments)
-        for equation in left:
-            _run(equation, values)
-        outputs = [_read(var, values) for var in jaxpr.outvars]
+        outputs = rest(jax.tree.leaves(varying))
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+
+    return run
+
+
+def _plain(
+    equations: list, constants: dict[Any, Any], varying: Sequence[Any], outputs: Any
+) -> Callable[[Sequence[Any]], list]:
+    """What computes equations one by one."""
+
+    def run(arguments: Sequence[Any]) -> list:
+        values = constants | dict(zip(varying, arguments, strict=True))
+        for equation in equations:
+            _run(equation, values)
+        return [_read(var, values) for var in outputs]
+
+    return run
+
+
+def _fused(
+    equations: list, constants: dict[Any, Any], varying: Sequence[Any], outputs: Any
+) -> Callable[[Sequence[Any]], list]:
+    """What computes equations, those around a product of one row by one kernel."""
+    read = {v for e in equations for v in e.invars if not isinstance(v, Literal)}
+    fixed = [var for var in constants if var in read or var in outputs]
+    program = fusing.flatten(equations, [*fixed, *varying], outputs)
+    jaxpr = program.jaxpr
+    steps = fusing.fuse(jaxpr.eqns, jaxpr.outvars)
+    arrays = [constants[var] for var in fixed]
+
+    def run(arguments: Sequence[Any]) -> list:
+        values = dict(zip(jaxpr.constvars, program.consts, strict=True))
+        values |= zip(jaxpr.invars, [*arrays, *arguments], strict=True)
+        for step in steps:
+            results = step.run([values[var] for var in step.inputs])
+            values.update(zip(step.outputs, results, strict=True))
+        return [_read(var, values) for var in jaxpr.outvars]
 
     return run
 
@@ -66,7 +103,5 @@ def _read(var: Any, values: dict[Any, Any]) -> Any:
 def _run(equation: Any, values: dict[Any, Any]) -> None:
     """Computes an equation and adds its results."""
     inputs = [_read(var, values) for var in equation.invars]
-    params = equation.primitive.get_bind_params(equation.params)
-    results = equation.primitive.bind(*inputs, **params)
-    results = results if equation.primitive.multiple_results else [results]
+    results = fusing.run_equation(equation, inputs)
     values.update(zip(equation.outvars, results, strict=True))

@@ -57,7 +57,23 @@ class Around:
     after: Callable[[Blocks, Blocks], Blocks]
 
 
+PREFIX = "vector_product_"
 PLAIN = Around(lambda v, mask: [], lambda v, t: v[0], lambda y, v: y)
+
+
+def marked(form: str, plain: Callable) -> Callable:
+    """A product of one row, by a name that `exburn.models.generation.fusing` finds.
+
+    Args:
+        form: As of ``call``.
+        plain: The product of ``[1, terms]`` with the parts: ``[1, outputs]``.
+    """
+
+    def run(x: jax.Array, *parts: jax.Array) -> jax.Array:
+        return plain(x, *parts)
+
+    run.__name__ = f"{PREFIX}{form}"
+    return jax.jit(run)
 
 
 def call(
@@ -68,7 +84,6 @@ def call(
     results: Sequence[Any],
     around: Around = PLAIN,
     tiling: Tiling | None = None,
-    interpret: bool = False,
 ) -> list[jax.Array]:
     """Products of one vector with matrices of one shape, and what is around them.
 
@@ -99,9 +114,8 @@ def call(
         kernel,
         grid=(-(-outputs // tiling.outputs),),
         out_shape=shapes,
-        interpret=interpret,
-        name=f"vector_product_{form}",
-        **({} if interpret else options(tiling.warps, stages=1)),
+        name=f"{PREFIX}{form}",
+        **options(tiling.warps, stages=1),
     )(*arguments)
 
 

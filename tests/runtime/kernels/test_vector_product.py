@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from exburn.runtime.kernels import vector_product
 from exburn.runtime.kernels.vector_product import Around, Tiling, call
 
 # form, terms, outputs, tiling: whole tiles, and tiles that go beyond the ends
@@ -40,7 +41,10 @@ def _matrix(form: str, terms: int, outputs: int, rng) -> tuple[list, np.ndarray]
 
 
 @pytest.mark.parametrize(("form", "terms", "outputs", "tiling"), CASES)
-def test_product_is_numpys_with_what_is_around_it(form, terms, outputs, tiling):
+def test_product_is_numpys_with_what_is_around_it(
+    form, terms, outputs, tiling, monkeypatch
+):
+    monkeypatch.setattr(vector_product, "options", lambda *_, **__: {"interpret": True})
     rng = np.random.default_rng(0)
     x, gamma = rng.normal(size=(2, terms)).astype("float32")
     other = rng.normal(size=outputs).astype("float32")
@@ -59,7 +63,6 @@ def test_product_is_numpys_with_what_is_around_it(form, terms, outputs, tiling):
         ["float32", "float32"],
         around,
         tiling,
-        interpret=True,
     )
     row = x * gamma * (x + 1).sum()
     product = row @ exact
