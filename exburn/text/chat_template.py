@@ -152,6 +152,15 @@ class ChatTemplate:
         sandbox = _sandbox()
         return any(sandbox.marks_answers(text) for text in self._texts.values())
 
+    def mentions(self, text: str) -> bool:
+        """Whether one of the templates has a text.
+
+        Example:
+            >>> ChatTemplate(CHATML).mentions("<|im_start|>")
+            True
+        """
+        return any(text in template for template in self._texts.values())
+
     def _text_for(self, tools: Any) -> str:
         texts = self._texts
         name = "tool_use" if tools is not None and "tool_use" in texts else "default"

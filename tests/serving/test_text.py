@@ -1,16 +1,19 @@
 """Texts over HTTP, from the model to the events of a client."""
 
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("starlette")
+from tests.models.generation.texts import KINDS, Player
 from tests.serving.http.conftest import Client
 
 import exburn
 from exburn.applications import GPT2
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, DataError, ServingClosedError
 from exburn.serving import Server, TextStream
 from exburn.text import Tokenizer
 
@@ -57,8 +60,6 @@ def test_a_client_gets_the_text_in_events(model):
     body = {"text_input": "A", "parameters": told}
     texts = {client("POST", PATH, json=body).text for _ in range(2)}
     assert len(texts) == 1
-    counts = model._training_session.preparer.program_cache.trace_counts
-    assert counts["prefill"] == counts["generate"] == 2  # by hand, and for all requests
     size = len(model.tokenizer.encode("A class"))
     for told in ({"max_length": size + 3}, {"max_new_tokens": 3}):
         model._set_generation(told)
@@ -67,6 +68,44 @@ def test_a_client_gets_the_text_in_events(model):
         assert text == "".join(streams["gpt"].stream(asked)) != expected
         assert expected.startswith(text)
     model._set_generation(None)
+
+
+def test_a_server_closes_what_it_made_alone(model):
+    with TextStream(model, slots=2) as own:
+        server = Server({"own": own, "bare": model})
+        streams = {entry.name: entry.text for entry in server._registry}
+        assert streams["own"] is own
+        server.load("bare", model)  # in the place of the first
+        server.close()
+        assert (own.closed, streams["bare"].closed) == (False, True)
+        assert "".join(own.stream({"text_input": "A class"}))
+    with pytest.raises(ServingClosedError):
+        own.stream({"text_input": "A class"})
+
+
+def test_a_model_without_a_cache_writes_each_request_by_itself():
+    player = Player(KINDS["bytes"])
+    player.learn(tokens := player.tokenizer.encode("so it is").tolist())
+    with pytest.raises(ArgumentError, match="no cache that slots could be of"):
+        TextStream(player.model, slots=2)
+    with TextStream(player.model, 16) as texts:
+        request = {"text_input": "so", "parameters": {"max_tokens": len(tokens)}}
+        assert "".join(texts.stream(request)) == "so it is"
+        question = texts.read(request)
+        for name, value in (("logprobs", 0), ("adapter", "a"), ("constraint", Form)):
+            with pytest.raises(ArgumentError, match=name):
+                texts.ask([dataclasses.replace(question, **{name: value})])
+        with pytest.raises(DataError, match="from 0 to 299"):
+            (row,) = texts.ask(
+                [dataclasses.replace(question, tokens=np.array([10**6]))]
+            )
+            list(row.pieces())
+
+
+class Form:
+    @staticmethod
+    def start():
+        raise AssertionError
 
 
 def test_a_model_without_a_tokenizer_is_refused():

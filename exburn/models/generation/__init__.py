@@ -14,7 +14,14 @@ from exburn.models.generation.chat import chat
 from exburn.models.generation.generate import (
     generate,
     generation_defaults,
+    generation_plan,
     position_limit,
 )
 
-__all__ = ["chat", "generate", "generation_defaults", "position_limit"]
+__all__ = [
+    "chat",
+    "generate",
+    "generation_defaults",
+    "generation_plan",
+    "position_limit",
+]

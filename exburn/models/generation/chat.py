@@ -92,7 +92,7 @@ def chat(
     ]
     # The template has written the tokens that begin a text.
     rows = [tokenizer.encode(text, special=False) for text in texts]
-    end = _end_of_answers(template, tokenizer, chats[0], variables)
+    end = end_of_answers(template, tokenizer, chats[0], variables)
     stops = stop if isinstance(stop, list | tuple) else [] if stop is None else [stop]
     return generate(
         self,
@@ -130,7 +130,7 @@ def _parts(model: Network) -> tuple[Tokenizer, ChatTemplate]:
     return tokenizer, template
 
 
-def _end_of_answers(
+def end_of_answers(
     template: ChatTemplate, tokenizer: Tokenizer, messages: Any, variables: Any
 ) -> list[int]:
     """The special token that the template puts behind an answer, if it puts one."""

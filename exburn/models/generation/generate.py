@@ -406,10 +406,15 @@ def _check_vectors(sampler: Any, plan: GenerationPlan) -> None:
     )
 
 
+def generation_plan(model: Network) -> GenerationPlan:
+    """What the model allows."""
+    with on_device(model):
+        return prepare_generation(model, None)[2]
+
+
 def position_limit(model: Network) -> int | None:
     """How many tokens prompt and answer may have together; ``None`` for any number."""
-    with on_device(model):
-        return prepare_generation(model, None)[2].positions
+    return generation_plan(model).positions
 
 
 def _check_fit(

@@ -46,14 +46,30 @@ class Pieces:
         for token in tokens[self._count :].tolist():
             if self.ended:
                 break
-            parts.append(self._pass_on(self._clean(self._add(token))))
+            parts.append(self.add(token))
         self._count = len(tokens)
-        if last and not self.ended:
-            rest = self._clean(self._text()[self._told :], last=True)
-            parts.append(self._pass_on(rest))
-            parts.append("" if self.ended else self._held)
-            self._held, self._told = "", len(self._text())
+        if last:
+            parts.append(self.end())
         return "".join(parts)
+
+    def add(self, token: int) -> str:
+        """What another token makes certain, unless a stop has ended the text."""
+        return self._pass_on(self._clean(self._add(token)))
+
+    def end(self) -> str:
+        """What is left of the text when no token follows."""
+        if self.ended:
+            return ""
+        rest = self._pass_on(self._clean(self._text()[self._told :], last=True))
+        if not self.ended:
+            rest += self._held
+        self._held, self._told = "", len(self._text())
+        return rest
+
+    @property
+    def held(self) -> int:
+        """Characters that are certain, but for a stop that they may begin."""
+        return len(self._held) + len(self._unclean)
 
     # ------------------------------------------------------------------ of tokens
     def _begin_window(self, tokens: list[int]) -> None:

@@ -72,9 +72,10 @@ class Endpoint:
                 )
 
     @property
-    def takes_text(self) -> bool:
-        """Tells whether what generates takes ``{"text_input": …}``."""
-        return isinstance(getattr(self.stream, "__self__", None), TextStream)
+    def text(self) -> TextStream | None:
+        """What writes texts, if that is what generates."""
+        stream = getattr(self.stream, "__self__", None)
+        return stream if isinstance(stream, TextStream) else None
 
     @classmethod
     def of(cls, model: Any) -> Endpoint:
@@ -85,6 +86,8 @@ class Endpoint:
         """
         if isinstance(model, cls):
             return model
+        if isinstance(model, TextStream):
+            return cls(stream=model)
         if getattr(model, "tokenizer", None) is not None:
             return cls(stream=TextStream(model))
         if isinstance(model, Serving) or not callable(getattr(model, "stream", None)):

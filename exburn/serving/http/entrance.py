@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from exburn.serving.http.body import ClientLeft, discard_body, is_complete
 from exburn.serving.http.exchange import Exchange
-from exburn.serving.http.failures import RequestFailure, failure_of
+from exburn.serving.http.failures import RequestFailure, describe_failure, failure_of
 from exburn.serving.http.health import Health
 from exburn.serving.http.limits import ApiKeys, Rate
 from exburn.serving.http.logs import LOGGER, request_id
@@ -90,7 +90,9 @@ class Entrance:
             pass
         except asyncio.CancelledError:  # the server ends, and has waited long enough
             if exchange.status == 499:
-                await _fail(RequestFailure(503, "the server is closing"), send)
+                await _fail(
+                    exchange, RequestFailure(503, "the server is closing"), send
+                )
             raise
         except Exception as error:
             failure = _failure(error)
@@ -98,7 +100,7 @@ class Entrance:
                 exchange.error = error
             if exchange.status != 499:  # part of the answer is out: cut it off
                 raise
-            await _fail(failure, send)
+            await _fail(exchange, failure, send)
         finally:
             for observe in self._observers:
                 observe(exchange)
@@ -170,8 +172,10 @@ def _follow(exchange: Exchange, receive: Receive) -> Receive:
     return follow
 
 
-async def _fail(failure: RequestFailure, send: Send) -> None:
-    body = orjson.dumps({"error": failure.message})
+async def _fail(exchange: Exchange, failure: RequestFailure, send: Send) -> None:
+    openai = exchange.path.startswith("/v1/")
+    value = describe_failure(failure) if openai else {"error": failure.message}
+    body = orjson.dumps(value)
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterator
+from typing import Any
 
 from exburn.errors import (
     ArgumentError,
     BatchFailedError,
+    BusyError,
     DataError,
     DeadlineExceededError,
     DTypeError,
@@ -32,11 +34,20 @@ class RequestFailure(Exception):
 
     Args:
         message: What the caller is told; a long one is cut off.
+        param: The entry of the request that it is about.
+        code: A word for programs, by which OpenAI's clients tell failures apart.
     """
 
     def __init__(
-        self, status: int, message: str, headers: dict[str, str] | None = None
+        self,
+        status: int,
+        message: str,
+        headers: dict[str, str] | None = None,
+        *,
+        param: str | None = None,
+        code: str | None = None,
     ):
+        self.param, self.code = param, code
         if len(message) > _LONGEST:  # some tell what was received
             message = message[: _LONGEST - 1] + "…"
         super().__init__(message)
@@ -58,6 +69,8 @@ def failure_of(error: BaseException) -> RequestFailure:
         return RequestFailure(504, "there was no answer within the time allowed")
     if isinstance(error, ServingClosedError):
         return RequestFailure(503, "the server is closing", _RETRY)
+    if isinstance(error, BusyError):
+        return RequestFailure(503, "the model is being trained", _RETRY)
     if any(map(_is_lack_of_memory, _causes(error))):
         return RequestFailure(503, "there is no memory for this request now", _RETRY)
     if isinstance(error, BatchFailedError):
@@ -76,6 +89,35 @@ def failure_of(error: BaseException) -> RequestFailure:
     return RequestFailure(
         500, "the server failed; its log tells more under the id of this request"
     )
+
+
+_TYPES = {
+    401: ("authentication_error", "invalid_api_key"),
+    403: ("permission_error", None),
+    404: ("not_found_error", "not_found"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    503: ("service_unavailable_error", None),
+    504: ("timeout_error", "timeout"),
+}
+
+
+def describe_failure(failure: RequestFailure) -> dict[str, Any]:
+    """A failure in the form that OpenAI's clients read.
+
+    Example:
+        >>> describe_failure(RequestFailure(404, "none"))["error"]["type"]
+        'not_found_error'
+    """
+    general = "server_error" if failure.status >= 500 else "invalid_request_error"
+    kind, code = _TYPES.get(failure.status, (general, None))
+    return {
+        "error": {
+            "message": failure.message,
+            "type": kind,
+            "param": failure.param,
+            "code": failure.code or code,
+        }
+    }
 
 
 def _message_of(reason: str, error: ExBurnError) -> str:

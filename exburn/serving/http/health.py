@@ -61,7 +61,8 @@ class Health:
 
     def is_ready(self, entry: Entry) -> bool:
         """Tells whether a model's canaries came back lately. A generator has none."""
-        closed = entry.serving is not None and entry.serving.closed
+        parts = (entry.serving, entry.text)
+        closed = any(part is not None and part.closed for part in parts)
         return not self.draining and not closed and self.age(entry) <= self._within
 
     def age(self, entry: Entry) -> float:

@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.health import Health
-from exburn.serving.http.registry import Registry
+from exburn.serving.http.registry import Entry, Registry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -45,6 +45,19 @@ class Metrics:
             _LABELS,
             registry=self._store,
         )
+        self._first_token, self._next_tokens = (
+            Histogram(name, text, _LABELS, buckets=_SECONDS, registry=self._store)
+            for name, text in (
+                ("exburn_text_first_token_seconds", "Seconds to a row's first token."),
+                ("exburn_text_token_seconds", "Seconds between two of its tokens."),
+            )
+        )
+        self._tokens = Counter(
+            "exburn_text_tokens",
+            "Tokens that were written.",
+            _LABELS,
+            registry=self._store,
+        )
         self._received = Counter(
             "exburn_http_received_bytes",
             "Bytes of the bodies of requests.",
@@ -61,6 +74,7 @@ class Metrics:
             registry=self._store,
         ).set_function(lambda: float(health.all_ready()))
         self._store.register(_Servings(registry, health))  # type: ignore[arg-type]
+        self._store.register(_Texts(registry))  # type: ignore[arg-type]
         self._series: dict[Any, Any] = {}
 
     def observe(self, exchange: Exchange) -> None:
@@ -83,9 +97,69 @@ class Metrics:
         self._received.inc(exchange.received)
         self._sent.inc(exchange.sent)
 
+    def observe_tokens(
+        self, entry: Entry, seconds: float, tokens: int, first: bool
+    ) -> None:
+        """Counts tokens of a row, and the time of each.
+
+        Args:
+            first: Whether they are its first, which have a time of their own.
+        """
+        labels = entry.name, entry.version
+        times = self._first_token if first else self._next_tokens
+        times.labels(*labels).observe(seconds if first else seconds / tokens)
+        self._tokens.labels(*labels).inc(tokens)
+
     def write(self) -> bytes:
         """All of them, in Prometheus' text format."""
         return generate_latest(self._store)
+
+
+class _Texts:
+    """Collector of what the engines of texts do."""
+
+    def __init__(self, registry: Registry):
+        self._registry = registry
+
+    def collect(self) -> Iterator[Any]:
+        families = {
+            name: (of(f"exburn_text_{name}", text, labels=_LABELS), field)
+            for name, (of, text, field) in _OF_ENGINES.items()
+        }
+        for entry in self._registry:
+            if entry.text is None or entry.text.engine is None:
+                continue
+            statistics = entry.text.engine.statistics()
+            for family, field in families.values():
+                value = getattr(statistics, field)
+                family.add_metric([entry.name, entry.version], value)
+        for family, _ in families.values():
+            yield family
+
+
+_OF_ENGINES = {
+    "slots": (GaugeMetricFamily, "Texts that are written at once at most.", "slots"),
+    "running": (GaugeMetricFamily, "Texts that are written.", "active"),
+    "queue": (GaugeMetricFamily, "Texts that wait for a slot.", "queue"),
+    "pages": (GaugeMetricFamily, "Pages of the cache.", "pages"),
+    "pages_free": (GaugeMetricFamily, "Pages that no text reads.", "pages_free"),
+    "pages_kept": (
+        GaugeMetricFamily,
+        "Free pages that are kept for texts that begin alike.",
+        "pages_kept",
+    ),
+    "prompt_tokens": (CounterMetricFamily, "Tokens of prompts.", "prompt_tokens"),
+    "shared_tokens": (
+        CounterMetricFamily,
+        "Those of them that other texts' pages had.",
+        "shared_tokens",
+    ),
+    "preempted": (
+        CounterMetricFamily,
+        "How often a text gave its pages back.",
+        "preempted",
+    ),
+}
 
 
 class _Servings:

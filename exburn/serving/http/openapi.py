@@ -29,6 +29,12 @@ FAILURES = {
     504: "There was no answer within the time allowed.",
 }
 _REF = "#/components/schemas/"
+_NAME = {
+    "name": "name",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+}
 _HEADER_LENGTH = {
     "name": "Inference-Header-Content-Length",
     "in": "header",
@@ -45,6 +51,11 @@ def describe_api(table: Iterable[ServerRoute], registry: Registry) -> dict[str, 
         "Error": {
             "type": "object",
             "properties": {"error": {"type": "string"}},
+            "required": ["error"],
+        },
+        "OpenAIError": {
+            "type": "object",
+            "properties": {"error": {"type": "object"}},
             "required": ["error"],
         },
         "Datatype": {"enum": [*DATATYPES, "BYTES"]},
@@ -66,7 +77,8 @@ def describe_api(table: Iterable[ServerRoute], registry: Registry) -> dict[str, 
         "info": {
             "title": "ExBurn",
             "version": __version__,
-            "description": "Models by the Open Inference Protocol, version 2.",
+            "description": "Models by the Open Inference Protocol, version 2; "
+            "those that write texts also by OpenAI's API.",
         },
         "paths": paths,
         "components": {
@@ -100,11 +112,13 @@ def _operation(row: ServerRoute, schema: str = "") -> dict[str, Any]:
         "summary": row.text,
         "responses": {
             "200": {"description": "OK", "content": content(row.answers, "answer")},
-            **_failures(*failures),
+            **_failures(row, failures),
         },
     }
     if BINARY in row.takes:
         operation["parameters"] = [_HEADER_LENGTH]
+    if "{name}" in row.path:
+        operation["parameters"] = [_NAME]
     if row.takes:
         body = {"required": True, "content": content(row.takes, "request")}
         operation["requestBody"] = body
@@ -113,11 +127,12 @@ def _operation(row: ServerRoute, schema: str = "") -> dict[str, Any]:
     return {row.method.lower(): operation}
 
 
-def _failures(*statuses: int) -> dict[str, Any]:
+def _failures(row: ServerRoute, statuses: set[int]) -> dict[str, Any]:
+    name = "OpenAIError" if row.path.startswith("/v1/") else "Error"
     return {
         str(status): {
             "description": FAILURES[status],
-            "content": {"application/json": {"schema": {"$ref": f"{_REF}Error"}}},
+            "content": {"application/json": {"schema": {"$ref": f"{_REF}{name}"}}},
         }
         for status in sorted(statuses)
     }

@@ -16,6 +16,7 @@ from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.signature import Signature
 from exburn.serving.options import ServingOptions
 from exburn.serving.server import Serving
+from exburn.serving.text import TextStream
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -23,16 +24,27 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Entry:
     """A version of a model that is served.
 
+    Args:
+        owns_text: Whether what writes texts was made for this entry alone.
+
     Attributes:
         serving: Answers its requests; ``None`` if it only generates.
         stream: What generates, or ``None``.
+        text: What writes texts, if that is what generates.
     """
 
     def __init__(
-        self, name: str, version: str, endpoint: Endpoint, options: ServingOptions
+        self,
+        name: str,
+        version: str,
+        endpoint: Endpoint,
+        options: ServingOptions,
+        *,
+        owns_text: bool = False,
     ):
+        self._owns_text = owns_text
         self.name, self.version, self.stream = name, version, endpoint.stream
-        self.endpoint = endpoint
+        self.endpoint, self.text = endpoint, endpoint.text
         self._made_here = not isinstance(endpoint.model, Serving)
         self.serving: Serving | None = None
         if not self._made_here:
@@ -49,6 +61,8 @@ class Entry:
         """Answers what it was asked, and ends, unless somebody else made it."""
         if self._made_here and self.serving is not None:
             self.serving.close(drain=True, timeout=timeout)
+        if self._owns_text and self.text is not None:
+            self.text.close(timeout=timeout)
 
 
 class Registry:
@@ -108,7 +122,9 @@ class Registry:
         endpoint = Endpoint.of(model)
         if isinstance(endpoint.model, str | Path):
             endpoint = endpoint.of_model(load_model(endpoint.model))
-        entry = Entry(name, version, endpoint, self._options)
+        owns_text = not isinstance(model, Endpoint | TextStream)
+        options = self._options
+        entry = Entry(name, version, endpoint, options, owns_text=owns_text)
         with self._lock:
             if self.closed:
                 entry.close(0)

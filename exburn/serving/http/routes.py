@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import hashlib
@@ -19,16 +18,24 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from exburn.core.version import __version__
-from exburn.serving.http.body import ClientLeft, parse_object
+from exburn.serving.http.body import parse_object
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
 from exburn.serving.http.inference import Inference, Result
 from exburn.serving.http.metrics import CONTENT_TYPE, Metrics
+from exburn.serving.http.openai.routes import OpenAIRoutes
 from exburn.serving.http.openapi import FAILURES, describe_api
 from exburn.serving.http.registry import Entry, Registry
 from exburn.serving.http.route import BINARY, EVENTS, JSON, TEXT, ServerRoute
-from exburn.serving.http.streaming import Generation, write_events
+from exburn.serving.http.streaming import (
+    Generation,
+    body_part,
+    send_events,
+    until_left,
+    write_events,
+)
+from exburn.serving.http.texts import TextAnswers
 
 EXTENSIONS = ["binary_tensor_data"]
 _NEVER = ("default-src", "base-uri", "form-action", "frame-ancestors")
@@ -47,14 +54,17 @@ class Routes:
         registry: Registry,
         inference: Inference,
         generation: Generation,
+        texts: TextAnswers,
         health: Health,
         metrics: Metrics,
     ):
         self._registry, self._page = registry, read_page()
         self._health, self._metrics = health, metrics
         infer = _Infer(registry, inference)
-        generate = _Generate(registry, inference, generation)
-        self.table = (*self._of_models(infer, generate), *self._of_server())
+        generate = _Generate(registry, inference, generation, texts)
+        openai = OpenAIRoutes(registry, inference, texts)
+        own = self._of_models(infer, generate)
+        self.table = (*own, *openai.table, *self._of_server())
 
     def _of_models(self, infer: _Infer, generate: _Generate) -> tuple[ServerRoute, ...]:
         model = "/v2/models/{model}"
@@ -196,7 +206,7 @@ class Routes:
         entry = self._entry(request)
         generates = {}
         if entry.stream is not None:  # its request: {"text_input": …}, or its own
-            generates = {"generates": "text" if entry.endpoint.takes_text else "json"}
+            generates = {"generates": _form_of(entry)}
         return _json(
             {
                 "name": entry.name,
@@ -226,6 +236,13 @@ class Routes:
         entry = self._registry.get(names["model"], names.get("version"))
         exchange.model, exchange.version = entry.name, entry.version
         return entry
+
+
+def _form_of(entry: Entry) -> str:
+    """What a model that generates is asked: a chat, a text, or JSON of its own."""
+    if entry.text is None:
+        return "json"
+    return "chat" if entry.text.takes_chats else "text"
 
 
 def _naming(row: ServerRoute) -> Callable[..., Any]:
@@ -276,10 +293,10 @@ class _Infer:
         if len(result.body) > _LARGE:
             # What follows is sent when the client has read it: until then its memory
             # is reserved.
-            await send(_body(result.body, more=True))
-            await send(_body(b""))
+            await send(body_part(result.body, more=True))
+            await send(body_part(b""))
         else:
-            await send(_body(result.body))
+            await send(body_part(result.body))
 
 
 class _Generate:
@@ -289,10 +306,14 @@ class _Generate:
     """
 
     def __init__(
-        self, registry: Registry, inference: Inference, generation: Generation
+        self,
+        registry: Registry,
+        inference: Inference,
+        generation: Generation,
+        texts: TextAnswers,
     ):
         self._registry, self._inference = registry, inference
-        self._generation = generation
+        self._generation, self._texts = generation, texts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the parts as server-sent events."""
@@ -305,51 +326,20 @@ class _Generate:
             raise RequestFailure(400, "this model does not generate")
         with self._inference.memory.reserve() as reservation:
             body = await self._inference.read(exchange.headers, receive, reservation)
-            parts = self._generation.parts(entry.stream, parse_object(body))
-        labels = {"model_name": entry.name, "model_version": entry.version}
-        answering = asyncio.ensure_future(self._send(parts, labels, send))
-        left = asyncio.ensure_future(_leaving(receive))
-        try:
-            first = asyncio.FIRST_COMPLETED
-            await asyncio.wait({answering, left}, return_when=first)
-            if not answering.done():
-                raise ClientLeft
-            await answering  # raises what it raised
-        finally:
-            left.cancel()
-            if not answering.done():
-                answering.cancel()
-                await asyncio.wait({answering})
-
-    @staticmethod
-    async def _send(
-        parts: AsyncGenerator[dict[str, Any], None], names: dict[str, str], send: Send
-    ) -> None:
-        events = write_events(parts, names)
-        async with contextlib.aclosing(parts), contextlib.aclosing(events):
-            first = await anext(events, b"")  # what it raises has a status of its own
-            headers = [
-                (b"content-type", b"text/event-stream; charset=utf-8"),
-                (b"cache-control", b"no-cache"),
-                (b"x-accel-buffering", b"no"),
-            ]
-            start = {"type": "http.response.start", "status": 200, "headers": headers}
-            await send(start)
-            if first:
-                await send(_body(first, more=True))
-            async for event in events:
-                await send(_body(event, more=True))
-            await send(_body(b""))
+            request = parse_object(body)
+        if entry.text is not None:
+            parts = self._texts.parts(entry, request, exchange.caller)
+        else:
+            parts = self._generation.parts(entry.stream, request)
+        names = {"model_name": entry.name, "model_version": entry.version}
+        await until_left(_send_parts(parts, names, send), receive)
 
 
-async def _leaving(receive: Receive) -> None:
-    """Returns when the client has closed its connection."""
-    while (await receive())["type"] == "http.request":
-        pass
-
-
-def _body(body: bytes, *, more: bool = False) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": body, "more_body": more}
+async def _send_parts(
+    parts: AsyncGenerator[dict[str, Any], None], names: dict[str, str], send: Send
+) -> None:
+    async with contextlib.aclosing(parts):
+        await send_events(write_events(parts, names), send)
 
 
 def _json(value: Any, status: int = 200) -> Response:

@@ -33,6 +33,7 @@ from exburn.serving.http.origins import Hosts, Origins
 from exburn.serving.http.registry import Registry
 from exburn.serving.http.routes import Routes
 from exburn.serving.http.streaming import Generation
+from exburn.serving.http.texts import TextAnswers
 from exburn.serving.options import ServingOptions, change_options, names_of, seconds
 from exburn.serving.server import Serving
 
@@ -183,8 +184,9 @@ class Server:
         """The application: the routes, behind what every request passes."""
         options = self._options
         metrics = Metrics(self._registry, self._health)
-        parts = self._registry, self._inference, self._generation, self._health
-        routes = Routes(*parts, metrics)
+        texts = TextAnswers(metrics.observe_tokens)
+        parts = self._registry, self._inference, self._generation, texts
+        routes = Routes(*parts, self._health, metrics)
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Any) -> AsyncIterator[None]:

@@ -10,15 +10,17 @@ Source: *Generate extension*, Triton; *Server-sent events*, HTML Living Standard
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import orjson
 
 from exburn.errors import DeadlineExceededError
+from exburn.serving.http.body import ClientLeft
 from exburn.serving.http.failures import RequestFailure, failure_of
 from exburn.serving.http.logs import LOGGER
 
@@ -214,3 +216,63 @@ async def write_events(
 
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+
+
+async def send_events(events: AsyncGenerator[bytes, None], send: Any) -> None:
+    """Sends server-sent events as an answer.
+
+    Raises:
+        Exception: What comes before the first event: it has a status of its own.
+    """
+    async with contextlib.aclosing(events):
+        first = await anext(events, b"")
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        start = {"type": "http.response.start", "status": 200, "headers": headers}
+        await send(start)
+        if first:
+            await send(body_part(first, more=True))
+        async for event in events:
+            await send(body_part(event, more=True))
+        await send(body_part(b""))
+
+
+def body_part(body: bytes, *, more: bool = False) -> dict[str, Any]:
+    """A part of an answer's body, as ASGI has it.
+
+    Example:
+        >>> body_part(b"so")["more_body"]
+        False
+    """
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+async def until_left(answer: Awaitable[None], receive: Callable[[], Any]) -> None:
+    """Waits for what answers, or gives it up as soon as the client has left.
+
+    Raises:
+        ClientLeft: It has.
+        Exception: What answering raises.
+    """
+    answering = asyncio.ensure_future(answer)
+    left = asyncio.ensure_future(_leaving(receive))
+    try:
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait({answering, left}, return_when=first)
+        if not answering.done():
+            raise ClientLeft
+        await answering
+    finally:
+        left.cancel()
+        if not answering.done():
+            answering.cancel()
+            await asyncio.wait({answering})
+
+
+async def _leaving(receive: Callable[[], Any]) -> None:
+    """Returns when the client has closed its connection."""
+    while (await receive())["type"] == "http.request":
+        pass

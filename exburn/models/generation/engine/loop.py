@@ -189,11 +189,15 @@ class EngineLoop:
         self._follow_weights()
         while (row := self.scheduler.admit()) is not None:
             self._begin(row)
-        if any(row.matcher is not None for row in self.scheduler.rows.values()):
+        rows = self.scheduler.rows.values()
+        constrained = any(row.matcher is not None for row in rows)
+        if constrained:
             self._look_at_all()
         reads = bool(self.scheduler.reading)
         if reads:
             self._read()
+            if constrained:  # what may follow the first token depends on it
+                self._look_at_all()
         self._write(1 if reads else self._stride)
         while self._flights and self._flights[0].number < self._number:
             self._look(self._flights.popleft())

@@ -105,3 +105,31 @@ def test_a_full_cache_makes_texts_wait_and_changes_none(model, alone):
 def engine_page_bytes(model):
     with TextEngine(model, slots=1, page=4) as engine:
         return engine.statistics().page_bytes
+
+
+class Counting:
+    """A constraint by which token 3 comes, then 4, then 5 …, and its matcher."""
+
+    def __init__(self, count=0):
+        self.count, self.ended = count, False
+
+    def start(self):
+        return Counting()
+
+    def mask(self):
+        bits = np.zeros(WORDS, bool)
+        bits[3 + self.count] = True
+        return np.packbits(bits, bitorder="little").view(np.uint32)
+
+    def accept(self, token):
+        assert token == 3 + self.count
+        self.count += 1
+        self.ended = self.count == 6
+
+
+def test_a_constraint_holds_from_the_first_token_on(engine, alone):
+    prompts, texts = alone
+    requests = [greedy(row, constraint=Counting()) for row in prompts[:3]]
+    answers = engine.write([*requests, greedy(prompts[3])])
+    assert tokens_of(answers) == [[*range(3, 9)]] * 3 + [texts[3]]
+    assert [answer.finish_reason for answer in answers] == ["stop"] * 3 + ["length"]
