@@ -29,7 +29,7 @@ from exburn.errors import (
     ShapeError,
     unknown_name,
 )
-from exburn.layers import Embedding
+from exburn.layers import Embedding, MixtureOfExperts
 from exburn.models import lora
 from exburn.models.changes import add_record
 from exburn.models.session import require_idle
@@ -63,6 +63,9 @@ _PARTS = {  # names of an adapter's tensors behind that of its module
     ".lora_magnitude_vector": "magnitude",
     ".lora_magnitude_vector.weight": "magnitude",
 }
+
+
+_OF_EXPERTS = ("gate_up_proj", "down_proj")  # parameters of a module of experts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,8 +145,9 @@ def _module(model: Any, move: Move) -> Module | str:
     layers, terms, paths = layer_paths(model), [], []
     for target in move.targets:
         path, _, attribute = target.rpartition("/")
-        term = lora.term_of(layers[path], 1, 1.0) if path in layers else None
-        if term is None or term.attribute != attribute:
+        own = lora.terms_of(layers[path], 1, 1.0) if path in layers else []
+        term = next((t for t in own if t.attribute == attribute), None)
+        if term is None or term.stacked:
             return f"{target!r} can have no adapter"
         terms.append(term)
         paths.append(path)
@@ -174,7 +178,7 @@ def _modules(model: Any) -> Iterator[Module]:
 def _adaptable(model: Any) -> Iterator[str]:
     """Paths of the weights that an adapter can lie beside."""
     for path, layer in layer_paths(model).items():
-        if (term := lora.term_of(layer, 1, 1.0)) is not None:
+        for term in lora.terms_of(layer, 1, 1.0):
             yield f"{path}/{term.attribute}"
 
 
@@ -233,7 +237,8 @@ def save_adapter(self: Any, folder: Any, *, name: str | None = None) -> Path:
         )
     if name not in names:
         raise unknown_name("adapter", name, names, op=op)
-    terms = lora.terms_by_layer(self, name)
+    weights = lora.terms_by_weight(self, name)
+    terms = {path.rpartition("/")[0]: term for path, term in weights.items()}
     kinds = {(term.kind, term.dropout) for term in terms.values()}
     if len(kinds) > 1:
         raise ArgumentError(
@@ -241,8 +246,9 @@ def save_adapter(self: Any, folder: Any, *, name: str | None = None) -> Path:
         )
     tensors: dict[str, np.ndarray] = {}
     ranks: dict[str, tuple[int, float]] = {}
-    modules = list(_modules(self))
+    modules, experts = list(_modules(self)), _expert_modules(self)
     lost = set(terms) - {path for module in modules for path in module.paths}
+    lost -= set(experts.values())
     if lost:
         raise ArgumentError(
             op,
@@ -255,6 +261,9 @@ def save_adapter(self: Any, folder: Any, *, name: str | None = None) -> Path:
         ranks[module.name] = _write_module(self, module, terms, tensors)
     beside = _trained_beside(self, used, tensors, op)
     named = _count_names(self, modules)
+    for module, path in experts.items():
+        if path in terms:
+            ranks |= _write_experts(layer_paths(self)[path], module, name, tensors)
     config = _config(next(iter(terms.values())), ranks, named, used) | beside
     if (head := _head(self)) is not None and head[1] in terms:
         config["target_modules"].append(head[0])
@@ -399,6 +408,7 @@ def _config(
         "r": rank,
         "rank_pattern": {n: r for n, (r, _) in ranks.items() if r != rank},
         "target_modules": sorted(whole_kinds) + targets,
+        "target_parameters": [n for n in ranks if _last(n) in _OF_EXPERTS] or None,
         "task_type": None,
         "use_dora": term.kind == "dora",
         "use_rslora": term.kind == "rslora",
@@ -527,7 +537,16 @@ def _read_factors(
     """Rank and alpha by layer, and the values of the adapters' weights by path."""
     if not factors:
         raise FileFormatError(op, "the file holds no adapter")
-    head, rules = _head(model), _rules(model)
+    head, rules, experts = _head(model), _rules(model), _expert_modules(model)
+    for target in config["parameters"]:
+        module, _, parameter = target.rpartition(".")
+        named = any(_is_named(name, module) for name in experts if name in factors)
+        if parameter not in _OF_EXPERTS or not named:
+            raise FileFormatError(
+                op,
+                f"'target_parameters' in {_CONFIG} names {target!r}, of which the file "
+                "has no tensors, or the model no such experts",
+            )
     if isinstance(config["targets"], tuple):
         for target in config["targets"]:
             if not any(_is_named(module, target) for module in factors):
@@ -540,6 +559,13 @@ def _read_factors(
     values: dict[str, np.ndarray] = {}
     for name, parts in factors.items():
         if head is not None and name == head[0]:
+            continue
+        if (bare := name.removesuffix(".base_layer")) in experts:
+            if (path := experts[bare]) not in terms:
+                layer = layer_paths(model)[path]
+                rank, alpha, own = _read_experts(layer, bare, config, factors, op)
+                terms[path] = rank, alpha
+                values |= {f"{path}/{part}": array for part, array in own.items()}
             continue
         module = _module_of(model, rules, name, op)
         rank, alpha = _rank_of(config, name, parts, module, op)
@@ -709,6 +735,125 @@ def _targets(value: Any) -> Any:
     return list_of(text)(value) if isinstance(value, list) else text(value)
 
 
+# ------------------------------------------------------------------------- experts
+def _expert_modules(model: Any) -> dict[str, str]:
+    """Paths of mixtures of experts, by their modules' names in a network of peft.
+
+    There an expert's matrices are parts of two parameters of one module, and the names
+    of files, which have each by itself, are not those of the network.
+    """
+    modules, rules = {}, _rules(model)
+    for path, layer in layer_paths(model).items():
+        gate = f"{path}/gate"
+        if isinstance(layer, MixtureOfExperts) and rules.knows(gate):
+            source = next(iter(rules.save_plan([gate]))).sources[0]
+            module = source.partition(".experts.")[0] + ".experts"
+            modules[module.replace(".block_sparse_moe.", ".mlp.")] = path
+    return modules
+
+
+def _write_experts(
+    layer: Any, module: str, name: str, tensors: dict[str, np.ndarray]
+) -> dict[str, tuple[int, float]]:
+    """Adds the tensors of experts; returns ranks and alphas of both parameters.
+
+    Gate and up share the first factor there: where theirs differ, both lie beside each
+    other, and the rank is their sum. Columns of zeros are left out.
+    """
+    own, factors = {}, {}
+    for term in (t for t in layer._low_ranks if t.name == name):
+        parts = term.weights(layer).values()
+        own[term.attribute] = term
+        factors[term.attribute] = tuple(np.asarray(w) for w in parts)
+    (gate_a, gate_b), (up_a, up_b) = factors["gate"], factors["up"]
+    term, a = own["down"], gate_a
+    if not np.array_equal(gate_a, up_a):
+        a = np.concatenate([gate_a, up_a], 2)
+        gate_b = np.pad(gate_b, ((0, 0), (0, term.rank), (0, 0)))
+        up_b = np.pad(up_b, ((0, 0), (term.rank, 0), (0, 0)))
+    pairs = {
+        "down_proj": factors["down"],
+        "gate_up_proj": (a, np.concatenate([gate_b, up_b], 2)),
+    }
+    ranks, place = {}, f"{_START}{module}"
+    for parameter, (a, b) in pairs.items():
+        used = a.any((0, 1)) | b.any((0, 2))
+        if not (rank := int(used.sum())):
+            continue
+        a, b = a[:, :, used], b[:, used]
+        tensors[f"{place}.lora_A.weight"] = a.swapaxes(1, 2).reshape(-1, a.shape[1])
+        tensors[f"{place}.lora_B.weight"] = b.transpose(2, 1, 0).reshape(b.shape[2], -1)
+        root = math.sqrt(rank) if term.kind == "rslora" else rank
+        ranks[f"{module}.{parameter}"] = rank, term.scale * root
+        place += ".base_layer"  # of the parameter that peft finds first
+    return ranks
+
+
+def _read_experts(
+    layer: Any,
+    module: str,
+    config: Mapping[str, Any],
+    factors: dict[str, dict[str, np.ndarray]],
+    op: str,
+) -> tuple[int, float, dict[str, np.ndarray]]:
+    """Rank and alpha of experts, and the values of their factors.
+
+    The lower rank of both parameters is filled up with zeros, of which both factors
+    have no gradient; so is a parameter without an adapter.
+    """
+    count, width, units = layer.gate.shape
+    sizes = {"gate_up_proj": (width, 2 * units), "down_proj": (units, width)}
+    pairs: dict[str, tuple[np.ndarray, np.ndarray, float]] = {}
+    for name in (module, f"{module}.base_layer"):
+        if (parts := factors.get(name)) is None:
+            continue
+        shapes = {part: array.shape for part, array in parts.items()}
+        for parameter, (into, out) in sizes.items():
+            full = f"{module}.{parameter}"
+            rank = _of_pattern(config["ranks"], full, config["rank"])
+            if shapes == {"a": (count * rank, into), "b": (out, rank * count)}:
+                alpha = _of_pattern(config["alphas"], full, config["alpha"])
+                root = math.sqrt(rank) if config["rslora"] else rank
+                a = parts["a"].reshape(count, rank, into).swapaxes(1, 2)
+                b = parts["b"].reshape(out, rank, count).transpose(2, 1, 0)
+                pairs[parameter] = a, b, alpha / root
+                break
+        else:
+            raise ShapeError(
+                op,
+                f"the adapter of {name!r} is of no parameter of its {count} experts",
+                {"shapes": shapes, "parameters": ", ".join(sizes)},
+            )
+    told = [
+        parameter
+        for parameter in _OF_EXPERTS
+        if any(_is_named(f"{module}.{parameter}", t) for t in config["parameters"])
+    ]
+    if set(told) != set(pairs):
+        raise FileFormatError(
+            op,
+            f"'target_parameters' in {_CONFIG} are not those of the tensors",
+            {"module": module, "named": told, "in the file": sorted(pairs)},
+        )
+    if config["dropout"]:
+        raise FileFormatError(op, "'lora_dropout' beside experts is not computed here")
+    rank, scale = max((a.shape[2], scale) for a, _, scale in pairs.values())
+    values = {}
+    for parameter, names in (
+        ("gate_up_proj", ("gate", "up")),
+        ("down_proj", ("down",)),
+    ):
+        into, out = sizes[parameter]
+        empty = np.zeros((count, into, 0)), np.zeros((count, 0, out)), scale
+        a, b, own = pairs.get(parameter, empty)
+        more = ((0, 0), (0, 0), (0, rank - a.shape[2]))
+        parts = np.split(b * (own / scale), len(names), 2)
+        for name, part in zip(names, parts, strict=True):
+            values[f"{name}_lora_a"] = np.pad(a, more)
+            values[f"{name}_lora_b"] = np.pad(part, (more[0], more[2], more[1]))
+    return rank, scale * (math.sqrt(rank) if config["rslora"] else rank), values
+
+
 _TABLE = Table(
     _CONFIG,
     [
@@ -721,6 +866,7 @@ _TABLE = Table(
         Field("r", "rank", whole(), 8),
         Field("rank_pattern", "ranks", _pattern(whole()), {}),
         Field("target_modules", "targets", nullable(_targets)),
+        Field("target_parameters", "parameters", nullable(list_of(text), ())),
         Field("use_dora", "dora", flag, False),
         Field("use_rslora", "rslora", flag, False),
     ],

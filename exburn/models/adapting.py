@@ -46,7 +46,8 @@ def add_lora(
         filter: Which layers: a name, path or pattern as for ``freeze``, a list of
             them, or a function called with each layer. By default all Dense,
             EinsumDense, Embedding and convolutional layers, those within attention
-            too, whose weight is larger than its adapter would be.
+            too, whose weight is larger than its adapter would be; experts are to be
+            named.
         kind: ``"lora"``; ``"rslora"``, whose term is divided by the root of the rank;
             or ``"dora"``, which also trains the magnitude of each output's weights.
         dropout: Share of the inputs of Dense and EinsumDense that the term does not

@@ -25,7 +25,12 @@ import numpy as np
 from flax import nnx
 
 from exburn.compression.masking import mask_of, mask_values
-from exburn.compression.quantization.low_rank import DEFAULT, KINDS, LowRank
+from exburn.compression.quantization.low_rank import (
+    DEFAULT,
+    KINDS,
+    LowRank,
+    active_terms,
+)
 from exburn.compression.quantization.plan import choose, packed_schemes
 from exburn.compression.quantization.quantized_layers import (
     AnyStandIn,
@@ -41,8 +46,14 @@ from exburn.errors import (
     NotBuiltError,
 )
 from exburn.errors.boundary import api_boundary
-from exburn.initializers import ArrayInitializer
-from exburn.layers import Dense, EinsumDense, Embedding, SpectralNormalization
+from exburn.initializers import ArrayInitializer, VarianceScaling
+from exburn.layers import (
+    Dense,
+    EinsumDense,
+    Embedding,
+    MixtureOfExperts,
+    SpectralNormalization,
+)
 from exburn.layers.contract.adaptable import Adaptable
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.transposed import ConvTranspose
@@ -50,6 +61,8 @@ from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import is_abstract, iter_modules, iter_weights
 from exburn.module.variable import exact_weight
+
+_Terms = dict[str, list[LowRank]]  # by the layers' paths
 
 #: What a record of an adapter says of its terms, and what one without it means.
 _OPTIONS = {"method": "lora", "dropout": 0.0, "name": DEFAULT}
@@ -100,17 +113,21 @@ def adapt(
     options = {"kind": kind, "dropout": dropout, "name": name}
     for path in layers:
         if path in chosen:
-            term = _term(path, layers, rank, alpha, **options)
-            if isinstance(term, LowRank):
-                terms[path] = term
+            if selection is None and isinstance(layers[path], MixtureOfExperts):
+                reasons[path] = "experts have adapters where filter=… names them"
+            elif isinstance(
+                own := _layer_terms(path, layers, rank, alpha, **options), str
+            ):
+                reasons[path] = own
             else:
-                reasons[path] = term
+                terms[path] = own
     if not terms:
         raise ArgumentError(
             op,
             "no selected layer can have an adapter",
             reasons,
-            hint="Dense, EinsumDense, Embedding, attention and convolutions can.",
+            hint="Dense, EinsumDense, Embedding, attention, convolutions and experts "
+            "can.",
         )
     _check_dropout(op, layers, terms)
     frozen = _idle_layers(layers, list(terms))
@@ -143,10 +160,10 @@ def check_name(op: str, name: Any) -> None:
         )
 
 
-def _check_dropout(op: str, layers: dict[str, Any], terms: dict[str, LowRank]) -> None:
+def _check_dropout(op: str, layers: dict[str, Any], terms: _Terms) -> None:
     """Raises where a term is added to the weight, and has no inputs of its own."""
     whole = []
-    for path, term in terms.items():
+    for path, (term, *_) in terms.items():
         layer = layers[path]
         own = has_own_product(getattr(type(layer), "stands_for", type(layer)))
         masked = mask_of(layer, term.attribute) is not None
@@ -201,9 +218,9 @@ def enable_lora(
         raise NotBuiltError(op, "the layer has no weights before it is built")
     if self.lora_enabled:
         raise ArgumentError(op, "the layer has an adapter already")
-    term = term_of(self, rank, alpha)
-    if term is None:
+    if not (terms := terms_of(self, rank, alpha)):
         raise ArgumentError(op, f"no adapter for {type(self).__name__}")
+    (term,) = terms
     if rank > (limit := _sizes(term)[1]):
         raise ArgumentError(
             op,
@@ -215,7 +232,7 @@ def enable_lora(
     weight = exact_weight(getattr(self, term.attribute))
     if not isinstance(weight, QuantizedWeight):
         weight.set_metadata("frozen", True)
-    _put_beside(self, term, a_initializer, b_initializer)
+    _put_beside(self, terms, a_initializer, b_initializer)
 
 
 def _check_size(op: str, rank: Any, alpha: Any) -> tuple[int, float]:
@@ -303,21 +320,22 @@ def checked_record(model: Any, record: dict[str, Any]) -> dict[str, Any]:
 def adapter_shapes(model: Any, record: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Shapes of the weights of a record's adapters by layer and name."""
     return {
-        f"{path}/{name}": shape
-        for path, term in _terms(model, record).items()
+        f"{path}/{term.prefix}{name}": shape
+        for path, terms in _terms(model, record).items()
+        for term in terms
         for name, shape in term.shapes.items()
     }
 
 
-def _terms(model: Any, record: dict[str, Any]) -> dict[str, LowRank]:
+def _terms(model: Any, record: dict[str, Any]) -> _Terms:
     layers, terms = layer_paths(model), {}
     options = {"kind": record["method"], "any_size": True}
     options |= {key: record[key] for key in ("dropout", "name")}
     for path in record["layers"]:
-        term = _term(path, layers, record["rank"], record["alpha"], **options)
-        if not isinstance(term, LowRank):
-            raise _unfit(f"{path}: {term}")
-        terms[path] = term
+        own = _layer_terms(path, layers, record["rank"], record["alpha"], **options)
+        if isinstance(own, str):
+            raise _unfit(f"{path}: {own}")
+        terms[path] = own
     return terms
 
 
@@ -346,18 +364,17 @@ def activate(model: Any, name: str | None) -> None:
     """Lets the adapter of a name be computed and trained, and all others rest."""
     _rest_others(model, name)
     for _, layer in iter_modules(model):
-        for term in _terms_of(layer):
-            if term.name == name:
-                layer._low_rank = term
-                _mark(term.weights(layer).values(), frozen=False)
+        for term in [] if name is None else _terms_of(layer, name):
+            layer._low_rank = term
+            _mark(term.weights(layer).values(), frozen=False)
 
 
 def _rest_others(model: Any, name: str | None) -> None:
     for _, layer in iter_modules(model):
-        term = getattr(layer, "_low_rank", None)
-        if term is not None and term.name != name:
-            layer._low_rank = None
-            _mark(term.weights(layer).values(), frozen=True)
+        for term in active_terms(layer):
+            if term.name != name:
+                layer._low_rank = None
+                _mark(term.weights(layer).values(), frozen=True)
 
 
 def _mark(weights: Iterable[Any], frozen: bool) -> None:
@@ -368,20 +385,20 @@ def _mark(weights: Iterable[Any], frozen: bool) -> None:
 def remove(model: Any, name: str) -> None:
     """Takes the adapter of a name away; frozen weights stay so."""
     for _, layer in iter_modules(model):
-        for term in _terms_of(layer):
-            if term.name == name:
-                _take_away(layer, term)
+        if _terms_of(layer, name):
+            _take_away(layer, name)
 
 
-def _take_away(layer: Any, term: LowRank) -> None:
-    if term.name == DEFAULT:
-        for part in term.shapes:
-            delattr(layer, part)
+def _take_away(layer: Any, name: str) -> None:
+    if name == DEFAULT:
+        for term in _terms_of(layer, name):
+            for part in term.shapes:
+                delattr(layer, term.prefix + part)
     else:
-        del layer.lora_adapters[term.name]
-    if layer._low_rank == term:
+        del layer.lora_adapters[name]
+    if layer._low_rank is not None and layer._low_rank.name == name:
         layer._low_rank = None
-    layer._low_ranks = tuple(t for t in layer._low_ranks if t != term)
+    layer._low_ranks = tuple(t for t in layer._low_ranks if t.name != name)
     if not layer._low_ranks:
         for key in ("_low_rank", "_low_ranks", "lora_adapters"):
             if key in vars(layer):
@@ -401,18 +418,22 @@ def thaw(model: Any, records: Iterable[dict[str, Any]]) -> None:
         layers[path]._trainable = True
 
 
-def _terms_of(layer: Any) -> tuple[LowRank, ...]:
-    return getattr(layer, "_low_ranks", ())
+def _terms_of(layer: Any, name: str | None = None) -> list[LowRank]:
+    """The terms of a layer's adapters, or of that of a name."""
+    terms = getattr(layer, "_low_ranks", ())
+    return [term for term in terms if name in (None, term.name)]
 
 
 def merge(model: Any) -> None:
     """Makes the active adapter a part of the weights."""
     for layer in layer_paths(model).values():
-        if (term := getattr(layer, "_low_rank", None)) is not None:
+        terms = active_terms(layer)
+        for term in terms:
             weight = exact_weight(getattr(layer, term.attribute))
             total = _with_term(layer, term, weight.get_value().astype("float32"))
             weight.assign(total.astype(weight.dtype))
-            _take_away(layer, term)
+        if terms:
+            _take_away(layer, terms[0].name)
 
 
 def _with_term(layer: Any, term: LowRank, exact: Any) -> Any:
@@ -490,11 +511,9 @@ class MergedAdapter:
 def _merging(model: Any) -> Iterator[tuple[str, Any]]:
     """The weights that the active adapter lies beside."""
     for path, layer in layer_paths(model).items():
-        if (term := getattr(layer, "_low_rank", None)) is not None:
-            yield (
-                f"{path}/{term.attribute}",
-                exact_weight(getattr(layer, term.attribute)),
-            )
+        for term in active_terms(layer):
+            name = term.attribute
+            yield f"{path}/{name}", exact_weight(getattr(layer, name))
 
 
 def _digest(weight: Any) -> bytes:
@@ -521,9 +540,9 @@ class MergedWeight:
     def get_value(self) -> Any:
         """The weight with the term of the active adapter."""
         value = getattr(self._layer, self._attribute).get_value().astype("float32")
-        term = getattr(self._layer, "_low_rank", None)
-        if term is not None and term.attribute == self._attribute:
-            value = _with_term(self._layer, term, value)
+        for term in active_terms(self._layer):
+            if term.attribute == self._attribute:
+                value = _with_term(self._layer, term, value)
         return value.astype(self.dtype)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -539,10 +558,10 @@ def merged_weights(model: Any, dtype: Any = None) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     parts: set[str] = set()
     for path, layer in layer_paths(model).items():
-        term = getattr(layer, "_low_rank", None)
+        adapted = {term.attribute for term in active_terms(layer)}
         for name, value in vars(layer).items():
             packed = isinstance(value, QuantizedWeight)
-            if packed or (term is not None and term.attribute == name):
+            if packed or name in adapted:
                 place = f"{path}/{name}"
                 kind = dtype or (value.dtype if packed else exact_weight(value).dtype)
                 merged[place] = MergedWeight(layer, name, kind)
@@ -577,10 +596,8 @@ def check_mergeable(model: Any) -> None:
             hint="model.remove_adapter(name) takes one away; a clone has its own.",
         )
     for path, layer in layer_paths(model).items():
-        term = getattr(layer, "_low_rank", None)
-        if term is not None and isinstance(
-            getattr(layer, term.attribute), QuantizedWeight
-        ):
+        weights = (getattr(layer, term.attribute) for term in active_terms(layer))
+        if any(isinstance(weight, QuantizedWeight) for weight in weights):
             raise ArgumentError(
                 "merge_lora",
                 f"the weight of {path!r} is quantized, and would be rounded again",
@@ -591,18 +608,14 @@ def check_mergeable(model: Any) -> None:
 
 def adapted_layers(model: Any, name: str | None = None) -> list[str]:
     """Paths of the layers that have an adapter, or that of a name."""
-    return [
-        path
-        for path, module in iter_modules(model)
-        if any(name in (None, term.name) for term in _terms_of(module))
-    ]
+    return [path for path, module in iter_modules(model) if _terms_of(module, name)]
 
 
 def records_of(model: Any, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
     """Records of adapters of which nothing else is known, by layer and name."""
     layers, groups = layer_paths(model), {}
     for path, name in pairs:
-        term = next(t for t in _terms_of(layers[path]) if t.name == name)
+        term, *_ = _terms_of(layers[path], name)
         options = (term.rank, term.alpha, term.kind, term.dropout, name)
         groups.setdefault(options, []).append(path)
     return [
@@ -626,31 +639,37 @@ def records_of(model: Any, pairs: Iterable[tuple[str, str]]) -> list[dict[str, A
 def adapters_of(model: Any) -> list[tuple[str, str]]:
     """Path and name of each layer's adapters."""
     modules = iter_modules(model)
-    return [(path, t.name) for path, module in modules for t in _terms_of(module)]
+    pairs = [(path, t.name) for path, module in modules for t in _terms_of(module)]
+    return list(dict.fromkeys(pairs))
 
 
 def _frozen_weight(layers: dict[str, Any], path: str, adapter: str) -> list[str]:
-    """The weight beside which a layer's adapter is trained, if that is an array."""
-    terms = {term.name: term for term in _terms_of(layers[path])}
-    name = terms[adapter].attribute
-    weight = exact_weight(getattr(layers[path], name))
-    frozen = isinstance(weight, nnx.Param) and weight.get_metadata().get("frozen")
-    return [f"{path}/{name}"] if frozen else []
+    """The weights beside which a layer's adapter is trained, if they are arrays."""
+    names = [term.attribute for term in _terms_of(layers[path], adapter)]
+    weights = {name: exact_weight(getattr(layers[path], name)) for name in names}
+    return [
+        f"{path}/{name}"
+        for name, weight in weights.items()
+        if isinstance(weight, nnx.Param) and weight.get_metadata().get("frozen")
+    ]
 
 
-def terms_by_layer(model: Any, name: str) -> dict[str, LowRank]:
-    """The terms of an adapter by the layers' paths."""
+def terms_by_weight(model: Any, name: str) -> dict[str, LowRank]:
+    """The terms of an adapter by the paths of the weights that they lie beside."""
     layers = layer_paths(model).items()
-    return {p: t for p, layer in layers for t in _terms_of(layer) if t.name == name}
+    return {
+        f"{path}/{term.attribute}": term
+        for path, layer in layers
+        for term in _terms_of(layer, name)
+    }
 
 
 def adapter_weights(model: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The weights of an adapter, by the layer's path and their names."""
     for path, layer in layer_paths(model).items():
-        for term in _terms_of(layer):
-            if term.name == name:
-                for part, weight in term.weights(layer).items():
-                    yield f"{path}/{part}", weight
+        for term in _terms_of(layer, name):
+            for part, weight in term.weights(layer).items():
+                yield f"{path}/{term.prefix}{part}", weight
 
 
 def _idle_layers(layers: dict[str, Any], adapted: list[str]) -> list[str]:
@@ -676,7 +695,7 @@ def _to_freeze(model: Any, frozen: list[str]) -> list[str]:
     ]
 
 
-def _term(
+def _layer_terms(
     path: str,
     layers: dict[str, Any],
     rank: int,
@@ -684,36 +703,49 @@ def _term(
     *,
     any_size: bool = False,
     **options: Any,
-) -> LowRank | str:
-    """The adapter of a layer, or why it has none."""
+) -> list[LowRank] | str:
+    """The terms of a layer's adapter, or why it has none."""
     layer = layers[path]
     if isinstance(layers.get(path.rpartition("/")[0]), SpectralNormalization):
         return "SpectralNormalization divides its kernel at every call"
-    term = term_of(layer, rank, alpha, **options)
-    if term is None:
+    terms = terms_of(layer, rank, alpha, **options)
+    if not terms:
         return f"no adapter for {type(layer).__name__}"
-    if isinstance(layer, Embedding) and mask_of(layer, term.attribute) is not None:
-        return "its table is pruned, and read row by row"
-    size, limit = _sizes(term)
-    if rank > limit or size >= math.prod(term.shape) and not any_size:
-        return f"an adapter of rank {rank} would be larger than its {term.attribute}"
-    return term
+    if terms[0].stacked and terms[0].kind == "dora":
+        return "experts have no magnitudes: kind='dora' is not for them"
+    for term in terms:
+        if isinstance(layer, Embedding) and mask_of(layer, term.attribute) is not None:
+            return "its table is pruned, and read row by row"
+        size, limit = _sizes(term)
+        if rank > limit or size >= math.prod(term.shape) and not any_size:
+            return (
+                f"an adapter of rank {rank} would be larger than its {term.attribute}"
+            )
+    return terms
 
 
 def _sizes(term: LowRank) -> tuple[int, int]:
     """Entries of both factors, and the rank beyond which none makes sense."""
     a, b = (math.prod(term.shapes[name]) for name in ("lora_a", "lora_b"))
-    return a + b, max(a, b) // term.rank
+    count = term.shape[0] if term.stacked else 1
+    return a + b, max(a, b) // (term.rank * count)
 
 
-def term_of(layer: Any, rank: int, alpha: float, **options: Any) -> LowRank | None:
-    """The adapter that a layer can have; ``None`` for layers that can have none."""
+def terms_of(layer: Any, rank: int, alpha: float, **options: Any) -> list[LowRank]:
+    """The terms of the adapter that a layer can have; empty for layers without."""
+    if isinstance(layer, MixtureOfExperts):
+        weights = {name: getattr(layer, name, None) for name in ("gate", "up", "down")}
+        return [
+            LowRank(name, tuple(w.shape), (1,), rank, alpha, stacked=True, **options)
+            for name, w in weights.items()
+            if w is not None
+        ]
     name = "embeddings" if isinstance(layer, Embedding) else "kernel"
     weight = getattr(layer, name, None)
     summed = _summed_axes(layer) if weight is not None else None
     if weight is None or summed is None:
-        return None
-    return LowRank(name, tuple(weight.shape), summed, rank, alpha, **options)
+        return []
+    return [LowRank(name, tuple(weight.shape), summed, rank, alpha, **options)]
 
 
 def _summed_axes(layer: Any) -> tuple[int, ...] | None:
@@ -730,7 +762,7 @@ def _summed_axes(layer: Any) -> tuple[int, ...] | None:
     return None
 
 
-def _apply(model: Any, terms: dict[str, LowRank], record: dict[str, Any]) -> None:
+def _apply(model: Any, terms: _Terms, record: dict[str, Any]) -> None:
     layers = layer_paths(model)
     for path, weight, _ in iter_weights(model):
         if path in record["frozen_weights"]:
@@ -738,36 +770,46 @@ def _apply(model: Any, terms: dict[str, LowRank], record: dict[str, Any]) -> Non
     for path in record["frozen_layers"]:
         layers[path]._trainable = False
     materialize(model)  # magnitudes of dora come from the weights
-    for path, term in terms.items():
-        _put_beside(layers[path], term)
+    for path, own in terms.items():
+        _put_beside(layers[path], own)
     materialize(model)
 
 
 def _put_beside(
-    layer: Any, term: LowRank, a_initializer="he_uniform", b_initializer="zeros"
+    layer: Any,
+    terms: list[LowRank],
+    a_initializer: Any = "he_uniform",
+    b_initializer: Any = "zeros",
 ) -> None:
-    pruned = mask_of(layer, term.attribute) is not None
+    pruned = any(mask_of(layer, term.attribute) is not None for term in terms)
     put_in_place(layer, AnyStandIn if pruned else None)
-    initializers: dict[str, Any] = {"lora_a": a_initializer, "lora_b": b_initializer}
-    if term.kind == "dora":
-        weight = exact_weight(getattr(layer, term.attribute))
-        stored = weight.values if isinstance(weight, QuantizedWeight) else weight
-        # Ones until a file is read, which has the weight and the magnitudes.
-        abstract = is_abstract(stored)
-        first = "ones" if abstract else ArrayInitializer(term.magnitudes(layer))
-        initializers["lora_magnitude"] = first
-    weights = {
-        name: layer.add_weight(shape, initializers[name], "float32", name=name)
-        for name, shape in term.shapes.items()
-    }
-    if term.name == DEFAULT:
-        for name, weight in weights.items():
-            setattr(layer, name, weight)
+    weights = {}
+    for term in terms:
+        initializers = {"lora_a": a_initializer, "lora_b": b_initializer}
+        if term.stacked and a_initializer == "he_uniform":  # by one expert's inputs
+            initializers["lora_a"] = VarianceScaling(
+                2.0, "fan_in", "uniform", None, (-2,), (-1,)
+            )
+        if term.kind == "dora":
+            weight = exact_weight(getattr(layer, term.attribute))
+            stored = weight.values if isinstance(weight, QuantizedWeight) else weight
+            # Ones until a file is read, which has the weight and the magnitudes.
+            abstract = is_abstract(stored)
+            first = "ones" if abstract else ArrayInitializer(term.magnitudes(layer))
+            initializers["lora_magnitude"] = first
+        for part, shape in term.shapes.items():
+            name = term.prefix + part
+            start = initializers[part]
+            weights[name] = layer.add_weight(shape, start, "float32", name=name)
+    name = terms[0].name
+    if name == DEFAULT:
+        for part, weight in weights.items():
+            setattr(layer, part, weight)
     else:
         if "lora_adapters" not in vars(layer):
             layer.lora_adapters = nnx.Dict()
-        layer.lora_adapters[term.name] = nnx.Dict(weights)
-    layer._low_ranks = (*_terms_of(layer), term)
-    layer._low_rank = term
+        layer.lora_adapters[name] = nnx.Dict(weights)
+    layer._low_ranks = (*_terms_of(layer), *terms)
+    layer._low_rank = terms[0]
     for weight in weights.values():
         weight.set_metadata("lora", True)

@@ -29,8 +29,8 @@ class MixtureOfExperts(Layer):
     token, whose shares are those of ``softmax(x router)``. No token is dropped, however
     many choose the same expert; each is computed by itself.
 
-    The experts' weights are quantized with the model. Adapters (LoRA) are for its other
-    layers, as those of attention.
+    The experts' weights are quantized with the model. They have adapters (LoRA) where
+    ``add_lora(filter=…)`` names the layer.
 
     Args:
         experts: Number of networks.

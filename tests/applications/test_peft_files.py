@@ -24,6 +24,8 @@ BASES = {
     "gpt2_dora": "gpt2",
     "bert_saved": "bert",
     "bert_biases": "bert",
+    "mixtral_experts": "mixtral",
+    "qwen3_moe_down": "qwen3_moe",
 }
 
 
@@ -46,7 +48,7 @@ def scores(model, ids):
 
 @pytest.fixture(scope="module")
 def models():
-    return {name: base(name) for name in ("llama", "gpt2", "bert")}
+    return {name: base(name) for name in dict.fromkeys(BASES.values())}
 
 
 @pytest.mark.parametrize("case", BASES)
@@ -74,9 +76,11 @@ def test_a_folder_of_peft_computes_the_same(models, case, tmp_path):
     assert [w.path for w in loaded.trainable_weights] == learns
 
 
-@pytest.mark.parametrize("case", [c for c in BASES if not c.startswith("gpt2")])
+@pytest.mark.parametrize(
+    "case", [c for c in BASES if not c.startswith(("gpt2", "mixtral"))]
+)
 def test_five_steps_are_those_of_peft(models, case, tmp_path):
-    """GPT-2's query, key and value share a factor there, and have one each here."""
+    """Query, key and value of GPT-2, gate and up of experts share a factor there."""
     recorded = load(case)
     model = models[BASES[case]].clone()
     model.load_adapter(FOLDER / case)
@@ -95,6 +99,75 @@ def test_five_steps_are_those_of_peft(models, case, tmp_path):
         for name in ours:
             expected = recorded[f"after/{name}"]
             np.testing.assert_allclose(ours[name], expected, atol=2e-4)
+
+
+def test_experts_have_factors_of_their_own(models, tmp_path):
+    model, rng = models["mixtral"].clone(), np.random.default_rng(0)
+    ids = rng.integers(0, 30, (2, 8))
+    assert not any("experts" in path for path in model.add_lora(2))
+    model.remove_adapter("default")
+    paths = model.add_lora(2, alpha=3, filter="*_experts", name="e", kind="rslora")
+    assert len(paths) == 2
+    before = scores(model, ids)
+    for path, weight, learns in iter_weights(model):
+        assert learns == ("lora_" in path)
+        if path.endswith("lora_b"):
+            weight.assign(0.2 * rng.standard_normal(weight.shape))
+    outputs = scores(model, ids)
+    assert np.abs(outputs - before).max() > 0.01
+    model.save_adapter(tmp_path / "a")
+    config = json.loads((tmp_path / "a" / "adapter_config.json").read_text())
+    assert config["r"] + sum(config["rank_pattern"].values()) in (2 + 4 * 2, 4 + 2 * 2)
+    told = config | {"target_parameters": config["target_parameters"][::2]}
+    (tmp_path / "a" / "adapter_config.json").write_text(json.dumps(told))
+    copy = models["mixtral"].clone()
+    with pytest.raises(errors.FileFormatError, match="not those of the tensors"):
+        copy.load_adapter(tmp_path / "a")
+    (tmp_path / "a" / "adapter_config.json").write_text(json.dumps(config))
+    copy.load_adapter(tmp_path / "a")  # the ranks of gate and up are 4 there
+    np.testing.assert_allclose(scores(copy, ids), outputs, atol=1e-5)
+    model.save(tmp_path / "m.exburn")
+    np.testing.assert_array_equal(
+        scores(load_model(tmp_path / "m.exburn"), ids), outputs
+    )
+    with pytest.raises(errors.ArgumentError, match="adds them to its weight"):
+        model.set_adapter(None)
+        model.generate([[1, 2], [3]], 2, adapter=["e", None])
+    model.set_adapter("e")
+    model.merge_lora(keep=True)
+    np.testing.assert_allclose(scores(model, ids), outputs, atol=1e-5)
+    model.unmerge_lora()
+    np.testing.assert_array_equal(scores(model, ids), outputs)
+    # an alpha of one parameter alone
+    config["alpha_pattern"] = dict.fromkeys(
+        (n for n in config["target_parameters"] if n.endswith("down_proj")), 6.0
+    )
+    config |= {"lora_alpha": 3, "use_rslora": False}
+    (tmp_path / "a" / "adapter_config.json").write_text(json.dumps(config))
+    copy.load_adapter(tmp_path / "a", name="b")
+    layer = next(v for v in copy.layers if v.name.endswith("experts"))
+    terms = {t.attribute: t for t in layer._low_ranks if t.name == "b"}
+    stored = {t.attribute: t for t in model.get_layer(layer.name)._low_ranks}
+    for name, term in terms.items():
+        a, b = (np.asarray(w) for w in term.weights(layer).values())
+        old = stored[name].weights(model.get_layer(layer.name))
+        rank = 2 if name == "down" else 4
+        factor = (6 if name == "down" else 3) / rank
+        expected = factor * np.matmul(*(np.asarray(w) for w in old.values()))
+        np.testing.assert_allclose(term.scale * (a @ b), expected, atol=1e-5)
+
+
+def test_experts_in_few_bits_have_adapters(models):
+    model = models["qwen3_moe"].quantize("int8")
+    ids = np.random.default_rng(0).integers(0, 30, (2, 8))
+    before = scores(model, ids)
+    model.add_lora(2, filter="*_experts")
+    np.testing.assert_allclose(scores(model, ids), before, atol=1e-6)
+    model.compile(optax.adamw(1e-2), "sparse_categorical_crossentropy")
+    model.fit(ids, ids, epochs=2, verbose=0)
+    assert np.abs(scores(model, ids) - before).max() > 1e-3
+    with pytest.raises(errors.ArgumentError, match="no magnitudes"):
+        models["qwen3_moe"].clone().add_lora(2, filter="*_experts", kind="dora")
 
 
 def test_three_adapters_of_one_fused_matrix_lie_beside_each_other(models, tmp_path):

@@ -36,6 +36,8 @@ class LowRank:
 
     Args:
         summed: Its axes that belong to ``a``; the others belong to ``b``.
+        stacked: Whether its first axis numbers matrices, each with factors of its own:
+            those of experts. A layer may have terms beside several such weights.
         alpha: The term is multiplied by ``alpha / rank``, or by the root for rslora.
         kind: One of ``KINDS``.
         dropout: Share of the inputs that the term does not see in training.
@@ -50,6 +52,7 @@ class LowRank:
     kind: str = "lora"
     dropout: float = 0.0
     name: str = DEFAULT
+    stacked: bool = False
 
     @property
     def scale(self) -> float:
@@ -58,31 +61,42 @@ class LowRank:
 
     @property
     def kept_axes(self) -> tuple[int, ...]:
-        return tuple(i for i in range(len(self.shape)) if i not in self.summed)
+        first = 1 if self.stacked else 0
+        return tuple(i for i in range(first, len(self.shape)) if i not in self.summed)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the term's weights by their names."""
         outputs = tuple(self.shape[i] for i in self.kept_axes)
+        stack = self.shape[:1] if self.stacked else ()
         shapes = {
-            "lora_a": (*(self.shape[i] for i in self.summed), self.rank),
-            "lora_b": (self.rank, *outputs),
+            "lora_a": (*stack, *(self.shape[i] for i in self.summed), self.rank),
+            "lora_b": (*stack, self.rank, *outputs),
         }
         return shapes | ({"lora_magnitude": outputs} if self.kind == "dora" else {})
 
     @property
     def place(self) -> str:
-        """Path from the layer to the term's weights, with a slash behind it."""
-        return "" if self.name == DEFAULT else f"lora_adapters/{self.name}/"
+        """Path from the layer to the term's weights, up to their names."""
+        place = "" if self.name == DEFAULT else f"lora_adapters/{self.name}/"
+        return place + self.prefix
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the term's weights begin with in the layer."""
+        return f"{self.attribute}_" if self.stacked else ""
 
     def weights(self, layer: Any) -> dict[str, Any]:
         """The term's weights in a layer, by their names."""
+        names = {name: self.prefix + name for name in self.shapes}
         if self.name == DEFAULT:
-            return {name: getattr(layer, name) for name in self.shapes}
-        return {name: layer.lora_adapters[self.name][name] for name in self.shapes}
+            return {name: getattr(layer, own) for name, own in names.items()}
+        return {k: layer.lora_adapters[self.name][own] for k, own in names.items()}
 
     def delta(self, a: Any, b: Any) -> Any:
         """The product of the factors in the weight's own shape."""
+        if self.stacked:
+            return jnp.matmul(a, b) * self.scale
         term = jnp.tensordot(a, b, 1) * self.scale
         return term.transpose(np.argsort(self.summed + self.kept_axes))
 
@@ -294,6 +308,13 @@ def row_terms(layer: Any) -> list[LowRank]:
     if ctx is None or ctx.adapters is None:
         return []
     return [term for term in layer._low_ranks if term.name in ctx.adapters.names]
+
+
+def active_terms(layer: Any) -> list[LowRank]:
+    """The terms of the layer's active adapter: one, but for experts."""
+    active = getattr(layer, "_low_rank", None)
+    terms = getattr(layer, "_low_ranks", ())
+    return [] if active is None else [t for t in terms if t.name == active.name]
 
 
 def rows_differ() -> bool:

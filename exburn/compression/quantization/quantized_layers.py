@@ -16,6 +16,7 @@ from exburn.compression.masking.masks import mask_of, mask_values
 from exburn.compression.quantization.low_rank import (
     LowRank,
     RowTerms,
+    active_terms,
     add_term,
     refuse_rows,
     row_terms,
@@ -49,12 +50,14 @@ class AnyStandIn(Adapted):
     """
 
     def cast(self, value, dtype=None):
-        exact, term = super().cast(value, dtype), self._low_rank
+        exact = super().cast(value, dtype)
         if rows_differ():
             if any(value is getattr(self, t.attribute) for t in row_terms(self)):
                 refuse_rows(self, "it adds them to its weight")
             return exact
-        if term is None or value is not getattr(self, term.attribute):
+        terms = active_terms(self)
+        term = next((t for t in terms if value is getattr(self, t.attribute)), None)
+        if term is None:
             return exact
         weights = term.weights(self).items()
         values = {name: super(Adapted, self).cast(w, dtype) for name, w in weights}

@@ -1,6 +1,7 @@
 """Writes the folders beside it: tiny networks, adapters of peft, and what they give.
 
     python tests/applications/peft/record.py   # needs torch, transformers, peft
+    python tests/applications/peft/record.py mixtral mixtral_experts   # these alone
 
 For each case: ``<base>/`` as transformers writes it, ``<case>/`` as peft does, and in
 ``<case>.npz`` the scores, the gradients and the tensors after five steps of AdamW.
@@ -8,6 +9,7 @@ For each case: ``<base>/`` as transformers writes it, ``<case>/`` as peft does, 
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +46,37 @@ SIZES = {
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
     },
+    "mixtral": {
+        "hidden_size": 16,
+        "intermediate_size": 12,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "num_hidden_layers": 2,
+        "vocab_size": 30,
+        "num_local_experts": 4,
+        "tie_word_embeddings": False,
+    },
+    "qwen3_moe": {
+        "hidden_size": 16,
+        "intermediate_size": 20,
+        "moe_intermediate_size": 12,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": True,
+        "head_dim": 8,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "num_hidden_layers": 1,
+        "vocab_size": 30,
+        "tie_word_embeddings": False,
+    },
 }
 CLASSES = {
     "llama": ("LlamaConfig", "LlamaForCausalLM"),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
     "bert": ("BertConfig", "BertForSequenceClassification"),
+    "mixtral": ("MixtralConfig", "MixtralForCausalLM"),
+    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM"),
 }
 CASES = {
     "llama_patterns": (
@@ -88,6 +116,26 @@ CASES = {
             "modules_to_save": ["classifier"],
         },
     ),
+    "mixtral_experts": (
+        "mixtral",
+        {
+            "r": 2,
+            "lora_alpha": 3,
+            "target_modules": ["q_proj"],
+            "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
+            "rank_pattern": {"model.layers.1.mlp.experts.down_proj": 3},
+            "alpha_pattern": {"model.layers.1.mlp.experts.down_proj": 4.5},
+        },
+    ),
+    "qwen3_moe_down": (
+        "qwen3_moe",
+        {
+            "r": 2,
+            "target_modules": ["v_proj"],
+            "target_parameters": ["mlp.experts.down_proj"],
+            "use_rslora": True,
+        },
+    ),
     "bert_biases": ("bert", {"r": 2, "target_modules": ["value"], "bias": "lora_only"}),
 }
 
@@ -97,7 +145,10 @@ def main() -> None:
     import torch
     import transformers
 
+    names = sys.argv[1:] or [*SIZES, *CASES]
     for base, sizes in SIZES.items():
+        if base not in names:
+            continue
         torch.manual_seed(0)
         config, kind = (getattr(transformers, name) for name in CLASSES[base])
         network = getattr(transformers, CLASSES[base][1])(config(**sizes))
@@ -108,6 +159,8 @@ def main() -> None:
         network.save_pretrained(HERE / base)
         (HERE / base / "generation_config.json").unlink(missing_ok=True)
     for case, (base, options) in CASES.items():
+        if case not in names:
+            continue
         kind = getattr(transformers, CLASSES[base][1])
         torch.manual_seed(1)
         model = peft.get_peft_model(
