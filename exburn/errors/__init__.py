@@ -17,7 +17,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "ExportError",
     "FileFormatError",
     "GraphError",
+    "IncompleteAnswerError",
     "LayoutError",
     "LoadError",
     "LogitsWarning",
@@ -362,6 +363,34 @@ class DataError(ExBurnError, ValueError):
         ...     print(error.reason)
         x and y must have the same number of rows
     """
+
+
+class IncompleteAnswerError(DataError):
+    """Answers that end before they have the form that was asked for.
+
+    Attributes:
+        answers: What was written, in the form in which ``generate`` returns it; of a
+            stream nothing, since it has given all out.
+        rows: Numbers of the answers that are incomplete.
+
+    Example:
+        >>> from exburn.applications import GPT2
+        >>> from exburn.text import Tokenizer
+        >>> model = GPT2(vocabulary_size=270, layers=1, width=8, heads=2, positions=64)
+        >>> model.tokenizer = Tokenizer.train(["so it is"] * 9, 270)
+        >>> try:
+        ...     model.generate("so", 3, regex="[a-z]{5}")
+        ... except IncompleteAnswerError as error:
+        ...     print(len(error.answers), error.rows)
+        3 [0]
+    """
+
+    answers: Any = None
+    rows: Sequence[int] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, arguments, state = super().__reduce__()
+        return make, arguments, {**state, "answers": self.answers, "rows": self.rows}
 
 
 class TargetError(DataError):

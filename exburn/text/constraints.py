@@ -126,6 +126,9 @@ class Constraint:
 class Matcher:
     """Follows one text, token by token.
 
+    Attributes:
+        closed: Whether a token has ended the text, or none is left that may come.
+
     Example:
         >>> from exburn.text import Tokenizer
         >>> tokenizer = Tokenizer.train(["yes or no"] * 9, 260)
@@ -139,17 +142,17 @@ class Matcher:
     """
 
     def __init__(self, constraint: Constraint, matcher: Any, closed: bool = False):
-        self._constraint, self._matcher, self._closed = constraint, matcher, closed
+        self._constraint, self._matcher, self.closed = constraint, matcher, closed
 
     @property
     def complete(self) -> bool:
         """Whether the text has the form if nothing more comes."""
-        return self._closed or self._matcher.is_accepting()
+        return self.closed or self._matcher.is_accepting()
 
     @property
     def ended(self) -> bool:
         """Whether nothing more may come."""
-        return self._closed or self._matcher.is_stopped()
+        return self.closed or self._matcher.is_stopped()
 
     def mask(self, out: np.ndarray | None = None) -> np.ndarray:
         """Which tokens may come next, a bit for each, the least of a word first.
@@ -182,7 +185,7 @@ class Matcher:
             raise DataError(
                 _OP, "the tokenizer has no token that the form allows to come next"
             )
-        self._closed = not out.any()
+        self.closed = not out.any()
         if complete:
             np.bitwise_or.at(out, ends // 32, places)
         return out
@@ -194,7 +197,7 @@ class Matcher:
             DataError: It may not come.
         """
         if token in self._constraint._ends and self.complete:
-            self._closed = True
+            self.closed = True
             return
         tokens = self._constraint._vocabulary.tokens.tokens
         ordinary = 0 <= token < len(tokens) and tokens[token]
@@ -210,7 +213,7 @@ class Matcher:
 
     def copy(self) -> Matcher:
         """A matcher of the same text, which goes on by itself."""
-        return Matcher(self._constraint, self._matcher.deep_copy(), self._closed)
+        return Matcher(self._constraint, self._matcher.deep_copy(), self.closed)
 
     def _check(self) -> None:
         if self._matcher.is_error():

@@ -35,6 +35,9 @@ def chat(
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
     draft: Any = None,
+    schema: Any = None,
+    regex: str | None = None,
+    grammar: str | None = None,
 ) -> Any:
     """Answers a chat: lays it out by the tokenizer's template, and writes on.
 
@@ -45,7 +48,7 @@ def chat(
         messages: A list of objects with ``role`` and ``content``, and whatever else the
             template reads; or a list of such chats.
         max_new_tokens, sampler, stop, stream, beams, length_penalty, seed, room, cache,
-            draft: As of ``generate``.
+            draft, schema, regex, grammar: As of ``generate``.
         adapter: As of ``generate``, for each chat.
         tools: Functions that the model may call, as JSON schemas. Calls of them are in
             the answer as the model writes them.
@@ -63,6 +66,7 @@ def chat(
         DataError: The template refuses the chat.
         FileFormatError: The template is not to be trusted.
         MissingDependencyError: ``tokenizers`` or ``jinja2`` is not installed.
+        IncompleteAnswerError: As of ``generate``.
 
     Example:
         >>> from exburn.applications import GPT2
@@ -108,6 +112,9 @@ def chat(
         room=room,
         cache=cache,
         draft=draft,
+        schema=schema,
+        regex=regex,
+        grammar=grammar,
     )
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from exburn.core.checks import check_count, check_flag, check_number, check_seed
 from exburn.core.forward_context import Context
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError, DataError, IncompleteAnswerError
 from exburn.models.generation.adapters import check_rows, read_adapters
+from exburn.models.generation.constrained import ConstrainedRun, read_constraint
 from exburn.models.generation.drafts import (
     Draft,
     check_draft,
@@ -71,6 +72,9 @@ def generate(
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
     draft: Any = None,
+    schema: Any = None,
+    regex: str | None = None,
+    grammar: str | None = None,
 ) -> Any:
     """Writes on from prompts, token by token, in one compiled loop.
 
@@ -108,6 +112,11 @@ def generate(
             those without it. ``"ngrams"`` or a ``PromptLookup``: what followed the last
             tokens before; a smaller model of the same vocabulary, ``"int4"`` (the model
             itself in 4 bits) or a ``DraftModel``: what that writes.
+        schema: What each answer is: JSON of a schema, which is a mapping, its text, or
+            a class that ``pydantic`` describes.
+        regex: An expression of ``re`` that each answer matches as a whole; ``\\d``,
+            ``\\w`` and ``\\s`` are those of ``re.ASCII``.
+        grammar: A grammar in Lark's syntax, whose rule ``start`` each answer is.
 
     Returns:
         A text for a text, token numbers ``[new tokens]`` for token numbers, and a list
@@ -118,8 +127,11 @@ def generate(
             causal, or there are fewer positions than prompt and answer need.
         DataError: A prompt is empty, or the model has no such token.
         UnknownNameError: The model has no such adapter.
-        MissingDependencyError: Texts need the package ``tokenizers``.
+        MissingDependencyError: Texts need the package ``tokenizers``, and forms
+            ``llguidance``.
         BusyError: The model is being trained.
+        IncompleteAnswerError: Answers end, by ``max_new_tokens`` or a stop, before they
+            have the form that was asked for; the error has all of them.
 
     Example:
         >>> import numpy as np
@@ -151,6 +163,8 @@ def generate(
     chooses = defaults.sampler if sampler is None else _sampler_of(sampler)
     draft = read_draft(draft)
     check_draft(draft, chooses, beams, cache)
+    forms = {"schema": schema, "regex": regex, "grammar": grammar}
+    constraint = read_constraint(self, forms, stops, chooses, beams, draft)
     seed = check_seed(_OP, seed)
     if seed is not None and seed >= 1 << 63:
         raise ArgumentError(_OP, f"seed must be below 2**63, received {seed}")
@@ -168,11 +182,14 @@ def generate(
             groups = RowWeights(groups, adapters)
         drafts = _make_draft(self, draft, trainer, plan, prompts, length)
         job = Job(programs, plan, groups, prompts, length, stops, room, drafts)
-        answer = _Answer(job, tokenizer, include_prompt)
+        answer = _Answer(job, tokenizer, include_prompt, constraint)
         if beams > 1:
             return answer.of(search(job, beams, length_penalty)[0])
         key = Context().random_key(_OP) if seed is None else jax.random.key(seed)
-        run = GenerationRun(job, chooses, key)
+        if constraint is None:
+            run = GenerationRun(job, chooses, key)
+        else:
+            run = ConstrainedRun(job, chooses, key, constraint)
     if chunk is not None:
         return answer.stream(run, chunk)
     return answer.whole(run)
@@ -181,21 +198,25 @@ def generate(
 class _Answer:
     """Makes of what rows have what the user gets."""
 
-    def __init__(self, job: Job, tokenizer: Any, include_prompt: bool):
+    def __init__(
+        self, job: Job, tokenizer: Any, include_prompt: bool, constraint: Any = None
+    ):
         self._prompts, self._looks = job.prompts, bool(job.stops.texts)
         self._first = include_prompt
         self._pieces: list[Pieces] | None = None
         if job.prompts.texts is not None:
             self._pieces = [
-                Pieces(tokenizer, row, job.stops.texts) for row in job.prompts.rows
+                Pieces(tokenizer, row, job.stops.texts, constraint)
+                for row in job.prompts.rows
             ]
+        self._texts = [""] * len(job.prompts.rows)  # without the prompts
         self._told = [0] * len(job.prompts.rows)
 
     def of(self, written: Written) -> Any:
         """All that there is."""
         return self._prompts.in_form(self._parts(written))
 
-    def whole(self, run: GenerationRun) -> Any:
+    def whole(self, run: GenerationRun | ConstrainedRun) -> Any:
         """The answer, once all rows have ended."""
         parts: list[list[Any]] = []
         chunk = _CHUNK if self._looks else None
@@ -203,17 +224,19 @@ class _Answer:
             parts.append(self._parts(written))
             self._end_rows(run, written)
         each = zip(*parts, strict=True)
-        if self._pieces is not None:
-            return self._prompts.in_form(["".join(row) for row in each])
-        return self._prompts.in_form([np.concatenate(row) for row in each])
+        join = np.concatenate if self._pieces is None else "".join
+        answers = self._prompts.in_form([join(row) for row in each])
+        self._check_form(run, written, answers)
+        return answers
 
-    def stream(self, run: GenerationRun, chunk: int) -> Iterator[Any]:
+    def stream(self, run: GenerationRun | ConstrainedRun, chunk: int) -> Iterator[Any]:
         """The answer in pieces, as they become certain."""
         for written in run.parts(chunk, look=self._looks):
             parts = self._parts(written)
             if any(map(len, parts)):
                 yield self._prompts.in_form(parts)
             self._end_rows(run, written)
+        self._check_form(run, written, None)
 
     def _parts(self, written: Written) -> list[Any]:
         """What is new of each row."""
@@ -221,6 +244,7 @@ class _Answer:
         for number, tokens in enumerate(written.rows):
             if self._pieces is not None:
                 part: Any = self._pieces[number].take(tokens, written.ended[number])
+                self._texts[number] += part
                 if self._first and self._prompts.texts is not None:
                     part = self._prompts.texts[number] + part
             else:
@@ -232,7 +256,29 @@ class _Answer:
         self._first = False
         return parts
 
-    def _end_rows(self, run: GenerationRun, written: Written) -> None:
+    def _check_form(self, run: Any, written: Written, answers: Any) -> None:
+        """Raises if answers have not come to have the form that was asked for."""
+        if not isinstance(run, ConstrainedRun):
+            return
+        texts: list[str | None] = [None] * len(self._texts)
+        for number, piece in enumerate(self._pieces or ()):
+            if piece.ended:
+                texts[number] = self._texts[number]
+        rows = run.incomplete(written.rows, texts)
+        if not rows:
+            return
+        text = self._texts[rows[0]] if self._pieces else written.rows[rows[0]]
+        error = IncompleteAnswerError(
+            _OP,
+            f"{len(rows)} of {len(texts)} answers end before they have the form that "
+            "was asked for",
+            {"max_new_tokens": run.length, f"answer {rows[0]}": text},
+            hint="A greater max_new_tokens; error.answers has what was written.",
+        )
+        error.answers, error.rows = answers, rows
+        raise error
+
+    def _end_rows(self, run: GenerationRun | ConstrainedRun, written: Written) -> None:
         """Ends the rows whose text has met a stop."""
         if not self._looks or self._pieces is None:
             return

@@ -17,6 +17,7 @@ from exburn.models.generation import fusing
 # What costs nothing where it is read, and memory where it is kept: products read
 # transposed matrices as they lie.
 _CHEAP = {"broadcast_in_dim", "iota", "transpose"}
+_VIEWS = {"expand_dims", "reshape", "squeeze"}  # a copy, if another program made them
 
 
 def hoist(function: Callable, fixed: Any, *varying: Any) -> Callable:
@@ -32,25 +33,71 @@ def hoist(function: Callable, fixed: Any, *varying: Any) -> Callable:
         >>> double(jnp.ones((1, 2))).tolist()
         [[2.0, 2.0, 2.0]]
     """
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(fixed, *varying)
-    jaxpr, count = closed.jaxpr, len(jax.tree.leaves(fixed))
-    constants: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    constants |= zip(jaxpr.invars[:count], jax.tree.leaves(fixed), strict=True)
-    left = []
-    for equation in jaxpr.eqns:
-        if _is_fixed(equation, constants):
+    split = HoistedFunction(function, fixed, *varying)
+    return split.rest(fixed, split.begin(fixed))
+
+
+class HoistedFunction:
+    """A function in two parts: what a fixed argument tells, and the rest.
+
+    The parts may run in two programs, each of which traces the function.
+
+    Args:
+        function, fixed, varying: As of ``hoist``.
+    """
+
+    def __init__(self, function: Callable, fixed: Any, *varying: Any):
+        traced = jax.make_jaxpr(function, return_shape=True)
+        self._closed, self._shape = traced(fixed, *varying)
+        jaxpr, self._count = self._closed.jaxpr, len(jax.tree.leaves(fixed))
+        told = {*jaxpr.constvars, *jaxpr.invars[: self._count]}
+        self._first, self._left = [], []
+        for equation in jaxpr.eqns:
+            if _is_fixed(equation, told):
+                self._first.append(equation)
+                told.update(equation.outvars)
+            else:
+                self._left.append(equation)
+        read = [var for equation in self._left for var in equation.invars]
+        read = {var for var in [*read, *jaxpr.outvars] if not isinstance(var, Literal)}
+        self._views: list[Any] = []  # which the rest makes again
+        self._results: list[Any] = []
+        for equation in reversed(self._first):
+            needed = [var for var in equation.outvars if var in read]
+            if needed and equation.primitive.name in _VIEWS:
+                self._views.insert(0, equation)
+                read.update(equation.invars)
+            else:
+                self._results += needed
+
+    def begin(self, fixed: Any) -> list[jax.Array]:
+        """What the fixed argument tells, as arrays that the rest reads."""
+        values = self._constants(fixed)
+        for equation in self._first:
+            _run(equation, values)
+        return [values[var] for var in self._results]
+
+    def rest(self, fixed: Any, results: list[jax.Array]) -> Callable:
+        """The function of the varying arguments, with what ``begin`` has computed."""
+        constants = self._constants(fixed)
+        constants |= zip(self._results, results, strict=True)
+        for equation in self._views:
             _run(equation, constants)
-        else:
-            left.append(equation)
+        jaxpr = self._closed.jaxpr
+        evaluate = _plain if not fusing.has_products(self._left) else _fused
+        varying = jaxpr.invars[self._count :]
+        compute = evaluate(self._left, constants, varying, jaxpr.outvars)
 
-    evaluate = _plain if not fusing.has_products(left) else _fused
-    rest = evaluate(left, constants, jaxpr.invars[count:], jaxpr.outvars)
+        def run(*varying: Any) -> Any:
+            outputs = compute(jax.tree.leaves(varying))
+            return jax.tree.unflatten(jax.tree.structure(self._shape), outputs)
 
-    def run(*varying: Any) -> Any:
-        outputs = rest(jax.tree.leaves(varying))
-        return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+        return run
 
-    return run
+    def _constants(self, fixed: Any) -> dict[Any, Any]:
+        jaxpr, leaves = self._closed.jaxpr, jax.tree.leaves(fixed)
+        constants = dict(zip(jaxpr.constvars, self._closed.consts, strict=True))
+        return constants | dict(zip(jaxpr.invars[: self._count], leaves, strict=True))
 
 
 def _plain(
@@ -89,7 +136,7 @@ def _fused(
     return run
 
 
-def _is_fixed(equation: Any, constants: dict[Any, Any]) -> bool:
+def _is_fixed(equation: Any, constants: set[Any]) -> bool:
     inputs = [var for var in equation.invars if not isinstance(var, Literal)]
     if not inputs or equation.effects or equation.primitive.name in _CHEAP:
         return False

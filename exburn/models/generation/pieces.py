@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from exburn.text import Tokenizer
+from exburn.text.constraints import Constraint
 from exburn.text.settings import clean_part, clean_text
 
 _HALF = "\ufffd"  # of a character whose bytes are not all there
@@ -26,14 +27,21 @@ class Pieces:
     Args:
         prompt: Tokens in front, which some tokenizers need to see for the first space.
         stops: Texts that end it; they do not belong to it.
+        constraint: The form that the text has, which says what each token writes.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, prompt: np.ndarray, stops: Sequence[str] = ()
+        self,
+        tokenizer: Tokenizer,
+        prompt: np.ndarray,
+        stops: Sequence[str] = (),
+        constraint: Constraint | None = None,
     ):
         self._tokenizer, self._stops = tokenizer, list(stops)
         self._count, self._held, self.ended = 0, "", False
-        self._cleans, self._unclean = tokenizer.settings.clean_up_spaces, ""
+        self._reader = None if constraint is None else constraint.reader()
+        cleans = tokenizer.settings.clean_up_spaces and constraint is None
+        self._cleans, self._unclean = cleans, ""
         self._begin_window(prompt.tolist())
 
     def take(self, tokens: np.ndarray, last: bool) -> str:
@@ -60,10 +68,10 @@ class Pieces:
         """What is left of the text when no token follows."""
         if self.ended:
             return ""
-        rest = self._pass_on(self._clean(self._text()[self._told :], last=True))
+        rest = self._pass_on(self._clean(self._rest(), last=True))
         if not self.ended:
             rest += self._held
-        self._held, self._told = "", len(self._text())
+        self._held = ""
         return rest
 
     @property
@@ -85,6 +93,8 @@ class Pieces:
 
     def _add(self, token: int) -> str:
         """What another token makes certain."""
+        if self._reader is not None:
+            return self._reader.add(token)
         self._window.append(token)
         if self._is_byte(token):
             return ""  # the bytes behind it decide what it is
@@ -95,6 +105,14 @@ class Pieces:
         if len(certain) == len(text):
             self._begin_window(self._window)
         return piece
+
+    def _rest(self) -> str:
+        """What is certain of the text once nothing more comes."""
+        if self._reader is not None:
+            return self._reader.rest()
+        text = self._text()
+        rest, self._told = text[self._told :], len(text)
+        return rest
 
     def _text(self) -> str:
         """The text of the window behind its context."""
