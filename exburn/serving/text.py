@@ -31,7 +31,7 @@ from exburn.models.generation.stops import Stops, read_stops
 from exburn.serving.options import seconds
 from exburn.serving.plain_writer import PlainWriter
 from exburn.serving.text_rows import TextRow
-from exburn.text.constraints import Constraint
+from exburn.text.constraints import TextConstraint
 from exburn.text.defaults import GenerationDefaults
 from exburn.text.token_bytes import token_bytes
 
@@ -281,7 +281,7 @@ class TextStream:
             ArgumentError: It asks for what is not honoured.
         """
         stops = [stop[0] for stop in self._stops(ends).tokens if len(stop) == 1]
-        return Constraint.compile(self.tokenizer, json_schema=schema, ends=stops)
+        return TextConstraint.compile(self.tokenizer, json_schema=schema, ends=stops)
 
     def _stops(self, stop: Sequence[Any]) -> Stops:
         ends = generation_defaults(self.model).end_tokens

@@ -15,6 +15,7 @@ from exburn.core.missing_names import refuser
 from exburn.data.documents import Document, DocumentPair
 from exburn.data.packed import PackedTokens
 from exburn.text.chat_template import CHATML, ChatTemplate
+from exburn.text.constraints import TextConstraint
 from exburn.text.drafts import DraftModel, DraftStatistics, PromptLookup
 from exburn.text.packing import PackedDocuments, pack
 from exburn.text.reading import DocumentReader
@@ -47,6 +48,7 @@ __all__ = [
     "PromptLookup",
     "RandomSampler",
     "Sampler",
+    "TextConstraint",
     "Tokenizer",
     "TokenizerSettings",
     "TopK",

@@ -1,6 +1,6 @@
 """Answers that are held to a form: which tokens may come next, by `llguidance`.
 
-A :class:`Constraint` is compiled once for a tokenizer; each text has a
+A :class:`TextConstraint` is compiled once for a tokenizer; each text has a
 :class:`Matcher` of its own.
 """
 
@@ -23,7 +23,7 @@ from exburn.text.schemas import has_finite_answer, read_schema
 from exburn.text.token_bytes import TokenBytes, token_bytes
 from exburn.text.tokenizer import Tokenizer
 
-_OP = "Constraint"
+_OP = "TextConstraint"
 # What `json.dumps` writes between values: nothing, a space, or a line's indentation.
 _BETWEEN_VALUES = r"( |\n[ \t]{0,64})"
 _ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
@@ -31,8 +31,13 @@ _POSSESSIVE = re.compile(r"[*+?}]\+")
 
 
 @guard_methods
-class Constraint:
+class TextConstraint:
     """A form that texts are held to, compiled for a tokenizer.
+
+    Args:
+        vocabulary: The tokenizer's tokens. ``compile`` gives all three.
+        matcher: What follows a text, at its beginning.
+        ends: Tokens that end a text.
 
     Attributes:
         vocabulary_size: Tokens that a mask tells of.
@@ -40,7 +45,7 @@ class Constraint:
     Example:
         >>> from exburn.text import Tokenizer
         >>> tokenizer = Tokenizer.train(["yes or no"] * 9, 260)
-        >>> constraint = Constraint.compile(tokenizer, regex="yes|no")
+        >>> constraint = TextConstraint.compile(tokenizer, regex="yes|no")
         >>> constraint.allows("yes"), constraint.allows("maybe")
         (True, False)
     """
@@ -59,7 +64,7 @@ class Constraint:
         regex: str | None = None,
         grammar: str | None = None,
         ends: Sequence[int] | None = None,
-    ) -> Constraint:
+    ) -> TextConstraint:
         """Compiles one of three forms.
 
         Args:
@@ -132,7 +137,7 @@ class Matcher:
     Example:
         >>> from exburn.text import Tokenizer
         >>> tokenizer = Tokenizer.train(["yes or no"] * 9, 260)
-        >>> matcher = Constraint.compile(tokenizer, regex="ab?").start()
+        >>> matcher = TextConstraint.compile(tokenizer, regex="ab?").start()
         >>> matcher.accept(tokenizer.number_of("a"))
         >>> matcher.complete, matcher.ended
         (True, False)
@@ -141,7 +146,7 @@ class Matcher:
         (True, True)
     """
 
-    def __init__(self, constraint: Constraint, matcher: Any, closed: bool = False):
+    def __init__(self, constraint: TextConstraint, matcher: Any, closed: bool = False):
         self._constraint, self._matcher, self.closed = constraint, matcher, closed
 
     @property
@@ -310,7 +315,7 @@ def _vocabulary(tokenizer: Tokenizer) -> _Vocabulary:
 @functools.lru_cache(maxsize=32)
 def _compile(
     tokenizer: Tokenizer, kind: str, form: str, ends: tuple[int, ...]
-) -> Constraint:
+) -> TextConstraint:
     package, vocabulary = _package(), _vocabulary(tokenizer)
     text = _grammar_of(package.LLMatcher, kind, form, vocabulary.tokens.before)
     limits = package.LLParserLimits(verbose_errors=False)
@@ -332,7 +337,7 @@ def _compile(
         if reason == "NoExtensionBias":
             reason = "no text has this form, or no token begins it"
         raise ArgumentError(_OP, f"the {kind} is not honoured", {"cause": reason})
-    return Constraint(vocabulary, matcher, ends)
+    return TextConstraint(vocabulary, matcher, ends)
 
 
 def _grammar_of(make: Any, kind: str, form: str, before: str) -> str:

@@ -141,7 +141,7 @@ def has_finite_answer(root: Any) -> bool:
         choices = [schema[key] for key in ("anyOf", "oneOf") if key in schema]
         reference = schema.get("$ref")
         return (
-            all(map(holds, _needed(schema)))
+            all(map(holds, _parts_of_all(schema)))
             and all(any(map(holds, choice)) for choice in choices)
             and (reference is None or finite.setdefault(reference, False))
         )
@@ -155,21 +155,21 @@ def has_finite_answer(root: Any) -> bool:
             return result
 
 
-def _needed(schema: Mapping[str, Any]) -> list[Any]:
+def _parts_of_all(schema: Mapping[str, Any]) -> list[Any]:
     """The schemas of which each answer has at least one value."""
-    needed = list(schema.get("allOf", ()))
+    parts = list(schema.get("allOf", ()))
     kind = schema.get("type")
     kind = kind[0] if isinstance(kind, list) and len(kind) == 1 else kind
     if kind == "object":
         properties = schema.get("properties", {})
         rest = schema.get("additionalProperties", True)
         names = schema.get("required", ())
-        needed += [properties.get(name, rest) for name in names]
+        parts += [properties.get(name, rest) for name in names]
     if kind == "array":
         first, least = schema.get("prefixItems", []), schema.get("minItems", 0)
-        needed += first[:least]
-        needed += [schema.get("items", True)] if least > len(first) else []
-    return needed
+        parts += first[:least]
+        parts += [schema.get("items", True)] if least > len(first) else []
+    return parts
 
 
 def _target(root: Any, reference: str) -> Any:

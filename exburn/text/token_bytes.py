@@ -13,7 +13,7 @@ from exburn.errors import FileFormatError
 if TYPE_CHECKING:
     from exburn.text.tokenizer import Tokenizer
 
-_OP = "Constraint"
+_OP = "TextConstraint"
 _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _DECODERS = {
     "ByteFallback",

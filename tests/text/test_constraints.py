@@ -17,8 +17,7 @@ from exburn.errors import (
     FileFormatError,
     MissingDependencyError,
 )
-from exburn.text import Tokenizer
-from exburn.text.constraints import Constraint
+from exburn.text import TextConstraint, Tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 jsonschema = pytest.importorskip("jsonschema")
@@ -112,7 +111,7 @@ def walk(constraint, seed, most=400):
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_way_through_a_schema_ends_in_a_valid_text(kind):
     tokenizer = KINDS[kind]()
-    constraint = Constraint.compile(tokenizer, json_schema=SCHEMA)
+    constraint = TextConstraint.compile(tokenizer, json_schema=SCHEMA)
     texts = []
     for seed in range(20):
         text, tokens = walk(constraint, seed)
@@ -126,7 +125,7 @@ def test_any_way_through_a_schema_ends_in_a_valid_text(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_text_of_tokens_is_what_the_tokenizer_decodes(kind):
     tokenizer = KINDS[kind]()
-    constraint = Constraint.compile(tokenizer, json_schema=SCHEMA)
+    constraint = TextConstraint.compile(tokenizer, json_schema=SCHEMA)
     for seed in range(20):
         text, tokens = walk(constraint, seed)
         if text is not None:
@@ -135,7 +134,7 @@ def test_the_text_of_tokens_is_what_the_tokenizer_decodes(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_valid_text_is_accepted_token_by_token(kind):
-    constraint = Constraint.compile(KINDS[kind](), json_schema=SCHEMA)
+    constraint = TextConstraint.compile(KINDS[kind](), json_schema=SCHEMA)
     value = {"name": "é日a", "age": 7, "kind": "日本"}
     separators = [(",", ":"), (", ", ": ")]
     for between in separators if kind != "word pieces" else []:
@@ -152,7 +151,7 @@ def test_a_valid_text_is_accepted_token_by_token(kind):
 def test_ends_come_where_a_text_is_complete_and_special_tokens_never():
     tokenizer = Tokenizer.train(TEXTS, 340, special=["<|pad|>"])
     end, pad = map(tokenizer.number_of, ("<|endoftext|>", "<|pad|>"))
-    matcher = Constraint.compile(tokenizer, regex="(é|a)+").start()
+    matcher = TextConstraint.compile(tokenizer, regex="(é|a)+").start()
     assert end not in allowed(matcher.mask())
     for token in tokenizer.encode("é").tolist():
         assert not matcher.complete
@@ -174,7 +173,7 @@ def test_ends_come_where_a_text_is_complete_and_special_tokens_never():
 def test_an_end_that_is_an_ordinary_token_comes_at_the_end_alone():
     tokenizer = byte_level()
     b = tokenizer.number_of("b")
-    matcher = Constraint.compile(tokenizer, regex="a[bc]*", ends=(b,)).start()
+    matcher = TextConstraint.compile(tokenizer, regex="a[bc]*", ends=(b,)).start()
     matcher.accept(tokenizer.number_of("a"))
     assert {b, tokenizer.number_of("c")} == {*allowed(matcher.mask())}
     matcher.accept(b)
@@ -183,7 +182,7 @@ def test_an_end_that_is_an_ordinary_token_comes_at_the_end_alone():
 
 def test_a_mask_may_have_the_size_of_a_models_scores():
     tokenizer = byte_level()
-    matcher = Constraint.compile(tokenizer, regex="(?s).*").start()
+    matcher = TextConstraint.compile(tokenizer, regex="(?s).*").start()
     mask = matcher.mask()
     wide = matcher.mask(np.full(len(mask) + 3, 2**32 - 1, np.uint32))
     assert (wide[: len(mask)] == mask).all() and not wide[len(mask) :].any()
@@ -193,13 +192,13 @@ def test_a_mask_may_have_the_size_of_a_models_scores():
 
 
 def test_a_form_without_more_than_its_end_has_ended():
-    matcher = Constraint.compile(byte_level(), regex="").start()
+    matcher = TextConstraint.compile(byte_level(), regex="").start()
     matcher.mask()
     assert matcher.ended and matcher.complete
 
 
 def compiled(**form):
-    return Constraint.compile(byte_level(), **form)
+    return TextConstraint.compile(byte_level(), **form)
 
 
 REFUSALS = [
@@ -324,8 +323,8 @@ def test_a_tokenizer_that_cannot_write_the_form_is_refused():
     engine.decoder = package.decoders.Fuse()
     tokenizer = Tokenizer(engine.to_str())
     with pytest.raises(ArgumentError, match="no token begins it"):
-        Constraint.compile(tokenizer, regex="c")
-    matcher = Constraint.compile(tokenizer, regex="[ab]c").start()
+        TextConstraint.compile(tokenizer, regex="c")
+    matcher = TextConstraint.compile(tokenizer, regex="[ab]c").start()
     matcher.accept(0)
     with pytest.raises(DataError):
         matcher.mask()
@@ -335,13 +334,13 @@ def test_a_tokenizer_with_ends_of_words_is_refused():
     engine = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0}, []))
     engine.decoder = tokenizers.decoders.BPEDecoder()
     with pytest.raises(FileFormatError, match="BPEDecoder"):
-        Constraint.compile(Tokenizer(engine.to_str()), regex="a")
+        TextConstraint.compile(Tokenizer(engine.to_str()), regex="a")
 
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(MissingDependencyError, match=r"exburn\[structured\]"):
-        Constraint.compile(Tokenizer.train(["a b"] * 9, 257), regex="[ab]cd")
+        TextConstraint.compile(Tokenizer.train(["a b"] * 9, 257), regex="[ab]cd")
 
 
 @dataclasses.dataclass
@@ -364,7 +363,7 @@ def test_classes_are_schemas():
     texts = {Person: '{"name":"é","age":3}', Place: '{"town":"日"}'}
     texts[Answer] = '{"kind":"no","why":"abc"}'
     for cls, text in texts.items():
-        constraint = Constraint.compile(byte_level(), json_schema=cls)
+        constraint = TextConstraint.compile(byte_level(), json_schema=cls)
         assert constraint.allows(text)
         assert not constraint.allows(text.replace("}", "d}"))
 
@@ -377,7 +376,7 @@ def test_grammars_are_those_of_lark():
         value: NUMBER | "(" sum ")"
         NUMBER: /[1-9][0-9]{0,2}/
     """
-    constraint = Constraint.compile(byte_level(), grammar=grammar)
+    constraint = TextConstraint.compile(byte_level(), grammar=grammar)
     assert constraint.allows("1+20*(3+4)") and not constraint.allows("1+")
     complete = 0
     for seed in range(20):
@@ -391,6 +390,6 @@ def test_grammars_are_those_of_lark():
 
 def test_bits_of_letters_and_cases_are_those_of_ascii():
     tokenizer = byte_level()
-    constraint = Constraint.compile(tokenizer, regex=r"\d\w\s\W")
+    constraint = TextConstraint.compile(tokenizer, regex=r"\d\w\s\W")
     assert constraint.allows("3_ !")
     assert not constraint.allows("٣_ !")

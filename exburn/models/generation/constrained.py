@@ -28,7 +28,7 @@ from exburn.models.generation.run import Job, Written, check_causal, read_rows
 from exburn.models.generation.stops import Stops
 from exburn.models.network import Network
 from exburn.text import Contrastive
-from exburn.text.constraints import Constraint
+from exburn.text.constraints import TextConstraint
 
 _OP = "generate"
 
@@ -40,7 +40,7 @@ def read_constraint(
     sampler: Any,
     beams: int,
     draft: Any,
-) -> Constraint | None:
+) -> TextConstraint | None:
     """The form that a call asks for.
 
     Args:
@@ -76,13 +76,15 @@ def read_constraint(
     more = [token for token in single if token in tokenizer.special_numbers]
     ((name, form),) = forms.items()
     name = "json_schema" if name == "schema" else name
-    return Constraint.compile(tokenizer, ends=[*ends, *more], **{name: form})
+    return TextConstraint.compile(tokenizer, ends=[*ends, *more], **{name: form})
 
 
 class ConstrainedRun:
     """A generation whose rows have a form; used as a ``GenerationRun``."""
 
-    def __init__(self, job: Job, sampler: Any, key: jax.Array, constraint: Constraint):
+    def __init__(
+        self, job: Job, sampler: Any, key: jax.Array, constraint: TextConstraint
+    ):
         self._job, self._sampler, self._key = job, sampler, key
         self.length = job.length
         memory, further = memory_for(job.plan), job.programs.further

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from exburn.text import Tokenizer
-from exburn.text.constraints import Constraint
+from exburn.text.constraints import TextConstraint
 from exburn.text.settings import clean_part, clean_text
 
 _HALF = "\ufffd"  # of a character whose bytes are not all there
@@ -35,7 +35,7 @@ class Pieces:
         tokenizer: Tokenizer,
         prompt: np.ndarray,
         stops: Sequence[str] = (),
-        constraint: Constraint | None = None,
+        constraint: TextConstraint | None = None,
     ):
         self._tokenizer, self._stops = tokenizer, list(stops)
         self._count, self._held, self.ended = 0, "", False

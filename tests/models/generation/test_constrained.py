@@ -23,7 +23,7 @@ from exburn.text import (
     TopK,
     TopP,
 )
-from exburn.text.constraints import Constraint
+from exburn.text.constraints import TextConstraint
 
 tokenizers = pytest.importorskip("tokenizers")
 jsonschema = pytest.importorskip("jsonschema")
@@ -263,7 +263,7 @@ def check_random_schemas(model, seeds):
         )
         validator.validate(value)
         try:
-            constraint = Constraint.compile(model.tokenizer, json_schema=schema)
+            constraint = TextConstraint.compile(model.tokenizer, json_schema=schema)
         except ArgumentError as error:
             assert "listed in" in error.details["cause"], seed
             counts["refused"] += 1

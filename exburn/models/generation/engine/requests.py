@@ -41,7 +41,7 @@ class TextRequest:
         logprobs: How many of the likeliest tokens are told beside the chosen one, with
             the logarithms of their probabilities by the model's scores as they are; 0
             for the chosen one's alone, ``None`` for none.
-        constraint: What tokens may come, ``exburn.text.Constraint``.
+        constraint: What tokens may come, ``exburn.text.TextConstraint``.
         adapter: Name of one of the model's adapters; ``None`` for the active one.
         deadline: Time of ``time.monotonic()`` at which the text ends, ready or not.
         client: Whom the request is of: those of several clients take turns.
@@ -94,7 +94,8 @@ class TextRequest:
             )
         if self.constraint is not None and not hasattr(self.constraint, "start"):
             raise ArgumentError(
-                _OP, f"constraint is an exburn.text.Constraint, not {self.constraint!r}"
+                _OP,
+                f"constraint is an exburn.text.TextConstraint, not {self.constraint!r}",
             )
         if not isinstance(self.client, Hashable):
             raise ArgumentError(_OP, f"client must be hashable, not {self.client!r}")
