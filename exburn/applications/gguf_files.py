@@ -3,7 +3,7 @@
 A file's facts become entries of ``config.json``, which the family's own table reads,
 and its tensors get the names that the family's rules know. llama.cpp has the features
 of Llama's queries and keys in another order, and one added to the scales of Gemma's
-norms: both are undone as a tensor is read. Blocks of four bits are kept.
+norms: both are undone as a tensor is read. Blocks of four and of eight bits are kept.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ from exburn.compression.quantization.settings import QuantizationSettings
 from exburn.errors import FileFormatError
 from exburn.models.changes import quantize_in_place
 from exburn.saving.gguf import GGUFFile, GGUFSource
-from exburn.saving.gguf_blocks import BLOCKS, Q4_0
+from exburn.saving.gguf_blocks import BLOCKS, Q4_0, Q8_0
 from exburn.saving.weight_sources import WeightSource
 
 __all__ = ["RenamedTensors", "config_of", "keep_blocks", "renamed_tensors"]
 
 Values = dict[str, Any]
+_STORED = {  # how blocks of a kind are stored here
+    Q4_0: QuantizationSettings("int4", 32, scales="float32"),
+    Q8_0: QuantizationSettings("gptq", 32, scales="float32", bits=8),
+}
+_LARGEST = np.float32(127)  # number of a block of Q8_0
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 _ENDS = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -336,22 +341,24 @@ class RenamedTensors(WeightSource):
 def keep_blocks(model: Any, stored: RenamedTensors, op: str) -> None:
     """Stores weights of a model that was read in the blocks of its file, in place.
 
-    Those of Q4_0 are int4 in blocks of 32, with the same values to the last bit. For
-    the other forms of few bits there is none here: a warning says that they are read
-    as numbers.
+    Those of Q4_0 are int4 in blocks of 32, those of Q8_0 integers of 8 bits in groups
+    of 32 as of ``gptq``, with the same values to the last bit. For the other forms of
+    few bits there is none here: a warning says that they are read as numbers.
     """
     kinds = {name: stored.kind(name) for name in stored.shapes}
     few = {name: kind for name, kind in kinds.items() if BLOCKS[kind].size > 1}
     if not few:
         return
     moves = model.weight_rules(model.styles[0]).load_plan(stored.shapes).moves
-    paths = {
-        target
-        for move in moves
-        if all(kinds[name] == Q4_0 for name in move.sources)
-        for target in move.targets
-    }
-    packed = _pack(model, paths) if paths else set()
+    packed: set[str] = set()
+    for kind, settings in _STORED.items():
+        paths = {
+            target
+            for move in moves
+            if all(kinds[name] == kind for name in move.sources)
+            for target in move.targets
+        }
+        packed |= _pack(model, paths, settings) if paths else set()
     others = Counter(
         BLOCKS[kinds[name]].name
         for move in moves
@@ -368,9 +375,8 @@ def keep_blocks(model: Any, stored: RenamedTensors, op: str) -> None:
         )
 
 
-def _pack(model: Any, paths: set[str]) -> set[str]:
-    """Stores weights as int4 in blocks of 32 where that is exact; their paths."""
-    settings = QuantizationSettings("int4", 32, scales="float32")
+def _pack(model: Any, paths: set[str], settings: QuantizationSettings) -> set[str]:
+    """Stores weights in blocks where that is exact; their paths."""
     plan = make_plan(model, settings, {path.rpartition("/")[0] for path in paths})
     targets, rounded = [], {}
     for target in plan.targets:
@@ -388,13 +394,16 @@ def _pack(model: Any, paths: set[str]) -> set[str]:
     return {f"{path}/{name}" for path, parts in rounded.items() for name in parts}
 
 
-def _exact_parts(scheme: Any, weight: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def _exact_parts(scheme: Any, weight: Any) -> tuple[np.ndarray, ...] | None:
     """Values and scales that are a weight to the last bit; ``None`` if none are."""
     rows = scheme.group_rows(scheme.matrix(weight).astype(np.float32))
     place = np.abs(rows).argmax(-1)[..., None]
-    scale = np.take_along_axis(rows, place, -1)[..., 0] / np.float32(-8)
+    scale = np.take_along_axis(rows, place, -1)[..., 0]
+    scale = scale / np.float32(-8) if scheme.in_halves else np.abs(scale) / _LARGEST
     numbers = np.rint(rows / np.where(scale == 0, 1, scale)[..., None])
     same = np.array_equal(numbers * scale[..., None], rows)
-    if not same or numbers.max(initial=0) > 7:
+    if not same or numbers.max(initial=0) > (7 if scheme.in_halves else _LARGEST):
         return None
-    return pack_halves(numbers), scale
+    if scheme.in_halves:
+        return pack_halves(numbers), scale
+    return numbers.astype(np.int8), scale, np.zeros(scale.shape, np.int8)

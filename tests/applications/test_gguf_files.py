@@ -1,5 +1,6 @@
 """Tests of ``exburn.applications.gguf_files``: GGUF files beside ``transformers``."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,7 @@ def small_file(kind, exact=True):
     """A Llama whose matrices are stored as Q4_0 or Q8_0.
 
     Args:
-        exact: Whether each block has the number -8, as quantizers give it.
+        exact: Whether each block has the number -8, or 127, as quantizers give it.
     """
     rng = np.random.default_rng(0)
     facts = {
@@ -108,6 +109,9 @@ def small_file(kind, exact=True):
         if kind == 2:  # from -7 to 7, and one -8
             values = np.maximum(values & 15, 1) | np.maximum(values >> 4, 1) << 4
             values[:, 3] &= 240 if exact else 255
+        else:  # from -120 to 120, and one 127
+            values = np.clip(values.view(np.int8), -120, 120).view(np.uint8)
+            values[:, 3] = 127 if exact else 120
         scale = rng.choice([-1, 1], (count, 1)) * rng.uniform(0.01, 0.02, (count, 1))
         parts = scale.astype("<f2").view(np.uint8), values.astype(np.uint8)
         return (rows, columns), kind, np.concatenate(parts, 1).tobytes()
@@ -136,12 +140,18 @@ def test_blocks_of_few_bits_are_read_as_numbers(kind, tmp_path):
     assert from_pretrained(path, dtype="bfloat16").compute_dtype == "bfloat16"
 
 
-def test_q4_0_stays_in_four_bits_with_the_same_values(tmp_path):
+@pytest.mark.parametrize(("kind", "form"), [(2, "int4/32"), (8, "gptq/8/32")])
+def test_blocks_stay_in_few_bits_with_the_same_values(kind, form, tmp_path):
     path = tmp_path / "small.gguf"
-    path.write_bytes(small_file(2))
-    small, whole = from_pretrained(path), from_pretrained(path, dtype="float32")
+    path.write_bytes(small_file(kind))
+    told = contextlib.nullcontext()
+    if kind == 8:  # the table
+        told = pytest.warns(UserWarning, match="read as float32: 1 of Q8_0")
+    with told:
+        small = from_pretrained(path)
+    whole = from_pretrained(path, dtype="float32")
     summary = small.quantization_summary(verbose=False)
-    assert "int4/32" in summary and "block_0_attention/query" in summary
+    assert form in summary and "block_0_attention/query" in summary
     np.testing.assert_allclose(small(IDS), whole(IDS), rtol=1e-5, atol=1e-6)
     for name in ("query", "key", "attention_output"):
         one, other = (
@@ -162,8 +172,8 @@ def test_q4_0_stays_in_four_bits_with_the_same_values(tmp_path):
 
 def test_what_does_not_stay_in_few_bits_is_said(tmp_path):
     path = tmp_path / "small.gguf"
-    for kind, exact, text in ((8, True, "8 of Q8_0"), (2, False, "8 of Q4_0")):
-        path.write_bytes(small_file(kind, exact))
+    for kind, text in ((8, "8 of Q8_0"), (2, "8 of Q4_0")):
+        path.write_bytes(small_file(kind, exact=False))
         with pytest.warns(UserWarning, match=f"read as float32: {text}"):
             model = from_pretrained(path)
         np.testing.assert_array_equal(
