@@ -124,12 +124,12 @@ def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
             if name == "kernel" and isinstance(exact, TernaryDense):
                 value = math.prod(exact.ternary_kernel())  # what it computes with
             values = value, other.get_value()
-            pairs.append([np.ravel(np.asarray(value)) for value in values])
+            pairs.append([jnp.ravel(value) for value in values])
     if not pairs:  # only integers, such as counts
         return 0.0, 0.0
     if len(pairs) == 1:
         return relative_errors(*pairs[0])
-    exact, other = (np.concatenate([p[i] for p in pairs]) for i in (0, 1))
+    exact, other = (jnp.concatenate([p[i] for p in pairs]) for i in (0, 1))
     return relative_errors(exact, other)
 
 

@@ -196,8 +196,9 @@ class Scheme:
     # ------------------------------------------------------------------ on the host
     def matrix(self, weight: Any) -> np.ndarray:
         """An exact weight as the matrix that is stored: ``[rows, columns]``."""
-        matrix = np.asarray(weight).transpose(self.kept_axes + self.summed)
-        return matrix.reshape(self.rows, self.columns)
+        xp = jnp if isinstance(weight, jax.Array) else np  # a device turns it at once
+        matrix = xp.transpose(weight, self.kept_axes + self.summed)
+        return np.asarray(matrix.reshape(self.rows, self.columns))
 
     def encode(self, weight: Any) -> tuple[np.ndarray, ...]:
         """The parts of an exact weight: values and scales, and what a method has."""
