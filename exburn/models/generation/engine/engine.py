@@ -204,7 +204,7 @@ class TextEngine:
             self._trainer, self._programs, self._plan = trainer, programs, plan
             layout = CacheLayout.of(plan, self.page)
         self._source = Source(
-            EnginePrograms(programs, plan),
+            EnginePrograms(programs, plan, layout.heads_first),
             layout,
             plan.split,
             lambda: on_device(model),

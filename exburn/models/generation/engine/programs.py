@@ -24,6 +24,7 @@ from exburn.models.generation.invariants import hoist
 from exburn.models.generation.memory import last_only, run_model
 from exburn.models.generation.plan import GenerationPlan
 from exburn.module.building import spec_like
+from exburn.runtime.kernels.dispatch import runs_kernels
 from exburn.training.program import Programs
 
 #: Columns of whole numbers in front of a row's pages.
@@ -56,10 +57,12 @@ class CacheLayout:
     Attributes:
         specs: Those of a page, by calls of attention: ``[page, key heads, size]``.
         vocabulary: Number of the model's scores.
+        heads_first: Whether the heads are the first axis, and pages the second.
     """
 
     specs: dict[str, tuple[jax.ShapeDtypeStruct, ...]]
     vocabulary: int
+    heads_first: bool = False
 
     @classmethod
     def of(cls, plan: GenerationPlan, page: int) -> CacheLayout:
@@ -80,7 +83,9 @@ class CacheLayout:
             )
             for name, arrays in entries.items()
         }
-        return cls(specs, scores.shape[-1])
+        dtypes = {spec.dtype for spec in jax.tree.leaves(specs)}
+        heads_first = runs_kernels() and dtypes == {jnp.dtype(jnp.bfloat16)}
+        return cls(specs, scores.shape[-1], heads_first)
 
     @property
     def page_bytes(self) -> int:
@@ -90,17 +95,24 @@ class CacheLayout:
 
     def state(self, pages: int, slots: int) -> EngineState:
         """A state with so many pages."""
-        entries = jax.tree.map(
-            lambda spec: jnp.zeros((pages, *spec.shape), spec.dtype), self.specs
-        )
+
+        def zeros(spec: jax.ShapeDtypeStruct) -> jax.Array:
+            page, heads, size = spec.shape
+            shape = (pages, page, heads, size)
+            if self.heads_first:
+                shape = (heads, pages, page, size)
+            return jnp.zeros(shape, spec.dtype)
+
+        entries = jax.tree.map(zeros, self.specs)
         return EngineState(entries, jnp.zeros(slots, jnp.int32))
 
 
 class EnginePrograms:
     """The programs of an engine, which those of one model share."""
 
-    def __init__(self, programs: Programs, plan: GenerationPlan):
+    def __init__(self, programs: Programs, plan: GenerationPlan, heads_first: bool):
         self._programs, self._plan = programs, plan
+        self._first, self._kind = heads_first, "_by_kernel" if heads_first else ""
 
     def read(self, groups: Any, state: EngineState, ids: Any, *args: Any) -> tuple:
         """The state after a piece of some prompts, and the tokens behind them.
@@ -110,7 +122,10 @@ class EnginePrograms:
             args: Whole numbers, others, masks (or ``None``) and choices.
         """
         make = self._programs.further(
-            "engine_read", lambda: make_read(self._plan), donated=(1,), static=(6,)
+            f"engine_read{self._kind}",
+            lambda: make_read(self._plan, self._first),
+            donated=(1,),
+            static=(6,),
         )
         return make(groups, state, ids, *args)
 
@@ -121,7 +136,10 @@ class EnginePrograms:
             args: Whole numbers, others, masks (or ``None``), choices, and steps.
         """
         make = self._programs.further(
-            "engine_write", lambda: make_write(self._plan), donated=(1,), static=(5, 6)
+            f"engine_write{self._kind}",
+            lambda: make_write(self._plan, self._first),
+            donated=(1,),
+            static=(5, 6),
         )
         return make(groups, state, *args)
 
@@ -138,18 +156,21 @@ class EnginePrograms:
 
         A zero weight of a NaN is NaN: one must not lie where others come to read.
         """
-        make = self._programs.further("engine_clear", lambda: _clear, donated=(0,))
+        axis = int(self._first)
+        make = self._programs.further(
+            f"engine_clear{self._kind}", lambda: _make_clear(axis), donated=(0,)
+        )
         size = 1 << max(len(pages) - 1, 3).bit_length()
         filled = np.full(size, pages[0], np.int32)
         filled[: len(pages)] = pages
         return dataclasses.replace(state, entries=make(state.entries, filled))
 
 
-def make_read(plan: GenerationPlan) -> Callable:
+def make_read(plan: GenerationPlan, heads_first: bool) -> Callable:
     """The program that reads a piece."""
 
     def read(groups, state, ids, whole, reals, masks, choices: Choices):
-        row = _Rows(whole, reals)
+        row = _Rows(whole, reals, heads_first)
         cache = row.cache(state.entries, row.start, row.count)
 
         def prepare(copy: Any) -> None:
@@ -167,11 +188,11 @@ def make_read(plan: GenerationPlan) -> Callable:
     return read
 
 
-def make_write(plan: GenerationPlan) -> Callable:
+def make_write(plan: GenerationPlan, heads_first: bool) -> Callable:
     """The program that writes tokens."""
 
     def write(groups, state, whole, reals, masks, choices: Choices, steps: int):
-        row = _Rows(whole, reals)
+        row = _Rows(whole, reals, heads_first)
 
         def advance(groups, entries, token, step):
             cache = row.cache(entries, row.start + step, row.count)
@@ -199,7 +220,8 @@ def make_write(plan: GenerationPlan) -> Callable:
 class _Rows:
     """The rows of a call, by the columns of their numbers."""
 
-    def __init__(self, whole: jax.Array, reals: jax.Array):
+    def __init__(self, whole: jax.Array, reals: jax.Array, heads_first: bool):
+        self._first = heads_first
         columns = dict(zip(COLUMNS, whole.T, strict=False))
         others = dict(zip(REALS, reals.T, strict=True))
         self.slot, self.start = columns["slot"], columns["start"]
@@ -218,7 +240,7 @@ class _Rows:
 
     def cache(self, entries: Any, starts: Any, counts: Any) -> PagedCache:
         """What layers see of the cache in a pass over these rows."""
-        return PagedCache(entries, self._tables, starts, counts)
+        return PagedCache(entries, self._tables, starts, counts, self._first)
 
     def numbers(self, step: Any) -> Numbers:
         """How the token of a step is chosen."""
@@ -250,5 +272,11 @@ def _note(seen: jax.Array, slot: Any, tokens: jax.Array) -> jax.Array:
     return seen.at[slot].set(fresh)
 
 
-def _clear(entries: Any, pages: jax.Array) -> Any:
-    return jax.tree.map(lambda v: v.at[pages].set(0), entries)
+def _make_clear(axis: int) -> Callable:
+    """The program that writes zeros in pages, which lie on this axis."""
+
+    def clear(entries: Any, pages: jax.Array) -> Any:
+        place = (slice(None),) * axis
+        return jax.tree.map(lambda v: v.at[(*place, pages)].set(0), entries)
+
+    return clear
